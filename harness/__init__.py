@@ -1,0 +1,1 @@
+"""The experimenter's side: experiment files, plans, testbeds, deployment, verdict and command line."""

@@ -1,0 +1,69 @@
+"""The command line: ``trellis VERB ...``.
+
+Verbs are imported when they are used, so that a verb starts as fast as its own imports allow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+
+from harness.errors import TrellisError
+
+VERBS = {
+    "doctor": "probe this machine, say what each finding means and how to mend it",
+    "check": "validate an experiment file",
+    "plan": "resolve every default and seed of an experiment, predict what it needs",
+    "run": "run an experiment, analyse it, and print the verdict",
+    "tables": "compute the tables of a finished run",
+    "report": "analyse a finished run and write its report",
+    "compare": "set runs side by side",
+    "serve": "show a run's metrics and report on loopback",
+    "inspect": "print the overlay frames of a capture",
+    "import": "turn published latency data into a matrix",
+    "bench": "run the benchmarks and print their ratios",
+    "test": "run the tests",
+    "clean": "remove what runs and set-up left in this checkout",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb.
+
+    Returns:
+        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    parser, chosen = _parser(argv)
+    arguments = parser.parse_args(argv)
+    if chosen is None:
+        parser.print_help()
+        return 2
+    try:
+        return int(import_module(f"harness.commands.{_module(chosen)}").run(arguments))
+    except TrellisError as error:
+        print(f"trellis {chosen}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _module(verb: str) -> str:
+    return "importing" if verb == "import" else verb
+
+
+def _parser(argv: list[str]) -> tuple[argparse.ArgumentParser, str | None]:
+    """The parser, with the arguments of the chosen verb only: the others stay unimported."""
+    parser = argparse.ArgumentParser(prog="trellis", description=(__doc__ or "").splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    for verb, text in VERBS.items():
+        sub = verbs.add_parser(verb, help=text, description=text)
+        if verb == chosen:
+            import_module(f"harness.commands.{_module(verb)}").add_arguments(sub)
+    return parser, chosen if chosen in VERBS else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

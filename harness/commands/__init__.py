@@ -1,0 +1,1 @@
+"""One module a verb of the command line, each with ``add_arguments(parser)`` and ``run(arguments) -> int``."""

@@ -1,0 +1,41 @@
+"""The errors a user meets. Each carries what was asked and what happened; the CLI prints them on one line."""
+
+from __future__ import annotations
+
+
+class TrellisError(Exception):
+    """The base of every error that is somebody's fault, not a bug. ``exit_code`` is what the CLI returns."""
+
+    exit_code = 1
+
+
+class ExperimentError(TrellisError):
+    """An experiment file, a matrix or an option is wrong. ``path`` names the place (``$.underlay.hosts``, a file)."""
+
+    exit_code = 2
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+class TestbedError(TrellisError):
+    """A testbed could not do what was asked."""
+
+    __test__ = False
+
+    def __init__(self, asked: str, got: str) -> None:
+        super().__init__(f"{asked}: {got}")
+        self.asked = asked
+        self.got = got
+
+
+class DeploymentError(TrellisError):
+    """A step failed on some machines. ``results_by_machine`` holds each machine's own words."""
+
+    def __init__(self, step: str, results_by_machine: dict[str, str]) -> None:
+        failures = "; ".join(f"{machine}: {text}" for machine, text in sorted(results_by_machine.items()))
+        super().__init__(f"{step} failed on {failures}")
+        self.step = step
+        self.results_by_machine = results_by_machine

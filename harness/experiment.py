@@ -1,0 +1,151 @@
+"""The experiment file's form. docs/experiment-spec.md is generated from these types and their comments.
+
+Every field names its unit. Constraints are part of the types, so that a fault names its place in the file.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Ratio = Annotated[float, Meta(ge=0, le=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
+
+
+class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[underlay]``: the network below."""
+
+    kind: Literal["world-cities", "wondernetwork", "unit-square", "uniform", "matrix"] = "world-cities"
+    hosts: Annotated[int, Meta(ge=2, le=10_000)] | None = None
+    """Number of hosts. Default: every city of a data set; 20 for generated underlays."""
+    path: str | None = None
+    """The data: a WonderNetwork folder or file (default: below $TRELLIS_DATA), or the matrix CSV. Relative to the file."""
+    delay_ms: Positive = 50.0
+    """One-way delay between any two hosts (``uniform``)."""
+    side_ms: Positive = 100.0
+    """One-way delay across one side of the square (``unit-square``)."""
+    access_delay_ms: NonNegative = 1.0
+    """One-way delay added at each end between hosts of the same city, where there are more hosts than cities."""
+    jitter: Literal["measured", "none"] | NonNegative = "measured"
+    """``measured`` (where the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
+    loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    rate_mbit: NonNegative = 0.0
+    """Access rate of every host, each way; 0 = unlimited."""
+    queue_ms: Positive = 100.0
+    """Length of the access link's drop-tail queue."""
+
+
+class OverlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[overlay]``: who my neighbours are."""
+
+    degree: Count = 5
+    """Outgoing links a node opens (``random``)."""
+
+
+class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[dissemination]``: how a message spreads."""
+
+    ttl: Annotated[int, Meta(ge=0, le=255)] = 1
+    """Links to uninterested nodes that a copy may cross in a row of decrements (Topiary's rule); 255 = unlimited."""
+
+
+class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[workload]``: who subscribes to what, and what is published when."""
+
+    topics: Count = 10
+    interest_ratio: Ratio = 0.2
+    """Each node subscribes to each topic with this probability, independently."""
+    publish_interval: Literal["poisson", "fixed"] = "poisson"
+    """Distribution of the time between two publications of the whole network."""
+    publish_rate_per_s: Positive = 2.0
+    """Messages a second over all topics together."""
+    topics_per_message: Annotated[int, Meta(ge=1, le=255)] = 1
+    payload_bytes: Annotated[int, Meta(ge=0, le=1_000_000)] = 200
+    warmup_s: NonNegative = 5.0
+    """From the peers' start to the first publication: links are built."""
+    duration_s: Positive = 30.0
+    """Length of the publishing window."""
+    cooldown_s: NonNegative = 3.0
+    """From the last publication to the stop: the last messages arrive."""
+
+
+class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[capture]``: packets kept from the emulated network."""
+
+    enabled: bool = True
+    snaplen_bytes: Annotated[int, Meta(ge=64, le=65_535)] = 96
+    """Bytes kept of each packet. 96 holds the headers; frames are then found by the peers' traced stream offsets."""
+
+
+class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[peer]``: the process of a node."""
+
+    send_queue_bytes: Count = 1 << 20
+    """Bytes waiting for a neighbour beyond which frames to it are dropped (and traced)."""
+    metrics: bool = True
+    """Serve Prometheus metrics on the control network."""
+    command: tuple[str, ...] | None = None
+    """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in."""
+    expected_final_state: Literal["exited", "running"] = "exited"
+    """What a peer's process must be at the end: exited with status 0 after the stop, or still running."""
+
+
+class PrometheusSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[prometheus]``: scraping."""
+
+    enabled: bool = True
+    scrape_interval_s: Annotated[float, Meta(ge=1)] = 5.0
+
+
+class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[probes]``: how the fidelity of the emulated network is measured."""
+
+    packets_per_pair: Annotated[int, Meta(ge=2, le=20)] = 2
+    """Echo requests to every directed pair before and after the workload; the first is a flow's first packet."""
+    during_per_s: NonNegative = 20.0
+    """Echo requests a second to random pairs during the workload."""
+
+
+class VerdictSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """``[verdict]``: the limits a run must keep to be ``valid``."""
+
+    rtt_error_p50_ms: Positive = 0.5
+    rtt_error_p50_ratio: Positive = 0.005
+    """The median RTT error must not exceed the larger of the two."""
+    rtt_error_p99_ms: Positive = 1.5
+    rtt_error_p99_ratio: Positive = 0.01
+    lateness_p99_ms: Positive = 1.0
+    """Longest acceptable 99th percentile of the data plane's lateness in any second of the workload."""
+    wire_error_p99_ms: Positive = 0.5
+    """Largest acceptable 99th percentile of |wire delay of a hop - one-way delay asked for|."""
+    delivery_ratio_min: Ratio = 0.0
+    """Below it the run is ``suspect``: an expectation on the protocol, so off by default."""
+
+
+class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
+    """The whole file."""
+
+    name: Name
+    protocol: Literal["random", "complete"] = "random"
+    description: str = ""
+    seed: Annotated[int, Meta(ge=0, lt=2**63)] = 1
+    testbed: Literal["emulated", "remote"] = "emulated"
+    inventory: str | None = None
+    """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
+    underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
+    overlay: OverlaySpec = field(default_factory=OverlaySpec)
+    dissemination: DisseminationSpec = field(default_factory=DisseminationSpec)
+    workload: WorkloadSpec = field(default_factory=WorkloadSpec)
+    peer: PeerSpec = field(default_factory=PeerSpec)
+    capture: CaptureSpec = field(default_factory=CaptureSpec)
+    prometheus: PrometheusSpec = field(default_factory=PrometheusSpec)
+    probes: ProbeSpec = field(default_factory=ProbeSpec)
+    verdict: VerdictSpec = field(default_factory=VerdictSpec)
+
+
+Overrides = dict[str, Any]
+"""``--set`` assignments: dotted path to TOML value."""

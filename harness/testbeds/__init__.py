@@ -1,0 +1,1 @@
+"""Where an experiment runs: simulated, emulated, remote."""

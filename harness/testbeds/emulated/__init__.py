@@ -1,0 +1,1 @@
+"""The emulated testbed: sandbox, Mininet hosts, data planes, fidelity probes."""

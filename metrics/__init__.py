@@ -1,0 +1,1 @@
+"""Files to tables to a report. Knows run directories only, never processes."""

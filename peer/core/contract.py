@@ -1,0 +1,197 @@
+"""The contract between a protocol and whatever drives it.
+
+A node is one object with one entry point::
+
+    effects = node.handle(now_ns, event)
+
+The driver owns the clock, the sockets and the files; the node owns the protocol. The node learns of the world
+only through *events* and acts on it only through *effects*, so the recorded ``(now_ns, event)`` pairs replay a
+node bit for bit, and the same node runs in the simulator, as an emulated process and on a real machine.
+
+Two rules bind every node:
+
+* Remote misbehaviour never raises. It yields ``Trace(reject)`` or ``Disconnect``. Only a driver that breaks this
+  contract (time running backwards, an event before ``Started``) makes a node raise.
+* The order of effects and of random draws never depends on the iteration order of a set.
+
+Source: the design, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from peer.core.frames import Frame
+from peer.trace import TraceEvent
+
+NodeId = int
+"""A participant's number, 0 .. 2**31 - 1. The driver maps it to an address."""
+
+TopicId = int
+"""A topic's number, 0 .. 2**32 - 1."""
+
+MessageId = int
+"""``publisher << 32 | sequence``, below 2**63: unique in a run, ordered per publisher."""
+
+
+def message_id(publisher: NodeId, sequence: int) -> MessageId:
+    """The identifier of a publisher's message number ``sequence`` (0 .. 2**32 - 1)."""
+    return publisher << 32 | sequence
+
+
+def publisher_of(identifier: MessageId) -> NodeId:
+    """The node that published the message."""
+    return identifier >> 32
+
+
+class PeerInfo(Struct, frozen=True):
+    """What the bootstrap or a membership service says of a node.
+
+    ``topics`` is None when the service does not disclose interests.
+    """
+
+    node: NodeId
+    topics: tuple[TopicId, ...] | None = None
+
+
+class Message(Struct, frozen=True):
+    """A message handed to the application. ``hops`` counts the links that this copy crossed."""
+
+    message_id: MessageId
+    topics: tuple[TopicId, ...]
+    payload: bytes
+    hops: int
+
+
+# ---------------------------------------------------------------------------------------------------- events
+
+
+class Event(Struct, frozen=True, tag=True):
+    """Something that happened to the node."""
+
+
+class Started(Event, frozen=True):
+    """The node's first event. Its initial subscriptions arrived with its configuration."""
+
+
+class PeerList(Event, frozen=True):
+    """The bootstrap service's answer: the nodes one may connect to (never the node itself)."""
+
+    peers: tuple[PeerInfo, ...]
+
+
+class LinkUp(Event, frozen=True):
+    """A physical link is ready for frames. ``outbound``: this node asked for it."""
+
+    peer: NodeId
+    outbound: bool
+
+
+class LinkDown(Event, frozen=True):
+    """A physical link is gone, or an attempt at one was given up. Frames in flight may be lost."""
+
+    peer: NodeId
+    reason: str
+
+
+class FrameReceived(Event, frozen=True):
+    """A well-formed frame came in over the link from ``peer``."""
+
+    peer: NodeId
+    frame: Frame
+
+
+class TimerFired(Event, frozen=True):
+    """The timer's instant has come; ``now_ns`` is never before it."""
+
+    name: str
+
+
+class Publish(Event, frozen=True):
+    """The application publishes."""
+
+    topics: tuple[TopicId, ...]
+    message_id: MessageId
+    payload: bytes
+
+
+class Subscribe(Event, frozen=True):
+    """The application takes an interest in a topic."""
+
+    topic: TopicId
+
+
+class Unsubscribe(Event, frozen=True):
+    """The application loses its interest in a topic."""
+
+    topic: TopicId
+
+
+# --------------------------------------------------------------------------------------------------- effects
+
+
+class Effect(Struct, frozen=True, tag=True):
+    """Something that the node wants done, in the order given."""
+
+
+class Send(Effect, frozen=True):
+    """Queue a frame on the link to ``peer``. Without a link the driver drops it and traces the drop."""
+
+    peer: NodeId
+    frame: Frame
+
+
+class SetTimer(Effect, frozen=True):
+    """Set (or move) the timer called ``name`` to the instant ``at_ns``."""
+
+    name: str
+    at_ns: int
+
+
+class CancelTimer(Effect, frozen=True):
+    """Forget a timer. Cancelling one that is not set does nothing."""
+
+    name: str
+
+
+class Connect(Effect, frozen=True):
+    """Keep an outbound link to ``peer`` up (the driver reconnects with backoff) until ``Disconnect``."""
+
+    peer: NodeId
+
+
+class Disconnect(Effect, frozen=True):
+    """Close the link to ``peer`` and stop reconnecting."""
+
+    peer: NodeId
+    reason: str
+
+
+class Deliver(Effect, frozen=True):
+    """Hand a message to the application: the first copy, on a topic that the node subscribes to."""
+
+    message: Message
+
+
+class Trace(Effect, frozen=True):
+    """Write a trace event; the driver stamps it with the instant and the node."""
+
+    event: TraceEvent
+
+
+class Node(Protocol):
+    """What a driver drives."""
+
+    def handle(self, now_ns: int, event: Event) -> list[Effect]:
+        """Take one event at the instant ``now_ns`` (ns, never before the previous one's) and say what to do.
+
+        Raises:
+            ContractError: the driver broke the contract.
+        """
+        ...
+
+
+class ContractError(RuntimeError):
+    """A driver broke the contract; the node's state is undefined from here on."""

@@ -1,0 +1,84 @@
+"""The frames that nodes exchange, as values. ``peer.wire`` turns them into bytes.
+
+A frame's class carries its kind. Kinds 1-15 belong to the links and to interests, 16-31 to messages, 32-255 to
+overlay and membership protocols, each of which registers its own.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+UNLIMITED_TTL = 255
+"""The TTL of a message that no rule decrements."""
+
+_TYPES: dict[int, type[Frame]] = {}
+
+
+class Frame(Struct, frozen=True):
+    """The base of every frame. Subclasses say their ``kind`` and declare the fields of their body."""
+
+    kind: ClassVar[int] = 0
+
+
+def register(frame_type: type[Frame]) -> type[Frame]:
+    """Make a frame type known to the codec (a class decorator).
+
+    Raises:
+        ValueError: the kind is out of 1-255 or taken.
+    """
+    kind = frame_type.kind
+    if not 1 <= kind <= 255:
+        raise ValueError(f"{frame_type.__name__}: kind {kind} is not in 1-255")
+    if kind in _TYPES:
+        raise ValueError(f"{frame_type.__name__}: kind {kind} belongs to {_TYPES[kind].__name__}")
+    _TYPES[kind] = frame_type
+    return frame_type
+
+
+def frame_type(kind: int) -> type[Frame] | None:
+    """The frame type of a kind, None when no protocol registered it."""
+    return _TYPES.get(kind)
+
+
+def kind_names() -> dict[int, str]:
+    """Every registered kind with its frame's name in lower case, for reports and dissectors."""
+    return {kind: frame_type.__name__.lower() for kind, frame_type in sorted(_TYPES.items())}
+
+
+@register
+class Hello(Frame, frozen=True):
+    """The first frame of each side of a link: who I am, and which run I belong to."""
+
+    kind: ClassVar[int] = 1
+    node: int
+    run: int
+
+
+@register
+class Bye(Frame, frozen=True):
+    """The last frame of a side that closes a link on purpose."""
+
+    kind: ClassVar[int] = 2
+    reason: str
+
+
+@register
+class Subscriptions(Frame, frozen=True):
+    """All topics that the sender subscribes to now; it replaces what it said before."""
+
+    kind: ClassVar[int] = 3
+    topics: tuple[int, ...]
+
+
+@register
+class Data(Frame, frozen=True):
+    """A copy of a message. ``hops`` counts the links crossed when it arrives at its receiver (1 from the publisher)."""
+
+    kind: ClassVar[int] = 16
+    message_id: int
+    topics: tuple[int, ...]
+    hops: int
+    ttl: int
+    payload: bytes

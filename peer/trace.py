@@ -1,0 +1,61 @@
+"""The trace-event schema: what a peer writes down, one JSON object a line, in ``trace/<node>.jsonl``.
+
+Names follow go-libp2p-pubsub's trace vocabulary. Absent fields are omitted. The first line of a file is ``start``,
+the last one ``stop`` with the number of lines before it: a file without a matching ``stop`` was cut off.
+
+Instants are nanoseconds of CLOCK_MONOTONIC of the peer's machine.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+VERSION: Final = 1
+
+EVENTS: Final = {
+    "start": "the peer runs; version, topics = its subscriptions",
+    "stop": "the trace is complete; records = the number of lines before this one",
+    "publish": "message_id, topics, len_bytes = payload",
+    "deliver": "first copy on a subscribed topic: message_id, topics, peer it came from (absent at the publisher), hops",
+    "duplicate": "a further copy: message_id, topics, peer, hops",
+    "relay": "first copy on topics the node does not subscribe to: message_id, topics, peer, hops",
+    "reject": "something remote was refused: peer, reason, perhaps message_id and kind",
+    "join": "the node subscribes: topics",
+    "leave": "the node unsubscribes: topics",
+    "graft": "logical links begin: peer, topics",
+    "prune": "logical links end: peer, topics, reason",
+    "add_peer": "a physical link is up: peer, conn, direction = this node's side of it",
+    "remove_peer": "a physical link is down: peer, conn, reason",
+    "send": "a frame was handed to the socket: peer, kind, conn, direction, off, len_bytes; data also message_id, topics, hops, ttl",
+    "receive": "a frame was read: the same fields as send",
+    "drop": "a frame was not sent: peer, kind, len_bytes, reason, perhaps message_id",
+}
+"""Every event with the fields it carries beside ``ts_ns``, ``event`` and ``node``."""
+
+
+class TraceEvent(Struct, frozen=True, omit_defaults=True):
+    """One line of a trace.
+
+    ``conn`` is ``"orig_ip:orig_port-resp_ip:resp_port"``, the originator being the side that opened the TCP
+    connection. ``direction`` names the side whose bytes are meant: ``"orig"`` or ``"resp"``. ``off`` is the offset of
+    the frame's first byte in that side's byte stream, 0 for the first byte after the handshake.
+    """
+
+    event: str
+    ts_ns: int = 0
+    node: int = -1
+    peer: int | None = None
+    message_id: int | None = None
+    topics: tuple[int, ...] | None = None
+    kind: int | None = None
+    conn: str | None = None
+    direction: str | None = None
+    off: int | None = None
+    len_bytes: int | None = None
+    hops: int | None = None
+    ttl: int | None = None
+    reason: str | None = None
+    version: int | None = None
+    records: int | None = None

@@ -1,0 +1,157 @@
+"""Frames to bytes and back, without I/O.
+
+Every frame starts with a fixed big-endian header that a capture can be read by with vectorised code::
+
+    offset  size  field
+         0     2  magic       0x7452 ("tR")
+         2     1  version     1
+         3     1  kind        peer.core.frames
+         4     4  length      of the whole frame in bytes, this header included
+         8     8  message id  publisher << 32 | sequence; 0 where there is none
+        16     1  ttl         255 = unlimited; 0 where there is none
+        17     1  hops        links crossed at the receiver; 0 where there is none
+        18     1  topics      how many topic ids follow
+        19     1  flags       0; a receiver ignores them
+        20    4n  topic ids
+      20+4n       body        msgpack: the frame's remaining fields in their order, as an array
+
+``Data`` keeps its message id, topics, hops and TTL in the header and only the payload in its body; ``Subscriptions``
+keeps its topics in the body, since a node may have more than 255.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from peer.core.frames import Data, Frame, frame_type
+
+MAGIC = 0x7452
+VERSION = 1
+HEADER = struct.Struct(">HBBIQBBBB")
+HEADER_BYTES = HEADER.size
+MAX_FRAME_BYTES = 1 << 20
+MAX_FRAME_TOPICS = 255
+
+_encode_body = msgspec.msgpack.Encoder().encode
+_decoders: dict[int, msgspec.msgpack.Decoder[tuple[object, ...]]] = {}
+
+
+class WireError(ValueError):
+    """The bytes are not a frame. ``reason`` is a short stable word for traces and counters."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+
+
+def encode(frame: Frame) -> bytes:
+    """The frame's bytes.
+
+    Raises:
+        ValueError: a field does not fit the format (over 255 topics, a frame above ``MAX_FRAME_BYTES``).
+    """
+    if isinstance(frame, Data):
+        topics = frame.topics
+        if len(topics) > MAX_FRAME_TOPICS:
+            raise ValueError(f"a data frame carries at most {MAX_FRAME_TOPICS} topics, got {len(topics)}")
+        body = _encode_body((frame.payload,))
+        length = HEADER_BYTES + 4 * len(topics) + len(body)
+        head = HEADER.pack(
+            MAGIC, VERSION, frame.kind, length, frame.message_id, frame.ttl, frame.hops, len(topics), 0
+        )
+        head += struct.pack(f">{len(topics)}I", *topics)
+    else:
+        body = _encode_body(msgspec.structs.astuple(frame))
+        length = HEADER_BYTES + len(body)
+        head = HEADER.pack(MAGIC, VERSION, frame.kind, length, 0, 0, 0, 0, 0)
+    if length > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame has at most {MAX_FRAME_BYTES} bytes, got {length}")
+    return head + body
+
+
+class Decoder:
+    """Cuts a byte stream into frames.
+
+    Feed it what the socket gives; it keeps the unfinished tail. After a ``WireError`` the stream is lost: close it.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._consumed = 0
+
+    @property
+    def offset(self) -> int:
+        """The stream offset (bytes) of the next frame to come out."""
+        return self._consumed
+
+    def feed(self, data: bytes) -> list[tuple[int, int, Frame]]:
+        """The frames that ``data`` completes, each as (stream offset, length in bytes, frame).
+
+        Raises:
+            WireError: the stream holds something that is not a frame. Frames before it are lost with it: call
+                ``feed`` with small pieces where that matters.
+        """
+        buffer = self._buffer
+        buffer += data
+        frames: list[tuple[int, int, Frame]] = []
+        start = 0
+        available = len(buffer)
+        try:
+            while available - start >= HEADER_BYTES:
+                length = _frame_length(buffer, start)
+                if available - start < length:
+                    break
+                frame = _decode(buffer, start, length)
+                frames.append((self._consumed + start, length, frame))
+                start += length
+        finally:
+            del buffer[:start]
+            self._consumed += start
+        return frames
+
+
+def _frame_length(buffer: bytearray, start: int) -> int:
+    magic, version, kind, length, *_ = HEADER.unpack_from(buffer, start)
+    topics = buffer[start + 18]
+    if magic != MAGIC:
+        raise WireError("bad_magic", f"0x{magic:04x}")
+    if version != VERSION:
+        raise WireError("bad_version", str(version))
+    if length > MAX_FRAME_BYTES:
+        raise WireError("oversized", f"{length} bytes")
+    if length < HEADER_BYTES + 4 * topics + 1:
+        raise WireError("bad_length", f"{length} bytes with {topics} topics")
+    if frame_type(kind) is None:
+        raise WireError("unknown_kind", str(kind))
+    return int(length)
+
+
+def _decode(buffer: bytearray, start: int, length: int) -> Frame:
+    _, _, kind, _, message_id, ttl, hops, count, _ = HEADER.unpack_from(buffer, start)
+    body_at = start + HEADER_BYTES + 4 * count
+    body = bytes(memoryview(buffer)[body_at : start + length])
+    try:
+        fields = _body_decoder(kind).decode(body)
+    except msgspec.DecodeError as error:
+        raise WireError("bad_body", str(error)) from None
+    if kind == Data.kind:
+        topics = struct.unpack_from(f">{count}I", buffer, start + HEADER_BYTES)
+        return Data(message_id, topics, hops, ttl, *fields)  # type: ignore[arg-type]
+    known = frame_type(kind)
+    assert known is not None, "_frame_length admits registered kinds only"
+    return known(*fields)
+
+
+def _body_decoder(kind: int) -> msgspec.msgpack.Decoder[tuple[object, ...]]:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        known = frame_type(kind)
+        assert known is not None, "callers pass registered kinds only"
+        annotations = [field.type for field in msgspec.structs.fields(known)]
+        if known is Data:
+            annotations = [bytes]
+        decoder = msgspec.msgpack.Decoder(tuple[tuple(annotations)])  # type: ignore[misc]
+        _decoders[kind] = decoder
+    return decoder
