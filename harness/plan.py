@@ -1,0 +1,48 @@
+"""A plan: an experiment with every default, seed, placement and prediction resolved."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from harness.experiment import Experiment
+
+PEER_PORT = 9000
+"""The TCP port that peers listen on, on the emulated network."""
+
+METRICS_PORT = 9100
+"""The port of the Prometheus endpoints, on the control network."""
+
+
+class Placement(Struct, frozen=True):
+    """Where a node runs: its host (index into the underlay), machine, and addresses."""
+
+    node: int
+    host: int
+    machine: str
+    wan_ip: str
+    ctl_ip: str
+
+
+class Prediction(Struct, frozen=True):
+    """What the run will need; ``plan`` refuses what cannot fit."""
+
+    processes: int
+    memory_mib: float
+    open_files: int
+    wall_s: float
+    frames_per_s: float
+
+
+class Plan(Struct, frozen=True):
+    """``plan.json``.
+
+    ``hashes`` has the SHA-256 of plan (without itself), underlay, placement, overlay and schedule: equal for equal
+    file, overrides and seed, on any machine and under any PYTHONHASHSEED.
+    """
+
+    name: str
+    seed: int
+    experiment: Experiment
+    placement: tuple[Placement, ...]
+    prediction: Prediction
+    hashes: dict[str, str]

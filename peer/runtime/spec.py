@@ -1,0 +1,83 @@
+"""What a machine's agent and its peers are told, as the files in the machine's work folder.
+
+``agent.json`` is an ``AgentSpec``, ``overlay.json`` an ``OverlayDocument`` and ``schedule.jsonl`` a line an
+``Action``. The agent reads them once, before it forks, so that all peers of a machine share the memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class NodeSpec(Struct, frozen=True):
+    """A node of the overlay.
+
+    ``overlay`` and ``dissemination`` name the parts and hold their parameters, such as
+    ``{"name": "random", "degree": 5}``. ``bootstrap`` lists the nodes it hears of at the start; None = all others.
+    """
+
+    node: int
+    seed: int
+    topics: tuple[int, ...]
+    overlay: dict[str, Any]
+    dissemination: dict[str, Any]
+    bootstrap: tuple[int, ...] | None = None
+
+
+class OverlayDocument(Struct, frozen=True):
+    """``overlay.json``: every node of the run. ``run`` is the number that peers put into their Hello."""
+
+    run: int
+    protocol: str
+    nodes: tuple[NodeSpec, ...]
+
+
+class Action(Struct, frozen=True):
+    """A line of ``schedule.jsonl``; ``at_ns`` counts from the workload's zero."""
+
+    at_ns: int
+    node: int
+    action: str
+    message_id: int = 0
+    topics: tuple[int, ...] = ()
+    payload_bytes: int = 0
+
+
+class PeerPlace(Struct, frozen=True):
+    """A peer that the agent starts here. ``netns`` is a path such as /proc/123/ns/net; None = the machine's own.
+
+    ``listen`` and ``metrics`` are (address, port); ``metrics`` None = no endpoint.
+    """
+
+    node: int
+    listen: tuple[str, int]
+    metrics: tuple[str, int] | None
+    netns: str | None = None
+
+
+class AgentSpec(Struct, frozen=True):
+    """``agent.json``: the peers of this machine and how to run them.
+
+    Attributes:
+        addresses: the (address, port) of every node of the run, index = node.
+        warmup_ns: peers start this long before the workload's zero.
+        stop_ns: from the workload's zero to the instant at which peers quiesce: they fire no more timers and publish no
+            more, but still receive and forward.
+        drain_ns: from quiescing to closing the links and exiting.
+        lease_s: the agent ends itself and its peers after this time, come what may.
+        agent_metrics: where the agent serves its own metrics.
+    """
+
+    machine: str
+    peers: tuple[PeerPlace, ...]
+    addresses: tuple[tuple[str, int], ...]
+    warmup_ns: int
+    stop_ns: int
+    drain_ns: int
+    send_queue_bytes: int
+    lease_s: float
+    command: tuple[str, ...] | None = None
+    expected_final_state: str = "exited"
+    agent_metrics: tuple[str, int] | None = None
