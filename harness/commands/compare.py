@@ -1,0 +1,63 @@
+"""``trellis compare RUN RUN...``"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from metrics.report import Run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directories, analysed")
+    parser.add_argument("--out", type=Path, help="also write an HTML page to this path")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the runs side by side; write the page if asked."""
+    from metrics.report.comparison import differing_settings, headline_rows, labels, write_comparison
+
+    runs = [_open(path) for path in arguments.runs]
+    if arguments.json:
+        document = [{"run": str(run.path), "summary": run.summary} for run in runs]
+        print(json.dumps(document, indent=2))
+    else:
+        verdicts = [("verdict", [run.summary["verdict"] for run in runs])]
+        _print(labels(runs), verdicts + differing_settings(runs), headline_rows(runs))
+    if arguments.out is not None:
+        write_comparison(runs, arguments.out)
+        print(f"page: {arguments.out}")
+    return 0
+
+
+def _open(path: Path) -> Run:
+    from metrics.report import Run
+
+    try:
+        return Run(path)
+    except FileNotFoundError as error:
+        missing = Path(error.filename).name
+        raise ExperimentError(str(path), f"not an analysed run ({missing} is missing; try: trellis report {path})") from None
+
+
+def _print(titles: list[str], settings: list[tuple[str, list[object]]], rows: list[tuple[str, list[object]]]) -> None:
+    from metrics.report.page import format_number
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for title in titles:
+        table.add_column(title, justify="right", overflow="fold")
+    for name, values in settings:
+        table.add_row(name, *map(format_number, values), style="bold")
+    for name, values in rows:
+        table.add_row(name, *map(format_number, values))
+    Console().print(table)

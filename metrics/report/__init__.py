@@ -1,0 +1,43 @@
+"""The report of a run: figures as PNG, and one HTML page that opens without a network."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from metrics.report.figures import FIGURES
+from metrics.report.page import render
+from metrics.report.run import Run
+
+__all__ = ["Run", "write"]
+
+
+def write(run_dir: Path) -> Path:
+    """Draw the figures of an analysed run and write its page.
+
+    Args:
+        run_dir: a run directory with tables and ``summary.json``.
+
+    Returns:
+        The path of ``report/index.html``.
+
+    Raises:
+        FileNotFoundError: the run has not been analysed.
+    """
+    run = Run(run_dir)
+    folder = run_dir / "report"
+    folder.mkdir(exist_ok=True)
+    drawn: list[dict[str, str]] = []
+    missing: list[str] = []
+    for figure in FIGURES:
+        canvas = figure.draw(run)
+        if canvas is None:
+            missing.append(figure.title)
+            continue
+        path = folder / f"{figure.name}.png"
+        canvas.savefig(path, dpi=144)
+        encoded = base64.b64encode(path.read_bytes()).decode()
+        drawn.append({"name": figure.name, "title": figure.title, "caption": figure.caption, "png": encoded})
+    page = folder / "index.html"
+    page.write_text(render(run, drawn, missing), encoding="utf-8")
+    return page

@@ -1,0 +1,80 @@
+"""Runs side by side: their headline numbers, and their delay distributions in one figure."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure as Canvas
+
+from metrics.report.figures import STYLE
+from metrics.report.page import format_number
+from metrics.report.run import Run
+
+
+def headline_rows(runs: list[Run]) -> list[tuple[str, list[Any]]]:
+    """The headline numbers that any of the runs has, in the first run's order: (name, a value a run)."""
+    names = list(dict.fromkeys(name for run in runs for name in run.summary["headline"]))
+    return [(name, [run.summary["headline"].get(name) for run in runs]) for name in names]
+
+
+def differing_settings(runs: list[Run]) -> list[tuple[str, list[Any]]]:
+    """The experiment settings (dotted path) in which the runs differ: (path, a value a run)."""
+    settings = [dict(_flatten("", run.plan["experiment"])) for run in runs]
+    paths = list(dict.fromkeys(path for found in settings for path in found))
+    rows = [(path, [found.get(path) for found in settings]) for path in paths]
+    return [(path, values) for path, values in rows if any(value != values[0] for value in values)]
+
+
+def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        return [(prefix, value)]
+    return [pair for key, inner in value.items() for pair in _flatten(f"{prefix}.{key}" if prefix else key, inner)]
+
+
+def labels(runs: list[Run]) -> list[str]:
+    """A short name for each run: its protocol where that tells them apart, its folder otherwise."""
+    protocols = [str(run.plan["experiment"]["protocol"]) for run in runs]
+    if len(set(protocols)) == len(runs):
+        return protocols
+    return [f"{run.name}/{run.path.resolve().name}" for run in runs]
+
+
+def delay_figure(runs: list[Run]) -> Canvas:
+    """The propagation delay's distribution of every run; undelivered pairs keep a curve below 1."""
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(7.5, 4.0))
+        axes = canvas.add_subplot()
+    for run, label in zip(runs, labels(runs), strict=True):
+        deliveries = run.table("deliveries")
+        if deliveries is None or deliveries.empty:
+            continue
+        latency = np.sort(deliveries["latency_ms"].dropna().to_numpy())
+        share = np.arange(1, len(latency) + 1) / len(deliveries)
+        axes.step(latency, share, where="post", label=label)
+    axes.set(xlabel="delay from publication (ms)", ylabel="share of expected deliveries", ylim=(0, 1.02))
+    axes.set_xlim(left=0)
+    axes.legend(loc="lower right")
+    return canvas
+
+
+def write_comparison(runs: list[Run], page: Path) -> None:
+    """Write the comparison as one HTML page that opens without a network."""
+    image = io.BytesIO()
+    delay_figure(runs).savefig(image, dpi=144, format="png")
+    environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
+    environment.filters["number"] = format_number
+    template = environment.get_template("comparison.html.j2")
+    text = template.render(
+        labels=labels(runs),
+        runs=runs,
+        settings=differing_settings(runs),
+        rows=headline_rows(runs),
+        png=base64.b64encode(image.getvalue()).decode(),
+    )
+    page.write_text(text, encoding="utf-8")

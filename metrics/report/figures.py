@@ -1,0 +1,330 @@
+"""The report's figures: each takes a finished run and draws one answer.
+
+A figure never computes a new measure: it shows columns of the tables, so that every curve can be checked with a query.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure as Canvas
+from msgspec import Struct
+
+from metrics.report.run import Run
+
+BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#2266aa", "#dd7722", "#2a8a57", "#c0392b", "#8a929a", "#7a4fa3"
+_CYCLE = (BLUE, ORANGE, GREEN, PURPLE, RED, "#b08d00", "#3aa6b9", GREY, "#5d4037", "#d46a92")
+STYLE = {
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e7ea",
+    "grid.linewidth": 0.7,
+    "axes.edgecolor": "#9aa3ab",
+    "axes.axisbelow": True,
+    "axes.prop_cycle": mpl.cycler(color=_CYCLE),
+    "figure.constrained_layout.use": True,
+    "legend.frameon": False,
+}
+
+
+class Figure(Struct, frozen=True):
+    """A figure of the report. ``draw`` returns None where the run has nothing to show."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Run], Canvas | None]
+
+
+def _canvas(width: float = 6.4, height: float = 3.4) -> tuple[Canvas, Axes]:
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(width, height))
+        return canvas, canvas.add_subplot()
+
+
+def _cdf(axes: Axes, values: npt.ArrayLike, **style: Any) -> None:
+    ordered = np.sort(np.asarray(values, dtype=float))
+    axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", **style)
+
+
+def delay_cdf(run: Run) -> Canvas | None:
+    """Propagation delay over all expected deliveries (undelivered ones keep the curve below 1) and the direct delay."""
+    deliveries = run.table("deliveries")
+    if deliveries is None or deliveries.empty:
+        return None
+    canvas, axes = _canvas()
+    latency = deliveries["latency_ms"].dropna().sort_values().to_numpy()
+    axes.step(latency, np.arange(1, len(latency) + 1) / len(deliveries), where="post", label="overlay", color=BLUE)
+    _cdf(axes, deliveries["direct_delay_ms"], label="direct path", color=GREY, linestyle="--")
+    axes.set(xlabel="delay from publication (ms)", ylabel="share of expected deliveries", ylim=(0, 1.02))
+    axes.set_xlim(left=0)
+    axes.legend(loc="lower right")
+    return canvas
+
+
+def delivery_ratio(run: Run) -> Canvas | None:
+    """Share of the expected deliveries made, by the second of publication and by topic."""
+    deliveries = run.table("deliveries")
+    if deliveries is None or deliveries.empty:
+        return None
+    delivered = deliveries["delivered_ns"].notna()
+    second = ((deliveries["publish_ns"] - run.zero_ns) // 1_000_000_000).astype(int)
+    by_second = delivered.groupby(second).mean()
+    by_topic = np.sort(delivered.groupby(deliveries["topic"]).mean().to_numpy())
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(6.4, 3.0))
+        left, right = canvas.subplots(1, 2, width_ratios=(3, 2), sharey=True)
+    left.plot(by_second.index, by_second.to_numpy(), marker="o", markersize=3, color=BLUE)
+    left.set(xlabel="second of publication", ylabel="delivery ratio", ylim=(0, 1.03))
+    right.bar(np.arange(len(by_topic)), by_topic, color=GREEN, width=0.9)
+    right.set(xlabel=f"{len(by_topic)} topics, sorted")
+    return canvas
+
+
+def link_sharing(run: Run) -> Canvas | None:
+    """Logical against physical links over time, from the traces and, as marks, from the wire."""
+    sharing = run.table("sharing")
+    if sharing is None or sharing.empty:
+        return None
+    series = sharing.groupby(["source", "at_ns"])[["view_size_total", "view_size_unique"]].mean().reset_index()
+    canvas, axes = _canvas()
+    traced = series[series["source"] == "trace"]
+    seconds = (traced["at_ns"] - run.zero_ns) / 1e9
+    axes.plot(seconds, traced["view_size_total"], color=BLUE, label="logical links, traces", drawstyle="steps-post")
+    axes.plot(seconds, traced["view_size_unique"], color=ORANGE, label="physical links, traces", drawstyle="steps-post")
+    wire = series[series["source"] == "wire"]
+    seconds = (wire["at_ns"] - run.zero_ns) / 1e9
+    axes.plot(seconds, wire["view_size_total"], "+", color=BLUE, markersize=7, label="logical links, wire")
+    axes.plot(seconds, wire["view_size_unique"], "x", color=ORANGE, markersize=5, label="physical links, wire")
+    axes.set(xlabel="time from the workload's zero (s)", ylabel="mean per node", ylim=(0, None))
+    axes.legend(loc="center right")
+    return canvas
+
+
+def degrees(run: Run) -> Canvas | None:
+    """Physical neighbours of each node at the end of the publishing window."""
+    degree = run.final_degrees()
+    if degree is None:
+        return None
+    canvas, axes = _canvas(height=2.8)
+    values, counts = np.unique(degree, return_counts=True)
+    axes.bar(values, counts, color=BLUE, width=0.85)
+    axes.axvline(float(np.mean(degree)), color=ORANGE, linestyle="--", label=f"mean {np.mean(degree):.2f}")
+    axes.set(xlabel="physical links of a node", ylabel="nodes")
+    axes.legend()
+    return canvas
+
+
+def duplicates(run: Run) -> Canvas | None:
+    """Copies beyond the first one, per delivery and node."""
+    deliveries = run.table("deliveries")
+    if deliveries is None or deliveries.empty:
+        return None
+    received = deliveries[deliveries["delivered_ns"].notna()]
+    if received.empty:
+        return None
+    canvas, axes = _canvas(height=2.8)
+    values, counts = np.unique(received["copies"] - 1, return_counts=True)
+    axes.bar(values, counts / counts.sum(), color=ORANGE, width=0.85)
+    axes.set(xlabel="duplicate copies received with a delivery", ylabel="share of deliveries")
+    return canvas
+
+
+_OVERHEAD = (
+    ("first_payload_bytes", "payload, first copy", GREEN),
+    ("duplicate_payload_bytes", "payload, duplicate or relayed", ORANGE),
+    ("framing_bytes", "framing", "#b08d00"),
+    ("control_bytes", "overlay control", PURPLE),
+    ("retransmitted_bytes", "retransmitted", RED),
+    ("ack_bytes", "pure ACK", "#9fb7cf"),
+    ("header_bytes", "IP and TCP headers", BLUE),
+    ("other_bytes", "other (probes)", GREY),
+)
+
+
+def overhead(run: Run) -> Canvas | None:
+    """Where the bytes on the wire went, each second; the classes add up to all bytes."""
+    table = run.table("overhead")
+    if table is None or table.empty:
+        return None
+    second = ((table["second_ns"] - run.zero_ns) // 1_000_000_000).astype(int)
+    columns = [entry for entry in _OVERHEAD if entry[0] in table]
+    by_second = table.groupby(second)[[name for name, _, _ in columns]].sum() / 1000
+    canvas, axes = _canvas()
+    axes.stackplot(
+        by_second.index,
+        *(by_second[name] for name, _, _ in columns),
+        labels=[label for _, label, _ in columns],
+        colors=[color for _, _, color in columns],
+        step="post",
+    )
+    axes.set(xlabel="time from the workload's zero (s)", ylabel="kB a second on the wire", ylim=(0, None))
+    axes.legend(loc="upper left", fontsize=7.5, ncols=2)
+    return canvas
+
+
+def hop_delay(run: Run) -> Canvas | None:
+    """The delay of each transmission, split where the captures split it."""
+    hops = run.table("hops")
+    if hops is None or hops.empty or hops["d_wire_ns"].isna().all():
+        return None
+    canvas, axes = _canvas()
+    parts = (("d_sndbuf_ns", "send buffer", ORANGE), ("d_wire_ns", "wire", BLUE), ("d_rcv_ns", "receive", GREEN))
+    for column, label, color in parts:
+        values = hops[column].dropna().to_numpy() / 1e6
+        _cdf(axes, np.maximum(values, 1e-3), label=f"{label}, median {np.median(values):.3g} ms", color=color)
+    asked = hops["asked_delay_ms"].dropna().to_numpy()
+    _cdf(axes, np.maximum(asked, 1e-3), label="one-way delay asked for", color=GREY, linestyle="--")
+    axes.set(xscale="log", xlabel="part of a hop's delay (ms)", ylabel="share of hops", ylim=(0, 1.02))
+    axes.legend(loc="upper left", fontsize=8)
+    return canvas
+
+
+def rtt_error(run: Run) -> Canvas | None:
+    """The round-trip time of every pair: asked against measured, and the error's distribution by phase."""
+    achieved = run.achieved()
+    if achieved is None or achieved["rtt_ms"].isna().all():
+        return None
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(6.4, 3.2))
+        left, right = canvas.subplots(1, 2)
+    for phase, color in (("before", BLUE), ("during", ORANGE), ("after", GREEN)):
+        rows = achieved[(achieved["phase"] == phase) & achieved["rtt_ms"].notna()]
+        if rows.empty:
+            continue
+        left.plot(rows["asked_rtt_ms"], rows["rtt_ms"], ".", markersize=1.5, color=color, rasterized=True)
+        error = np.abs(rows["rtt_ms"] - rows["asked_rtt_ms"])
+        _cdf(right, np.maximum(error, 1e-4), label=f"{phase}, n = {len(rows):,}", color=color)
+    limit = float(achieved["asked_rtt_ms"].max()) * 1.05
+    left.plot((0, limit), (0, limit), color=GREY, linewidth=0.7)
+    left.set(xlabel="RTT asked for (ms)", ylabel="RTT measured (ms)")
+    right.set(xscale="log", xlabel="|error| (ms)", ylabel="share of pairs", ylim=(0, 1.02))
+    right.legend(loc="upper left", fontsize=8)
+    return canvas
+
+
+def fidelity(run: Run) -> Canvas | None:
+    """What the emulation itself did, second by second: lateness of the data plane, CPU in use."""
+    table = run.table("fidelity")
+    if table is None or table.empty:
+        return None
+    seconds = (table["at_ns"] - run.zero_ns) / 1e9
+    with mpl.rc_context(STYLE):
+        canvas = Canvas(figsize=(6.4, 3.8))
+        upper, lower = canvas.subplots(2, 1, sharex=True)
+    for column, label, color in (("p50", "median", BLUE), ("p99", "99 %", ORANGE), ("max", "worst", RED)):
+        values = table[f"lateness_{column}_ns"] / 1e6
+        upper.plot(seconds, np.maximum(values, 1e-4), label=label, color=color, linewidth=1.1)
+    upper.set(yscale="log", ylabel="lateness (ms)")
+    upper.legend(loc="upper right", ncols=3, fontsize=8)
+    for column, label, color in (
+        ("busy_ratio", "data plane's core", BLUE),
+        ("cpu_busy_ratio", "machine", ORANGE),
+        ("cpu_some_ratio", "tasks waiting (PSI)", RED),
+    ):
+        if column in table and table[column].notna().any():
+            lower.plot(seconds, table[column], label=label, color=color, linewidth=1.1)
+    lower.set(xlabel="time from the workload's zero (s)", ylabel="share of a second", ylim=(0, 1.05))
+    lower.legend(loc="upper right", ncols=3, fontsize=8)
+    for axes in (upper, lower):
+        axes.axvspan(0, run.duration_s, color="#f2f5f8", zorder=-1)
+    return canvas
+
+
+def world(run: Run) -> Canvas | None:
+    """The hosts on the map with the physical links of the overlay."""
+    hosts = run.hosts()
+    if hosts.empty or hosts["latitude"].isna().any():
+        return None
+    canvas, axes = _canvas(width=9.6, height=4.9)
+    rings = json.loads((files("metrics.report") / "data" / "land.json").read_text())["rings"]
+    axes.add_collection(PolyCollection([np.array(ring) for ring in rings], facecolor="#e6ebe4", edgecolor="#c8d0c5"))
+    segments = [_arc(hosts, a, b) for a, b in run.physical_links()]
+    pieces = [piece for segment in segments for piece in segment]
+    faint = min(0.8, 60 / max(60, len(segments)))
+    axes.add_collection(LineCollection(pieces, colors=BLUE, linewidths=0.7, alpha=faint))
+    axes.scatter(hosts["longitude"], hosts["latitude"], s=16, color=ORANGE, edgecolor="white", linewidth=0.5, zorder=3)
+    if len(hosts) <= 40:
+        for row in hosts.itertuples():
+            axes.annotate(row.site, (row.longitude, row.latitude), (3, 3), textcoords="offset points", fontsize=6.5)
+    axes.set(xlim=(-180, 180), ylim=(-58, 80), xticks=[], yticks=[], aspect=1.25)
+    axes.grid(visible=False)
+    axes.set_frame_on(False)
+    return canvas
+
+
+def _arc(hosts: pd.DataFrame, a: int, b: int) -> list[npt.NDArray[np.float64]]:
+    """The great circle between two hosts as (longitude, latitude) pieces, cut where it leaves the map's edge."""
+    points = np.radians(hosts.loc[[a, b], ["latitude", "longitude"]].to_numpy(dtype=float))
+    ends = np.stack(
+        (np.cos(points[:, 0]) * np.cos(points[:, 1]), np.cos(points[:, 0]) * np.sin(points[:, 1]), np.sin(points[:, 0]))
+    )
+    angle = np.arccos(np.clip(ends[:, 0] @ ends[:, 1], -1, 1))
+    if angle < 1e-6 or angle > np.pi - 1e-6:
+        return []
+    step = np.linspace(0, 1, 32)
+    path = (ends[:, :1] * np.sin((1 - step) * angle) + ends[:, 1:] * np.sin(step * angle)) / np.sin(angle)
+    latitude = np.degrees(np.arcsin(np.clip(path[2], -1, 1)))
+    longitude = np.degrees(np.arctan2(path[1], path[0]))
+    cuts = np.flatnonzero(np.abs(np.diff(longitude)) > 180) + 1
+    return [piece for piece in np.split(np.stack((longitude, latitude), axis=1), cuts) if len(piece) > 1]
+
+
+FIGURES = (
+    Figure("map", "The overlay on the planet", "Hosts, and each physical link as a great circle.", world),
+    Figure(
+        "delay-cdf",
+        "Propagation delay",
+        "From publication to first delivery at each subscriber; an undelivered pair keeps the curve below 1. Dashed: the one-way delay of the direct path of the same pairs.",
+        delay_cdf,
+    ),
+    Figure(
+        "delivery-ratio",
+        "Delivery ratio",
+        "Deliveries made of those expected, by second of publication and by topic.",
+        delivery_ratio,
+    ),
+    Figure(
+        "link-sharing",
+        "Logical and physical links",
+        "A logical link is a topic shared with a neighbour, a physical link is a TCP connection. Lines: what the peers traced. Marks: what the captures show.",
+        link_sharing,
+    ),
+    Figure("degrees", "Degree distribution", "Physical links per node at the end of the publishing window.", degrees),
+    Figure("duplicates", "Duplicates", "Further copies that a subscriber received of a message.", duplicates),
+    Figure(
+        "hop-delay",
+        "Where a hop's delay arises",
+        "Send buffer: from the peer's write to the first byte on the emulated network. Wire: to the last byte in order at the receiver's interface. Receive: to the peer's read.",
+        hop_delay,
+    ),
+    Figure(
+        "overhead",
+        "Bytes on the wire",
+        "Every captured byte in exactly one class, counted once at its sender.",
+        overhead,
+    ),
+    Figure(
+        "rtt-error",
+        "The emulated network against what was asked",
+        "Echo requests over every directed pair before and after the workload, random pairs during it.",
+        rtt_error,
+    ),
+    Figure(
+        "fidelity",
+        "Fidelity over time",
+        "Above: how late the data plane released packets. Below: CPU. Shaded: the publishing window.",
+        fidelity,
+    ),
+)

@@ -1,0 +1,76 @@
+"""The report's page: one HTML file that opens without a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from metrics.report.run import Run
+
+_NUMBERS = (
+    ("delivery_ratio", "delivery ratio", "{:.2%}"),
+    ("propagation_delay_ms_p50", "propagation delay, median", "{:.1f} ms"),
+    ("propagation_delay_ms_p99", "propagation delay, 99 %", "{:.1f} ms"),
+    ("view_size_total_mean", "logical links a node", "{:.2f}"),
+    ("view_size_unique_mean", "physical links a node", "{:.2f}"),
+    ("link_sharing_ratio", "logical links a physical link", "{:.2f}"),
+    ("duplicates_per_delivery", "duplicates a delivery", "{:.2f}"),
+    ("relay_ratio", "payloads on unsubscribed topics", "{:.1%}"),
+    ("degree_mean", "degree, mean", "{:.2f}"),
+    ("degree_max", "degree, largest", "{:.0f}"),
+    ("control_bytes_per_peer_per_s", "control traffic a peer", "{:.0f} B/s"),
+    ("rtt_error_ms_p50", "RTT error, median", "{:.3f} ms"),
+    ("rtt_error_ms_p99", "RTT error, 99 %", "{:.3f} ms"),
+)
+
+
+def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
+    """The page of a run.
+
+    Args:
+        run: the analysed run.
+        figures: name, title, caption and base64 PNG of each figure, in order.
+        missing: titles of figures that had nothing to show.
+    """
+    environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
+    environment.filters["number"] = format_number
+    summary = run.summary
+    return environment.get_template("page.html.j2").render(
+        run=run,
+        summary=summary,
+        sentence=sentence(run),
+        numbers=[
+            {"label": label, "value": form.format(value)}
+            for name, label, form in _NUMBERS
+            if (value := summary["headline"].get(name)) is not None
+        ],
+        figures=figures,
+        missing=missing,
+        provenance=run.provenance(),
+    )
+
+
+def sentence(run: Run) -> str:
+    """The run in one sentence: what ran where, for how long."""
+    experiment = run.plan["experiment"]
+    peers = len(run.plan["placement"])
+    sites = run.hosts()["site"].nunique()
+    places = f"in {sites} cities" if run.has_map else f"on {sites} sites"
+    messages = run.summary["headline"].get("messages_published")
+    published = "" if messages is None else f", {messages:,} messages published in {run.duration_s:g} s"
+    return (
+        f"{peers} peers {places} ({experiment['underlay']['kind']}), protocol {experiment['protocol']}{published}, "
+        f"seed {run.plan['seed']}, testbed {experiment['testbed']}."
+    )
+
+
+def format_number(value: Any) -> str:
+    """A number for people: four significant digits, thousands separated, nothing for None."""
+    if value is None:
+        return "not computed"
+    if isinstance(value, bool | str):
+        return str(value)
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.4g}"
