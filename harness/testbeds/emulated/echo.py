@@ -1,0 +1,155 @@
+"""ICMP echo from many network namespaces at once, by one process.
+
+A raw ICMP socket is opened inside every host's namespace; the hosts' kernels answer. The receive instant is the
+kernel's (SO_TIMESTAMPNS), the send instant is read right before the system call, so that a prober that is slow in
+reading its sockets measures no less exactly. What a probe asks for is in its index: nothing else of a reply is
+believed but that it came to the socket that asked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import TestbedError
+
+PACKET_BYTES = 84
+"""An echo request on the wire: the IPv4 header (20), the ICMP header (8) and ping's customary 56 bytes."""
+
+_ECHO = struct.Struct(">BBHHHII48x")
+_SOL_RAW, _ICMP_FILTER, _ONLY_REPLIES = 255, 1, 0xFFFFFFFF ^ 1
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@qq")
+_CLONE_NEWNET = 0x40000000
+_RECEIVE_BUFFER_BYTES = 1 << 20
+
+Instants = npt.NDArray[np.int64]
+
+
+class EchoSockets:
+    """One raw ICMP socket a host, index = host's number."""
+
+    def __init__(self, netns: Sequence[str], addresses: Sequence[str]) -> None:
+        """Open the sockets.
+
+        Args:
+            netns: the hosts' network namespaces as paths.
+            addresses: the hosts' addresses on the emulated network.
+
+        Raises:
+            TestbedError: a namespace or a raw socket was refused.
+        """
+        self._nonce = int.from_bytes(os.urandom(4))
+        self._addresses = [(address, 0) for address in addresses]
+        own = os.open("/proc/self/ns/net", os.O_RDONLY)
+        try:
+            self._sockets = [_open_socket(path) for path in netns]
+        finally:
+            _enter(own)
+            os.close(own)
+        self._poll = select.epoll()
+        self._host_of = {opened.fileno(): host for host, opened in enumerate(self._sockets)}
+        for descriptor in self._host_of:
+            self._poll.register(descriptor, select.EPOLLIN)
+
+    def exchange(
+        self,
+        pairs: Sequence[tuple[int, int]],
+        due_ns: Instants,
+        grace_ns: int,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> tuple[Instants, Instants]:
+        """Send echo requests on their instants and collect the replies.
+
+        Args:
+            pairs: (source, destination) of each request.
+            due_ns: when to send each, from now, ascending.
+            grace_ns: how long to wait for replies after the last request.
+            stopped: asked about once in 50 ms; when true, nothing more is sent.
+
+        Returns:
+            The sending and the receiving instants, ns of CLOCK_REALTIME; 0 = not sent, lost.
+        """
+        sent, received = np.zeros(len(pairs), np.int64), np.zeros(len(pairs), np.int64)
+        start = time.monotonic_ns()
+        following, outstanding, last_ns = 0, 0, start
+        while following < len(pairs) or outstanding:
+            now = time.monotonic_ns()
+            while following < len(pairs) and due_ns[following] <= now - start:
+                sent[following] = self._send(following, *pairs[following])
+                following += 1
+                outstanding += 1
+                last_ns = now
+            if following == len(pairs) and now - last_ns > grace_ns:
+                break
+            until_ns = (due_ns[following] if following < len(pairs) else grace_ns) + start - now
+            for descriptor, _ in self._poll.poll(min(max(int(until_ns), 0) / 1e9, 0.05)):
+                outstanding -= self._receive(descriptor, pairs, received)
+            if stopped():
+                pairs = pairs[:following]
+        return sent, received
+
+    def _send(self, index: int, source: int, destination: int) -> int:
+        packet = _request(self._nonce, index)
+        now = time.time_ns()
+        try:
+            self._sockets[source].sendto(packet, self._addresses[destination])
+        except OSError:
+            return now  # a full device is a lost probe, which the result shows
+        return now
+
+    def _receive(self, descriptor: int, pairs: Sequence[tuple[int, int]], received: Instants) -> int:
+        """Read what has come to a socket; the number of replies that were waited for."""
+        host = self._host_of[descriptor]
+        counted = 0
+        while True:
+            try:
+                data, ancillary, _, _ = self._sockets[host].recvmsg(256, 64)
+            except BlockingIOError:
+                return counted
+            *_, nonce, index = _ECHO.unpack_from(data, 20)
+            known = nonce == self._nonce and index < len(pairs) and pairs[index][0] == host
+            if known and not received[index]:
+                seconds, nanoseconds = _TIMESPEC.unpack(ancillary[0][2])
+                received[index] = seconds * 1_000_000_000 + nanoseconds
+                counted += 1
+
+
+def _request(nonce: int, index: int) -> bytes:
+    """An echo request that carries its index; RFC 1071 checksum."""
+    words = 0x0800 + (nonce >> 16) + (nonce & 0xFFFF) + (index >> 16) + (index & 0xFFFF)
+    words = (words & 0xFFFF) + (words >> 16)
+    words = (words & 0xFFFF) + (words >> 16)
+    return _ECHO.pack(8, 0, words ^ 0xFFFF, 0, 0, nonce, index)
+
+
+def _open_socket(path: str) -> socket.socket:
+    """A raw ICMP socket that lives in the namespace; leaves this thread there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            _enter(descriptor)
+        finally:
+            os.close(descriptor)
+        opened = socket.socket(socket.AF_INET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.IPPROTO_ICMP)
+    except OSError as error:
+        raise TestbedError(f"open a raw ICMP socket in {path}", error.strerror or str(error)) from error
+    opened.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("=I", _ONLY_REPLIES))
+    opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+    return opened
+
+
+def _enter(descriptor: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        problem = ctypes.get_errno()
+        raise OSError(problem, os.strerror(problem))

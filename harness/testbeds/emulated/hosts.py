@@ -1,0 +1,131 @@
+"""Mininet hosts with a control network.
+
+Mininet makes the hosts: each ``mininet.node.Host`` is a shell in a network namespace. Neither controller nor switch
+runs, since a latency matrix needs none. What Mininet does link by link with one ``ip`` call each is done here in one
+batch a namespace, all hosts side by side, through the hosts' own shells.
+
+The control network has no delay and carries deployment, scraping and nothing of what is measured. Every neighbour on
+it is entered by hand and for good: the kernel's neighbour table is one for all namespaces (1024 entries by default),
+counts no permanent entry, and so never overflows. IPv6 is off, or each new link would flood the bridge with
+multicast reports.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from mininet.node import Host as MininetHost
+
+from harness.errors import TestbedError
+
+CTL_BRIDGE = "ctlbr"
+CTL_DEVICE = "ctl0"
+CTL_GATEWAY = "172.16.255.254"
+CTL_PREFIX = 16
+
+MAX_HOSTS = 1000
+"""A Linux bridge has 1024 ports."""
+
+_BATCHES = Path("/run/trellis")
+
+
+class Host:
+    """A host of the testbed: the namespace that Mininet made for it, and its address on the control network."""
+
+    def __init__(self, number: int, shell: MininetHost, ctl_ip: str) -> None:
+        self.number = number
+        self.shell = shell
+        self.ctl_ip = ctl_ip
+
+    @property
+    def netns(self) -> str:
+        """The network namespace as a path for ``setns``."""
+        return f"/proc/{self.shell.pid}/ns/net"
+
+
+def start(ctl_ips: Sequence[str]) -> list[Host]:
+    """Make one host for each control address, its number being the index. Runs inside a sandbox.
+
+    Raises:
+        TestbedError: too many hosts, or a namespace or link could not be made.
+    """
+    if len(ctl_ips) > MAX_HOSTS:
+        raise TestbedError(f"make {len(ctl_ips)} hosts", f"the control bridge carries at most {MAX_HOSTS}")
+    _BATCHES.mkdir(mode=0o700, exist_ok=True)
+    for scope in ("all", "default"):
+        Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
+    hosts = [Host(number, _mininet_host(number), ctl_ip) for number, ctl_ip in enumerate(ctl_ips)]
+    _batch("sandbox", _sandbox_commands(hosts))
+    _configure(hosts)
+    return hosts
+
+
+def stop(hosts: Sequence[Host]) -> None:
+    """End the hosts' shells; their namespaces go when the last process in them does."""
+    for host in hosts:
+        host.shell.terminate()
+
+
+def _mininet_host(number: int) -> MininetHost:
+    try:
+        return MininetHost(f"h{number}")
+    except (OSError, SystemExit) as error:
+        raise TestbedError(f"start Mininet host {number}", str(error)) from error
+
+
+def _sandbox_commands(hosts: Sequence[Host]) -> list[str]:
+    """The bridge, and a veth pair from it into every host."""
+    commands = [
+        f"link add {CTL_BRIDGE} address {_mac(CTL_GATEWAY)} type bridge",
+        f"address add {CTL_GATEWAY}/{CTL_PREFIX} dev {CTL_BRIDGE}",
+        f"link set {CTL_BRIDGE} up",
+    ]
+    for host in hosts:
+        port = f"ctl{host.number}"
+        commands += [
+            f"link add {port}p type veth peer name {CTL_DEVICE} address {_mac(host.ctl_ip)} netns {host.shell.pid}",
+            f"link set {port}p master {CTL_BRIDGE} up",
+            f"neighbour add {host.ctl_ip} lladdr {_mac(host.ctl_ip)} nud permanent dev {CTL_BRIDGE}",
+        ]
+    return commands
+
+
+def _host_commands(host: Host) -> list[str]:
+    return [
+        "link set lo up",
+        f"address add {host.ctl_ip}/{CTL_PREFIX} dev {CTL_DEVICE}",
+        f"link set {CTL_DEVICE} up",
+        f"neighbour add {CTL_GATEWAY} lladdr {_mac(CTL_GATEWAY)} nud permanent dev {CTL_DEVICE}",
+    ]
+
+
+def _configure(hosts: Sequence[Host]) -> None:
+    """Let every host's shell set up its own side; all shells work at once, and silence means success."""
+    ipv6_off = "echo 1 | tee /proc/sys/net/ipv6/conf/*/disable_ipv6 >/dev/null"
+    for host in hosts:
+        batch = _write_batch(f"h{host.number}", _host_commands(host))
+        host.shell.sendCmd(f"{ipv6_off}; ip -batch {batch}")
+    said = {host.number: host.shell.waitOutput().strip() for host in hosts}
+    for number, words in said.items():
+        if words:
+            raise TestbedError(f"set up the control link of host {number}", words.splitlines()[0])
+
+
+def _batch(name: str, commands: Sequence[str]) -> None:
+    done = subprocess.run(["ip", "-batch", _write_batch(name, commands)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestbedError("make the control network", done.stderr.strip())
+
+
+def _write_batch(name: str, commands: Sequence[str]) -> str:
+    path = _BATCHES / f"{name}.batch"
+    path.write_text("\n".join(commands) + "\n")
+    return str(path)
+
+
+def _mac(address: str) -> str:
+    """A locally administered MAC address that holds the IPv4 address."""
+    return "02:00:" + ipaddress.IPv4Address(address).packed.hex(":")
