@@ -1,0 +1,77 @@
+#!/bin/sh
+# Sets a checkout up for the programs of GROUP: system packages, then .venv from requirements.lock. Everything it prints
+# goes to stderr; the words of apt and pip go to .trellis/setup.log. The stamp comes last: without it, all is done anew.
+# Usage: install.sh ROOT GROUP
+set -eu
+export LC_ALL=C
+
+root=$1
+group=$2
+setup=$root/harness/setup
+log=$root/.trellis/setup.log
+programs_table=$setup/programs.txt
+. "$setup/stamp.sh"
+. "$setup/programs.sh"
+. "$setup/progress.sh"
+
+explain_missing_right() { # PACKAGES
+    {
+        echo "trellis: these packages are missing, and this user may not install them:"
+        echo "  $(echo "$1" | tr '\n' ' ')"
+        echo "Have an administrator run this, which starts and enables no service:"
+        echo "  sudo sh $setup/system.sh $group"
+        echo "or, by hand:"
+        echo "  sudo apt-get update"
+        echo "  sudo apt-get install --no-install-recommends $(echo "$1" | tr '\n' ' ')"
+        echo "then repeat the command."
+    } >&2
+}
+
+install_system_packages() {
+    packages=$(missing_packages "$group")
+    [ -n "$packages" ] || return 0
+    if ! command -v apt-get >/dev/null; then
+        echo "trellis: no apt-get here. Install the equivalents of these Debian packages: $packages" >&2
+        return 1
+    fi
+    if [ "$(id -u)" -eq 0 ]; then
+        sudo=
+    elif sudo -n true 2>/dev/null; then
+        sudo='sudo -n'
+    else
+        explain_missing_right "$packages"
+        return 1
+    fi
+    # shellcheck disable=SC2086 # $sudo is no word or two
+    follow "system packages" '^Setting up ' '^[0-9]* upgraded, ' $sudo sh "$setup/system.sh" "$group"
+}
+
+# The groups share one .venv: a second group's set-up keeps what the first one's made.
+has_current_venv() {
+    for other in run test bench; do
+        if is_set_up "$root" "$other"; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+mkdir -p "$root/.trellis"
+exec 9<"$setup"
+if ! flock -n 9; then
+    echo "trellis: waiting for another set-up of this checkout" >&2
+    flock 9
+fi
+if is_set_up "$root" "$group"; then # another first use was faster
+    exit 0
+fi
+: >"$log"
+echo "trellis: setting up $root (log: $log)" >&2
+install_system_packages
+if ! has_current_venv; then
+    follow "python packages" '^Collecting ' "$(grep -c '==' "$root/requirements.lock")" sh "$setup/venv.sh" "$root"
+fi
+stamp=$(stamp_of "$root" "$group")
+fingerprint "$root" >"$stamp.new"
+mv "$stamp.new" "$stamp"
+echo "trellis: set up" >&2

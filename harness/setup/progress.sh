@@ -1,0 +1,52 @@
+# Sourced: shows how far a long command is. Set `log` to the file that takes its output first.
+
+# Runs COMMAND and counts the lines of its output that match PATTERN. TOTAL is a number, or the pattern of the line in
+# which apt says how many packages it will install.
+follow() { # LABEL PATTERN TOTAL COMMAND...
+    label=$1
+    pattern=$2
+    total=$3
+    shift 3
+    offset=$(wc -l <"$log")
+    started=$(date +%s)
+    setsid "$@" >>"$log" 2>&1 </dev/null & # a group of its own, so that an interruption ends all of it
+    job=$!
+    trap 'kill -- "-$job" 2>/dev/null; wait "$job"; exit 130' INT TERM HUP
+    show_progress
+    status=0
+    wait "$job" || status=$?
+    trap - INT TERM HUP
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+    if [ "$status" -ne 0 ]; then
+        echo "trellis: $label: failed; the last lines of $log:" >&2
+        tail -n 20 "$log" | sed 's/^/  /' >&2
+        return "$status"
+    fi
+    echo "trellis: $label: done in $(($(date +%s) - started)) s" >&2
+}
+
+# Until $job ends: on a terminal a line that changes, otherwise a line every 20 s.
+show_progress() {
+    said=$started
+    while kill -0 "$job" 2>/dev/null; do
+        now=$(date +%s)
+        if [ -t 2 ]; then
+            printf '\r\033[K%.100s' "trellis: $(progress_line)" >&2
+        elif [ $((now - said)) -ge 20 ]; then
+            said=$now
+            echo "trellis: $(progress_line)" >&2
+        fi
+        sleep 0.2
+    done
+}
+
+progress_line() {
+    output=$(tail -n "+$((offset + 1))" "$log")
+    count=$(printf '%s\n' "$output" | grep -c "$pattern") || true
+    case $total in
+    *[!0-9]*) of=$(printf '%s\n' "$output" | sed -n "s/$total\([0-9]*\) newly installed.*/\1/p" | tail -n 1) ;;
+    *) of=$total ;;
+    esac
+    last=$(printf '%s\n' "$output" | tail -n 1)
+    echo "$label $count/${of:-?}, $(($(date +%s) - started)) s: $last"
+}

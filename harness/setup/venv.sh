@@ -1,0 +1,18 @@
+#!/bin/sh
+# Makes ROOT/.venv from the lock, from the start: what an interrupted call left cannot be trusted (pip's cache keeps the
+# downloads). Packages come from wherever this user's pip is configured to find them; the lock's hashes guard them.
+# Usage: venv.sh ROOT
+set -eu
+
+root=$1
+. "$root/harness/setup/programs.sh"
+python=$(find_python)
+rm -rf "$root/.venv"
+"$python" -m venv "$root/.venv"
+
+# The checkout itself is on this Python's path, whatever the working directory.
+site_packages=$("$root/.venv/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+echo "$root" >"$site_packages/trellis-checkout.pth"
+
+export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
+exec "$root/.venv/bin/python" -m pip install --require-hashes --requirement "$root/requirements.lock"
