@@ -1,0 +1,90 @@
+"""How short of CPU the machine was, second by second: ``pressure.jsonl``.
+
+Pressure (PSI) says how much of the time somebody waited for a CPU; kernels without it leave the share of busy time.
+Steal is what the hypervisor took: time that no measurement inside the machine can see otherwise.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+_PRESSURE = Path("/proc/pressure/cpu")
+_STAT = Path("/proc/stat")
+
+
+class Reading(Struct, frozen=True, omit_defaults=True):
+    """A line of ``pressure.jsonl``: shares of the time since the line before. None = this kernel does not tell."""
+
+    at_ns: int
+    cpu_busy_ratio: float
+    steal_ratio: float
+    cpu_some_ratio: float | None = None
+
+
+class _Totals(Struct, frozen=True):
+    """Counters since the machine's start: pressure in us, the others in clock ticks of all CPUs together."""
+
+    at_ns: int
+    some_us: int | None
+    busy: int
+    steal: int
+    ticks: int
+
+
+class PressureLog:
+    """A thread that appends a ``Reading`` each second from ``start`` to ``stop``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="pressure", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write the last, shorter interval and end the thread."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        before = _read()
+        with self._path.open("wb") as lines:
+            stopped = False
+            while not stopped:
+                stopped = self._stopped.wait(1.0)
+                now = _read()
+                if now.ticks > before.ticks:
+                    lines.write(msgspec.json.encode(_between(before, now)) + b"\n")
+                    lines.flush()
+                    before = now
+
+
+def _read() -> _Totals:
+    user, nice, system, idle, iowait, irq, softirq, steal, *_ = map(
+        int, _STAT.read_text().split("\n", 1)[0].split()[1:]
+    )
+    busy = user + nice + system + irq + softirq
+    return _Totals(time.monotonic_ns(), _some_us(), busy, steal, busy + idle + iowait + steal)
+
+
+def _some_us() -> int | None:
+    try:
+        some = _PRESSURE.read_text().split("\n", 1)[0]
+    except OSError:
+        return None  # a kernel without CONFIG_PSI, or booted with psi=0
+    return int(some.rpartition("total=")[2])
+
+
+def _between(before: _Totals, now: _Totals) -> Reading:
+    ticks = now.ticks - before.ticks
+    some = None
+    if now.some_us is not None and before.some_us is not None:
+        some = min((now.some_us - before.some_us) * 1000 / (now.at_ns - before.at_ns), 1.0)
+    return Reading(now.at_ns, (now.busy - before.busy) / ticks, (now.steal - before.steal) / ticks, some)

@@ -1,0 +1,210 @@
+"""The fidelity certificate: the RTT of every directed pair asked for against the one measured.
+
+One process probes for all hosts (``echo``), beside the running stage, so that waiting for replies holds nothing up.
+*Sweeps* before and after the workload send to every directed pair; jitter is switched off for them, so that what
+they show is the emulation's own error and not the randomness that was asked for. *Sampling* during the workload
+sends to random pairs with everything on; its rows carry the asked jitter.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.errors import TestbedError
+from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets, Instants
+from topologies.model import Underlay
+
+GRACE_MS = 1000.0
+"""How long after its asked RTT a reply may still come before the probe counts as lost."""
+
+SCHEMA = pa.schema(
+    [
+        ("src", pa.int32()),
+        ("dst", pa.int32()),
+        ("phase", pa.string()),
+        ("at_ns", pa.int64()),
+        ("asked_rtt_ms", pa.float64()),
+        ("asked_jitter_ms", pa.float64()),
+        ("first_rtt_ms", pa.float64()),
+        ("rtt_ms", pa.float64()),
+        ("sent", pa.int32()),
+        ("received", pa.int32()),
+    ]
+)
+"""``achieved.parquet``; docs/results.md explains the columns."""
+
+Matrix = npt.NDArray[np.float64]
+Columns = dict[str, npt.NDArray[Any]]
+
+
+def asked_rtt_ms(underlay: Underlay) -> Matrix:
+    """(n, n) RTT that a probe should see: both directions' delays, and its four passages through an access link."""
+    with np.errstate(divide="ignore"):
+        passage_ms = np.where(underlay.rate_mbit > 0, PACKET_BYTES * 8 / 1000 / underlay.rate_mbit, 0.0)
+    return np.asarray(underlay.rtt_ms + 2 * (passage_ms[:, None] + passage_ms[None, :]))
+
+
+def asked_jitter_ms(underlay: Underlay) -> Matrix:
+    """(n, n) standard deviation asked for a pair's RTT: two independent one-way delays."""
+    return np.hypot(underlay.jitter_ms, underlay.jitter_ms.T)
+
+
+class Prober:
+    """The probing process, and the rows that it has brought in so far."""
+
+    def __init__(
+        self, underlay: Underlay, netns: Sequence[str], addresses: Sequence[str], epoch_offset_ns: int, seed: int
+    ) -> None:
+        """Start the process. Call it before any thread is started: it forks.
+
+        Raises:
+            TestbedError: the process could not open its sockets.
+        """
+        self._asked_rtt_ms = asked_rtt_ms(underlay)
+        self._asked_jitter_ms = asked_jitter_ms(underlay)
+        self._epoch_offset_ns = epoch_offset_ns
+        self._random = np.random.default_rng(seed)
+        self._tables: list[pa.Table] = []
+        self._connection, theirs = multiprocessing.Pipe()
+        fork = multiprocessing.get_context("fork")
+        self._process = fork.Process(target=_serve, args=(theirs, netns, addresses), daemon=True, name="prober")
+        self._process.start()
+        theirs.close()
+        self._await_ready()
+
+    def sweep(self, phase: str, packets_per_pair: int, rate_per_s: float) -> pa.Table:
+        """Probe every directed pair; the pairs' first packets all go before any pair's second one.
+
+        Returns:
+            The phase's rows (they are also kept for ``write``).
+        """
+        pairs = np.argwhere(~np.eye(len(self._asked_rtt_ms), dtype=bool))
+        rounds = []
+        for _ in range(packets_per_pair):
+            order = self._random.permutation(len(pairs))
+            due_ns = (np.arange(len(pairs)) * (1e9 / rate_per_s)).astype(np.int64)
+            sent, received = self._exchange(pairs[order], due_ns)
+            back = np.argsort(order)
+            rounds.append((sent[back], received[back]))
+        sent, received = (np.stack(column) for column in zip(*rounds, strict=True))
+        first, following = _rtt_ms(sent[:1], received[:1])[0], _least(_rtt_ms(sent[1:], received[1:]))
+        return self._keep(phase, pairs, np.zeros_like(self._asked_jitter_ms), sent, received, first, following)
+
+    def start_sampling(self, rate_per_s: float, duration_s: float) -> None:
+        """Begin to probe random pairs, at equal distances in time, until ``stop_sampling`` or the duration's end."""
+        hosts = len(self._asked_rtt_ms)
+        count = max(int(rate_per_s * duration_s), 0)
+        source = self._random.integers(hosts, size=count)
+        destination = (source + self._random.integers(1, hosts, size=count)) % hosts
+        self._sampled = np.column_stack([source, destination])
+        due_ns = ((np.arange(count) + 0.5) / max(rate_per_s, 1e-9) * 1e9).astype(np.int64)
+        self._connection.send((self._sampled.tolist(), due_ns, self._grace_ns(jittered=True)))
+
+    def stop_sampling(self, phase: str) -> pa.Table:
+        """End the sampling and take its rows in; every row is one packet."""
+        self._connection.send(None)
+        sent, received = self._instants()
+        asked = sent > 0
+        pairs, sent, received = self._sampled[asked], sent[asked][None], received[asked][None]
+        rtt = _rtt_ms(sent, received)[0]
+        return self._keep(phase, pairs, self._asked_jitter_ms, sent, received, np.full(len(pairs), np.nan), rtt)
+
+    def write(self, path: Path) -> None:
+        """Write all rows, in the order of their phases."""
+        pq.write_table(pa.concat_tables([SCHEMA.empty_table(), *self._tables]), path)
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.kill()
+        self._process.join()
+
+    def _exchange(self, pairs: npt.NDArray[Any], due_ns: Instants) -> tuple[Instants, Instants]:
+        self._connection.send((pairs.tolist(), due_ns, self._grace_ns(jittered=False)))
+        return self._instants()
+
+    def _grace_ns(self, *, jittered: bool) -> int:
+        longest_ms = (self._asked_rtt_ms + (6 * self._asked_jitter_ms if jittered else 0)).max()
+        return int((longest_ms + GRACE_MS) * 1e6)
+
+    def _await_ready(self) -> None:
+        problem = self._answer()
+        if problem:
+            raise TestbedError("start the prober", str(problem))
+
+    def _instants(self) -> tuple[Instants, Instants]:
+        sent, received = self._answer()
+        return sent, received
+
+    def _answer(self) -> Any:  # noqa: ANN401 - a pipe carries anything; the two callers say what they expect
+        try:
+            return self._connection.recv()
+        except EOFError:
+            raise TestbedError("probe the emulated network", "the prober ended") from None
+
+    def _keep(
+        self,
+        phase: str,
+        pairs: npt.NDArray[Any],
+        jitter_ms: Matrix,
+        sent: Instants,
+        received: Instants,
+        first_rtt_ms: Matrix,
+        rtt_ms: Matrix,
+    ) -> pa.Table:
+        source, destination = pairs[:, 0], pairs[:, 1]
+        columns: Columns = {
+            "src": source,
+            "dst": destination,
+            "phase": np.full(len(pairs), phase),
+            "at_ns": sent[0] - self._epoch_offset_ns,
+            "asked_rtt_ms": self._asked_rtt_ms[source, destination],
+            "asked_jitter_ms": jitter_ms[source, destination],
+            "first_rtt_ms": first_rtt_ms,
+            "rtt_ms": rtt_ms,
+            "sent": (sent > 0).sum(axis=0),
+            "received": (received > 0).sum(axis=0),
+        }
+        arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in SCHEMA]
+        table = pa.table(arrays, schema=SCHEMA)
+        self._tables.append(table)
+        return table
+
+
+def _rtt_ms(sent: Instants, received: Instants) -> Matrix:
+    """Round-trip times; NaN = lost."""
+    return np.where(received > 0, (received - sent) / 1e6, np.nan)
+
+
+def _least(rtt_ms: Matrix) -> Matrix:
+    """The least of each column; NaN where the whole column is."""
+    return np.asarray(np.fmin.reduce(rtt_ms, axis=0))
+
+
+# ------------------------------------------------------------------------------------------ the probing process
+
+
+def _serve(connection: Connection, netns: Sequence[str], addresses: Sequence[str]) -> None:
+    """Answer each (pairs, due_ns, grace_ns) with (sent, received). A message that comes meanwhile stops the sending."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    try:
+        sockets = EchoSockets(netns, addresses)
+    except TestbedError as error:
+        connection.send(str(error))
+        return
+    connection.send("")
+    while True:
+        asked = connection.recv()
+        if asked is not None:
+            pairs, due_ns, grace_ns = asked
+            connection.send(sockets.exchange(pairs, due_ns, grace_ns, stopped=connection.poll))
