@@ -1,0 +1,64 @@
+"""The analysis stage: from a run directory with a manifest to its tables, report and summary.
+
+Spark with a local master runs in a sandbox as the experiment did, so that no temporary file of it outlives the
+analysis, however it ends. Any other master is reached over the network, so the analysis then runs outside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import TrellisError
+from harness.rundir import Summary
+from harness.testbeds.emulated import sandbox
+
+EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
+"""What ``trellis run`` and ``trellis report`` return for a verdict."""
+
+
+class AnalysisError(TrellisError):
+    """A run could not be analysed."""
+
+
+def analyse(run_dir: Path, master: str | None = None) -> Summary:
+    """Compute a finished run's tables, write its report and return its summary.
+
+    Args:
+        run_dir: the run.
+        master: a Spark master; None = all cores of this machine.
+
+    Raises:
+        AnalysisError: the run did not finish, or the analysis failed; its own words are on stderr.
+        TestbedError: no sandbox could be made.
+    """
+    if not (run_dir / "manifest.json").exists():
+        raise AnalysisError(f"{run_dir}: has no manifest.json: the run did not finish")
+    argv = [sys.executable, "-m", __name__, str(run_dir.absolute()), *([f"--master={master}"] if master else [])]
+    if master is None or master.startswith("local"):
+        status = sandbox.run(argv, keep=[run_dir], environment={"SPARK_LOCAL_IP": "127.0.0.1"})
+    else:
+        status = subprocess.run(argv, check=False).returncode
+    if status:
+        raise AnalysisError(f"{run_dir}: the analysis ended with status {status}")
+    return msgspec.json.decode((run_dir / "summary.json").read_bytes(), type=Summary)
+
+
+def main() -> None:
+    """Analyse one run in this process."""
+    from metrics import report, tables
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--master")
+    given = parser.parse_args()
+    tables.build(given.run_dir, given.master)
+    report.write(given.run_dir)
+
+
+if __name__ == "__main__":
+    main()
