@@ -1,0 +1,82 @@
+"""Mininet hosts and their control network, inside a sandbox."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.testbeds.emulated import sandbox
+
+pytestmark = pytest.mark.root
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from harness.testbeds.emulated import hosts
+made = hosts.start([f"172.16.0.{number + 1}" for number in range(int(sys.argv[1]))])
+answers = [host.shell.cmd(sys.argv[3]) for host in made]
+hosts.stop(made)
+Path(sys.argv[2]).write_text(json.dumps([[host.netns for host in made], answers]))
+"""
+
+
+def ask_hosts(folder: Path, count: int, command: str) -> tuple[list[str], list[str]]:
+    """Make hosts, run a shell command in each; their namespaces and answers."""
+    answers = folder / "answers.json"
+    status = sandbox.run([sys.executable, "-c", PROGRAM, str(count), str(answers), command], keep=[folder])
+    assert status == 0
+    namespaces, said = json.loads(answers.read_text())
+    return namespaces, said
+
+
+def test_each_host_has_loopback_and_a_control_device_and_no_default_route(tmp_path: Path) -> None:
+    namespaces, said = ask_hosts(tmp_path, 3, "ip -json address | tr -d '\\n'; echo; ip route")
+    assert len(set(namespaces)) == 3
+    for number, answer in enumerate(said):
+        devices, routes = answer.strip().splitlines()
+        seen = {device["ifname"]: [one["local"] for one in device["addr_info"]] for device in json.loads(devices)}
+        assert seen["ctl0"] == [f"172.16.0.{number + 1}"]
+        assert "127.0.0.1" in seen["lo"]
+        assert set(seen) == {"lo", "ctl0"}
+        assert routes.startswith("172.16.0.0/16 dev ctl0")
+
+
+def test_the_control_network_reaches_the_sandbox_without_resolving_addresses(tmp_path: Path) -> None:
+    connect = "bash -c 'exec 3<>/dev/tcp/172.16.255.254/1' 2>&1 | tail -1; ip neighbour"
+    _, said = ask_hosts(tmp_path, 2, connect)
+    for answer in said:
+        assert "Connection refused" in answer, "nobody listens there, but the answer must come"
+        assert answer.strip().splitlines()[-1].endswith("PERMANENT")
+
+
+def test_ipv6_is_off(tmp_path: Path) -> None:
+    _, said = ask_hosts(tmp_path, 1, "ip -6 address; cat /proc/sys/net/ipv6/conf/ctl0/disable_ipv6")
+    assert said[0].strip() == "1"
+
+
+def test_too_many_hosts_are_refused(tmp_path: Path) -> None:
+    program = (
+        "from harness.testbeds.emulated import hosts\n"
+        "try: hosts.start(['172.16.0.1'] * 1001)\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    entered = sandbox.enter(
+        [sys.executable, "-c", f"import sys; sys.stdout = open(r'{tmp_path}/out', 'w')\n{program}"], keep=[tmp_path]
+    )
+    entered.wait()
+    assert (tmp_path / "out").read_text().startswith("TestbedError make 1001 hosts")
+
+
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
+    """Mininet itself leaves the process when mnexec is missing: here it is an error like any other."""
+    program = (
+        "import os, sys; os.environ['PATH'] = '/nowhere'\n"
+        "from harness.errors import TestbedError\n"
+        "from harness.testbeds.emulated import hosts\n"
+        "try: hosts.start(['172.16.0.1'])\n"
+        "except TestbedError as error: sys.exit(40)"
+    )
+    assert sandbox.run([sys.executable, "-c", program]) == 40
+    assert subprocess.run([sys.executable, "-c", "pass"], check=False).returncode == 0
