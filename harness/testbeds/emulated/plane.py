@@ -1,0 +1,127 @@
+"""The data plane's interface: what stands between the hosts and is the emulated network.
+
+A frame read from its source's device at ``tap_tx`` passes the source's access link (up), the pair's delay, and the
+destination's access link (down), and is written to the destination's device at ``tap_rx``:
+
+* ``tap_tx`` is taken right after the read and ``tap_rx`` right before the write, so that at every hop
+  log_send <= tap_tx <= tap_rx <= log_recv on one clock, CLOCK_MONOTONIC;
+* the due time counts from ``tap_tx``;
+* the order within a directed pair is kept, whatever the jitter;
+* every frame is accounted for: frames_in = frames_out + drops + in flight.
+
+Source: design section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from topologies.model import Matrix
+
+DROP_CAUSES = ("loss", "queue", "failed", "unknown_destination", "not_ip", "device_full")
+"""Why a frame can end in the data plane. ``queue`` is the access links' drop-tail queues; ``device_full`` is a refused
+write: the destination's kernel did not take the frame. ``failed`` is every frame from or to a failed host."""
+
+
+class Port(Struct, frozen=True):
+    """A host's place on the emulated network: the device to make, and the namespace (a path for setns) to make it in."""
+
+    host: int
+    netns: str
+    address: str
+    prefix: int = 16
+    device: str = "wan0"
+    mtu: int = 1500
+
+
+class Counters(Struct, frozen=True):
+    """What the data plane has done since it was attached.
+
+    Attributes:
+        frames_in, bytes_in: read from the hosts' devices.
+        frames_out, bytes_out: written to the hosts' devices.
+        drops: frames by cause, every one of DROP_CAUSES.
+        in_flight: frames held for their due time.
+    """
+
+    frames_in: int
+    frames_out: int
+    bytes_in: int
+    bytes_out: int
+    drops: dict[str, int]
+    in_flight: int
+
+    @property
+    def unaccounted(self) -> int:
+        """Frames that conservation misses: always 0."""
+        return self.frames_in - self.frames_out - sum(self.drops.values()) - self.in_flight
+
+
+class CaptureCounts(Struct, frozen=True):
+    """A finished capture.
+
+    Attributes:
+        files: the pcapng files; a host's records lie wholly in one of them.
+        records_written: on disk, outbound and inbound together.
+        records_dropped: not captured because the writer was behind; the forwarding loop never waits for it.
+        frames_in, frames_out: counted by the forwarding loop between the capture's two ends, so that
+            records_written + records_dropped = frames_in + frames_out.
+    """
+
+    files: tuple[Path, ...]
+    records_written: int
+    records_dropped: int
+    frames_in: int
+    frames_out: int
+
+
+class FinalCounters(Struct, frozen=True):
+    """The last word of a data plane.
+
+    Attributes:
+        counters: after the last frame.
+        lateness_ns: p50, p90, p99 and max of (actual write - due time) over the whole life.
+        warnings: what makes a run at least ``suspect``, such as real-time priority refused.
+    """
+
+    counters: Counters
+    lateness_ns: dict[str, int]
+    warnings: tuple[str, ...]
+
+
+class DataPlane(Protocol):
+    """An emulated network between hosts. Hosts are numbered as in the underlay. Every method raises TestbedError."""
+
+    def attach(self, ports: Sequence[Port]) -> None:
+        """Make every host's device, address it, bring it up, and start to forward."""
+
+    def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
+        """Change a directed pair. Frames already in flight keep their due times."""
+
+    def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
+        """Change every directed pair at once; (n, n) each, from row to column."""
+
+    def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
+        """Change a host's access link, up and down alike; rate 0 = unlimited."""
+
+    def fail(self, host: int) -> None:
+        """Drop every frame from or to the host from now on, those in flight too."""
+
+    def restore(self, host: int) -> None:
+        """Undo ``fail``."""
+
+    def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
+        """Record every frame at ingress and at egress as pcapng; stamps are CLOCK_MONOTONIC + the offset."""
+
+    def stop_capture(self) -> CaptureCounts:
+        """End the capture; returns when the files are complete on disk."""
+
+    def counters(self) -> Counters:
+        """What has happened so far, as one consistent snapshot."""
+
+    def close(self) -> FinalCounters:
+        """Stop forwarding; the devices vanish. Frames in flight stay in flight for good."""
