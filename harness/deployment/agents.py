@@ -1,0 +1,83 @@
+"""What every machine's agent is told: the plan's peers, dealt to machines and namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
+
+from msgspec import Struct
+
+from harness.experiment import Experiment
+from harness.plan import METRICS_PORT, PEER_PORT, Plan
+from peer.runtime.spec import AgentSpec, PeerPlace
+
+LEASE_MARGIN_S = 120.0
+"""How long after the expected end of a run an agent that nobody tells anything ends by itself."""
+
+
+class Site(Struct, frozen=True):
+    """Where one node runs, resolved: its machine, endpoints, and network namespace."""
+
+    node: int
+    machine: str
+    listen: tuple[str, int]
+    metrics: tuple[str, int]
+    netns: str | None = None
+
+
+def emulated_sites(plan: Plan, netns_by_host: Mapping[int, str]) -> tuple[Site, ...]:
+    """The plan's own placement; ``netns_by_host`` is the testbed's path to each host's namespace."""
+    return tuple(
+        Site(
+            place.node,
+            place.machine,
+            (place.wan_ip, PEER_PORT),
+            (place.ctl_ip, METRICS_PORT),
+            netns_by_host[place.host],
+        )
+        for place in plan.placement
+    )
+
+
+def build_agent_specs(
+    experiment: Experiment, sites: Iterable[Site], agent_metrics: Mapping[str, tuple[str, int]] | None = None
+) -> dict[str, AgentSpec]:
+    """Every machine's ``agent.json``.
+
+    ``sites`` are those of all nodes, 0 .. n-1, each once. ``agent_metrics`` says where an agent serves its metrics.
+    """
+    ordered = sorted(sites, key=attrgetter("node"))
+    if [site.node for site in ordered] != list(range(len(ordered))):
+        raise ValueError("sites must be those of the nodes 0 .. n-1, each once")
+    addresses = tuple(site.listen for site in ordered)
+    by_machine = groupby(sorted(ordered, key=attrgetter("machine")), key=attrgetter("machine"))
+    return {
+        machine: _agent_spec(machine, list(here), addresses, experiment, (agent_metrics or {}).get(machine))
+        for machine, here in by_machine
+    }
+
+
+def _agent_spec(
+    machine: str,
+    sites: list[Site],
+    addresses: tuple[tuple[str, int], ...],
+    experiment: Experiment,
+    agent_metrics: tuple[str, int] | None,
+) -> AgentSpec:
+    workload = experiment.workload
+    wall_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
+    metrics = experiment.peer.metrics
+    return AgentSpec(
+        machine=machine,
+        peers=tuple(PeerPlace(site.node, site.listen, site.metrics if metrics else None, site.netns) for site in sites),
+        addresses=addresses,
+        warmup_ns=round(workload.warmup_s * 1e9),
+        stop_ns=round(workload.duration_s * 1e9),
+        drain_ns=round(workload.cooldown_s * 1e9),
+        send_queue_bytes=experiment.peer.send_queue_bytes,
+        lease_s=wall_s + LEASE_MARGIN_S,
+        command=experiment.peer.command,
+        expected_final_state=experiment.peer.expected_final_state,
+        agent_metrics=agent_metrics if metrics else None,
+    )

@@ -1,0 +1,75 @@
+"""How far a machine's clocks are from ours, by round trips."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+from msgspec import Struct
+
+from harness.deployment.session import Session, StepError
+
+ROUNDS = 20
+
+_ECHO = """
+import sys, time
+while sys.stdin.buffer.readline():
+    sys.stdout.write(f"{time.time_ns()} {time.monotonic_ns()}\\n")
+    sys.stdout.flush()
+"""
+
+
+class ClockOffset(Struct, frozen=True):
+    """A machine's clocks against ours.
+
+    Attributes:
+        realtime_ns: the machine's CLOCK_REALTIME minus ours.
+        monotonic_ns: the machine's CLOCK_MONOTONIC minus ours (the machines booted at different times).
+        error_ns: both are off by at most this much: half of the quickest round trip, in which they were read.
+    """
+
+    realtime_ns: int
+    monotonic_ns: int
+    error_ns: int
+
+
+def read_clock_offset(session: Session, rounds: int = ROUNDS) -> ClockOffset:
+    """Estimate from the quickest of some round trips over the machine's SSH connection.
+
+    A reading happens somewhere between a question and its answer; assuming the middle errs by at most half the round
+    trip, whatever the path's asymmetry. The quickest round trip bounds the error best.
+
+    Source: F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989.
+    """
+    channel = session.open_channel(shlex.join([session.machine.python, "-c", _ECHO]))
+    answers = channel.makefile("rb")
+    try:
+        return min((_read_once(channel.sendall, answers.readline) for _ in range(rounds)), key=lambda c: c.error_ns)
+    finally:
+        channel.close()
+
+
+def merge_offsets(before: ClockOffset, after: ClockOffset) -> ClockOffset:
+    """One offset for the time between two readings: their middle, its error widened by how far they are apart."""
+    spread = abs(after.monotonic_ns - before.monotonic_ns) // 2
+    return ClockOffset(
+        realtime_ns=(before.realtime_ns + after.realtime_ns) // 2,
+        monotonic_ns=(before.monotonic_ns + after.monotonic_ns) // 2,
+        error_ns=max(before.error_ns, after.error_ns) + spread,
+    )
+
+
+def _read_once(send, receive) -> ClockOffset:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    epoch_ns = time.time_ns() - time.monotonic_ns()
+    asked_ns = time.monotonic_ns()
+    send(b"\n")
+    words = receive().split()
+    answered_ns = time.monotonic_ns()
+    if len(words) != 2:
+        raise StepError("the machine's Python did not tell the time")
+    middle_ns = (asked_ns + answered_ns) // 2
+    return ClockOffset(
+        realtime_ns=int(words[0]) - (middle_ns + epoch_ns),
+        monotonic_ns=int(words[1]) - middle_ns,
+        error_ns=(answered_ns - asked_ns + 1) // 2,
+    )

@@ -1,0 +1,43 @@
+"""The peer package as a file to ship: the same bytes for the same sources."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+from msgspec import Struct
+
+import peer
+
+DEPENDENCIES = ("msgspec", "prometheus_client", "uvloop")
+"""What a peer imports beside the standard library (``[project] dependencies`` in pyproject.toml)."""
+
+MIN_PYTHON = (3, 11)
+
+
+class Package(Struct, frozen=True):
+    """A gzipped tar of ``peer/`` and the SHA-256 of its content, which names its folder on a machine."""
+
+    archive: bytes
+    sha256: str
+
+
+def build_package(source: Path | None = None) -> Package:
+    """Pack the peer package of this checkout (or installation).
+
+    Times, owners and modes are fixed, so equal sources give equal hashes wherever they are packed.
+    """
+    source = source or Path(peer.__file__).parent
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        for path in sorted(source.rglob("*.py")):
+            content = path.read_bytes()
+            member = tarfile.TarInfo(str(Path("peer") / path.relative_to(source)))
+            member.size = len(content)
+            member.mode = 0o644
+            archive.addfile(member, io.BytesIO(content))
+    content = plain.getvalue()
+    return Package(gzip.compress(content, mtime=0), hashlib.sha256(content).hexdigest())

@@ -1,0 +1,136 @@
+"""The machines of a testbed: SSH endpoints, and how many hosts each offers.
+
+An inventory file (``playbooks/inventories/*.toml``) names the machines of a remote testbed; the emulated testbed
+makes its one ``Machine`` itself, so that the same deployment drives both.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from harness.errors import ExperimentError
+from harness.experiment import Name
+from harness.plan import METRICS_PORT, PEER_PORT
+
+MAX_HOSTS_PER_ADDRESS = METRICS_PORT - PEER_PORT
+"""Hosts that share an address differ by port, and the peers' ports end where the metrics ports begin."""
+
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class Machine(Struct, forbid_unknown_fields=True, frozen=True):
+    """One SSH endpoint.
+
+    Attributes:
+        host: the address or name that SSH connects to.
+        key: the private key's file; relative to the inventory, ``~`` is understood.
+        known_hosts: the file with the machine's host key. A machine that is not in it is refused.
+        python: the interpreter on the machine.
+        work: an absolute path on the machine; every run gets a folder of its own below it.
+        hosts: how many peers this machine carries, where ``addresses`` does not say it.
+        address: what the peers listen on, each at a port of its own; default: ``host``.
+        addresses: one address a peer, each at the standard ports, in place of ``hosts`` and ``address``.
+    """
+
+    name: Name
+    host: Text
+    key: Text
+    known_hosts: Text
+    user: Text = "root"
+    port: Port = 22
+    python: Text = "python3"
+    work: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/-]+$", max_length=60)] = "/var/tmp/trellis"
+    hosts: Annotated[int, Meta(ge=1, le=MAX_HOSTS_PER_ADDRESS)] = 1
+    address: str = ""
+    addresses: tuple[Text, ...] = ()
+
+
+class Seat(Struct, frozen=True):
+    """A place for one peer: a machine and the endpoints that the peer gets there."""
+
+    machine: str
+    listen: tuple[str, int]
+    metrics: tuple[str, int]
+
+
+class Inventory(Struct, forbid_unknown_fields=True, frozen=True):
+    """The file: ``[[machines]]``, each a ``Machine``."""
+
+    machines: Annotated[tuple[Machine, ...], Meta(min_length=1)]
+
+    def seats(self, count: int) -> tuple[Seat, ...]:
+        """``count`` places, dealt to the machines in turn as long as they have room.
+
+        Raises:
+            ExperimentError: the machines together have fewer places.
+        """
+        rows = [_seats(machine) for machine in self.machines]
+        rounds = max(len(row) for row in rows)
+        dealt = [row[place] for place in range(rounds) for row in rows if place < len(row)]
+        if len(dealt) < count:
+            raise ExperimentError("$.machines", f"{count} hosts are asked for, the machines offer {len(dealt)}")
+        return tuple(dealt[:count])
+
+
+def load_inventory(path: Path) -> Inventory:
+    """Read an inventory file; its relative paths become absolute.
+
+    Raises:
+        ExperimentError: the file is missing or not an inventory; it names the place.
+    """
+    try:
+        document = tomllib.loads(path.read_text())
+        inventory = msgspec.convert(document, Inventory)
+    except OSError as error:
+        raise ExperimentError(str(path), error.strerror or str(error)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ExperimentError(str(path), f"not TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ExperimentError(*_place_of(str(error), path)) from None
+    _refuse_collisions(inventory, path)
+    return Inventory(tuple(_resolve(machine, path.parent) for machine in inventory.machines))
+
+
+def _seats(machine: Machine) -> list[Seat]:
+    if machine.addresses:
+        return [Seat(machine.name, (text, PEER_PORT), (text, METRICS_PORT)) for text in machine.addresses]
+    text = machine.address or machine.host
+    return [
+        Seat(machine.name, (text, PEER_PORT + place), (text, METRICS_PORT + place)) for place in range(machine.hosts)
+    ]
+
+
+def _place_of(message: str, path: Path) -> tuple[str, str]:
+    """Msgspec's ``problem - at `$.place``` as (file: place, problem)."""
+    problem, _, place = message.partition(" - at ")
+    return f"{path}: {place.strip('`') or '$'}", problem
+
+
+def _refuse_collisions(inventory: Inventory, path: Path) -> None:
+    names: dict[str, int] = {}
+    endpoints: dict[tuple[str, int], str] = {}
+    for index, machine in enumerate(inventory.machines):
+        place = f"{path}: $.machines[{index}]"
+        if machine.name in names:
+            raise ExperimentError(f"{place}.name", f"{machine.name!r} is also machine {names[machine.name]}'s")
+        names[machine.name] = index
+        if machine.addresses and (machine.address or machine.hosts != 1):
+            raise ExperimentError(f"{place}.addresses", "excludes `hosts` and `address`")
+        for seat in _seats(machine):
+            owner = endpoints.setdefault(seat.listen, machine.name)
+            if owner != machine.name or len(set(machine.addresses)) != len(machine.addresses):
+                raise ExperimentError(f"{place}.addresses", f"{seat.listen[0]}:{seat.listen[1]} is given twice")
+
+
+def _resolve(machine: Machine, folder: Path) -> Machine:
+    return msgspec.structs.replace(
+        machine,
+        key=str(folder.absolute() / Path(machine.key).expanduser()),
+        known_hosts=str(folder.absolute() / Path(machine.known_hosts).expanduser()),
+    )

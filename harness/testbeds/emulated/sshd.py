@@ -1,0 +1,169 @@
+"""An SSH server of the run's own: OpenSSH's sshd on a private port, with keys made for this run.
+
+The sandbox is a machine like any other for the deployment, so it needs an SSH endpoint. Nothing of the host's SSH
+set-up is read or changed: the server runs in a mount namespace with its own /run, accounts and configuration.
+
+Three traps that this module steps around: sshd insists on /run/sshd; it refuses accounts whose password field is
+locked (``!``, root on Ubuntu) when PAM is off; and as uid 0 of a user namespace it fails in setgroups, so a sandbox
+made without root must keep the caller's uid (``unshare --map-current-user --keep-caps``), with which the sessions
+inherit the capabilities.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import TestbedError
+from harness.inventory import Machine
+
+START_S = 20.0
+SSHD = "/usr/sbin/sshd"
+
+_CONFIG = """\
+Port {port}
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+AllowUsers {user}
+AuthenticationMethods publickey
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+StrictModes no
+PermitUserRC no
+PrintMotd no
+X11Forwarding no
+AllowTcpForwarding no
+AllowAgentForwarding no
+MaxSessions 64
+MaxStartups 64
+ClientAliveInterval 15
+ClientAliveCountMax 4
+PidFile none
+Subsystem sftp internal-sftp
+"""
+
+_ENTER = """\
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -m 755 /run/sshd
+mount --bind "$1/passwd" /etc/passwd
+mount --bind "$1/shadow" /etc/shadow
+[ -z "$2" ] || mount -t tmpfs -o mode=755 tmpfs "$2"
+exec {sshd} -D -e -f "$1/sshd_config"
+"""
+
+
+@dataclass(frozen=True)
+class SshServer:
+    """A running sshd. ``machine`` is how the deployment reaches it."""
+
+    machine: Machine
+    process: subprocess.Popen[bytes]
+
+    def stop(self) -> None:
+        """End the server; the sessions that it carries end when their connections do."""
+        self.process.terminate()
+        self.process.wait()
+
+
+def start_sshd(
+    folder: Path,
+    address: str,
+    port: int,
+    *,
+    name: str = "local",
+    work: Path | None = None,
+    own_work: bool = False,
+    enter: Sequence[str] = (),
+) -> SshServer:
+    """Start an sshd that accepts one key made here, and wait until it listens.
+
+    Needs the right to mount (root, or capabilities in a user namespace). The caller's sandbox ends the server with
+    everything else; ``stop`` ends it earlier.
+
+    Args:
+        folder: a folder of this run for keys, configuration and log; must not exist.
+        address: an address of the network namespace in which the server runs.
+        port: a TCP port that nobody uses there.
+        name: the machine's name.
+        work: the machine's work folder; default: ``folder/work``.
+        own_work: give the server an empty work folder of its own that nobody else sees.
+        enter: a command prefix that enters the machine's namespaces (``nsenter ...``).
+
+    Raises:
+        TestbedError: the server did not come up; carries its own words.
+    """
+    folder.mkdir(mode=0o755, parents=True)
+    work = work or folder / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    user = pwd.getpwuid(os.getuid()).pw_name
+    _write_keys(folder, address, port)
+    _write_accounts(folder, user)
+    (folder / "sshd_config").write_text(_CONFIG.format(port=port, address=address, folder=folder, user=user))
+    script = _ENTER.format(sshd=SSHD)
+    command = [*enter, "unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sshd", str(folder)]
+    with (folder / "sshd.log").open("wb") as log:
+        process = subprocess.Popen([*command, str(work) if own_work else ""], stderr=log, stdin=subprocess.DEVNULL)
+    _await_listening(process, folder / "sshd.log", f"sshd on {address}:{port}")
+    machine = Machine(
+        name=name,
+        host=address,
+        port=port,
+        user=user,
+        key=str(folder / "user_key"),
+        known_hosts=str(folder / "known_hosts"),
+        python=sys.executable,
+        work=str(work),
+    )
+    return SshServer(machine, process)
+
+
+@contextlib.contextmanager
+def serving_ssh(folder: Path, address: str, port: int, **options: object) -> Iterator[Machine]:
+    """``start_sshd`` as a context: the machine, and the server stopped at the end."""
+    server = start_sshd(folder, address, port, **options)  # type: ignore[arg-type]
+    try:
+        yield server.machine
+    finally:
+        server.stop()
+
+
+def _write_keys(folder: Path, address: str, port: int) -> None:
+    for name in ("host_key", "user_key"):
+        arguments = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "trellis", "-f", str(folder / name)]
+        subprocess.run(arguments, check=True)
+    public = (folder / "host_key.pub").read_text()
+    (folder / "known_hosts").write_text(f"[{address}]:{port} {public}")
+
+
+def _write_accounts(folder: Path, user: str) -> None:
+    """The accounts that sshd sees: the host's names, our user unlocked, with a shell and ``folder`` as its home.
+
+    That home keeps the caller's shell start-up files out of every session.
+    """
+    lines = Path("/etc/passwd").read_text().splitlines()
+    account = pwd.getpwnam(user)
+    ours = f"{user}:x:{account.pw_uid}:{account.pw_gid}::{folder}:/bin/sh"
+    kept = [line for line in lines if not line.startswith(f"{user}:")]
+    (folder / "passwd").write_text("\n".join([ours, *kept]) + "\n")
+    (folder / "shadow").write_text(f"{user}:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n")
+
+
+def _await_listening(process: subprocess.Popen[bytes], log: Path, asked: str) -> None:
+    deadline = time.monotonic() + START_S
+    while b"Server listening" not in (words := log.read_bytes()):
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            raise TestbedError(asked, words.decode(errors="replace").strip() or f"not listening after {START_S:g} s")
+        time.sleep(0.01)
