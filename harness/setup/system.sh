@@ -17,7 +17,6 @@ enabled_before=$state/enabled-before
 
 # A policy-rc.d of the machine's own waits beside ours. Finding our own here means that an earlier call was killed.
 forbid_service_starts() {
-    mkdir -p "$target/usr/sbin"
     if [ -e "$policy" ] && ! grep -qF "$policy_mark" "$policy"; then
         mv "$policy" "$policy.trellis-kept"
     fi
@@ -74,7 +73,8 @@ put_things_right() {
     exit "$status"
 }
 
-exec 9<"$here"
+mkdir -p "$target/usr/sbin"
+exec 9<"$target/usr/sbin" # of the machine, not of the checkout: two checkouts may be set up at once
 flock 9
 interrupted=$([ ! -d "$state" ] || echo yes)
 remember_enabled_links

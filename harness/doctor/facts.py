@@ -1,0 +1,180 @@
+"""What the doctor knows of a machine. Gathering is the only part of the doctor that touches it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from harness.doctor.collisions import CHECKOUT, current_collisions
+from harness.doctor.programs import find_program, read_programs
+
+ATTEMPT_LIMIT_S = 10
+TIMER_SAMPLES = 200
+
+NAMESPACES = ("--net", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc")
+AS_ROOT = ("unshare", *NAMESPACES)
+AS_USER = ("unshare", "--user", "--map-root-user", *NAMESPACES)
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+DEVICES = {
+    "veth": ("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"),
+    "bridge": ("ip", "link", "add", "b0", "type", "bridge"),
+    "tun": ("ip", "tuntap", "add", "dev", "t0", "mode", "tun"),
+    "netem": ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"),
+}
+"""What each kernel feature is tried with, inside namespaces that vanish with the attempt."""
+
+
+class Attempt(Struct, frozen=True):
+    """Something that was tried for real. ``error`` is the last line of what it said; empty when it worked."""
+
+    worked: bool
+    error: str = ""
+
+
+class TimerLateness(Struct, frozen=True):
+    """How late a sleeping process woke, over a short measurement."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """A machine, as far as a run cares."""
+
+    is_root: bool
+    kernel: str
+    namespaces: Attempt
+    user_namespaces: Attempt
+    devices: dict[str, Attempt]
+    realtime: Attempt
+    programs: dict[str, str | None]
+    java_major: int | None
+    pressure_available: bool
+    cgroup_version: int
+    cpus: float
+    open_files: int
+    processes: int
+    neighbours: int | None
+    clocksource: str
+    monotonic_resolution_ns: int
+    timer: TimerLateness
+    memory_available_mib: float
+    disk_free_mib: float
+    collisions: tuple[str, ...]
+
+
+def attempt(argv: Sequence[str]) -> Attempt:
+    """Run a command to see whether it works."""
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ATTEMPT_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Attempt(False, str(error))
+    said = (done.stderr or done.stdout).strip().splitlines()
+    if done.returncode == 0:
+        return Attempt(True)
+    return Attempt(False, said[-1] if said else f"exit status {done.returncode}")
+
+
+def gather() -> Facts:
+    """Look at this machine: about two seconds, nothing is left behind."""
+    is_root = os.geteuid() == 0
+    enter = AS_ROOT if is_root else AS_USER
+    return Facts(
+        is_root=is_root,
+        kernel=platform.release(),
+        namespaces=attempt((*enter, "true")),
+        user_namespaces=attempt((*(NOBODY if is_root else ()), *AS_USER, "true")),
+        devices={name: attempt((*enter, *command)) for name, command in DEVICES.items()},
+        realtime=attempt(("chrt", "--fifo", "1", "true")),
+        programs={program.name: find_program(program.name) for program in read_programs()},
+        java_major=java_major(_said(("java", "-version"))),
+        pressure_available=_read("/proc/pressure/cpu") is not None,
+        cgroup_version=2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1,
+        cpus=usable_cpus(len(os.sched_getaffinity(0)), _read(_own_cgroup() / "cpu.max")),
+        open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        processes=_process_limit(),
+        neighbours=_read_number("/proc/sys/net/ipv4/neigh/default/gc_thresh3"),
+        clocksource=_read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown",
+        monotonic_resolution_ns=round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9),
+        timer=measure_timer(),
+        memory_available_mib=memory_available_mib(_read("/proc/meminfo") or ""),
+        disk_free_mib=shutil.disk_usage(CHECKOUT).free / 2**20,
+        collisions=tuple(current_collisions()),
+    )
+
+
+def measure_timer(samples: int = TIMER_SAMPLES, sleep_ns: int = 1_000_000) -> TimerLateness:
+    """Sleep ``samples`` times for ``sleep_ns`` and see how late each sleep ends."""
+    lateness_ns = []
+    for _ in range(samples):
+        due_ns = time.monotonic_ns() + sleep_ns
+        time.sleep(sleep_ns / 1e9)
+        lateness_ns.append(time.monotonic_ns() - due_ns)
+    lateness_ns.sort()
+    return TimerLateness(lateness_ns[samples // 2] / 1e6, lateness_ns[samples * 99 // 100] / 1e6)
+
+
+def java_major(said: str) -> int | None:
+    """The major version in what ``java -version`` says (8 for ``1.8``); None when it says none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(match[1]) if match else None
+
+
+def usable_cpus(cores: int, cpu_max: str | None) -> float:
+    """The cores, or the share of them that a cgroup's ``cpu.max`` (quota and period in us) leaves."""
+    quota, period = (cpu_max or "max 100000").split()
+    return float(cores) if quota == "max" else min(cores, int(quota) / int(period))
+
+
+def memory_available_mib(meminfo: str) -> float:
+    """``MemAvailable`` of /proc/meminfo in MiB; 0 when it is not there."""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
+    return int(match[1]) / 1024 if match else 0.0
+
+
+def _process_limit() -> int:
+    """The least of the limits on processes: the kernel's, the user's, the cgroup's."""
+    user_limit = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    limits = [_read_number("/proc/sys/kernel/pid_max"), _read_number("/proc/sys/kernel/threads-max")]
+    limits += [user_limit if user_limit != resource.RLIM_INFINITY else None, _read_number(_own_cgroup() / "pids.max")]
+    return min(limit for limit in limits if limit is not None)
+
+
+def _own_cgroup() -> Path:
+    """This process's cgroup in the unified hierarchy."""
+    match = re.search(r"^0::/(.*)$", _read("/proc/self/cgroup") or "", re.MULTILINE)
+    return Path("/sys/fs/cgroup") / (match[1] if match else "")
+
+
+def _said(argv: Sequence[str]) -> str:
+    """All that a command prints; nothing when it cannot be started."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout + done.stderr
+
+
+def _read(path: str | Path) -> str | None:
+    """A file of the kernel's; None where this kernel does not have it or does not let it be read."""
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _read_number(path: str | Path) -> int | None:
+    text = _read(path)
+    return int(text) if text is not None and text.isdigit() else None

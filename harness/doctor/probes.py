@@ -1,0 +1,244 @@
+"""Judgements: pure functions from facts to findings."""
+
+from __future__ import annotations
+
+from harness.doctor.facts import Facts
+from harness.doctor.findings import Finding, Level
+from harness.doctor.programs import SETUP, Program, read_programs
+
+MINIMUM_JAVA = 17
+MEMORY_NEEDED_MIB, MEMORY_WANTED_MIB = 1024, 4096
+DISK_NEEDED_MIB, DISK_WANTED_MIB = 1024, 5120
+OPEN_FILES_NEEDED, OPEN_FILES_WANTED = 1024, 16_384
+PROCESSES_NEEDED, PROCESSES_WANTED = 512, 4096
+NEIGHBOURS_WANTED = 4096
+TIMER_P99_WANTED_MS = 1.0
+STEADY_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
+
+
+def examine(facts: Facts) -> list[Finding]:
+    """Every finding, the ones that a run depends on most first."""
+    return [
+        *probe_namespaces(facts),
+        *probe_devices(facts),
+        *probe_programs(facts, read_programs()),
+        probe_java(facts),
+        *probe_collisions(facts),
+        *probe_limits(facts),
+        probe_realtime(facts),
+        *probe_pressure(facts),
+        *probe_clocks(facts),
+        *probe_space(facts),
+    ]
+
+
+def probe_namespaces(facts: Facts) -> list[Finding]:
+    """The sandbox lives in fresh network, mount, PID and IPC namespaces."""
+    who = "root" if facts.is_root else "this user"
+    own = facts.namespaces
+    user = facts.user_namespaces
+    return [
+        Finding("namespaces", "ok", f"{who} can make them", "runs are sealed off and leave nothing behind")
+        if own.worked
+        else Finding(
+            "namespaces",
+            "problem",
+            f"{who} cannot make them: {own.error}",
+            "the emulated testbed cannot start",
+            "run as root, allow user namespaces (next line), or give the container CAP_SYS_ADMIN",
+        ),
+        Finding("user namespaces", "ok", "an ordinary user can make them", "runs also work without root")
+        if user.worked
+        else Finding(
+            "user namespaces",
+            "note",
+            f"an ordinary user cannot make them: {user.error}",
+            "emulated runs need root",
+            "sysctl -w kernel.unprivileged_userns_clone=1 (Debian) or "
+            "kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu); both weaken the machine's isolation",
+        ),
+    ]
+
+
+def probe_devices(facts: Facts) -> list[Finding]:
+    """The network devices that an emulated host is made of, each tried for real."""
+    tun_mend = "modprobe tun; without root also: chmod 666 /dev/net/tun; in a container: --device /dev/net/tun"
+    findings = [
+        _device(facts, "veth", "control network of the emulated hosts", "modprobe veth"),
+        _device(facts, "bridge", "control network of the emulated hosts", "modprobe bridge"),
+        _device(facts, "tun", "emulated network, by the userspace data plane", tun_mend),
+    ]
+    netem = facts.devices["netem"]
+    if netem.worked:
+        findings.append(Finding("netem", "ok", "the kernel has it", "a kernel data plane is possible"))
+    else:
+        text = "only the userspace data plane is possible; it is the default, nothing is lost"
+        findings.append(Finding("netem", "note", f"absent: {netem.error}", text))
+    return findings
+
+
+def _device(facts: Facts, name: str, purpose: str, mend: str) -> Finding:
+    tried = facts.devices[name]
+    if tried.worked:
+        return Finding(name, "ok", "a device was made and removed", purpose)
+    fix = ("modprobe", name) if facts.is_root else ()
+    return Finding(name, "problem", f"no device can be made: {tried.error}", purpose, mend, fix)
+
+
+def probe_programs(facts: Facts, programs: list[Program]) -> list[Finding]:
+    """The programs that Trellis starts. Java has a probe of its own, since its version matters."""
+    return [_program(facts, program) for program in programs if program.name != "java"]
+
+
+def _program(facts: Facts, program: Program) -> Finding:
+    path = facts.programs.get(program.name)
+    if path is not None:
+        return Finding(program.name, "ok", path, program.purpose)
+    every_run = "run" in program.groups
+    group = "run" if every_run else program.groups[0]
+    needed_by = "" if every_run else f" (only for: trellis {', '.join(program.groups)})"
+    return Finding(
+        program.name,
+        "problem" if every_run else "note",
+        "not installed",
+        program.purpose + needed_by,
+        _installation(group),
+        _installer(group, facts),
+    )
+
+
+def probe_java(facts: Facts) -> Finding:
+    """Spark needs a recent Java."""
+    purpose = "Spark, which computes the tables"
+    if facts.java_major is not None and facts.java_major >= MINIMUM_JAVA:
+        return Finding("java", "ok", f"version {facts.java_major}", purpose)
+    found = (
+        "not installed" if facts.java_major is None else f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
+    )
+    return Finding("java", "problem", found, purpose, _installation("run"), _installer("run", facts))
+
+
+def _installation(group: str) -> str:
+    return f"sudo sh {SETUP / 'system.sh'} {group}"
+
+
+def _installer(group: str, facts: Facts) -> tuple[str, ...]:
+    return ("sh", str(SETUP / "system.sh"), group) if facts.is_root else ()
+
+
+def probe_collisions(facts: Facts) -> list[Finding]:
+    """Nobody else may own the rooms' import names."""
+    mend = "use an environment of its own (./trellis makes one), or uninstall the other distribution"
+    meaning = "Trellis would run somebody else's code, or hide it"
+    if facts.collisions:
+        return [Finding("import names", "problem", collision, meaning, mend) for collision in facts.collisions]
+    return [Finding("import names", "ok", "owned by no other distribution", "the rooms are imported as they are here")]
+
+
+def probe_limits(facts: Facts) -> list[Finding]:
+    """How big a run may get."""
+    findings = [
+        Finding(
+            "open files",
+            _level(facts.open_files, OPEN_FILES_NEEDED, OPEN_FILES_WANTED),
+            f"at most {facts.open_files} a process",
+            "the data plane holds about three a host, a peer one a link",
+            "" if facts.open_files >= OPEN_FILES_WANTED else f"ulimit -Hn {OPEN_FILES_WANTED} as root, or limits.conf",
+        ),
+        Finding(
+            "processes",
+            _level(facts.processes, PROCESSES_NEEDED, PROCESSES_WANTED),
+            f"at most {facts.processes}",
+            "a run has about two a host",
+            "" if facts.processes >= PROCESSES_WANTED else "raise ulimit -u, kernel.pid_max or the cgroup's pids.max",
+        ),
+    ]
+    if facts.neighbours is not None:
+        findings.append(_neighbours(facts, facts.neighbours))
+    return findings
+
+
+def _neighbours(facts: Facts, limit: int) -> Finding:
+    found, meaning = f"at most {limit} in the whole kernel", "the control network uses about two a host"
+    if limit >= NEIGHBOURS_WANTED:
+        return Finding("neighbour table", "ok", found, meaning)
+    command = ("sysctl", "-w", f"net.ipv4.neigh.default.gc_thresh3={NEIGHBOURS_WANTED}")
+    mend = " ".join(command) + " (until the next boot; for good: /etc/sysctl.d)"
+    return Finding("neighbour table", "note", found, meaning, mend, command if facts.is_root else ())
+
+
+def probe_realtime(facts: Facts) -> Finding:
+    """A data plane that goes first is late less often."""
+    if facts.realtime.worked:
+        return Finding("real-time priority", "ok", "allowed", "the data plane goes first when processes compete")
+    return Finding(
+        "real-time priority",
+        "note",
+        f"refused: {facts.realtime.error}",
+        "the data plane competes with the peers; runs on a busy machine end suspect sooner",
+        "run as root, or allow it: 'USER - rtprio 50' in /etc/security/limits.conf",
+    )
+
+
+def probe_pressure(facts: Facts) -> list[Finding]:
+    """How an overloaded machine is noticed."""
+    if facts.pressure_available:
+        psi = Finding("pressure (PSI)", "ok", "/proc/pressure can be read", "an overloaded machine is noticed")
+    else:
+        meaning = "CPU pressure is missing from the fidelity record; lateness still shows an overload"
+        mend = "boot with psi=1, or a kernel with CONFIG_PSI"
+        psi = Finding("pressure (PSI)", "note", "/proc/pressure is absent", meaning, mend)
+    level: Level = "ok" if facts.cpus >= 2 else "note"
+    cores = f"{facts.cpus:g} usable, cgroup v{facts.cgroup_version}"
+    meaning = "the data plane wants one core for itself, the peers share the rest"
+    return [
+        psi,
+        Finding("processors", level, cores, meaning, "" if level == "ok" else "give the machine a second core"),
+    ]
+
+
+def probe_clocks(facts: Facts) -> list[Finding]:
+    """Every instant of a run is a reading of CLOCK_MONOTONIC, every delay a timer."""
+    steady = facts.clocksource in STEADY_CLOCKSOURCES and facts.monotonic_resolution_ns <= 1000
+    prompt = facts.timer.p99_ms <= TIMER_P99_WANTED_MS
+    return [
+        Finding(
+            "clock",
+            "ok" if steady else "note",
+            f"{facts.clocksource}, resolution {facts.monotonic_resolution_ns} ns",
+            "all instants are read from it" if steady else "reading it is slow or coarse; short delays are less exact",
+            "" if steady else "boot with clocksource=tsc where the processor's TSC is invariant",
+        ),
+        Finding(
+            "timers",
+            "ok" if prompt else "note",
+            f"late by {facts.timer.p50_ms:.2f} ms (median), {facts.timer.p99_ms:.2f} ms (p99)",
+            "what a delayed packet is late by on the idle machine at least",
+            "" if prompt else "stop other work on this machine; on a virtual machine, give it cores of its own",
+        ),
+    ]
+
+
+def probe_space(facts: Facts) -> list[Finding]:
+    """Memory for the peers and Spark, disk for captures and tables."""
+    memory, disk = facts.memory_available_mib, facts.disk_free_mib
+    return [
+        Finding(
+            "memory",
+            _level(memory, MEMORY_NEEDED_MIB, MEMORY_WANTED_MIB),
+            f"{memory:.0f} MiB available",
+            "about 5 MiB a peer, and 1 to 2 GiB for Spark afterwards",
+            "" if memory >= MEMORY_WANTED_MIB else "end other programs, or run fewer hosts",
+        ),
+        Finding(
+            "disk",
+            _level(disk, DISK_NEEDED_MIB, DISK_WANTED_MIB),
+            f"{disk:.0f} MiB free",
+            "a large run writes some hundred MiB of captures and traces",
+            "" if disk >= DISK_WANTED_MIB else "trellis clean --runs, or give --out a folder on another disk",
+        ),
+    ]
+
+
+def _level(value: float, needed: float, wanted: float) -> Level:
+    return "ok" if value >= wanted else "note" if value >= needed else "problem"
