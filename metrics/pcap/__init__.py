@@ -1,0 +1,35 @@
+"""Captures to tables: pcap and pcapng files to Arrow record batches, and the Spark Data Source ``pcap`` over them.
+
+The kernels know files, NumPy and Arrow, neither Spark nor processes. A host's records lie wholly in one file, so
+everything that needs a host's whole view (connections, reassembly, frames) happens while its file is read, before any
+shuffle, and payload never enters a table.
+
+Without Spark::
+
+    for table, batch in read_tables([path], ("conns", "frames"), traced="traced.parquet", epoch_offset_ns=offset): ...
+
+With Spark: several tables in one pass, as their union with a leading column ``table``::
+
+    register(spark)                                 # the Data Source, and its code to the executors
+    everything = (spark.read.format("pcap").option("path", f"{run}/capture").option("tables", "conns,frames,spans,wire,captures")
+        .option("traced", traced).option("epoch_offset_ns", offset).option("parallelism", cores).load())
+    everything.write.partitionBy("table").parquet(staging)
+
+Frames come from the payload where the capture has it, or, with ``traced`` (a Parquet file or directory of
+``schemas.TRACED``), from the stream offsets in the peers' traces, looked up by TCP sequence number: a binary search per
+stream inside the reader, far cheaper than a range join and independent of what was captured beyond the headers.
+"""
+
+from metrics.pcap.schemas import (
+    CAPTURES,
+    CONNS,
+    FRAMES,
+    PACKETS,
+    SCHEMAS,
+    SPANS,
+    TRACED,
+    WIRE,
+    union_schema,
+)
+
+__all__ = ["CAPTURES", "CONNS", "FRAMES", "PACKETS", "SCHEMAS", "SPANS", "TRACED", "WIRE", "union_schema"]

@@ -1,0 +1,184 @@
+"""The tables that captures yield, as Arrow schemas. Spark reads them unchanged, and so does DuckDB or pandas.
+
+Instants are ``int64`` nanoseconds: CLOCK_MONOTONIC where ``epoch_offset_ns`` was given, the Unix epoch otherwise. Spark
+takes neither Arrow's nanosecond timestamps nor dictionaries nor unsigned 32-bit integers from Python, so there are none.
+
+A column name has one type in all tables: several tables can then be read in one pass as their union (``union_schema``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+_STRING, _INT16, _INT32, _INT64, _BOOL = pa.string(), pa.int16(), pa.int32(), pa.int64(), pa.bool_()
+_TOPICS = pa.list_(_INT64)
+
+PACKETS: Final = pa.schema(
+    [
+        ("ts_ns", _INT64),
+        ("host", _INT32),  # whose interface recorded it; -1 = unknown
+        ("tap", _STRING),  # "tx" left the host, "rx" arrived at it, "mid" the capture does not say
+        ("src_ip", _STRING),
+        ("src_port", _INT32),
+        ("dst_ip", _STRING),
+        ("dst_port", _INT32),
+        ("proto", _INT16),  # IP protocol number; -1 = not IP, or cut off before it
+        ("tcp_flags", _INT16),
+        ("seq", _INT64),
+        ("ack", _INT64),
+        ("window", _INT32),
+        ("payload_bytes", _INT64),
+        ("wire_bytes", _INT64),
+        ("cap_bytes", _INT64),
+        ("is_retx", _BOOL),  # null unless the packets were read with reassembly
+        ("pcap_file", _STRING),
+        ("pcap_off", _INT64),  # of the record, so that a number can be traced back to its bytes
+    ]
+)
+"""A record of a capture. Ports, flags, seq, ack and window are null where the packet has no TCP header (ports: nor UDP)."""
+
+CONNS: Final = pa.schema(
+    [
+        ("ts_ns", _INT64),
+        ("uid", _STRING),
+        ("conn", _STRING),
+        ("id_orig_h", _STRING),
+        ("id_orig_p", _INT32),
+        ("id_resp_h", _STRING),
+        ("id_resp_p", _INT32),
+        ("proto", _INT16),
+        ("duration_ns", _INT64),
+        ("orig_bytes", _INT64),
+        ("resp_bytes", _INT64),
+        ("conn_state", _STRING),
+        ("history", _STRING),
+        ("missed_bytes", _INT64),
+        ("orig_pkts", _INT64),
+        ("orig_ip_bytes", _INT64),
+        ("resp_pkts", _INT64),
+        ("resp_ip_bytes", _INT64),
+        ("orig_retx_bytes", _INT64),
+        ("resp_retx_bytes", _INT64),
+        ("vantage_host", _INT32),
+        ("orig_tap", _STRING),  # where the originator's packets were seen: "tx" = the vantage is the originator
+    ]
+)
+"""A TCP connection as one host saw it, in Zeek's names with ``_`` for ``.``: two rows a connection when both ends
+record. ``uid`` is the same at both (it hashes the addresses, ports and the originator's initial sequence number)."""
+
+FRAMES: Final = pa.schema(
+    [
+        ("uid", _STRING),
+        ("conn", _STRING),  # as in peer.trace: "orig_ip:orig_port-resp_ip:resp_port"
+        ("direction", _STRING),  # whose bytes: "orig" or "resp"
+        ("vantage_host", _INT32),
+        ("tap", _STRING),
+        ("off", _INT64),
+        ("len_bytes", _INT64),
+        ("kind", _INT16),
+        ("topics", _TOPICS),
+        ("message_id", _INT64),  # null where the frame has none; ids of 2^63 and above wrap to negative
+        ("t_first_ns", _INT64),  # first sighting of the first byte
+        ("t_last_ns", _INT64),  # tx: first sighting of the last byte; rx: when all bytes up to the last had arrived
+        ("n_segments", _INT32),  # packets that carried any of its bytes, copies included
+        ("n_retx", _INT32),  # those of them that repeated bytes already seen here
+        ("n_seconds", _INT32),  # one-second buckets that its bytes' first sightings fall into
+    ]
+)
+"""One overlay frame at one vantage: a delivered frame has two rows, tap ``tx`` at its source, ``rx`` at its destination."""
+
+SPANS: Final = pa.schema(
+    [
+        ("uid", _STRING),
+        ("conn", _STRING),
+        ("direction", _STRING),
+        ("vantage_host", _INT32),
+        ("tap", _STRING),
+        ("off", _INT64),
+        ("at_ns", _INT64),
+        ("span_bytes", _INT64),
+    ]
+)
+"""The frames with ``n_seconds > 1``: how many of their bytes were first seen in each second (``off`` is the frame's)."""
+
+WIRE: Final = pa.schema(
+    [
+        ("vantage_host", _INT32),
+        ("tap", _STRING),
+        ("at_ns", _INT64),  # the bucket's start
+        ("packets", _INT64),
+        ("wire_bytes", _INT64),
+        ("payload_bytes", _INT64),  # TCP payload seen for the first time at this vantage
+        ("retx_bytes", _INT64),  # TCP payload seen before
+        ("header_bytes", _INT64),  # link, IP and TCP headers of packets with TCP payload
+        ("pure_ack_bytes", _INT64),  # whole packets of TCP without payload (SYN, FIN and RST too)
+        ("other_bytes", _INT64),  # whole packets of anything else: ICMP, UDP, fragments, what is not understood
+    ]
+)
+"""Bytes a host, tap and second. Invariant: wire = payload + retx + header + pure_ack + other, to the byte."""
+
+CAPTURES: Final = pa.schema(
+    [
+        ("pcap_file", _STRING),
+        ("vantage_host", _INT32),
+        ("if_name", _STRING),
+        ("linktype", _INT32),
+        ("snaplen", _INT64),
+        ("packets", _INT64),
+        ("dropped", _INT64),  # by the recorder, where the file says so (pcapng interface statistics); else null
+        ("first_ns", _INT64),
+        ("last_ns", _INT64),
+        ("truncated", _BOOL),  # the file ends inside a record, or in bytes that are none
+        ("unread_bytes", _INT64),  # the bytes from there on
+        ("n_tcp", _INT64),
+        ("n_other_ip", _INT64),
+        ("n_fragments", _INT64),
+        ("n_not_understood", _INT64),  # not IP, cut off before the TCP header's end, malformed
+        ("n_no_stream", _INT64),  # TCP payload before the stream's first byte (data of an older connection)
+        ("unknown_blocks", _INT64),  # pcapng blocks of other types, skipped
+    ]
+)
+"""An interface of a capture file. packets = n_tcp + n_other_ip + n_fragments + n_not_understood. File-wide figures
+(truncated, unread_bytes, unknown_blocks) are repeated in each of its rows."""
+
+TRACED: Final = pa.schema(
+    [
+        ("conn", _STRING),
+        ("direction", _STRING),
+        ("off", _INT64),
+        ("len_bytes", _INT64),
+        ("kind", _INT16),
+        ("topics", _TOPICS),
+        ("message_id", _INT64),
+        ("ts_ns", _INT64),  # when it was sent (or received, where the sender's trace is lost)
+    ]
+)
+"""What the peers' traces say of frames, the input of header-only captures: distinct (conn, direction, off) per
+connection, from ``send`` events and from the ``receive`` events that no send matches. ``ts_ns`` is on the captures'
+time scale after ``epoch_offset_ns``; it tells connections apart that reused addresses and ports. Write it sorted by
+``conn`` in row groups of about 100,000: a task reads only the row groups of its hosts' connections."""
+
+SCHEMAS: Final[dict[str, pa.Schema]] = {
+    "packets": PACKETS,
+    "conns": CONNS,
+    "frames": FRAMES,
+    "spans": SPANS,
+    "wire": WIRE,
+    "captures": CAPTURES,
+}
+
+
+def union_schema(tables: tuple[str, ...]) -> pa.Schema:
+    """The schema of a read of ``tables``: a single table's own, or ``table`` followed by the union of their columns.
+
+    Raises:
+        KeyError: an unknown table.
+    """
+    if len(tables) == 1:
+        return SCHEMAS[tables[0]]
+    columns: dict[str, pa.DataType] = {"table": _STRING}
+    for table in tables:
+        columns |= {field.name: field.type for field in SCHEMAS[table]}
+    return pa.schema(list(columns.items()))
