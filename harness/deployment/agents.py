@@ -12,6 +12,9 @@ from harness.experiment import Experiment
 from harness.plan import METRICS_PORT, PEER_PORT, Plan
 from peer.runtime.spec import AgentSpec, PeerPlace
 
+DRAIN_S = 1.0
+"""From the peers' quiescing to their exit: what they sent last arrives."""
+
 LEASE_MARGIN_S = 120.0
 """How long after the expected end of a run an agent that nobody tells anything ends by itself."""
 
@@ -66,17 +69,17 @@ def _agent_spec(
     agent_metrics: tuple[str, int] | None,
 ) -> AgentSpec:
     workload = experiment.workload
-    wall_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
+    stop_s = workload.duration_s + workload.cooldown_s
     metrics = experiment.peer.metrics
     return AgentSpec(
         machine=machine,
         peers=tuple(PeerPlace(site.node, site.listen, site.metrics if metrics else None, site.netns) for site in sites),
         addresses=addresses,
         warmup_ns=round(workload.warmup_s * 1e9),
-        stop_ns=round(workload.duration_s * 1e9),
-        drain_ns=round(workload.cooldown_s * 1e9),
+        stop_ns=round(stop_s * 1e9),
+        drain_ns=round(DRAIN_S * 1e9),
         send_queue_bytes=experiment.peer.send_queue_bytes,
-        lease_s=wall_s + LEASE_MARGIN_S,
+        lease_s=workload.warmup_s + stop_s + DRAIN_S + LEASE_MARGIN_S,
         command=experiment.peer.command,
         expected_final_state=experiment.peer.expected_final_state,
         agent_metrics=agent_metrics if metrics else None,

@@ -106,7 +106,7 @@ class Deployment:
     def start_agents(self) -> None:
         """Start every machine's agent, which starts its peers and holds them at the barrier."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._each("start agent", lambda session: session.start_agent(self.logs / f"agent-{session.machine.name}.log"))
+        self._each("start agent", lambda session: session.start_agent(self._log_of(session)))
 
     def await_ready(self, timeout_s: float) -> None:
         """Wait until every peer of every machine stands at the barrier."""
@@ -159,14 +159,16 @@ class Deployment:
         self._each("disconnect", Session.close)
 
     def _await_ready(self, session: Session, deadline: float) -> None:
-        while True:
+        while not _is_ready(session):
             if (status := session.agent_status) is not None:
-                raise StepError(f"the agent ended with status {status}; see logs/agent-{session.machine.name}.log")
-            if session.call("status")["ready"]:
-                return
+                words = _last_line(self._log_of(session))
+                raise StepError(f"the agent ended with status {status}: {words}")
             if time.monotonic() > deadline:
                 raise StepError("its peers did not reach the barrier in time")
             time.sleep(POLL_S)
+
+    def _log_of(self, session: Session) -> Path:
+        return self.logs / f"agent-{session.machine.name}.log"
 
     def _each(self, step: str, action: Callable[[Session], Result], parallel: int = MAX_PARALLEL) -> dict[str, Result]:
         """Do something on every machine; all finish before a failure is raised."""
@@ -176,6 +178,18 @@ class Deployment:
         if failures:
             raise DeploymentError(step, failures)
         return {name: future.result() for name, future in futures.items()}
+
+
+def _is_ready(session: Session) -> bool:
+    try:
+        return bool(session.call("status")["ready"])
+    except UnexpectedExit:
+        return False  # an agent that has just begun does not listen yet
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 def _failure(future: Future[Any]) -> str | None:

@@ -1,7 +1,7 @@
 """An SSH server of the run's own: OpenSSH's sshd on a private port, with keys made for this run.
 
 The sandbox is a machine like any other for the deployment, so it needs an SSH endpoint. Nothing of the host's SSH
-set-up is read or changed: the server runs in a mount namespace with its own /run, accounts and configuration.
+set-up is read or changed: the server runs in a mount namespace with its own accounts, and has its own configuration.
 
 Three traps that this module steps around: sshd insists on /run/sshd; it refuses accounts whose password field is
 locked (``!``, root on Ubuntu) when PAM is off; and as uid 0 of a user namespace it fails in setgroups, so a sandbox
@@ -26,6 +26,7 @@ from harness.inventory import Machine
 
 START_S = 20.0
 SSHD = "/usr/sbin/sshd"
+PRIVILEGE_SEPARATION = Path("/run/sshd")
 
 _CONFIG = """\
 Port {port}
@@ -54,8 +55,6 @@ Subsystem sftp internal-sftp
 """
 
 _ENTER = """\
-mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -m 755 /run/sshd
 mount --bind "$1/passwd" /etc/passwd
 mount --bind "$1/shadow" /etc/shadow
 [ -z "$2" ] || mount -t tmpfs -o mode=755 tmpfs "$2"
@@ -88,8 +87,8 @@ def start_sshd(
 ) -> SshServer:
     """Start an sshd that accepts one key made here, and wait until it listens.
 
-    Needs the right to mount (root, or capabilities in a user namespace). The caller's sandbox ends the server with
-    everything else; ``stop`` ends it earlier.
+    Runs inside a sandbox, whose /run is private and which ends the server with everything else; ``stop`` ends it
+    earlier.
 
     Args:
         folder: a folder of this run for keys, configuration and log; must not exist.
@@ -104,6 +103,7 @@ def start_sshd(
         TestbedError: the server did not come up; carries its own words.
     """
     folder.mkdir(mode=0o755, parents=True)
+    PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
     work = work or folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     user = pwd.getpwuid(os.getuid()).pw_name
@@ -143,7 +143,8 @@ def _write_keys(folder: Path, address: str, port: int) -> None:
         arguments = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "trellis", "-f", str(folder / name)]
         subprocess.run(arguments, check=True)
     public = (folder / "host_key.pub").read_text()
-    (folder / "known_hosts").write_text(f"[{address}]:{port} {public}")
+    known_as = address if port == 22 else f"[{address}]:{port}"
+    (folder / "known_hosts").write_text(f"{known_as} {public}")
 
 
 def _write_accounts(folder: Path, user: str) -> None:

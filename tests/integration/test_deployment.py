@@ -1,0 +1,172 @@
+"""The deployment's steps against real sshds, with a stand-in for the agent that answers at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.deployment import Deployment, build_package
+from harness.errors import DeploymentError, TestbedError
+from harness.testbeds.emulated.sshd import serving_ssh, start_sshd
+from peer.runtime.spec import AgentSpec
+from tests.integration.deployment_machines import machines, sandboxed
+
+pytestmark = pytest.mark.root
+
+STAND_IN = """
+import json, os, socket, sys, threading, time
+work = sys.argv[1]
+path = os.path.join(work, "agent.sock")
+if "--call" in sys.argv:
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(path)
+        s.sendall(json.dumps(sys.argv[3:]).encode() + b"\\n")
+        print(s.makefile().readline())
+    sys.exit()
+def lifeline():
+    while os.read(0, 1):
+        pass
+    os._exit(7)
+threading.Thread(target=lifeline, daemon=True).start()
+spec = json.load(open(os.path.join(work, "agent.json")))
+print("agent of", spec["machine"], flush=True)
+server = socket.socket(socket.AF_UNIX)
+server.bind(path)
+server.listen()
+while True:
+    link, _ = server.accept()
+    words = json.loads(link.makefile().readline())
+    link.sendall(json.dumps({"ready": True, "heard": words}).encode() + b"\\n")
+    link.close()
+    if words[0] == "start":
+        break
+os.mkdir(os.path.join(work, "trace"))
+for peer in spec["peers"]:
+    with open(os.path.join(work, "trace", f"{peer['node']}.jsonl"), "w") as trace:
+        trace.write(json.dumps([spec["machine"], words[1]]))
+"""
+
+
+def stand_in(folder: Path):
+    (folder / "runtime").mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "runtime/__init__.py").touch()
+    (folder / "runtime/agent.py").write_text(STAND_IN)
+    return build_package(folder)
+
+
+def spec(machine: str, *nodes: int) -> AgentSpec:
+    places = [{"node": node, "listen": ["127.0.0.1", 9000], "metrics": None} for node in nodes]
+    return msgspec.convert(
+        {"machine": machine, "peers": places, "addresses": [], "warmup_ns": 0, "stop_ns": 0, "drain_ns": 0}
+        | {"send_queue_bytes": 1, "lease_s": 60.0},
+        AgentSpec,
+    )
+
+
+@sandboxed
+def test_three_machines_go_through_every_step(tmp_path: Path):
+    with machines(tmp_path, 3) as fleet, Deployment([m for _, m in fleet], "r", tmp_path / "logs") as deployment:
+        deployment.connect()
+        assert set(deployment.check_versions()["m1"].packages) == {"msgspec", "prometheus_client", "uvloop"}
+        package = stand_in(tmp_path / "peer")
+        assert deployment.ship(package) == {"m0": True, "m1": True, "m2": True}
+        assert deployment.ship(package) == {"m0": False, "m1": False, "m2": False}
+        deployment.push({f"m{i}": spec(f"m{i}", i, i + 3) for i in range(3)}, b"{}", b"")
+        deployment.start_agents()
+        deployment.await_ready(20)
+        clocks = deployment.read_clocks()
+        deployment.start(5_000, clocks)
+        assert deployment.wait(20) == {"m0": 0, "m1": 0, "m2": 0}
+        deployment.collect(tmp_path / "run")
+        traces = {path.name: json.loads(path.read_text()) for path in (tmp_path / "run/trace").iterdir()}
+        assert {name: words[0] for name, words in traces.items()} == {f"{n}.jsonl": f"m{n % 3}" for n in range(6)}
+        assert int(traces["4.jsonl"][1]) == 5_000 + clocks["m1"].realtime_ns
+        assert (tmp_path / "logs/agent-m2.log").read_text() == "agent of m2\n"
+        deployment.remove()
+        assert [box.processes() for box, _ in fleet] == [[], [], []]
+        # One clock behind all three machines: the truth is 0, and the bound must hold it.
+        for clock in clocks.values():
+            assert abs(clock.monotonic_ns) <= clock.error_ns
+            assert clock.error_ns < 100_000_000
+
+
+@sandboxed
+def test_a_dropped_connection_ends_the_agent(tmp_path: Path):
+    with machines(tmp_path, 1) as [(box, machine)]:
+        deployment = Deployment([machine], "r", tmp_path / "logs")
+        deployment.connect()
+        deployment.ship(stand_in(tmp_path / "peer"))
+        deployment.push({"m0": spec("m0", 0)}, b"{}", b"")
+        deployment.start_agents()
+        deployment.await_ready(20)
+        assert any("peer.runtime.agent" in line for line in box.processes())
+        # The cable is pulled: the connection ends without a word from us.
+        sessions = deployment._sessions
+        sessions["m0"]._connection.transport.sock.close()
+        deadline = time.monotonic() + 20
+        while box.processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert box.processes() == []
+
+
+@sandboxed
+def test_a_step_names_the_machines_that_failed_and_their_words(tmp_path: Path):
+    with machines(tmp_path, 2) as [(_, good), (_, bad)]:
+        lame = msgspec.structs.replace(bad, python="/no/python")
+        with Deployment([good, lame], "r", tmp_path / "logs") as deployment:
+            deployment.connect()
+            with pytest.raises(DeploymentError) as caught:
+                deployment.probe()
+        assert set(caught.value.results_by_machine) == {"m1"}
+        assert "/no/python" in str(caught.value)
+
+
+@sandboxed
+def test_an_agent_that_ends_early_is_reported_at_once(tmp_path: Path):
+    with machines(tmp_path, 1) as [(_, machine)], Deployment([machine], "r", tmp_path / "logs") as deployment:
+        deployment.connect()
+        package = build_package(tmp_path / "nothing")
+        deployment.ship(package)
+        deployment.push({"m0": spec("m0")}, b"{}", b"")
+        deployment.start_agents()
+        with pytest.raises(DeploymentError, match="No module named"):
+            deployment.await_ready(20)
+
+
+@sandboxed
+def test_a_machine_with_another_host_key_is_refused(tmp_path: Path):
+    with serving_ssh(tmp_path / "a", "127.0.0.1", 2222) as machine:
+        line = Path(machine.known_hosts).read_text().split()
+        other = (tmp_path / "a/user_key.pub").read_text().split()[1]
+        Path(machine.known_hosts).write_text(f"{line[0]} ssh-ed25519 {other}\n")
+        with pytest.raises(DeploymentError, match="does not match"):
+            Deployment([machine], "r", tmp_path / "logs").connect()
+        Path(machine.known_hosts).write_text("")
+        with pytest.raises(DeploymentError, match="not found in known_hosts"):
+            Deployment([machine], "r", tmp_path / "logs").connect()
+
+
+@sandboxed
+def test_a_strange_key_and_a_dead_endpoint_are_refused(tmp_path: Path):
+    with serving_ssh(tmp_path / "a", "127.0.0.1", 2222) as machine:
+        strange = tmp_path / "strange"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(strange)], check=True)
+        with pytest.raises(DeploymentError, match="Authentication failed"):
+            Deployment([msgspec.structs.replace(machine, key=str(strange))], "r", tmp_path).connect()
+        with pytest.raises(DeploymentError, match="2223"):
+            Deployment([msgspec.structs.replace(machine, port=2223)], "r", tmp_path).connect()
+
+
+@sandboxed
+def test_an_sshd_whose_port_is_taken_says_so(tmp_path: Path):
+    with (
+        serving_ssh(tmp_path / "a", "127.0.0.1", 2222),
+        pytest.raises(TestbedError, match="Address already in use"),
+    ):
+        start_sshd(tmp_path / "b", "127.0.0.1", 2222)
