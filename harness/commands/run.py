@@ -1,0 +1,87 @@
+"""``trellis run``: plan, testbed, tables, report; ends with the verdict."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from harness.analysis import EXIT_CODES, analyse
+from harness.errors import ExperimentError
+from harness.loading import load_experiment
+from harness.planning import make_plan, write_plan
+from harness.progress import step
+from harness.rundir import Summary
+from harness.testbeds.emulated import sandbox
+
+RUNS = Path("runs")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what ``run`` takes."""
+    parser.add_argument("file", type=Path, help="the experiment (TOML)")
+    parser.add_argument("--seed", type=int, help="in place of the file's seed")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a field")
+    parser.add_argument("--testbed", choices=("emulated", "remote"), help="in place of the file's testbed")
+    parser.add_argument("--repeat", type=int, default=1, metavar="R", help="R runs with seeds N, N+1, ...")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run directory, which must not exist yet")
+    parser.add_argument("--master", help="a Spark master for the analysis (default: all cores of this machine)")
+    parser.add_argument("--json", action="store_true", help="print the summaries as JSON, one line a run")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the experiment once for each seed.
+
+    Returns:
+        The worst verdict's exit code: invalid, then suspect, then valid. A run that could not be made ends it at once.
+    """
+    if arguments.repeat < 1:
+        raise ExperimentError("--repeat", f"expected at least 1, got {arguments.repeat}")
+    if arguments.out and arguments.repeat > 1:
+        raise ExperimentError("--out", "names one run's directory, but --repeat asks for several")
+    overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
+    first = load_experiment(arguments.file, overrides, arguments.seed).seed
+    verdicts = []
+    for seed in range(first, first + arguments.repeat):
+        run_dir = _prepare(arguments.file, overrides, seed, arguments.out)
+        argv = [sys.executable, "-m", "harness.running", str(run_dir)]
+        if status := sandbox.run(argv, keep=[run_dir]):
+            return status  # the running stage has said why
+        with step("tables and report"):
+            summary = analyse(run_dir, arguments.master)
+        _print(run_dir, summary, as_json=arguments.json)
+        verdicts.append(summary.verdict)
+    return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
+
+
+def _prepare(file: Path, overrides: list[str], seed: int, out: Path | None) -> Path:
+    """Plan one seed's run; its new directory."""
+    experiment = load_experiment(file, overrides, seed)
+    with step("plan"):
+        planned = make_plan(experiment, file)
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    run_dir = (out or RUNS / experiment.name / f"{now}-seed{seed}").absolute()
+    if run_dir.exists():
+        raise ExperimentError(str(run_dir), "exists already: a run never writes into another one's directory")
+    write_plan(planned, run_dir)
+    return run_dir
+
+
+def _print(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
+    """The verdict, its reasons, the headline numbers and where the report is."""
+    if as_json:
+        print(msgspec.json.encode({"run_dir": str(run_dir), **msgspec.to_builtins(summary)}).decode())
+        return
+    print(f"\nverdict: {summary.verdict}")
+    for reason in summary.reasons:
+        print(f"  - {reason}")
+    for name, value in summary.headline.items():
+        print(f"{name:>32}  {_number(value)}")
+    print(f"report: {run_dir / 'report' / 'index.html'}")
+
+
+def _number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

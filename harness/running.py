@@ -1,0 +1,195 @@
+"""The running stage: from a planned run directory to ``manifest.json``.
+
+``python -m harness.running RUN_DIR`` is what ``trellis run`` starts inside the sandbox. What makes a run impossible
+raises; what only spoils it becomes a problem in the manifest, and with it a reason in the verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from harness import manifest
+from harness.deployment import Deployment
+from harness.deployment.agents import DRAIN_S, build_agent_specs
+from harness.errors import DeploymentError, TestbedError, TrellisError
+from harness.plan import Plan, PlannedRun
+from harness.planning import read_plan
+from harness.progress import step
+from harness.rundir import FinalState, Manifest
+from harness.testbeds.base import Findings, Testbed
+
+READY_S = 60.0
+"""How long the peers may take to stand at the barrier."""
+
+LEAD_S = 1.0
+"""From the order to start to the first thing that a peer does: the order reaches every agent and peer."""
+
+STOP_S = 30.0
+"""How long past the last instant of the plan the peers may take to end."""
+
+
+class Run:
+    """One run in progress: its plan, its testbed, and what there is to tell so far."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        planned = read_plan(run_dir)
+        self.plan = planned.plan
+        self.epoch_offset_ns = manifest.epoch_offset_ns()
+        self.timeline = manifest.Timeline()
+        self.problems: list[tuple[str, str]] = []
+        self.resources: dict[str, float] = {}
+        self.zero_ns = 0
+        self.testbed = _make_testbed(planned, run_dir, self.epoch_offset_ns)
+
+    @property
+    def run_id(self) -> str:
+        """The run's name on machines: the last two parts of its directory."""
+        return f"{self.plan.name}-{self.run_dir.name}"
+
+    def deploy(self, deployment: Deployment) -> None:
+        """Bring every peer to the barrier."""
+        sites, metrics = self.testbed.sites(), self.testbed.metrics()
+        specs = build_agent_specs(self.plan.experiment, sites, metrics)
+        overlay, schedule = ((self.run_dir / name).read_bytes() for name in ("overlay.json", "schedule.jsonl"))
+        deployment.connect()
+        deployment.check_versions()
+        deployment.ship()
+        deployment.push(specs, overlay, schedule)
+        deployment.start_agents()
+        deployment.await_ready(READY_S)
+
+    def perform(self, deployment: Deployment) -> None:
+        """Lift the barrier and see the workload through, from warm-up to the last peer's end."""
+        workload = self.plan.experiment.workload
+        spans_s = {"warmup": workload.warmup_s, "workload": workload.duration_s, "cooldown": workload.cooldown_s}
+        start_ns = time.monotonic_ns() + round(LEAD_S * 1e9)
+        self.zero_ns = start_ns + round(workload.warmup_s * 1e9)
+        deployment.start(self.zero_ns + self.epoch_offset_ns)
+        for name, span_s in spans_s.items():
+            end_ns = start_ns + round(span_s * 1e9)
+            with step(name, span_s):
+                _sleep_until(end_ns)
+            self.timeline.add(name, start_ns, end_ns)
+            if name == "workload":
+                self.resources = self.testbed.resources()
+            start_ns = end_ns
+        with self.timeline.phase("stop"), self._noting("the peers did not end"):
+            deployment.wait(DRAIN_S + STOP_S)
+
+    def longest_s(self) -> float:
+        """An upper limit of the time from the start of the recording to its end."""
+        workload = self.plan.experiment.workload
+        return LEAD_S + workload.warmup_s + workload.duration_s + workload.cooldown_s + DRAIN_S + STOP_S
+
+    @contextlib.contextmanager
+    def _noting(self, problem: str) -> Iterator[None]:
+        """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
+        try:
+            yield
+        except DeploymentError as error:
+            self.problems.append(("invalid", f"{problem}: {error}"))
+
+    def collect(self, deployment: Deployment) -> None:
+        """Bring traces and logs home."""
+        with self.timeline.phase("collect"), self._noting("not everything was collected"):
+            deployment.collect(self.run_dir)
+
+    def conclude(self, findings: Findings) -> Manifest:
+        """Close the running stage."""
+        final_states = (*_peer_states(self.plan, self.run_dir), *findings.final_states)
+        unexpected = [_unexpected(state) for state in final_states if state.state != state.expected or state.status]
+        result = Manifest(
+            run_id=self.run_id,
+            testbed=self.plan.experiment.testbed,
+            epoch_offset_ns=self.epoch_offset_ns,
+            zero_ns=self.zero_ns,
+            phases=tuple(self.timeline.phases),
+            final_states=final_states,
+            counters=findings.counters,
+            versions=manifest.versions(),
+            kernel=manifest.kernel(),
+            hashes=self.plan.hashes,
+            problems=(*self.problems, *findings.problems, *unexpected),
+            capture_files=findings.capture_files,
+            resources=self.resources,
+        )
+        manifest.write(self.run_dir, result)
+        return result
+
+
+def run_planned(run_dir: Path) -> Manifest:
+    """Run a planned experiment on its testbed and write the manifest.
+
+    Raises:
+        TestbedError: the testbed could not do what was asked.
+        DeploymentError: a machine could not.
+    """
+    run = Run(run_dir)
+    testbed, timeline = run.testbed, run.timeline
+    with timeline.phase("boot", f"boot {len(run.plan.placement)} hosts"):
+        testbed.boot()
+    with Deployment(testbed.machines(), run.run_id, run_dir / "logs") as deployment:
+        with timeline.phase("deploy"):
+            run.deploy(deployment)
+        with timeline.phase("probe_before"):
+            testbed.probe("before")
+        testbed.start_recording(run.longest_s())
+        run.perform(deployment)
+        testbed.stop_recording()
+        with timeline.phase("probe_after"):
+            testbed.probe("after")
+        run.collect(deployment)
+    return run.conclude(testbed.close())
+
+
+def main() -> int:
+    """Run the run directory given as the only argument."""
+    try:
+        run_planned(Path(sys.argv[1]))
+    except TrellisError as error:
+        print(f"trellis run: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int) -> Testbed:
+    testbed = planned.plan.experiment.testbed
+    if testbed == "emulated":
+        from harness.testbeds.emulated.testbed import EmulatedTestbed
+
+        return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns)
+    raise TestbedError(f"run on the {testbed} testbed", "not built yet")
+
+
+def _sleep_until(instant_ns: int) -> None:
+    while (left_ns := instant_ns - time.monotonic_ns()) > 0:
+        time.sleep(left_ns / 1e9)
+
+
+def _peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
+    """How every peer ended, by the agents' own account; a peer that no agent speaks of is missing."""
+    expected = plan.experiment.peer.expected_final_state
+    told: dict[str, FinalState] = {}
+    for path in run_dir.glob("exits*.jsonl"):
+        states = msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes())
+        told |= {state.process: state for state in states}
+    names = [f"peer-{place.node}" for place in plan.placement]
+    return [told.get(name, FinalState(name, expected, "missing")) for name in names]
+
+
+def _unexpected(state: FinalState) -> tuple[str, str]:
+    status = "" if state.status is None else f" (status {state.status})"
+    return "invalid", f"{state.process} ended {state.state}{status}, expected {state.expected}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
