@@ -1,0 +1,93 @@
+"""``trellis serve RUN``: a finished run's metrics and report, on loopback, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from harness.errors import ExperimentError
+from harness.prometheus import LOOPBACK, reopen_prometheus
+from metrics.prometheus import GRAPHS, graph_url
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what ``serve`` takes."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("--port", type=int, default=0, help="of the report (default: a free one)")
+    parser.add_argument("--prometheus-port", type=int, default=0, help="of Prometheus (default: a free one)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve what the run has: a report, Prometheus data, or both."""
+    run_dir: Path = arguments.run
+    if not (run_dir / "plan.json").is_file():
+        raise ExperimentError(str(run_dir), "not a run directory: it has no plan.json")
+    with contextlib.ExitStack() as stack:
+        lines = [
+            *_show_metrics(stack, run_dir, arguments.prometheus_port),
+            *_missing_report(run_dir),
+        ]
+        server = _ReportServer(run_dir / "report", arguments.port)
+        stack.callback(server.server_close)
+        print(f"report      {server.url}", *lines, "Ctrl-C ends it.", sep="\n", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0
+
+
+class _ReportServer(ThreadingHTTPServer):
+    """Serves a folder to this machine only."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, port: int) -> None:
+        super().__init__((LOOPBACK, port), partial(_QuietHandler, directory=str(folder)))
+        self.url = f"http://{LOOPBACK}:{self.server_port}/"
+
+
+class _QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing: the terminal shows the addresses."""
+
+
+def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iterator[str]:
+    """Start Prometheus on the run's data; lines that tell where to look."""
+    if not (run_dir / "prometheus").is_dir():
+        yield "prometheus  the run recorded no metrics"
+        return
+    server = reopen_prometheus(run_dir, port or _free_port())
+    stack.callback(server.stop)
+    yield f"prometheus  {server.url}"
+    if times := _measured(run_dir):
+        for title, expressions in GRAPHS.items():
+            yield f"  {title}: {graph_url(server.url, expressions, times[1], times[1] - times[0])}"
+
+
+def _missing_report(run_dir: Path) -> Iterator[str]:
+    if not (run_dir / "report" / "index.html").is_file():
+        yield f"            (no report yet: trellis report {run_dir})"
+
+
+def _measured(run_dir: Path) -> tuple[float, float] | None:
+    """First and last instant of the run's phases, in s since the epoch; None when the run did not finish."""
+    manifest = run_dir / "manifest.json"
+    if not manifest.is_file():
+        return None
+    document = json.loads(manifest.read_bytes())
+    instants_ns = [phase[end] for phase in document["phases"] for end in ("start_ns", "end_ns")]
+    if not instants_ns:
+        return None
+    offset_ns = document["epoch_offset_ns"]
+    return (min(instants_ns) + offset_ns) / 1e9, (max(instants_ns) + offset_ns) / 1e9
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,195 @@
+"""The Prometheus server as a process: scraping during a run, and showing a finished run's data again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from msgspec import Struct
+
+from harness.errors import TestbedError
+from metrics.prometheus import TSDB_FOLDER, Target, write_config
+
+LOOPBACK = "127.0.0.1"
+START_S = 30.0
+STOP_S = 30.0
+RETENTION = "100y"
+"""A run is kept as long as its directory; Prometheus itself would delete what is older than 15 days."""
+
+_NO_CONFIG = Path("/dev/null")
+
+# In a mount namespace of its own the data folder is hidden by an in-memory file system with a copy of its content: the
+# server sees what was recorded and may write, the run directory stays as it is, and the copy dies with the server.
+_WITH_COPY = 'cd "$1" && mount -t tmpfs tmpfs "$1" && cp -a ./. "$1" && cd / && shift && exec "$@"'
+
+
+class ScrapeCounts(Struct, frozen=True):
+    """How scraping went: all scrapes, failed ones, and the failed ones by ``job/instance``."""
+
+    scrapes: int
+    failed: int
+    failed_by_target: dict[str, int]
+
+
+class Prometheus:
+    """A running server on loopback."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.url = f"http://{LOOPBACK}:{port}"
+        self._process = process
+
+    def query(self, expression: str, at_epoch_s: float) -> list[dict[str, Any]]:
+        """The result vector of a PromQL expression at an instant (s since the epoch).
+
+        Raises:
+            TestbedError: the server refused the expression or does not answer.
+        """
+        arguments = urllib.parse.urlencode({"query": expression, "time": f"{at_epoch_s:.3f}"})
+        try:
+            answer = json.loads(_get(f"{self.url}/api/v1/query?{arguments}"))
+        except urllib.error.HTTPError as error:
+            raise TestbedError(f"query {expression}", error.read().decode(errors="replace")) from None
+        except OSError as error:
+            raise TestbedError(f"query {expression}", str(error)) from None
+        return list(answer["data"]["result"])
+
+    def count_scrapes(self, start_epoch_s: float, end_epoch_s: float) -> ScrapeCounts:
+        """Every target's scrapes in a stretch of time, in which all targets should have answered."""
+        window = f"[{round((end_epoch_s - start_epoch_s) * 1000)}ms]"
+        scrapes = self.query(f"sum(count_over_time(up{window}))", end_epoch_s)
+        failed = self.query(f"count_over_time(up{window}) - sum_over_time(up{window}) > 0", end_epoch_s)
+        by_target = {f"{row['metric']['job']}/{row['metric']['instance']}": _value(row) for row in failed}
+        return ScrapeCounts(sum(map(_value, scrapes)), sum(by_target.values()), by_target)
+
+    def stop(self) -> None:
+        """End the server and wait until its database is closed.
+
+        Raises:
+            TestbedError: it did not end cleanly; what it recorded last may be lost.
+        """
+        self._process.terminate()
+        try:
+            status = self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if status != 0:
+            raise TestbedError("stop Prometheus", f"it ended with status {status}")
+
+
+def start_prometheus(
+    run_dir: Path, targets: Sequence[Target], scrape_interval_s: float, port: int = 9090
+) -> Prometheus:
+    """Scrape ``targets`` into ``run_dir/prometheus`` until stopped. Its words go to ``logs/prometheus.log``.
+
+    It runs niced and on one processor, since it shares the machine with what is measured.
+
+    Raises:
+        TestbedError: it is not installed or did not start; carries its own words.
+    """
+    folder = run_dir / "prometheus"
+    config = write_config(folder, targets, scrape_interval_s)
+    command = ["nice", "-n", "10", *_command(config, folder / TSDB_FOLDER, port)]
+    log_path = run_dir / "logs" / "prometheus.log"
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("w+b") as log:
+        return _launch(command, log, port)
+
+
+def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
+    """Show what a finished run's server recorded, scraping nothing and leaving the run directory as it is.
+
+    The server ends when the calling thread does, however that ends.
+
+    Raises:
+        TestbedError: the run has no data, or the server did not start.
+    """
+    data = (run_dir / "prometheus" / TSDB_FOLDER).absolute()
+    if not data.is_dir():
+        raise TestbedError(f"open {data}", "the run recorded no Prometheus data")
+    user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
+    private = ["unshare", *user, "--mount", "--propagation", "private", "setpriv", "--pdeathsig", "KILL"]
+    command = [*private, "sh", "-ec", _WITH_COPY, "sh", str(data), *_command(_NO_CONFIG, data, port)]
+    with tempfile.TemporaryFile() as log:
+        return _launch(command, log, port)
+
+
+def _command(config: Path, data: Path, port: int) -> list[str]:
+    program = shutil.which("prometheus")
+    if program is None:
+        raise TestbedError("start Prometheus", "the program prometheus is not installed (trellis doctor --fix)")
+    return [
+        program,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        f"--storage.tsdb.retention.time={RETENTION}",
+        f"--web.listen-address={LOOPBACK}:{port}",
+        "--log.level=warn",
+    ]
+
+
+def _launch(command: Sequence[str], log: IO[bytes], port: int) -> Prometheus:
+    _refuse_taken(port)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, "GOMAXPROCS": "1"},
+        start_new_session=True,  # Ctrl-C is for us: we stop it in our own order
+    )
+    server = Prometheus(process, port)
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        if _answers(f"{server.url}/-/ready"):
+            return server
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    raise TestbedError(f"start Prometheus on port {port}", _last_words(log))
+
+
+def _refuse_taken(port: int) -> None:
+    """Without this, another server on the port would answer in place of ours."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise TestbedError(f"start Prometheus on port {port}", error.strerror or str(error)) from None
+
+
+def _answers(url: str) -> bool:
+    try:
+        _get(url)
+    except OSError:
+        return False
+    return True
+
+
+def _get(url: str) -> bytes:
+    # Never by a proxy: a user's http_proxy must not get between us and loopback.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=5) as answer:
+        return bytes(answer.read())
+
+
+def _value(row: dict[str, Any]) -> int:
+    return round(float(row["value"][1]))
+
+
+def _last_words(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"not ready after {START_S:g} s"

@@ -1,0 +1,72 @@
+"""Prometheus as files: its configuration, its targets, and links to graphs worth a look.
+
+docs/metrics.md lists what peers, agent and data plane expose.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+CONFIG_FILE = "prometheus.yml"
+TSDB_FOLDER = "data"
+
+GRAPHS = {
+    "messages delivered and duplicates received, per second": (
+        "sum(rate(trellis_deliveries_total[30s]))",
+        "sum(rate(trellis_duplicates_total[30s]))",
+    ),
+    "bytes that the peers sent, per second": ("sum(rate(trellis_sent_bytes_total[30s]))",),
+    "physical links": ("sum(trellis_links)",),
+    "scrapes that answered": ("avg by (job) (up)",),
+}
+"""What a reader wants to see first: a title, and the expressions of one page."""
+
+
+class Target(Struct, frozen=True):
+    """An endpoint to scrape. ``labels`` come on top of ``job`` and ``instance``."""
+
+    job: str
+    address: str
+    port: int
+    labels: dict[str, str] = {}
+
+
+def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: float) -> Path:
+    """Write ``prometheus.yml`` and, for file-based discovery, ``targets-<job>.json``; the configuration's path.
+
+    Both are JSON, of which YAML is a superset.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    by_job: dict[str, list[Target]] = defaultdict(list)
+    for target in targets:
+        by_job[target.job].append(target)
+    for job, members in by_job.items():
+        groups = [{"targets": [f"{member.address}:{member.port}"], "labels": member.labels} for member in members]
+        (folder / f"targets-{job}.json").write_text(json.dumps(groups, indent=1))
+    interval = f"{round(scrape_interval_s * 1000)}ms"
+    config = {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval},
+        "scrape_configs": [
+            {"job_name": job, "file_sd_configs": [{"files": [f"targets-{job}.json"]}]} for job in sorted(by_job)
+        ],
+    }
+    path = folder / CONFIG_FILE
+    path.write_text(json.dumps(config, indent=1) + "\n")
+    return path
+
+
+def graph_url(base: str, expressions: Sequence[str], end_epoch_s: float, range_s: float) -> str:
+    """A page of the server at ``base`` that plots expressions over the ``range_s`` before ``end_epoch_s``."""
+    end = datetime.fromtimestamp(end_epoch_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    query: dict[str, str] = {}
+    for panel, expression in enumerate(expressions):
+        query |= {f"g{panel}.expr": expression, f"g{panel}.tab": "0"}
+        query |= {f"g{panel}.range_input": f"{max(1, round(range_s))}s", f"g{panel}.end_input": end}
+    return f"{base}/graph?{urlencode(query)}"

@@ -1,0 +1,147 @@
+"""The real Prometheus server: what it scrapes is there, what it misses is counted, and it can be opened again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry, Counter, start_http_server
+
+from harness.errors import TestbedError
+from harness.manifest import epoch_offset_ns
+from harness.prometheus import Prometheus, reopen_prometheus, start_prometheus
+from harness.rundir import Manifest, Phase
+from metrics.prometheus import Target
+from tests.integration.deployment_machines import sandboxed
+
+pytestmark = pytest.mark.root
+
+DEAD_PORT = 9
+
+
+def digest(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def await_series(server: Prometheus, expression: str) -> None:
+    deadline = time.monotonic() + 20
+    while not server.query(expression, time.time()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def scrape_once(run_dir: Path) -> None:
+    """A run directory with a live target's and a dead one's scrapes, and a manifest."""
+    registry = CollectorRegistry()
+    Counter("trellis_deliveries", "messages", registry=registry).inc(42)
+    start_http_server(9100, "127.0.0.1", registry)
+    start_s = time.time()
+    live = Target("peer", "127.0.0.1", 9100, {"node": "3", "city": "Oslo"})
+    server = start_prometheus(run_dir, [live, Target("agent", "127.0.0.1", DEAD_PORT)], 1)
+    await_series(server, "trellis_deliveries_total")
+    await_series(server, 'up{job="agent"}')
+    [row] = server.query("trellis_deliveries_total", time.time())
+    assert row["value"][1] == "42"
+    assert {name: row["metric"][name] for name in ("job", "node", "city")} == {
+        "job": "peer", "node": "3", "city": "Oslo"
+    }  # fmt: skip
+    counts = server.count_scrapes(start_s, time.time())
+    assert set(counts.failed_by_target) == {f"agent/127.0.0.1:{DEAD_PORT}"}
+    assert 0 < counts.failed < counts.scrapes
+    server.stop()
+    write_manifest(run_dir, start_s)
+
+
+def write_manifest(run_dir: Path, start_s: float) -> None:
+    offset_ns = epoch_offset_ns()
+    phase = Phase("workload", int(start_s * 1e9) - offset_ns, time.monotonic_ns())
+    manifest = Manifest("r", "emulated", offset_ns, phase.start_ns, (phase,), (), {}, {}, {}, {})
+    (run_dir / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    (run_dir / "plan.json").write_text("{}")
+
+
+@sandboxed
+def test_what_was_scraped_can_be_opened_again_and_the_run_stays_as_it_is(tmp_path: Path):
+    scrape_once(tmp_path)
+    before = digest(tmp_path)
+    server = reopen_prometheus(tmp_path, 9190)
+    [row] = server.query("trellis_deliveries_total", time.time())
+    assert row["value"][1] == "42"
+    server.stop()
+    assert digest(tmp_path) == before
+
+
+@contextlib.contextmanager
+def serving(run_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    argv = [sys.executable, "-m", "harness.cli", "serve", str(run_dir)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.strip())
+            if line.startswith("Ctrl-C"):
+                break
+        yield process, lines
+
+
+def prometheus_runs() -> bool:
+    """A dead process that nobody waited for has no command line."""
+    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline"))
+    return any(b"/prometheus\0" in line for line in lines)
+
+
+@sandboxed
+def test_serve_shows_report_and_metrics_until_interrupted(tmp_path: Path):
+    scrape_once(tmp_path)
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/index.html").write_text("the report")
+    before = digest(tmp_path)
+    with serving(tmp_path) as (process, lines):
+        words = dict(line.split(None, 1) for line in lines[:2])
+        assert urllib.request.urlopen(words["report"]).read() == b"the report"
+        assert b"prometheus_build_info" in urllib.request.urlopen(words["prometheus"] + "/metrics").read()
+        assert sum("/graph?g0.expr=" in line for line in lines) > 2
+        assert prometheus_runs()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(20) == 0
+    assert not prometheus_runs()
+    assert digest(tmp_path) == before
+
+
+@sandboxed
+def test_killing_serve_leaves_no_server(tmp_path: Path):
+    scrape_once(tmp_path)
+    with serving(tmp_path) as (process, _):
+        process.kill()
+    deadline = time.monotonic() + 20
+    while prometheus_runs() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not prometheus_runs()
+
+
+@sandboxed
+def test_a_taken_port_is_an_error_in_the_servers_words(tmp_path: Path):
+    server = start_prometheus(tmp_path / "a", [], 1)
+    with pytest.raises(TestbedError, match="Address already in use"):
+        start_prometheus(tmp_path / "b", [], 1)
+    server.stop()
+
+
+@sandboxed
+def test_a_run_without_metrics_and_a_folder_that_is_no_run(tmp_path: Path):
+    with pytest.raises(TestbedError, match="recorded no"):
+        reopen_prometheus(tmp_path, 9190)
+    argv = [sys.executable, "-m", "harness.cli", "serve", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "not a run directory" in done.stderr

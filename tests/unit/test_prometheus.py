@@ -1,0 +1,27 @@
+import json
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from metrics.prometheus import Target, graph_url, write_config
+
+TARGETS = [
+    Target("peer", "172.16.0.1", 9100, {"node": "0", "city": "Oslo"}),
+    Target("peer", "172.16.0.2", 9100, {"node": "1", "city": "Rio"}),
+    Target("agent", "172.16.255.254", 9102),
+]
+
+
+def test_targets_go_to_a_file_a_job_with_their_labels(tmp_path: Path):
+    config = json.loads(write_config(tmp_path / "prometheus", TARGETS, 2.5).read_text())
+    assert config["global"] == {"scrape_interval": "2500ms", "scrape_timeout": "2500ms"}
+    files = {job["job_name"]: job["file_sd_configs"][0]["files"] for job in config["scrape_configs"]}
+    assert files == {"agent": ["targets-agent.json"], "peer": ["targets-peer.json"]}
+    peers = json.loads((tmp_path / "prometheus/targets-peer.json").read_text())
+    assert peers[1] == {"targets": ["172.16.0.2:9100"], "labels": {"node": "1", "city": "Rio"}}
+
+
+def test_a_graph_shows_the_time_of_the_run():
+    query = parse_qs(urlsplit(graph_url("http://x", ["a", 'b{job="c"}'], 1_700_000_000.4, 90)).query)
+    assert query["g1.expr"] == ['b{job="c"}']
+    assert query["g0.range_input"] == ["90s"]
+    assert query["g0.end_input"] == ["2023-11-14 22:13:20"]
