@@ -23,7 +23,7 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     hosts: Annotated[int, Meta(ge=2, le=10_000)] | None = None
     """Number of hosts. Default: every city of a data set; 20 for generated underlays."""
     path: str | None = None
-    """The data: a WonderNetwork folder or file (default: below $TRELLIS_DATA), or the matrix CSV. Relative to the file."""
+    """A WonderNetwork folder or file (default: below $TRELLIS_DATA), or the matrix CSV; relative to this file."""
     delay_ms: Positive = 50.0
     """One-way delay between any two hosts (``uniform``)."""
     side_ms: Positive = 100.0
@@ -132,7 +132,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     name: Name
     protocol: Literal["random", "complete"] = "random"
     description: str = ""
-    seed: Annotated[int, Meta(ge=0, lt=2**63)] = 1
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
     testbed: Literal["emulated", "remote"] = "emulated"
     inventory: str | None = None
     """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec import Struct
 
 from harness.experiment import Experiment
+from peer.runtime.spec import Action, OverlayDocument
+from topologies.model import Underlay
 
 PEER_PORT = 9000
 """The TCP port that peers listen on, on the emulated network."""
@@ -46,3 +50,13 @@ class Plan(Struct, frozen=True):
     placement: tuple[Placement, ...]
     prediction: Prediction
     hashes: dict[str, str]
+
+
+class PlannedRun(Struct, frozen=True):
+    """A plan with the documents that it sums up. ``source`` is the experiment file."""
+
+    plan: Plan
+    underlay: Underlay
+    overlay: OverlayDocument
+    schedule: tuple[Action, ...]
+    source: Path

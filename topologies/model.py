@@ -83,13 +83,14 @@ class Underlay(Struct, frozen=True):
         Raises:
             KeyError, TypeError, ValueError: the document is not an underlay.
         """
+        arrays: dict[str, Any] = {
+            name: np.array(document[name], dtype=np.int8 if name == "filled" else np.float64) for name in _ARRAYS
+        }
         return Underlay(
             kind=document["kind"],
             sources=tuple(document["sources"]),
             hosts=tuple(Host(**host) for host in document["hosts"]),
-            **{
-                name: np.array(document[name], dtype=np.int8 if name == "filled" else np.float64) for name in _ARRAYS
-            },
+            **arrays,
         )
 
 

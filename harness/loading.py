@@ -1,0 +1,175 @@
+"""Reads experiment files. Every fault is one line that names the file and the place in it."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.errors import ExperimentError
+from harness.experiment import Experiment
+from harness.wording import describe_type, field_names, field_type
+
+_FAULT = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
+_BARE_WORD = re.compile(r"[A-Za-z0-9_./~:+-]+")
+
+
+def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Experiment:
+    """Read an experiment file and apply the command line's overrides.
+
+    Args:
+        path: the TOML file.
+        overrides: ``key=value`` with a dotted key; the value in TOML's syntax, or a bare word.
+        seed: takes precedence over the file and the overrides.
+
+    Raises:
+        ExperimentError: the file, or the experiment in it, is wrong.
+    """
+    document = _read_toml(path)
+    for override in overrides:
+        _assign(document, override)
+    if seed is not None:
+        document["seed"] = seed
+    try:
+        _refuse_unbounded(document)
+        experiment = _decode(document)
+        check_rules(experiment)
+    except ExperimentError as error:
+        raise ExperimentError(f"{path}: {error.path}", error.problem) from None
+    return experiment
+
+
+def check_rules(experiment: Experiment) -> None:
+    """Check what one field cannot say alone.
+
+    Raises:
+        ExperimentError: two fields contradict each other.
+    """
+    for broken, place, problem in _rules(experiment):
+        if broken:
+            raise ExperimentError(place, problem)
+
+
+def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    """Every rule as (broken, place, problem)."""
+    underlay, workload, peer = experiment.underlay, experiment.workload, experiment.peer
+    remote = experiment.testbed == "remote"
+    reads_data = underlay.kind in ("wondernetwork", "matrix")
+    yield remote and not experiment.inventory, "$.inventory", 'missing: testbed = "remote" needs it'
+    yield bool(experiment.inventory) and not remote, "$.inventory", 'only testbed = "remote" uses it'
+    yield underlay.kind == "matrix" and not underlay.path, "$.underlay.path", 'missing: kind = "matrix" needs it'
+    yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no data'
+    yield (
+        workload.topics_per_message > workload.topics,
+        "$.workload.topics_per_message",
+        (f"expected at most topics = {workload.topics}, got {workload.topics_per_message}"),
+    )
+    yield peer.command == (), "$.peer.command", "expected at least the program's name, got []"
+    yield (
+        peer.expected_final_state == "running" and peer.command is None,
+        "$.peer.expected_final_state",
+        ('"running" needs peer.command: Python peers exit after the stop'),
+    )
+    if underlay.hosts is not None:
+        yield from _host_rules(experiment, underlay.hosts)
+
+
+def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:
+    degree = experiment.overlay.degree
+    too_many = experiment.protocol == "random" and degree >= hosts
+    yield too_many, "$.overlay.degree", f"expected fewer than the {hosts} hosts, got {degree}"
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExperimentError(str(path), error.strerror or "cannot be read") from None
+    except UnicodeDecodeError as error:
+        raise ExperimentError(str(path), f"not UTF-8 text at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        problem, _, place = str(error).partition(" (at ")
+        position = ":".join(re.findall(r"\d+", place)) or "end"
+        raise ExperimentError(f"{path}:{position}", f"{problem[:1].lower()}{problem[1:]}") from None
+
+
+def _assign(document: dict[str, Any], override: str) -> None:
+    """Apply one ``--set key=value``."""
+    key, separator, text = override.partition("=")
+    names = key.strip().split(".")
+    if not separator or not all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names):
+        raise ExperimentError(f"--set {override}", "expected key=value, such as underlay.hosts=20")
+    table = document
+    for name in names[:-1]:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ExperimentError(f"--set {override}", f"{name} is a value, not a section")
+    table[names[-1]] = _override_value(override, text.strip())
+
+
+def _override_value(override: str, text: str) -> object:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+        if parsed.keys() == {"value"}:
+            return parsed["value"]
+    except tomllib.TOMLDecodeError:
+        if _BARE_WORD.fullmatch(text):
+            return text
+    raise ExperimentError(f"--set {override}", "expected a TOML value or a bare word after the =")
+
+
+def _refuse_unbounded(value: object, path: str = "$") -> None:
+    """TOML has nan and inf, which pass for numbers in comparisons; no field of ours takes them."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_unbounded(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _refuse_unbounded(inner, f"{path}[{index}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ExperimentError(path, f"expected a finite number, got {value}")
+
+
+def _decode(document: dict[str, Any]) -> Experiment:
+    try:
+        return msgspec.convert(document, Experiment)
+    except msgspec.ValidationError as error:
+        fault = _FAULT.match(str(error))
+        assert fault is not None, "the pattern matches any text"
+        raise _explain(document, fault["problem"], fault["path"] or "$") from None
+
+
+def _explain(document: dict[str, Any], problem: str, path: str) -> ExperimentError:
+    """The fault in our words: what the place takes, and what is there."""
+    if unknown := re.search(r"unknown field `(.*)`", problem):
+        name, known = unknown[1], field_names(path)
+        near = get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        return ExperimentError(f"{path}.{name}", f"unknown field; {hint}")
+    if missing := re.search(r"missing required field `(.*)`", problem):
+        return ExperimentError(f"{path}.{missing[1]}", "missing")
+    expected = describe_type(field_type(path))
+    return ExperimentError(path, f"expected {expected}, got {_shown(_value_at(document, path))}")
+
+
+def _value_at(document: dict[str, Any], path: str) -> object:
+    value: Any = document
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
+        value = value[name] if name else value[int(index)]
+    return value
+
+
+def _shown(value: object) -> str:
+    """The value on one line, in TOML's spelling where it is short."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a section"
+    text = repr(value) if isinstance(value, str | list) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

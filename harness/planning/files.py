@@ -1,0 +1,97 @@
+"""The plan's files in the run directory, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import ExperimentError
+from harness.plan import Plan, PlannedRun
+from peer.runtime.spec import Action, OverlayDocument
+from topologies.model import Underlay
+
+
+def write_plan(planned: PlannedRun, run_dir: Path) -> None:
+    """Write ``experiment.toml``, ``plan.json``, ``underlay.json``, ``overlay.json`` and ``schedule.jsonl``.
+
+    The directory is made if need be; files that are there already are never overwritten.
+
+    Raises:
+        ExperimentError: the directory holds a plan already, or cannot be written.
+    """
+    documents = {
+        "experiment.toml": planned.source.read_bytes(),
+        "plan.json": _json(planned.plan),
+        "underlay.json": encode_underlay(planned.underlay),
+        "overlay.json": encode_overlay(planned.overlay),
+        "schedule.jsonl": encode_schedule(planned.schedule),
+    }
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        for name, content in documents.items():
+            with (run_dir / name).open("xb") as file:
+                file.write(content)
+    except OSError as error:
+        raise ExperimentError(str(error.filename or run_dir), error.strerror or "cannot be written") from None
+
+
+def read_plan(run_dir: Path) -> PlannedRun:
+    """Read back what ``write_plan`` wrote.
+
+    Raises:
+        ExperimentError: a file is missing or not what was written there.
+    """
+    try:
+        return PlannedRun(
+            plan=msgspec.json.decode((run_dir / "plan.json").read_bytes(), type=Plan),
+            underlay=Underlay.from_builtins(msgspec.json.decode((run_dir / "underlay.json").read_bytes())),
+            overlay=msgspec.json.decode((run_dir / "overlay.json").read_bytes(), type=OverlayDocument),
+            schedule=tuple(_lines((run_dir / "schedule.jsonl").read_bytes())),
+            source=run_dir / "experiment.toml",
+        )
+    except OSError as error:
+        raise ExperimentError(str(error.filename), error.strerror or "cannot be read") from None
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise ExperimentError(str(run_dir), f"not a plan: {error}") from None
+
+
+def hash_documents(
+    plan: Plan, underlay: Underlay, overlay: OverlayDocument, schedule: tuple[Action, ...]
+) -> dict[str, str]:
+    """The SHA-256 of each document as it is written; ``plan`` is hashed with ``hashes`` empty."""
+    contents = {
+        "plan": _json(msgspec.structs.replace(plan, hashes={})),
+        "underlay": encode_underlay(underlay),
+        "placement": _json(plan.placement),
+        "overlay": encode_overlay(overlay),
+        "schedule": encode_schedule(schedule),
+    }
+    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+
+
+def encode_underlay(underlay: Underlay) -> bytes:
+    """The bytes of ``underlay.json``."""
+    return msgspec.json.encode(underlay.to_builtins()) + b"\n"
+
+
+def encode_overlay(overlay: OverlayDocument) -> bytes:
+    """The bytes of ``overlay.json``."""
+    return msgspec.json.encode(overlay) + b"\n"
+
+
+def encode_schedule(schedule: Iterable[Action]) -> bytes:
+    """The bytes of ``schedule.jsonl``: a line an action."""
+    return b"".join(msgspec.json.encode(action) + b"\n" for action in schedule)
+
+
+def _json(value: object) -> bytes:
+    """Indented, for people."""
+    return json.dumps(msgspec.to_builtins(value), indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _lines(content: bytes) -> list[Action]:
+    return [msgspec.json.decode(line, type=Action) for line in content.splitlines()]

@@ -1,0 +1,105 @@
+"""Makes a plan: the same file, overrides and seed give the same plan on any machine."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from harness.errors import ExperimentError
+from harness.experiment import Experiment
+from harness.inventory import load_inventory
+from harness.loading import check_rules
+from harness.plan import Placement, Plan, PlannedRun
+from harness.planning.files import hash_documents
+from harness.planning.prediction import predict, refuse_oversized
+from harness.planning.underlays import make_underlay
+from harness.schedule import Interests, draw_interests, draw_schedule
+from peer.runtime.spec import NodeSpec, OverlayDocument
+
+SANDBOX = "sandbox"
+"""The one machine of the emulated testbed."""
+
+WAN_PREFIX = "10.0"
+CTL_PREFIX = "172.16"
+CTL_MACHINE_IP = "172.16.255.254"
+"""The machine's own address on the control network; hosts count up from 172.16.0.1 and never reach it."""
+
+
+def make_plan(experiment: Experiment, source: Path) -> PlannedRun:
+    """Resolve every default, draw everything random, and predict what the run needs.
+
+    Args:
+        experiment: from ``load_experiment``.
+        source: the experiment file; its paths are relative to its folder.
+
+    Raises:
+        ExperimentError: the data is missing or wrong, or the run cannot fit this machine.
+    """
+    try:
+        return _make_plan(experiment, source)
+    except ExperimentError as error:
+        place = f"{source}: {error.path}" if error.path.startswith("$") else error.path
+        raise ExperimentError(place, error.problem) from None
+
+
+def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
+    if experiment.underlay.hosts is not None:
+        refuse_oversized(experiment, experiment.underlay.hosts)
+    underlay = make_underlay(experiment.underlay, source.parent, experiment.seed)
+    experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
+    check_rules(experiment)
+    refuse_oversized(experiment, underlay.size)
+    interests = draw_interests(experiment.workload, underlay.size, experiment.seed)
+    schedule = draw_schedule(experiment.workload, interests, experiment.seed)
+    plan = Plan(
+        name=experiment.name,
+        seed=experiment.seed,
+        experiment=experiment,
+        placement=_place_nodes(experiment, source, underlay.size),
+        prediction=predict(experiment, underlay, interests, schedule),
+        hashes={},
+    )
+    overlay = _make_overlay(experiment, interests)
+    plan = replace(plan, hashes=hash_documents(plan, underlay, overlay, schedule))
+    return PlannedRun(plan, underlay, overlay, schedule, source)
+
+
+def _make_overlay(experiment: Experiment, interests: Interests) -> OverlayDocument:
+    overlay: dict[str, Any] = {"name": experiment.protocol}
+    if experiment.protocol == "random":
+        overlay["degree"] = experiment.overlay.degree
+    dissemination = {"name": "flood", "ttl": experiment.dissemination.ttl}
+    return OverlayDocument(
+        run=_run_number(experiment),
+        protocol=experiment.protocol,
+        nodes=tuple(
+            NodeSpec(node, experiment.seed, topics, overlay, dissemination) for node, topics in enumerate(interests)
+        ),
+    )
+
+
+def _run_number(experiment: Experiment) -> int:
+    """The number that tells this run's peers from another's; 53 bits, so that any JSON reader keeps it."""
+    digest = hashlib.sha256(f"{experiment.name}/{experiment.seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 11
+
+
+def _place_nodes(experiment: Experiment, source: Path, nodes: int) -> tuple[Placement, ...]:
+    """Node i on host i: in the sandbox, or on the seats of the inventory's machines."""
+    if experiment.testbed == "emulated":
+        return tuple(
+            Placement(node, node, SANDBOX, _address(WAN_PREFIX, node), _address(CTL_PREFIX, node))
+            for node in range(nodes)
+        )
+    assert experiment.inventory is not None, "check_rules wants it"
+    seats = load_inventory(source.parent / experiment.inventory).seats(nodes)
+    return tuple(
+        Placement(node, node, seat.machine, seat.listen[0], seat.metrics[0]) for node, seat in enumerate(seats)
+    )
+
+
+def _address(prefix: str, host: int) -> str:
+    return f"{prefix}.{(host + 1) >> 8}.{(host + 1) & 255}"

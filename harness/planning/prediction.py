@@ -1,0 +1,170 @@
+"""What a run will need, predicted before it starts; what cannot fit this machine is refused.
+
+The model is a sum of measured constants (docs/experiment-spec.md, "What plan predicts") and a count of frames, which
+is exact for the rule of the dissemination on a random graph of the same kind as the overlay's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+
+from harness.errors import ExperimentError
+from harness.experiment import Experiment
+from harness.plan import Prediction
+from harness.planning.capacity import Capacity, this_machine
+from harness.schedule import NETWORK, Interests
+from peer.core.frames import UNLIMITED_TTL
+from peer.core.randomness import substream
+from peer.runtime.spec import Action
+from topologies.model import Underlay
+
+PEER_MIB = 7.0
+"""Proportional memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
+
+SUPPORT_MIB = 400.0
+"""The launcher, the data plane, the agent's preloaded parent, sshd, and Prometheus with a small TSDB."""
+
+PAIR_BYTES = 64
+"""The data plane's and the launcher's tables for a directed pair: delay, jitter, loss, filled, due time."""
+
+SUPPORT_PROCESSES = 8
+"""Launcher, sandbox init, data plane, agent, sshd and its two children, Prometheus."""
+
+HOST_PROCESSES = 1
+"""The process that keeps a host's namespaces open."""
+
+BOOT_S = 8.0
+HOST_BOOT_S = 0.06
+"""Wall time to make the sandbox and, for each host, its interfaces, addresses and peer."""
+
+PAIR_PROBE_S = 0.00025
+"""Wall time of one directed pair's echo requests in one of the two full probings."""
+
+COLLECT_S = 8.0
+"""Wall time to stop, collect and close the run (without the analysis)."""
+
+SAMPLED_MESSAGES = 50
+"""Messages of the schedule whose flood is counted; the mean over them is extended to all."""
+
+MAX_ACTIONS = 5_000_000
+
+
+def predict(experiment: Experiment, underlay: Underlay, interests: Interests, schedule: Sequence[Action]) -> Prediction:
+    """What the run needs, on any machine."""
+    needs = _needs(experiment, underlay.size)
+    copies = expected_copies(experiment, interests, schedule)
+    return Prediction(
+        processes=needs.processes,
+        memory_mib=needs.memory_mib,
+        open_files=needs.open_files,
+        wall_s=_wall_s(experiment, underlay.size),
+        frames_per_s=round(copies * experiment.workload.publish_rate_per_s, 1),
+    )
+
+
+def refuse_oversized(experiment: Experiment, hosts: int) -> None:
+    """Refuse what cannot fit this machine, before anything large is computed.
+
+    Raises:
+        ExperimentError: the place and the numbers.
+    """
+    actions = experiment.workload.publish_rate_per_s * experiment.workload.duration_s
+    if actions > MAX_ACTIONS:
+        raise ExperimentError(
+            "$.workload.publish_rate_per_s",
+            f"{actions:.0f} messages over {experiment.workload.duration_s:g} s, at most {MAX_ACTIONS} can be planned",
+        )
+    if experiment.testbed != "emulated":
+        return
+    needs, has = _needs(experiment, hosts), this_machine()
+    for what, need, limit in (
+        ("processes", needs.processes, has.processes),
+        ("MiB of memory", needs.memory_mib, has.memory_mib),
+        ("open files in one process", needs.open_files, has.open_files),
+    ):
+        if need > limit:
+            problem = f"{hosts} hosts need {need:.0f} {what}, this machine has {limit:.0f}"
+            raise ExperimentError("$.underlay.hosts", problem)
+
+
+def _needs(experiment: Experiment, hosts: int) -> Capacity:
+    links = 2 * experiment.overlay.degree if experiment.protocol == "random" else hosts - 1
+    return Capacity(
+        processes=hosts * (1 + HOST_PROCESSES) + SUPPORT_PROCESSES,
+        memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
+        open_files=max(links, hosts) + 64,
+    )
+
+
+def _wall_s(experiment: Experiment, hosts: int) -> float:
+    workload = experiment.workload
+    pairs = hosts * (hosts - 1)
+    probing_s = 2 * pairs * PAIR_PROBE_S * experiment.probes.packets_per_pair
+    running_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
+    return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
+
+
+def expected_copies(experiment: Experiment, interests: Interests, schedule: Sequence[Action]) -> float:
+    """Data frames that one message causes on average: every copy on every link, duplicates included.
+
+    Floods a sample of the schedule over one random graph drawn like the overlay's. Copies advance by hops, where the
+    real ones advance by delays, so a copy with a smaller TTL may win elsewhere than in the run.
+    """
+    random = substream(experiment.seed, NETWORK, "prediction")
+    neighbours = _draw_graph(experiment, len(interests), random)
+    subscribed = [frozenset(topics) for topics in interests]
+    sample = schedule if len(schedule) <= SAMPLED_MESSAGES else random.sample(schedule, SAMPLED_MESSAGES)
+    if not sample:
+        return 0.0
+    counts = [
+        count_copies(neighbours, subscribed, action.node, action.topics, experiment.dissemination.ttl)
+        for action in sample
+    ]
+    return sum(counts) / len(counts)
+
+
+def count_copies(
+    neighbours: Sequence[Sequence[int]],
+    subscribed: Sequence[frozenset[int]],
+    publisher: int,
+    topics: Sequence[int],
+    ttl: int,
+) -> int:
+    """The copies of one flooded message, by the rule of dissemination ``flood``.
+
+    An uninterested receiver takes one off the TTL. A node with TTL left sends to all neighbours but the one that it
+    got the message from, a node without only to the interested ones.
+    """
+    interested = [not subscribed_to.isdisjoint(topics) for subscribed_to in subscribed]
+    seen = {publisher}
+    queue = deque([(publisher, publisher, ttl)])
+    copies = 0
+    while queue:
+        node, sender, left = queue.popleft()
+        for neighbour in neighbours[node]:
+            if neighbour == sender or not (left or interested[neighbour]):
+                continue
+            copies += 1
+            if neighbour not in seen:
+                seen.add(neighbour)
+                queue.append((neighbour, node, _decrement(left, interested[neighbour])))
+    return copies
+
+
+def _decrement(ttl: int, interested: bool) -> int:
+    return ttl if interested or ttl == UNLIMITED_TTL else max(ttl - 1, 0)
+
+
+def _draw_graph(experiment: Experiment, nodes: int, random: Random) -> list[list[int]]:
+    """Every node's neighbours: all others, or those it opened a link to or that opened one to it."""
+    if experiment.protocol == "complete":
+        return [[other for other in range(nodes) if other != node] for node in range(nodes)]
+    neighbours: list[set[int]] = [set() for _ in range(nodes)]
+    for node in range(nodes):
+        for drawn in random.sample(range(nodes - 1), experiment.overlay.degree):
+            other = drawn + (drawn >= node)
+            neighbours[node].add(other)
+            neighbours[other].add(node)
+    return [sorted(others) for others in neighbours]

@@ -1,0 +1,132 @@
+"""From ``[underlay]`` to an underlay: the data or the generator, the sites, and what the spec adds to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+
+from harness.errors import ExperimentError
+from harness.experiment import UnderlaySpec
+from harness.schedule import NETWORK
+from peer.core.randomness import substream
+from topologies.faults import UnderlayError
+from topologies.generated import cities_underlay, square_underlay, uniform_underlay
+from topologies.geography import world_cities
+from topologies.matrix import matrix_underlay
+from topologies.model import Underlay
+from topologies.sampling import place_hosts, spread_sample
+from topologies.wondernetwork import build_underlay, read_measurements
+
+GENERATED_HOSTS = 20
+"""The number of hosts where neither the experiment nor a data set says it."""
+
+DATA_VARIABLE = "TRELLIS_DATA"
+
+
+def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+    """The underlay that the experiment asks for, with one host a node.
+
+    Args:
+        spec: what is asked.
+        folder: where the experiment file is; ``spec.path`` is relative to it.
+        seed: the run's.
+
+    Raises:
+        ExperimentError: the data is missing or wrong; the place is the file and line.
+    """
+    try:
+        underlay = _RECIPES[spec.kind](spec, folder, seed)
+    except UnderlayError as error:
+        raise ExperimentError(error.place, error.problem) from None
+    return _rounded(_shaped(underlay, spec))
+
+
+def _world_cities(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+    cities = world_cities()
+    hosts = GENERATED_HOSTS if spec.hosts is None else spec.hosts
+    regions = [city.continent for city in cities]
+    sites = _choose_sites(regions, [float(city.population) for city in cities], hosts, seed)
+    return place_hosts(cities_underlay(cities), sites, spec.access_delay_ms)
+
+
+def _wondernetwork(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+    measurements = read_measurements(_data_path(spec, folder, "wondernetwork-2020"))
+    regions = [server.continent for server in measurements.servers]
+    sites = _choose_sites(regions, [1.0] * len(regions), spec.hosts, seed)
+    return place_hosts(build_underlay(measurements), sites, spec.access_delay_ms)
+
+
+def _matrix(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+    underlay = matrix_underlay(_data_path(spec, folder, ""))
+    sites = _choose_sites([""] * underlay.size, [1.0] * underlay.size, spec.hosts, seed)
+    return place_hosts(underlay, sites, spec.access_delay_ms)
+
+
+def _unit_square(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+    return square_underlay(spec.hosts or GENERATED_HOSTS, spec.side_ms, substream(seed, NETWORK, "square"))
+
+
+def _uniform(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+    return uniform_underlay(spec.hosts or GENERATED_HOSTS, spec.delay_ms)
+
+
+_RECIPES = {
+    "world-cities": _world_cities,
+    "wondernetwork": _wondernetwork,
+    "matrix": _matrix,
+    "unit-square": _unit_square,
+    "uniform": _uniform,
+}
+
+
+def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int | None, seed: int) -> list[int]:
+    """A site a host: all of them, a sample spread over the regions, or each in turn until every host has one."""
+    sites = len(regions)
+    if hosts is None:
+        return list(range(sites))
+    if hosts < sites:
+        return spread_sample(regions, weights, hosts, substream(seed, NETWORK, "sites"))
+    return [host % sites for host in range(hosts)]
+
+
+def _data_path(spec: UnderlaySpec, folder: Path, default: str) -> Path:
+    """Where the data is: as the experiment says, else below $TRELLIS_DATA."""
+    if spec.path is not None:
+        return folder / Path(spec.path).expanduser()
+    data = os.environ.get(DATA_VARIABLE)
+    if not data:
+        raise ExperimentError("$.underlay.path", f"missing, and the environment variable {DATA_VARIABLE} is not set")
+    return Path(data) / default
+
+
+def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
+    """The underlay with the jitter, loss, rate and queue that the experiment asks for."""
+    apart = ~np.eye(underlay.size, dtype=bool)
+    jitter_ms = underlay.jitter_ms
+    if spec.jitter == "none":
+        jitter_ms = np.zeros_like(jitter_ms)
+    elif spec.jitter != "measured":
+        jitter_ms = np.where(apart, float(spec.jitter), 0.0)
+    return replace(
+        underlay,
+        jitter_ms=jitter_ms,
+        loss_ratio=np.where(apart, spec.loss_ratio, 0.0),
+        rate_mbit=np.full(underlay.size, spec.rate_mbit),
+        queue_ms=np.full(underlay.size, spec.queue_ms),
+    )
+
+
+def _rounded(underlay: Underlay) -> Underlay:
+    """The underlay with the six decimals that ``underlay.json`` keeps, so that it equals what is read back."""
+    return replace(
+        underlay,
+        delay_ms=np.round(underlay.delay_ms, 6),
+        jitter_ms=np.round(underlay.jitter_ms, 6),
+        loss_ratio=np.round(underlay.loss_ratio, 6),
+        rate_mbit=np.round(underlay.rate_mbit, 6),
+        queue_ms=np.round(underlay.queue_ms, 6),
+    )

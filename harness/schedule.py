@@ -1,0 +1,82 @@
+"""The workload, drawn before the run: who subscribes to what, and what is published when."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+from harness.errors import ExperimentError
+from harness.experiment import WorkloadSpec
+from peer.core.contract import message_id
+from peer.core.randomness import substream
+from peer.runtime.spec import Action
+
+NETWORK = 2**31 - 1
+"""The number, which no node has, whose random streams draw what belongs to the network as a whole."""
+
+Interests = tuple[tuple[int, ...], ...]
+
+
+def draw_interests(workload: WorkloadSpec, nodes: int, seed: int) -> Interests:
+    """Every node's topics in rising order. Each pair of node and topic is drawn independently; a node may have none."""
+    interests = []
+    for node in range(nodes):
+        random = substream(seed, node, "interests")
+        interests.append(tuple(t for t in range(workload.topics) if random.random() < workload.interest_ratio))
+    return tuple(interests)
+
+
+def draw_schedule(workload: WorkloadSpec, interests: Interests, seed: int) -> tuple[Action, ...]:
+    """The publications in the order of their instants, all inside the publishing window [0, duration).
+
+    Topics are drawn uniformly from those with a subscriber; the publisher uniformly from the subscribers of the first
+    topic drawn, so that it subscribes to one of the message's topics at least.
+
+    Raises:
+        ExperimentError: too few topics have a subscriber.
+    """
+    subscribers = _subscribers(interests)
+    topics = sorted(subscribers)
+    wanted = workload.topics_per_message
+    if len(topics) < wanted:
+        raise ExperimentError(
+            "$.workload.interest_ratio",
+            f"{len(topics)} of {workload.topics} topics have a subscriber, a message needs {wanted}",
+        )
+    random = substream(seed, NETWORK, "publications")
+    sequences = [0] * len(interests)
+    actions = []
+    for at_ns in draw_instants(workload, substream(seed, NETWORK, "instants")):
+        chosen = random.sample(topics, wanted)
+        publisher = random.choice(subscribers[chosen[0]])
+        identifier = message_id(publisher, sequences[publisher])
+        sequences[publisher] += 1
+        actions.append(Action(at_ns, publisher, "publish", identifier, tuple(sorted(chosen)), workload.payload_bytes))
+    return tuple(actions)
+
+
+def draw_instants(workload: WorkloadSpec, random: Random) -> list[int]:
+    """The instants (ns from the workload's zero) of the publications, rising strictly.
+
+    ``fixed``: at every multiple of the mean interval, from 0. ``poisson``: independent exponential gaps.
+    """
+    end_ns = round(workload.duration_s * 1e9)
+    interval_ns = 1e9 / workload.publish_rate_per_s
+    instants: list[int] = []
+    at_ns = random.expovariate(1.0) * interval_ns if workload.publish_interval == "poisson" else 0.0
+    while round(at_ns) < end_ns:
+        instants.append(round(at_ns))
+        if workload.publish_interval == "poisson":
+            at_ns = max(at_ns + random.expovariate(1.0) * interval_ns, instants[-1] + 1)
+        else:
+            at_ns = max(len(instants) * interval_ns, instants[-1] + 1)
+    assert all(earlier < later for earlier, later in pairwise(instants))
+    return instants
+
+
+def _subscribers(interests: Interests) -> dict[int, list[int]]:
+    subscribers: dict[int, list[int]] = {}
+    for node, topics in enumerate(interests):
+        for topic in topics:
+            subscribers.setdefault(topic, []).append(node)
+    return subscribers

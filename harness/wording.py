@@ -1,0 +1,63 @@
+"""The experiment form's types in words, for error messages and for docs/experiment-spec.md."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import inspect
+
+from harness.experiment import Experiment
+
+_NAMES: dict[type, tuple[str, str]] = {
+    inspect.IntType: ("an integer", "integers"),
+    inspect.FloatType: ("a number", "numbers"),
+    inspect.StrType: ("a string", "strings"),
+    inspect.BoolType: ("true or false", "booleans"),
+}
+_BOUNDS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
+
+
+def describe_type(kind: inspect.Type) -> str:
+    """What a place takes, such as ``an integer >= 2 and <= 10000``."""
+    if isinstance(kind, inspect.UnionType):
+        return " or ".join(describe_type(part) for part in kind.types if not isinstance(part, inspect.NoneType))
+    if isinstance(kind, inspect.LiteralType):
+        return _one_of([f'"{value}"' for value in kind.values])
+    if isinstance(kind, inspect.VarTupleType):
+        return f"a list of {_NAMES[type(kind.item_type)][1]}"
+    if isinstance(kind, inspect.StructType):
+        return "a section"
+    bounds = [f"{sign} {_number(limit)}" for name, sign in _BOUNDS if (limit := getattr(kind, name, None)) is not None]
+    pattern = getattr(kind, "pattern", None)
+    return " ".join([_NAMES[type(kind)][0], " and ".join(bounds)]).strip() + (f" like {pattern}" if pattern else "")
+
+
+def field_type(path: str) -> inspect.Type:
+    """The type at a path such as ``$.underlay.hosts``."""
+    kind: inspect.Type = inspect.type_info(Experiment)
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", path):
+        kind = _item(kind) if index else {field.encode_name: field.type for field in _fields(kind)}[name]
+    return kind
+
+
+def field_names(path: str) -> list[str]:
+    """The fields of the section at a path."""
+    return [field.encode_name for field in _fields(field_type(path))]
+
+
+def _fields(kind: inspect.Type) -> tuple[inspect.Field, ...]:
+    assert isinstance(kind, inspect.StructType), "paths lead through sections"
+    return kind.fields
+
+
+def _item(kind: inspect.Type) -> inspect.Type:
+    parts = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    return next(part.item_type for part in parts if isinstance(part, inspect.VarTupleType))
+
+
+def _one_of(values: list[str]) -> str:
+    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"
+
+
+def _number(limit: float) -> str:
+    return f"{limit:g}" if isinstance(limit, float) else str(limit)

@@ -1,0 +1,64 @@
+"""Underlays that are computed rather than measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+
+from topologies.geography import GEONAMES, City, distances_km, modelled_rtt_ms
+from topologies.model import Host, Matrix, Underlay
+
+
+def cities_underlay(cities: Sequence[City]) -> Underlay:
+    """One host a city; the round-trip time is a line over the great-circle distance, equal in both directions."""
+    distance_km = distances_km([city.latitude for city in cities], [city.longitude for city in cities])
+    hosts = tuple(
+        Host(
+            name=city.name,
+            site=city.name,
+            country=city.country,
+            latitude=city.latitude,
+            longitude=city.longitude,
+            population=city.population,
+        )
+        for city in cities
+    )
+    return plain_underlay("world-cities", hosts, modelled_rtt_ms(distance_km) / 2, sources=(GEONAMES,))
+
+
+def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
+    """Hosts drawn uniformly from the unit square; the one-way delay is their distance times ``side_ms``."""
+    points = np.array([(random.random(), random.random()) for _ in range(hosts)])
+    offsets = points[:, None, :] - points[None, :, :]
+    delay_ms = np.sqrt((offsets**2).sum(axis=2)) * side_ms
+    named = tuple(
+        Host(name=f"host {number}", site=f"host {number}", x=float(x), y=float(y))
+        for number, (x, y) in enumerate(points)
+    )
+    return plain_underlay("unit-square", named, delay_ms)
+
+
+def uniform_underlay(hosts: int, delay_ms: float) -> Underlay:
+    """Every pair of hosts is the same delay apart, each way."""
+    named = tuple(Host(name=f"host {number}", site=f"host {number}") for number in range(hosts))
+    return plain_underlay("uniform", named, np.full((hosts, hosts), delay_ms))
+
+
+def plain_underlay(kind: str, hosts: tuple[Host, ...], delay_ms: Matrix, *, sources: tuple[str, ...] = ()) -> Underlay:
+    """A delay matrix alone: no jitter, no loss, no access limit, nothing filled. The diagonal becomes 0."""
+    size = len(hosts)
+    delay_ms = delay_ms.copy()
+    np.fill_diagonal(delay_ms, 0.0)
+    return Underlay(
+        kind=kind,
+        hosts=hosts,
+        delay_ms=delay_ms,
+        jitter_ms=np.zeros((size, size)),
+        loss_ratio=np.zeros((size, size)),
+        rate_mbit=np.zeros(size),
+        queue_ms=np.zeros(size),
+        filled=np.zeros((size, size), dtype=np.int8),
+        sources=sources,
+    )

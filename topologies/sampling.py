@@ -1,0 +1,80 @@
+"""Choosing sites for hosts: some of a data set's sites, or several hosts at a site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+from msgspec.structs import replace
+
+from topologies.model import Underlay
+
+
+def spread_sample(regions: Sequence[str], weights: Sequence[float], count: int, random: Random) -> list[int]:
+    """``count`` distinct indices, spread over the regions, in rising order.
+
+    Every region gets a share of the count in proportion to its number of sites, rounded so that the shares add up, and
+    at least one as far as the count goes round (the largest regions first). Within a region sites are drawn without
+    replacement, with probability proportional to their weights.
+
+    Args:
+        regions: the region of every site.
+        weights: the weight of every site, above 0.
+        count: 1 .. number of sites.
+        random: the only source of randomness.
+    """
+    members: dict[str, list[int]] = {}
+    for index, region in enumerate(regions):
+        members.setdefault(region, []).append(index)
+    chosen: list[int] = []
+    shares = _shares({region: len(sites) for region, sites in members.items()}, count)
+    for region in sorted(members):
+        keys = {site: math.log(1.0 - random.random()) / weights[site] for site in members[region]}
+        chosen += sorted(members[region], key=lambda site: (-keys[site], site))[: shares[region]]
+    return sorted(chosen)
+
+
+def _shares(sizes: dict[str, int], count: int) -> dict[str, int]:
+    """Each region's part of ``count``: one each while they last, then one to the region furthest below its due."""
+    total = sum(sizes.values())
+    order = sorted(sizes, key=lambda region: (-sizes[region], region))
+    shares = {region: int(rank < count) for rank, region in enumerate(order)}
+    while sum(shares.values()) < count:
+        open_regions = [region for region in order if shares[region] < sizes[region]]
+        neediest = max(open_regions, key=lambda region: count * sizes[region] / total - shares[region])
+        shares[neediest] += 1
+    return shares
+
+
+def place_hosts(underlay: Underlay, sites: Sequence[int], access_delay_ms: float) -> Underlay:
+    """The underlay whose host number i stands at site ``sites[i]`` of ``underlay``.
+
+    Hosts at different sites keep the sites' values untouched. Two hosts at the same site are twice the access delay
+    apart (once at each end), without jitter.
+    """
+    index = np.asarray(sites, dtype=np.intp)
+    pairs = np.ix_(index, index)
+    together = (index[:, None] == index) & ~np.eye(len(index), dtype=bool)
+    names = _host_names([underlay.hosts[site].name for site in sites])
+    return replace(
+        underlay,
+        hosts=tuple(replace(underlay.hosts[site], name=name) for site, name in zip(sites, names, strict=True)),
+        delay_ms=np.where(together, 2 * access_delay_ms, underlay.delay_ms[pairs]),
+        jitter_ms=np.where(together, 0.0, underlay.jitter_ms[pairs]),
+        loss_ratio=underlay.loss_ratio[pairs],
+        rate_mbit=underlay.rate_mbit[index],
+        queue_ms=underlay.queue_ms[index],
+        filled=underlay.filled[pairs],
+    )
+
+
+def _host_names(sites: Sequence[str]) -> list[str]:
+    """The site's name for its first host, ``name 2`` for its second, and so on."""
+    seen: dict[str, int] = {}
+    names = []
+    for site in sites:
+        seen[site] = seen.get(site, 0) + 1
+        names.append(site if seen[site] == 1 else f"{site} {seen[site]}")
+    return names
