@@ -69,7 +69,7 @@ fi
 echo "trellis: setting up $root (log: $log)" >&2
 install_system_packages
 if ! has_current_venv; then
-    follow "python packages" '^Collecting ' "$(grep -c '==' "$root/requirements.lock")" sh "$setup/venv.sh" "$root"
+    follow "python packages" '^(Collecting|Processing) ' "$(grep -c '==' "$root/requirements.lock")" sh "$setup/venv.sh" "$root"
 fi
 stamp=$(stamp_of "$root" "$group")
 fingerprint "$root" >"$stamp.new"

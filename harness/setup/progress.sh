@@ -42,7 +42,7 @@ show_progress() {
 
 progress_line() {
     output=$(tail -n "+$((offset + 1))" "$log")
-    count=$(printf '%s\n' "$output" | grep -c "$pattern") || true
+    count=$(printf '%s\n' "$output" | grep -cE "$pattern") || true
     case $total in
     *[!0-9]*) of=$(printf '%s\n' "$output" | sed -n "s/$total\([0-9]*\) newly installed.*/\1/p" | tail -n 1) ;;
     *) of=$total ;;

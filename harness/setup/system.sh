@@ -29,14 +29,14 @@ allow_service_starts() {
     [ ! -e "$policy.trellis-kept" ] || mv "$policy.trellis-kept" "$policy"
 }
 
-# Everything that starts at boot: the links that enable units, and the start links of init scripts.
+# Everything that enables a service: systemd's links (wants, requires, aliases) and the start links of init scripts.
 enabled_links() {
-    for folder in "$target"/etc/systemd/system/*.wants "$target"/etc/systemd/system/*.requires "$target"/etc/rc[2-5S].d; do
-        [ ! -d "$folder" ] || find "$folder" -type l ! -name 'K*'
+    for folder in "$target/etc/systemd/system" "$target"/etc/rc[2-5S].d; do
+        [ ! -d "$folder" ] || find "$folder" -type l ! -name 'K*' ! -lname /dev/null
     done | sort
 }
 
-# Kept on disk until all is done, so that a call after an interrupted one still knows what there was at first.
+# Kept on disk until all is done, so that the call after a killed one still knows what there was at first.
 remember_enabled_links() {
     mkdir -p "$state"
     if [ ! -e "$enabled_before" ]; then
@@ -54,7 +54,7 @@ disable_new_services() {
         name=${link##*/}
         case $link in
         */rc?.d/*) update-rc.d "${name#S[0-9][0-9]}" disable ;;
-        *) deb-systemd-helper disable "$name" ;;
+        *) rm -f "$link" ;; # which is what systemctl disable does
         esac
     done
     left=$(newly_enabled_links)
@@ -68,22 +68,24 @@ put_things_right() {
     status=$?
     trap - EXIT
     allow_service_starts
-    disable_new_services || status=1
-    [ "$status" -ne 0 ] || rm -rf "$state"
+    if disable_new_services; then
+        rm -rf "$state"
+    else
+        status=1
+    fi
     exit "$status"
 }
 
 mkdir -p "$target/usr/sbin"
 exec 9<"$target/usr/sbin" # of the machine, not of the checkout: two checkouts may be set up at once
 flock 9
-interrupted=$([ ! -d "$state" ] || echo yes)
 remember_enabled_links
 trap put_things_right EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 forbid_service_starts
 
-[ -z "$interrupted" ] || dpkg --configure -a
+dpkg --configure -a # what an interrupted call left half done
 # A third-party source that cannot be reached makes `update` fail, and need not matter: the installation decides.
 apt-get update || echo "apt-get update failed; going on with the package lists at hand"
 packages=$(missing_packages "$1")

@@ -1,0 +1,88 @@
+"""The house's import rules hold, and the checker would notice if they did not."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+ROOMS = ("peer", "topologies", "harness", "metrics")
+LINT = (Path(sys.executable).parent / "lint-imports").as_posix()
+
+VIOLATIONS = {
+    "peer imports harness": ("peer/runtime/violation.py", "import harness.errors"),
+    "peer imports topologies": ("peer/violation.py", "from topologies import model"),
+    "topologies imports peer": ("topologies/violation.py", "import peer.trace"),
+    "metrics imports harness": ("metrics/violation.py", "from harness.errors import TrellisError"),
+    "metrics imports the driver": ("metrics/violation.py", "import peer.runtime.spec"),
+    "core imports asyncio": ("peer/core/violation.py", "import asyncio"),
+    "core imports time": ("peer/core/violation.py", "from time import monotonic_ns"),
+    "core imports socket in a function": ("peer/core/violation.py", "def f():\n    import socket"),
+    "core imports the driver, which imports asyncio": ("peer/core/violation.py", "import peer.runtime.violation"),
+}
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([LINT, "--no-cache"], cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the rooms' code, in which a test may break a rule."""
+    folder = tmp_path_factory.mktemp("house")
+    shutil.copy(CHECKOUT / ".importlinter", folder)
+    for room in ROOMS:
+        shutil.copytree(CHECKOUT / room, folder / room, ignore=lambda path, names: _not_code(Path(path), names))
+    return folder
+
+
+def _not_code(folder: Path, names: list[str]) -> list[str]:
+    return [name for name in names if not name.endswith(".py") and not (folder / name / "__init__.py").exists()]
+
+
+def test_the_rules_hold(house: Path) -> None:
+    result = lint(house)
+    assert result.returncode == 0, result.stdout
+    assert "0 broken" in result.stdout
+
+
+@pytest.mark.parametrize(("path", "code"), VIOLATIONS.values(), ids=VIOLATIONS)
+def test_a_violation_is_found(house: Path, path: str, code: str) -> None:
+    driver, violation = house / "peer/runtime/violation.py", house / path
+    driver.write_text("import asyncio\n")
+    violation.write_text(code + "\n")
+    try:
+        result = lint(house)
+    finally:
+        violation.unlink()
+        driver.unlink(missing_ok=True)
+    assert result.returncode != 0
+    assert "1 broken" in result.stdout, result.stdout
+
+
+def global_randomness(source: str) -> list[int]:
+    """The lines that use the random module for anything but ``random.Random``."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "random":
+            found += [node.lineno for alias in node.names if alias.name != "Random"]
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random":
+            found += [node.lineno] if node.attr != "Random" else []
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(CHECKOUT.glob("peer/core/**/*.py")), ids=lambda path: path.name)
+def test_core_draws_from_seeded_generators_only(path: Path) -> None:
+    assert global_randomness(path.read_text()) == []
+
+
+@pytest.mark.parametrize("code", ["import random\nrandom.shuffle([])", "from random import choice"])
+def test_global_randomness_is_found(code: str) -> None:
+    assert global_randomness(code)
+
+
+def test_seeded_randomness_is_let_through() -> None:
+    assert not global_randomness("import random\nfrom random import Random\nx = random.Random(1)\nx.random()")

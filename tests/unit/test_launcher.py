@@ -1,0 +1,336 @@
+"""The launcher and its set-up scripts, run for real on a made-up checkout with made-up programs."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+LOCK = CHECKOUT / "requirements.lock"
+
+FAKE_PYTHON = """#!/bin/sh
+# Stands for a Python: makes a .venv of itself, installs by noting that it did, and shows what it is asked to run.
+case "$1 $2" in
+"-c import sys,"*) exit 0 ;;
+"-c import sysconfig;"*) echo "$(dirname "$0")" ;;
+"-m venv") mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+"-m pip") echo installed >>"$(dirname "$0")/../../installations"; [ ! -e "$(dirname "$0")/../../break" ] ;;
+*) printf '%s\\n' "$PWD" "$@" ;;
+esac
+"""
+BASIC_TOOLS = (
+    *("sh", "cat", "cp", "mv", "rm", "ln", "mkdir", "chmod", "dirname", "readlink", "find", "id", "date", "sleep"),
+    *("sed", "grep", "tail", "head", "tr", "wc", "sort", "comm", "cmp", "sha256sum", "flock", "setsid"),
+)
+HANGING_PIP = """"-m pip") [ -e "{never}.done" ] || {{ echo >"{reached}"; cat "{never}"; }}; """
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with the real launcher, whose lock is short."""
+    folder = tmp_path / "a checkout"
+    shutil.copytree(CHECKOUT / "harness/setup", folder / "harness/setup")
+    shutil.copy(CHECKOUT / "trellis", folder)
+    (folder / "requirements.lock").write_text("msgspec==1.0\n")
+    return folder
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder for PATH with a machine's basic tools and a made-up Python, and none of the programs of the table."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name in BASIC_TOOLS:
+        (folder / name).symlink_to(str(shutil.which(name)))
+    write_program(folder / "python3", FAKE_PYTHON)
+    return folder
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def provide_programs(checkout: Path, tools: Path) -> None:
+    """Reduce the table to one program, and provide it."""
+    (checkout / "harness/setup/programs.txt").write_text("# comment\ngadget gadget-package run what for\n")
+    write_program(tools / "gadget", "#!/bin/sh\n")
+
+
+def launch(checkout: Path, tools: Path, *argv: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [checkout / "trellis", *argv],
+        env={"PATH": str(tools)},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def installations(checkout: Path) -> int:
+    note = checkout / "installations"
+    return len(note.read_text().splitlines()) if note.exists() else 0
+
+
+def test_first_use_sets_up_and_later_uses_start_at_once(checkout: Path, tools: Path, tmp_path: Path) -> None:
+    provide_programs(checkout, tools)
+    first = launch(checkout, tools, "plan", "a file.toml", "--set", "x='y z'", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines() == [
+        str(tmp_path), "-P", "-m", "harness.cli", "plan", "a file.toml", "--set", "x='y z'"
+    ]  # fmt: skip
+    assert "python packages: done" in first.stderr
+    started = time.monotonic()
+    second = launch(checkout, tools, "plan", cwd=tmp_path)
+    assert time.monotonic() - started < 1
+    assert second.returncode == 0
+    assert second.stderr == ""
+    assert installations(checkout) == 1
+
+
+def test_checkout_is_on_the_path_of_its_python(checkout: Path, tools: Path) -> None:
+    provide_programs(checkout, tools)
+    launch(checkout, tools)
+    assert (checkout / ".venv/bin/trellis-checkout.pth").read_text() == f"{checkout}\n"
+
+
+def test_a_link_to_the_launcher_works(checkout: Path, tools: Path, tmp_path: Path) -> None:
+    provide_programs(checkout, tools)
+    link = tmp_path / "trellis"
+    link.symlink_to(checkout / "trellis")
+    result = subprocess.run([link], env={"PATH": str(tools)}, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert (checkout / ".venv").is_dir()
+
+
+def test_a_changed_lock_or_place_is_set_up_anew(checkout: Path, tools: Path, tmp_path: Path) -> None:
+    provide_programs(checkout, tools)
+    launch(checkout, tools)
+    (checkout / "requirements.lock").write_text("msgspec==2.0\n")
+    launch(checkout, tools)
+    assert installations(checkout) == 2
+    moved = checkout.rename(tmp_path / "elsewhere")
+    assert launch(moved, tools).returncode == 0
+    assert installations(moved) == 3
+
+
+def test_a_verb_with_programs_of_its_own_keeps_the_environment(checkout: Path, tools: Path) -> None:
+    provide_programs(checkout, tools)
+    launch(checkout, tools, "plan")
+    with (checkout / "harness/setup/programs.txt").open("a") as table:
+        table.write("scope scope-package bench,test what for\n")
+    launch(checkout, tools, "plan")
+    assert installations(checkout) == 2
+    missing = launch(checkout, tools, "bench")
+    assert missing.returncode == 1
+    assert "scope-package" in missing.stderr
+    write_program(tools / "scope", "#!/bin/sh\n")
+    assert launch(checkout, tools, "bench").returncode == 0
+    assert installations(checkout) == 2
+
+
+def test_a_failed_set_up_says_why_and_the_next_use_repeats_it(checkout: Path, tools: Path) -> None:
+    provide_programs(checkout, tools)
+    (checkout / "break").touch()
+    failed = launch(checkout, tools)
+    assert failed.returncode != 0
+    assert "python packages: failed" in failed.stderr
+    (checkout / "break").unlink()
+    assert launch(checkout, tools).returncode == 0
+    assert installations(checkout) == 2
+
+
+def test_an_interrupted_set_up_is_resumed(checkout: Path, tools: Path, tmp_path: Path) -> None:
+    provide_programs(checkout, tools)
+    reached, never = tmp_path / "reached", tmp_path / "never"
+    os.mkfifo(reached)
+    os.mkfifo(never)
+    hanging = FAKE_PYTHON.replace('"-m pip") ', HANGING_PIP.format(never=never, reached=reached))
+    write_program(tools / "python3", hanging)
+    process = subprocess.Popen([checkout / "trellis"], env={"PATH": str(tools)}, start_new_session=True)
+    reached.read_text()  # until pip has started
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=20) != 0
+    Path(f"{never}.done").touch()
+    result = launch(checkout, tools)
+    assert result.returncode == 0, result.stderr
+    assert installations(checkout) == 1
+
+
+def test_two_first_uses_at_once_install_once(checkout: Path, tools: Path) -> None:
+    provide_programs(checkout, tools)
+    both = [subprocess.Popen([checkout / "trellis"], env={"PATH": str(tools)}) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    assert installations(checkout) == 1
+
+
+def test_without_apt_the_missing_packages_are_named(checkout: Path, tools: Path) -> None:
+    result = launch(checkout, tools)
+    assert result.returncode == 1
+    assert "no apt-get here" in result.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_without_the_right_to_install_the_commands_are_printed(checkout: Path, tools: Path) -> None:
+    (tools / "id").unlink()
+    write_program(tools / "id", "#!/bin/sh\necho 1000\n")
+    write_program(tools / "sudo", "#!/bin/sh\nexit 1\n")
+    write_program(tools / "apt-get", "#!/bin/sh\nexit 99\n")
+    write_program(tools / "apt-cache", '#!/bin/sh\n[ "$2" != openjdk-17-jre-headless ]\n')
+    (checkout / "harness/setup/programs.txt").write_text(
+        "gadget gadget-package run what for\njava openjdk-17-jre-headless,openjdk-21-jre-headless run Spark\n"
+        "scope scope-package bench what for\n"
+    )
+    result = launch(checkout, tools)
+    assert result.returncode == 1
+    assert f"sudo sh {checkout}/harness/setup/system.sh run" in result.stderr
+    assert re.search(
+        r"apt-get install --no-install-recommends gadget-package openjdk-21-jre-headless *\n", result.stderr
+    )
+    assert "scope-package" not in result.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_an_old_python_is_not_used(checkout: Path, tools: Path) -> None:
+    provide_programs(checkout, tools)
+    write_program(tools / "python3", "#!/bin/sh\nexit 1\n")
+    write_program(tools / "apt-cache", "#!/bin/sh\necho 'Version: 3.10.6-1'\n")
+    assert "python3.11-venv" in launch(checkout, tools).stderr
+    write_program(tools / "python3.12", FAKE_PYTHON)
+    assert launch(checkout, tools).returncode == 0
+
+
+# ---------------------------------------------------------------------------------------------- system packages
+
+FAKE_APT = """#!/bin/sh
+# Installs a package that starts and enables a service in all the ways there are.
+[ "$1" = install ] || exit 0
+printf '%s ' "$@" >"$DPKG_ROOT/asked"
+sh "$DPKG_ROOT/usr/sbin/policy-rc.d" daemon start; echo $? >"$DPKG_ROOT/policy-said"
+cd "$DPKG_ROOT/etc"
+ln -s /lib/daemon.service systemd/system/multi-user.target.wants/daemon.service
+ln -s /lib/daemon.service systemd/system/daemon-alias.service
+ln -s ../init.d/daemon rc2.d/S01daemon
+[ ! -e "$DPKG_ROOT/kill" ] || kill -KILL "$PPID"
+[ ! -e "$DPKG_ROOT/fail" ]
+"""
+FAKE_UPDATE_RC = """#!/bin/sh
+[ "$2" = disable ] && mv "$DPKG_ROOT/etc/rc2.d/S01$1" "$DPKG_ROOT/etc/rc2.d/K01$1"
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, tools: Path) -> Path:
+    """A root folder of a machine with a service of its own, and an apt-get for it."""
+    root = tmp_path / "machine"
+    for folder in ("usr/sbin", "etc/systemd/system/multi-user.target.wants", "etc/rc2.d"):
+        (root / folder).mkdir(parents=True)
+    (root / "etc/systemd/system/multi-user.target.wants/own.service").symlink_to("/lib/own.service")
+    (root / "etc/rc2.d/S01own").symlink_to("../init.d/own")
+    write_program(tools / "apt-get", FAKE_APT)
+    write_program(tools / "apt-cache", "#!/bin/sh\n")
+    write_program(tools / "dpkg", "#!/bin/sh\n")
+    write_program(tools / "update-rc.d", FAKE_UPDATE_RC)
+    return root
+
+
+def install(checkout: Path, tools: Path, machine: Path) -> int:
+    (checkout / "harness/setup/programs.txt").write_text("gadget gadget-package run what for\n")
+    command = ["sh", checkout / "harness/setup/system.sh", "run"]
+    env = {"PATH": str(tools), "DPKG_ROOT": str(machine)}
+    return subprocess.run(command, env=env, capture_output=True, check=False).returncode
+
+
+def services(machine: Path) -> list[str]:
+    links = [*machine.glob("etc/systemd/system/**/*"), *machine.glob("etc/rc2.d/S*")]
+    return sorted(link.name for link in links if link.is_symlink())
+
+
+def leftovers(machine: Path) -> list[Path]:
+    return [*machine.glob("usr/sbin/*"), *machine.glob("var/lib/trellis-setup")]
+
+
+def test_no_service_is_started_or_left_enabled(checkout: Path, tools: Path, machine: Path) -> None:
+    assert install(checkout, tools, machine) == 0
+    assert (machine / "asked").read_text().split()[-1] == "gadget-package"
+    assert "--no-install-recommends" in (machine / "asked").read_text()
+    assert (machine / "policy-said").read_text() == "101\n"
+    assert services(machine) == ["S01own", "own.service"]
+    assert leftovers(machine) == []
+
+
+def test_the_machines_own_policy_returns(checkout: Path, tools: Path, machine: Path) -> None:
+    policy = machine / "usr/sbin/policy-rc.d"
+    write_program(policy, "#!/bin/sh\nexit 0 # own\n")
+    assert install(checkout, tools, machine) == 0
+    assert (machine / "policy-said").read_text() == "101\n"
+    assert policy.read_text().endswith("# own\n")
+
+
+def test_a_failed_installation_is_put_right_and_reported(checkout: Path, tools: Path, machine: Path) -> None:
+    (machine / "fail").touch()
+    assert install(checkout, tools, machine) == 1
+    assert services(machine) == ["S01own", "own.service"]
+    assert leftovers(machine) == []
+
+
+def test_a_killed_installation_is_put_right_by_the_next(checkout: Path, tools: Path, machine: Path) -> None:
+    policy = machine / "usr/sbin/policy-rc.d"
+    write_program(policy, "#!/bin/sh\nexit 0 # own\n")
+    (machine / "kill").touch()
+    assert install(checkout, tools, machine) == -signal.SIGKILL
+    assert "daemon.service" in services(machine)
+    (machine / "kill").unlink()
+    write_program(tools / "gadget", "#!/bin/sh\n")  # nothing is missing any more, and still there is something to do
+    assert install(checkout, tools, machine) == 0
+    assert services(machine) == ["S01own", "own.service"]
+    assert policy.read_text().endswith("# own\n")
+    assert leftovers(machine) == [policy]
+
+
+# ---------------------------------------------------------------------------------------------------- packaging
+
+
+def test_the_lock_has_every_dependency_with_hashes_and_names_no_host() -> None:
+    import tomllib
+
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + [name for extra in project["optional-dependencies"].values() for name in extra]
+    text = LOCK.read_text()
+    pins = re.findall(r"^([a-z0-9-]+)==\S+(?: ; [^\\\n]+)? \\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
+    assert len(pins) == text.count("==") - text.count("_name == ") - text.count("_platform == ")
+    for requirement in wanted:
+        name = re.match(r"[A-Za-z0-9._-]+", requirement)
+        assert name is not None
+        assert name[0].lower().replace("_", "-") in pins
+    assert "://" not in text
+    assert "index" not in text
+
+
+@pytest.mark.slow
+def test_the_wheel_has_everything_that_lies_beside_the_code(tmp_path: Path) -> None:
+    from zipfile import ZipFile
+
+    listed = subprocess.run(
+        ["git", "ls-files", "peer", "topologies", "harness", "metrics"],
+        cwd=CHECKOUT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    source = tmp_path / "source"
+    for name in [*listed, "pyproject.toml", "README.md", "LICENSE"]:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        if (CHECKOUT / name).exists():
+            shutil.copy(CHECKOUT / name, source / name)
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source]
+    subprocess.run(build, capture_output=True, check=True)
+    (wheel,) = tmp_path.glob("trellis_testbed-*.whl")
+    contents = ZipFile(wheel).namelist()
+    assert set(listed) <= set(contents)
+    assert any(name.endswith("entry_points.txt") for name in contents)
