@@ -21,9 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="let the benchmarks print JSON, one document each")
 
 
-def discover(folder: Path = BENCHMARKS) -> dict[str, Path]:
+def discover() -> dict[str, Path]:
     """The benchmarks by name. A script has ``main(argv) -> int`` and takes ``--json``; ``_`` in front hides a file."""
-    return {path.stem: path for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")}
+    return {path.stem: path for path in sorted(BENCHMARKS.glob("*.py")) if not path.name.startswith("_")}
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,158 @@
+"""The command line's frame, and the verbs that tend the checkout: test, bench, clean."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.commands import bench, clean
+from harness.commands import test as test_verb
+
+CHECKOUT = Path(__file__).parents[2]
+pytest_plugins = ["pytester"]
+
+
+def test_without_a_verb_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert "doctor" in capsys.readouterr().out
+
+
+def test_help_imports_no_verb() -> None:
+    code = "import sys; from harness import cli; cli.main([]); print([m for m in sys.modules if 'commands.' in m])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_unknown_verb_is_a_usage_error() -> None:
+    with pytest.raises(SystemExit) as raised:
+        cli.main(["no-such-verb"])
+    assert raised.value.code == 2
+
+
+def test_options_of_the_test_verb_reach_pytest_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+
+    def note(argv: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        seen.append(argv)
+        return subprocess.CompletedProcess(argv, 5)
+
+    monkeypatch.setattr(test_verb.subprocess, "run", note)
+    assert cli.main(["test", "-k", "codec and not slow", "--lf", "tests/unit"]) == 5
+    assert seen[0][-4:] == ["-k", "codec and not slow", "--lf", "tests/unit"]
+
+
+# ---------------------------------------------------------------------------------------------------------- bench
+
+
+@pytest.fixture
+def benchmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, status in (("good", 0), ("bad", 3), ("_shared", 9)):
+        (tmp_path / f"{name}.py").write_text(
+            f"import sys; print('{name}', sys.argv[1:], flush=True); sys.exit({status})"
+        )
+    monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
+    return tmp_path
+
+
+def test_bench_runs_all_and_fails_when_one_fails(benchmarks: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "--json"]) == 1
+    captured = capfd.readouterr()
+    assert captured.out.splitlines() == ["bad ['--json']", "good ['--json']"]
+    assert "failed: bad" in captured.err
+
+
+def test_bench_runs_the_one_named(benchmarks: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "good"]) == 0
+    assert capfd.readouterr().out == "good []\n"
+
+
+def test_bench_refuses_an_unknown_name(benchmarks: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "_shared"]) == 2
+    assert "there are: bad, good" in capfd.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------------------- clean
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("runs/a", ".venv/bin", ".ruff_cache", "harness"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").write_text("content")
+    monkeypatch.setattr(clean, "CHECKOUT", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "gone"),
+    [
+        ([], set()),
+        (["--runs"], {"runs"}),
+        (["--venv"], {".venv"}),
+        (["--caches"], {".ruff_cache"}),
+        (["--all"], {"runs", ".venv", ".ruff_cache"}),
+    ],
+)
+def test_clean_removes_what_is_named(checkout: Path, options: list[str], gone: set[str]) -> None:
+    before = {path.name for path in checkout.iterdir()}
+    assert cli.main(["clean", *options]) == 0
+    assert {path.name for path in checkout.iterdir()} == before - gone
+
+
+def test_clean_follows_no_link(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "precious").write_text("content")
+    clean.remove(checkout / "runs")
+    (checkout / "runs").symlink_to(elsewhere)
+    assert cli.main(["clean", "--runs"]) == 0
+    assert (elsewhere / "precious").exists()
+    assert not (checkout / "runs").is_symlink()
+
+
+# ------------------------------------------------------------------------------------------------- skips on CI
+
+SKIPS = {
+    "call": "import pytest\ndef test_it(): pytest.skip('no tool')",
+    "mark": "import pytest\n@pytest.mark.skip\ndef test_it(): ...",
+    "fixture": "import pytest\n@pytest.fixture\ndef tool(): pytest.skip('no tool')\ndef test_it(tool): ...",
+    "module": "import pytest\npytest.skip('no tool', allow_module_level=True)",
+}
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makeconftest((CHECKOUT / "tests/conftest.py").read_text())
+    pytester.makeini("[pytest]\nmarkers =\n    data: needs data\n")
+    pytester.makepyfile(test_good="def test_good(): ...")
+    return pytester
+
+
+@pytest.mark.parametrize("code", SKIPS.values(), ids=SKIPS)
+def test_on_ci_a_skip_fails_the_run(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    suite.makepyfile(test_skipping=code)
+    monkeypatch.setenv("CI", "true")
+    refused = suite.runpytest_subprocess()
+    assert refused.ret == 1
+    refused.stdout.fnmatch_lines(["SKIPPED ON CI, which fails the run: test_skipping.py*"])
+    monkeypatch.setenv("CI", "")
+    assert suite.runpytest_subprocess().ret == 0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pytest\n@pytest.mark.data\ndef test_it(data_folder): ...",
+        "import pytest\n@pytest.mark.xfail\ndef test_it(): assert False",
+        "def test_it(): ...",
+    ],
+    ids=["data", "xfail", "none"],
+)
+def test_on_ci_other_outcomes_do_not(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    suite.makepyfile(test_other=code)
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.delenv("TRELLIS_DATA", raising=False)
+    assert suite.runpytest_subprocess().ret == 0

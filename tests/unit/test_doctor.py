@@ -1,0 +1,192 @@
+"""The doctor's judgements on injected facts, its name check, and its real probes on this machine."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.commands import doctor
+from harness.doctor import collisions, facts, probes
+from harness.doctor.collisions import NameCollisionError, find_collisions
+from harness.doctor.facts import Attempt, Facts, TimerLateness
+from harness.doctor.findings import Finding, can_run
+from harness.doctor.programs import read_programs
+
+WORKED = Attempt(True)
+FAILED = Attempt(False, "Operation not permitted")
+GOOD = Facts(
+    is_root=True,
+    kernel="6.1",
+    namespaces=WORKED,
+    user_namespaces=WORKED,
+    devices=dict.fromkeys(facts.DEVICES, WORKED),
+    realtime=WORKED,
+    programs={program.name: f"/usr/bin/{program.name}" for program in read_programs()},
+    java_major=17,
+    pressure_available=True,
+    cgroup_version=2,
+    cpus=4,
+    open_files=1 << 20,
+    processes=1 << 15,
+    neighbours=1 << 14,
+    clocksource="tsc",
+    monotonic_resolution_ns=1,
+    timer=TimerLateness(0.05, 0.2),
+    memory_available_mib=16_000,
+    disk_free_mib=50_000,
+    collisions=(),
+)
+
+FLAWS = {
+    "namespaces": ({"namespaces": FAILED}, "problem"),
+    "user namespaces": ({"user_namespaces": FAILED}, "note"),
+    "veth": ({"devices": {**GOOD.devices, "veth": FAILED}}, "problem"),
+    "bridge": ({"devices": {**GOOD.devices, "bridge": FAILED}}, "problem"),
+    "tun": ({"devices": {**GOOD.devices, "tun": FAILED}}, "problem"),
+    "netem": ({"devices": {**GOOD.devices, "netem": FAILED}}, "note"),
+    "mnexec": ({"programs": {**GOOD.programs, "mnexec": None}}, "problem"),
+    "prometheus": ({"programs": {**GOOD.programs, "prometheus": None}}, "problem"),
+    "wirefilter": ({"programs": {**GOOD.programs, "wirefilter": None}}, "note"),
+    "java": ({"java_major": 11}, "problem"),
+    "import names": ({"collisions": ("the import name 'metrics' is also owned by x",)}, "problem"),
+    "open files": ({"open_files": 512}, "problem"),
+    "processes": ({"processes": 100}, "problem"),
+    "neighbour table": ({"neighbours": 1024}, "note"),
+    "real-time priority": ({"realtime": FAILED}, "note"),
+    "pressure (PSI)": ({"pressure_available": False}, "note"),
+    "processors": ({"cpus": 1.5}, "note"),
+    "clock": ({"clocksource": "hpet"}, "note"),
+    "timers": ({"timer": TimerLateness(0.1, 4.0)}, "note"),
+    "memory": ({"memory_available_mib": 500}, "problem"),
+    "disk": ({"disk_free_mib": 2000}, "note"),
+}
+
+
+def test_a_good_machine_has_only_good_findings() -> None:
+    findings = probes.examine(GOOD)
+    assert {finding.level for finding in findings} == {"ok"}
+    assert not any(finding.mend or finding.fix for finding in findings)
+
+
+def test_every_subject_is_tried_with_a_flaw() -> None:
+    groups = {program.name for program in read_programs()}
+    subjects = {finding.subject for finding in probes.examine(GOOD)}
+    assert subjects - groups <= set(FLAWS)
+
+
+@pytest.mark.parametrize(("subject", "flaw", "level"), [(name, *flaw) for name, flaw in FLAWS.items()], ids=FLAWS)
+def test_a_flaw_is_found_and_explained(subject: str, flaw: dict[str, object], level: str) -> None:
+    findings = probes.examine(msgspec.structs.replace(GOOD, **flaw))
+    (finding,) = [finding for finding in findings if finding.level != "ok"]
+    assert (finding.subject, finding.level) == (subject, level)
+    assert finding.found
+    assert finding.meaning
+    assert finding.mend or subject in ("netem", "pressure (PSI)")
+    assert can_run(findings) == (level != "problem")
+
+
+def test_nothing_is_mended_without_the_right_to() -> None:
+    flawed = msgspec.structs.replace(GOOD, is_root=False, java_major=None, neighbours=1024)
+    assert not any(finding.fix for finding in probes.examine(flawed))
+
+
+@pytest.mark.parametrize(
+    ("said", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_292"', 8),
+        ('openjdk version "21" 2023', 21),
+        ("", None),
+    ],
+)
+def test_java_version(said: str, major: int | None) -> None:
+    assert facts.java_major(said) == major
+
+
+@pytest.mark.parametrize(
+    ("cpu_max", "cpus"), [(None, 8), ("max 100000", 8), ("150000 100000", 1.5), ("900000 100000", 8)]
+)
+def test_usable_cpus(cpu_max: str | None, cpus: float) -> None:
+    assert facts.usable_cpus(8, cpu_max) == cpus
+
+
+def test_memory_available() -> None:
+    assert facts.memory_available_mib("MemFree: 1 kB\nMemAvailable:    2048 kB\n") == 2
+    assert facts.memory_available_mib("") == 0
+
+
+def test_attempt_tells_why_it_failed() -> None:
+    assert facts.attempt(("true",)) == WORKED
+    assert facts.attempt(("sh", "-c", "echo first >&2; echo last >&2; exit 1")) == Attempt(False, "last")
+    assert facts.attempt(("false",)) == Attempt(False, "exit status 1")
+    assert not facts.attempt(("/no/such/program",)).worked
+
+
+# --------------------------------------------------------------------------------------------------- collisions
+
+HOME = Path("/home")
+OURS = {room: ["trellis-testbed"] for room in collisions.ROOMS}
+HERE: dict[str, Path | None] = {room: HOME / room for room in collisions.ROOMS}
+
+
+def test_our_own_rooms_do_not_collide() -> None:
+    assert find_collisions(OURS, HERE, HOME) == []
+    assert find_collisions({"numpy": ["numpy"]}, HERE, HOME) == []
+
+
+def test_a_stranger_that_owns_a_room_collides() -> None:
+    (collision,) = find_collisions({**OURS, "metrics": ["trellis-testbed", "metrics"]}, HERE, HOME)
+    assert "'metrics'" in collision
+    assert "distribution metrics" in collision
+
+
+def test_a_room_found_elsewhere_collides() -> None:
+    (collision,) = find_collisions(OURS, {**HERE, "peer": Path("/elsewhere/peer")}, HOME)
+    assert "/elsewhere/peer" in collision
+
+
+def test_a_collision_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    info = tmp_path / "stranger-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("peer\n")
+    collisions.refuse_name_collisions()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    with pytest.raises(NameCollisionError, match="'peer' is also owned by the distribution stranger"):
+        collisions.refuse_name_collisions()
+
+
+# ------------------------------------------------------------------------------------------------------- the verb
+
+
+def options(**chosen: bool) -> argparse.Namespace:
+    return argparse.Namespace(**{"fix": False, "json": False, **chosen})
+
+
+def test_the_verb_reports_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    status = doctor.run(options(json=True))
+    document = json.loads(capsys.readouterr().out)
+    assert document["can_run"] == (status == 0)
+    assert {"namespaces", "tun", "java", "timers"} <= {finding["subject"] for finding in document["findings"]}
+
+
+def test_text_says_found_meaning_and_mend() -> None:
+    flaw = Finding("tun", "problem", "absent", "no network", "modprobe tun")
+    lines = doctor.as_text([Finding("veth", "ok", "there", "control network"), flaw]).splitlines()
+    assert lines[0].split() == ["ok", "veth", "there:", "control", "network"]
+    assert lines[1].split() == ["problem", "tun", "absent:", "no", "network"]
+    assert lines[2].strip() == "mend: modprobe tun"
+    assert lines[3] == "no run can be made: problems found: 1"
+
+
+def test_mending_runs_each_safe_command_once(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    command = ("sh", "-c", f"echo mended >>{note}")
+    flaws = [Finding(name, "problem", "f", "m", "mend", command) for name in ("a", "b")]
+    assert doctor.mend([*flaws, Finding("c", "problem", "f", "m", "only by hand")])
+    assert note.read_text() == "mended\n"
+    assert not doctor.mend([Finding("d", "ok", "f", "m", fix=command)])
+    assert note.read_text() == "mended\n"
