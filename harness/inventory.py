@@ -20,6 +20,8 @@ from harness.plan import METRICS_PORT, PEER_PORT
 MAX_HOSTS_PER_ADDRESS = METRICS_PORT - PEER_PORT
 """Hosts that share an address differ by port, and the peers' ports end where the metrics ports begin."""
 
+SAVED = "inventory.json"
+
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -36,6 +38,7 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
         hosts: how many peers this machine carries, where ``addresses`` does not say it.
         address: what the peers listen on, each at a port of its own; default: ``host``.
         addresses: one address a peer, each at the standard ports, in place of ``hosts`` and ``address``.
+        own_clock: False = it reads this computer's clocks (a namespace of ours), so there is no offset to estimate.
     """
 
     name: Name
@@ -49,6 +52,7 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
     hosts: Annotated[int, Meta(ge=1, le=MAX_HOSTS_PER_ADDRESS)] = 1
     address: str = ""
     addresses: tuple[Text, ...] = ()
+    own_clock: bool = True
 
 
 class Seat(Struct, frozen=True):
@@ -95,6 +99,26 @@ def load_inventory(path: Path) -> Inventory:
         raise ExperimentError(*_place_of(str(error), path)) from None
     _refuse_collisions(inventory, path)
     return Inventory(tuple(_resolve(machine, path.parent) for machine in inventory.machines))
+
+
+def save_inventory(inventory: Inventory, run_dir: Path) -> None:
+    """Keep the inventory, its paths absolute, beside the plan that was made from it."""
+    (run_dir / SAVED).write_bytes(msgspec.json.format(msgspec.json.encode(inventory), indent=1) + b"\n")
+
+
+def saved_inventory(run_dir: Path) -> Inventory:
+    """What ``save_inventory`` kept.
+
+    Raises:
+        ExperimentError: it is not there, or not an inventory.
+    """
+    path = run_dir / SAVED
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Inventory)
+    except OSError as error:
+        raise ExperimentError(str(path), error.strerror or str(error)) from None
+    except msgspec.MsgspecError as error:
+        raise ExperimentError(str(path), str(error)) from None
 
 
 def _seats(machine: Machine) -> list[Seat]:

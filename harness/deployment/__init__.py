@@ -4,11 +4,12 @@
 """
 
 from harness.deployment.agents import Site, build_agent_specs, emulated_sites
-from harness.deployment.clock import ClockOffset, merge_offsets
-from harness.deployment.fleet import Deployment, Versions
+from harness.deployment.clock import ClockOffset
+from harness.deployment.fleet import CLOCKS_FILE, Deployment, Versions
 from harness.deployment.package import Package, build_package
 
 __all__ = [
+    "CLOCKS_FILE",
     "ClockOffset",
     "Deployment",
     "Package",
@@ -17,5 +18,4 @@ __all__ = [
     "build_agent_specs",
     "build_package",
     "emulated_sites",
-    "merge_offsets",
 ]

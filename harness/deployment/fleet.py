@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 from invoke.exceptions import UnexpectedExit
 
-from harness.deployment.clock import ClockOffset, read_clock_offset
+from harness.deployment.clock import ClockOffset, merge_offsets, read_clock_offset
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
 from harness.deployment.session import FAULTS, Session, StepError
 from harness.errors import DeploymentError
@@ -26,7 +26,7 @@ MAX_PARALLEL = 32
 
 POLL_S = 0.2
 
-COLLECTED = ("trace", "logs", "exits.jsonl")
+CLOCKS_FILE = "clocks.json"
 
 _PROBE = """
 import importlib.metadata as metadata, json, platform, sys
@@ -56,6 +56,7 @@ class Deployment:
 
     def __init__(self, machines: Sequence[Machine], run_id: str, logs: Path) -> None:
         self.logs = logs
+        self.clocks: dict[str, ClockOffset] = {}
         self._sessions = {machine.name: Session(machine, run_id) for machine in machines}
 
     def __enter__(self) -> Self:
@@ -109,23 +110,16 @@ class Deployment:
         self._each("start agent", lambda session: session.start_agent(self._log_of(session)))
 
     def await_ready(self, timeout_s: float) -> None:
-        """Wait until every peer of every machine stands at the barrier."""
+        """Wait until every peer of every machine stands at the barrier; then read the clocks."""
         deadline = time.monotonic() + timeout_s
         self._each("await ready", lambda session: self._await_ready(session, deadline))
+        self.clocks = self._read_clocks()
 
-    def read_clocks(self) -> dict[str, ClockOffset]:
-        """Every machine's clock offset, one machine after the other so that they do not disturb the round trips."""
-        return self._each("read clock", read_clock_offset, parallel=1)
-
-    def start(self, zero_epoch_ns: int, clocks: Mapping[str, ClockOffset] | None = None) -> None:
-        """Lift the barrier: the workload's zero is this instant of our CLOCK_REALTIME.
-
-        With ``clocks`` each machine is told the instant in its own time.
-        """
+    def start(self, zero_epoch_ns: int) -> None:
+        """Lift the barrier: the workload's zero is this instant of our CLOCK_REALTIME, told to each in its own time."""
 
         def start_one(session: Session) -> None:
-            offset_ns = clocks[session.machine.name].realtime_ns if clocks else 0
-            session.call("start", str(zero_epoch_ns + offset_ns))
+            session.call("start", str(zero_epoch_ns + self.clocks[session.machine.name].realtime_ns))
 
         self._each("start", start_one)
 
@@ -139,24 +133,35 @@ class Deployment:
         return self._each("wait", lambda session: session.wait_agent(deadline - time.monotonic()))
 
     def collect(self, run_dir: Path) -> None:
-        """Bring traces and logs home: ``trace/<node>.jsonl``, ``logs/``, and ``logs/exits-<machine>.jsonl``."""
+        """Bring everything home and, where the agent has ended, delete it on the machine.
+
+        Afterwards ``run_dir`` has ``trace/<node>.jsonl``, ``logs/``, ``exits-<machine>.jsonl`` and, when machines
+        have clocks of their own, ``clocks.json``: each machine's ``ClockOffset`` over the whole run.
+        """
 
         def collect_one(session: Session) -> None:
-            session.fetch(COLLECTED, run_dir)
+            exits = f"exits-{session.machine.name}.jsonl"
+            session.fetch({"trace": "trace", "logs": "logs", "exits.jsonl": exits}, run_dir)
+            if session.agent_status is not None:
+                session.run(f"rm -rf {session.work}")
 
         self._each("collect", collect_one)
+        if any(machine.own_clock for machine in self.machines):
+            after = self._read_clocks()
+            self.clocks = {name: merge_offsets(self.clocks.get(name, after[name]), after[name]) for name in after}
+            (run_dir / CLOCKS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
 
     def stop(self) -> None:
         """Ask every agent to end its peers now."""
         self._each("stop", Session.release_agent)
 
-    def remove(self) -> None:
-        """Delete the run's folder on every machine. The shipped package stays for the next run."""
-        self._each("remove", lambda session: session.run(f"rm -rf {session.work}"))
-
     def disconnect(self) -> None:
         """Close the connections; what an agent still runs ends with its connection."""
         self._each("disconnect", Session.close)
+
+    def _read_clocks(self) -> dict[str, ClockOffset]:
+        """One machine after the other: a round trip that others hold up is a poor clock."""
+        return self._each("read clock", _clock_offset, parallel=1)
 
     def _await_ready(self, session: Session, deadline: float) -> None:
         while not _is_ready(session):
@@ -178,6 +183,10 @@ class Deployment:
         if failures:
             raise DeploymentError(step, failures)
         return {name: future.result() for name, future in futures.items()}
+
+
+def _clock_offset(session: Session) -> ClockOffset:
+    return read_clock_offset(session) if session.machine.own_clock else ClockOffset(0, 0, 0)
 
 
 def _is_ready(session: Session) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import shlex
+import socket
 import tarfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
@@ -20,6 +22,8 @@ from harness.inventory import Machine
 CONNECT_S = 20.0
 COMMAND_S = 60.0
 KEEPALIVE_S = 10
+LOST_S = 30
+"""Unanswered for this long, a machine counts as lost."""
 
 FAULTS = (OSError, EOFError, paramiko.SSHException, UnexpectedExit, CommandTimedOut, tarfile.TarError)
 """What a machine can do to a step. Anything else is a bug of ours and is not caught."""
@@ -51,7 +55,9 @@ class Session:
         client.load_host_keys(self.machine.known_hosts)
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
         self._connection.open()
-        self._connection.transport.set_keepalive(KEEPALIVE_S)
+        transport = self._connection.transport
+        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_S * 1000)
+        transport.set_keepalive(KEEPALIVE_S)
 
     def close(self) -> None:
         """Disconnect. Whatever the agent still runs ends with the connection."""
@@ -118,34 +124,44 @@ class Session:
         return int(self._agent.recv_exit_status())
 
     def wait_agent(self, timeout_s: float) -> int:
-        """Wait for the agent to end.
+        """Wait for the agent to end; its exit status.
 
         Raises:
-            StepError: it did not.
+            StepError: it did not, or a signal ended it, or the connection is gone and with it the agent.
         """
         if self._agent is None:
             raise StepError("no agent was started")
-        if not self._agent.status_event.wait(timeout_s):
-            raise StepError(f"the agent still runs after {timeout_s:.0f} s")
+        if not self._agent.status_event.wait(max(0.0, timeout_s)):
+            raise StepError("the agent still runs")
+        status = int(self._agent.recv_exit_status())
         self._finish_log()
-        return int(self._agent.recv_exit_status())
+        if status < 0:
+            raise StepError("the agent was killed, or the connection to it was lost")
+        return status
 
     def release_agent(self) -> None:
         """Let go of the agent's lifeline: it stops its peers and ends."""
         if self._agent is not None:
             self._agent.shutdown_write()
 
-    def fetch(self, names: tuple[str, ...], destination: Path) -> None:
-        """Copy files and folders of the run's folder into ``destination``, as one tar stream.
+    def fetch(self, names: Mapping[str, str], destination: Path) -> None:
+        """Copy files and folders of the run's folder, as far as they exist, into ``destination``, as one tar stream.
+
+        ``names`` maps each to its name there.
 
         Raises:
             StepError: the machine could not read them all.
         """
-        known = " ".join(shlex.quote(name) for name in names)
-        present = f"for name in {known}; do [ ! -e $name ] || echo $name; done"
+        present = f"for name in {shlex.join(names)}; do [ ! -e $name ] || echo $name; done"
         channel = self.open_channel(f"cd {self.work} && {present} | tar -czf - -T -")
+
+        def rename(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+            safe = tarfile.data_filter(member, folder)
+            first, _, rest = safe.name.partition("/")
+            return safe.replace(name=f"{names[first]}/{rest}".rstrip("/"), deep=False)
+
         with tarfile.open(fileobj=cast("IO[bytes]", channel.makefile("rb")), mode="r|gz") as archive:
-            archive.extractall(destination, filter="data")
+            archive.extractall(destination, filter=rename)
         if (status := channel.recv_exit_status()) != 0:
             words = channel.makefile_stderr("rb").read().decode(errors="replace")
             raise StepError(f"tar ended with status {status}: {words.strip()}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.deployment import Deployment, build_package
+from harness.deployment import ClockOffset, Deployment, build_package
 from harness.errors import DeploymentError, TestbedError
 from harness.testbeds.emulated.sshd import serving_ssh, start_sshd
 from peer.runtime.spec import AgentSpec
@@ -49,6 +49,8 @@ os.mkdir(os.path.join(work, "trace"))
 for peer in spec["peers"]:
     with open(os.path.join(work, "trace", f"{peer['node']}.jsonl"), "w") as trace:
         trace.write(json.dumps([spec["machine"], words[1]]))
+with open(os.path.join(work, "exits.jsonl"), "w") as exits:
+    exits.write(spec["machine"])
 """
 
 
@@ -80,19 +82,41 @@ def test_three_machines_go_through_every_step(tmp_path: Path):
         deployment.push({f"m{i}": spec(f"m{i}", i, i + 3) for i in range(3)}, b"{}", b"")
         deployment.start_agents()
         deployment.await_ready(20)
-        clocks = deployment.read_clocks()
-        deployment.start(5_000, clocks)
+        deployment.start(5_000)
         assert deployment.wait(20) == {"m0": 0, "m1": 0, "m2": 0}
         deployment.collect(tmp_path / "run")
+        assert not (tmp_path / "run/clocks.json").exists()
         traces = {path.name: json.loads(path.read_text()) for path in (tmp_path / "run/trace").iterdir()}
         assert {name: words[0] for name, words in traces.items()} == {f"{n}.jsonl": f"m{n % 3}" for n in range(6)}
-        assert int(traces["4.jsonl"][1]) == 5_000 + clocks["m1"].realtime_ns
+        assert traces["4.jsonl"][1] == "5000"
+        assert (tmp_path / "run/exits-m1.jsonl").read_text() == "m1"
         assert (tmp_path / "logs/agent-m2.log").read_text() == "agent of m2\n"
-        deployment.remove()
         assert [box.processes() for box, _ in fleet] == [[], [], []]
-        # One clock behind all three machines: the truth is 0, and the bound must hold it.
-        for clock in clocks.values():
+        assert [box.files(fleet[0][1].work) for box, _ in fleet] == [["packages"]] * 3
+
+
+@sandboxed
+def test_clocks_are_read_before_and_after_within_their_bound(tmp_path: Path):
+    with machines(tmp_path, 2) as fleet:
+        with_clocks = [msgspec.structs.replace(machine, own_clock=True) for _, machine in fleet]
+        with Deployment(with_clocks, "r", tmp_path / "logs") as deployment:
+            deployment.connect()
+            deployment.ship(stand_in(tmp_path / "peer"))
+            deployment.push({f"m{i}": spec(f"m{i}", i) for i in range(2)}, b"{}", b"")
+            deployment.start_agents()
+            deployment.await_ready(20)
+            before = deployment.clocks
+            deployment.start(5_000)
+            deployment.wait(20)
+            deployment.collect(tmp_path / "run")
+        told = json.loads((tmp_path / "run/trace/1.jsonl").read_text())
+        assert int(told[1]) == 5_000 + before["m1"].realtime_ns
+        clocks = msgspec.json.decode((tmp_path / "run/clocks.json").read_bytes(), type=dict[str, ClockOffset])
+        assert set(clocks) == {"m0", "m1"}
+        # One kernel behind both machines: the true offset is 0, and every bound must hold it.
+        for clock in (*before.values(), *clocks.values()):
             assert abs(clock.monotonic_ns) <= clock.error_ns
+            assert abs(clock.realtime_ns) <= clock.error_ns + 1_000_000
             assert clock.error_ns < 100_000_000
 
 

@@ -124,6 +124,7 @@ def start_sshd(
         known_hosts=str(folder / "known_hosts"),
         python=sys.executable,
         work=str(work),
+        own_clock=False,
     )
     return SshServer(machine, process)
 
