@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from harness.doctor.collisions import CHECKOUT, current_collisions
-from harness.doctor.programs import find_program, read_programs
+from harness.doctor.programs import find_program, program_path, read_programs
 
 ATTEMPT_LIMIT_S = 10
 TIMER_SAMPLES = 200
@@ -77,7 +77,13 @@ def attempt(argv: Sequence[str]) -> Attempt:
     """Run a command to see whether it works."""
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ATTEMPT_LIMIT_S, check=False
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": program_path()},
+            timeout=ATTEMPT_LIMIT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Attempt(False, str(error))

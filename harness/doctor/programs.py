@@ -34,6 +34,11 @@ def read_programs(table: Path = SETUP / "programs.txt") -> list[Program]:
     ]
 
 
+def program_path() -> str:
+    """The PATH that programs are looked for in."""
+    return os.pathsep.join((os.environ.get("PATH", os.defpath), *EXTRA_PATH))
+
+
 def find_program(name: str) -> str | None:
     """The program's path, looked for as the set-up does; None when it is missing."""
-    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *EXTRA_PATH)))
+    return shutil.which(name, path=program_path())
