@@ -21,8 +21,10 @@ from harness.errors import DeploymentError, TestbedError, TrellisError
 from harness.plan import Plan, PlannedRun
 from harness.planning import read_plan
 from harness.progress import step
+from harness.prometheus import Prometheus, start_prometheus
 from harness.rundir import FinalState, Manifest
 from harness.testbeds.base import Findings, Testbed
+from metrics.prometheus import Target
 
 READY_S = 60.0
 """How long the peers may take to stand at the barrier."""
@@ -45,6 +47,7 @@ class Run:
         self.timeline = manifest.Timeline()
         self.problems: list[tuple[str, str]] = []
         self.resources: dict[str, float] = {}
+        self.scrapes: dict[str, int] = {}
         self.zero_ns = 0
         self.testbed = _make_testbed(planned, run_dir, self.epoch_offset_ns)
 
@@ -80,8 +83,37 @@ class Run:
             if name == "workload":
                 self.resources = self.testbed.resources()
             start_ns = end_ns
-        with self.timeline.phase("stop"), self._noting("the peers did not end"):
+        with self.timeline.phase("stop"), self._noting("the peers did not end", "invalid"):
             deployment.wait(DRAIN_S + STOP_S)
+
+    @contextlib.contextmanager
+    def scraping(self) -> Iterator[None]:
+        """Have Prometheus scrape everything meanwhile. Scrapes that failed during the workload are a problem."""
+        experiment = self.plan.experiment
+        if not experiment.prometheus.enabled:
+            yield
+            return
+        parts = self.testbed.metrics()
+        targets = [Target("peer", *site.metrics, {"node": str(site.node)}) for site in self.testbed.sites()]
+        targets = targets if experiment.peer.metrics else []
+        targets += [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
+        server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
+        try:
+            yield
+            with self._noting("scraping"):
+                self._count_scrapes(server)
+        finally:
+            with self._noting("scraping"):
+                server.stop()
+
+    def _count_scrapes(self, server: Prometheus) -> None:
+        end_s = (self.zero_ns + self.epoch_offset_ns) / 1e9 + self.plan.experiment.workload.duration_s
+        counts = server.count_scrapes((self.zero_ns + self.epoch_offset_ns) / 1e9, end_s)
+        self.scrapes = {"scrapes": counts.scrapes, "scrapes_failed": counts.failed}
+        if counts.failed:
+            worst = max(counts.failed_by_target, key=lambda target: counts.failed_by_target[target])
+            text = f"{counts.failed} of {counts.scrapes} scrapes failed during the workload, most at {worst}"
+            self.problems.append(("suspect", text))
 
     def longest_s(self) -> float:
         """An upper limit of the time from the start of the recording to its end."""
@@ -89,16 +121,16 @@ class Run:
         return LEAD_S + workload.warmup_s + workload.duration_s + workload.cooldown_s + DRAIN_S + STOP_S
 
     @contextlib.contextmanager
-    def _noting(self, problem: str) -> Iterator[None]:
+    def _noting(self, problem: str, severity: str = "suspect") -> Iterator[None]:
         """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
         try:
             yield
-        except DeploymentError as error:
-            self.problems.append(("invalid", f"{problem}: {error}"))
+        except (DeploymentError, TestbedError) as error:
+            self.problems.append((severity, f"{problem}: {error}"))
 
     def collect(self, deployment: Deployment) -> None:
         """Bring traces and logs home."""
-        with self.timeline.phase("collect"), self._noting("not everything was collected"):
+        with self.timeline.phase("collect"), self._noting("not everything was collected", "invalid"):
             deployment.collect(self.run_dir)
 
     def conclude(self, findings: Findings) -> Manifest:
@@ -112,7 +144,7 @@ class Run:
             zero_ns=self.zero_ns,
             phases=tuple(self.timeline.phases),
             final_states=final_states,
-            counters=findings.counters,
+            counters={**findings.counters, **self.scrapes},
             versions=manifest.versions(),
             kernel=manifest.kernel(),
             hashes=self.plan.hashes,
@@ -141,7 +173,8 @@ def run_planned(run_dir: Path) -> Manifest:
         with timeline.phase("probe_before"):
             testbed.probe("before")
         testbed.start_recording(run.longest_s())
-        run.perform(deployment)
+        with run.scraping():
+            run.perform(deployment)
         testbed.stop_recording()
         with timeline.phase("probe_after"):
             testbed.probe("after")

@@ -90,6 +90,19 @@ def test_says_which_program_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path
         sandbox.enter(["true"])
 
 
+def test_says_what_the_kernel_refuses() -> None:
+    """In a user namespace that may have no network namespaces."""
+    program = (
+        "from harness.testbeds.emulated import sandbox\n"
+        "try: sandbox.enter(['true'])\n"
+        "except Exception as error: print(error)"
+    )
+    forbid = 'echo 0 > /proc/sys/user/max_net_namespaces; exec "$@"'
+    limited = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh"]
+    done = subprocess.run([*limited, sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("make namespaces for a sandbox as uid 0: unshare")
+
+
 def test_kill_of_the_caller_ends_everything_inside(tmp_path: Path) -> None:
     """A background daemon in a session and namespace of its own dies with the caller, and so does the namespace."""
     marker = uuid.uuid4().hex

@@ -52,9 +52,7 @@ def enter(
     Raises:
         TestbedError: a program is missing, or this kernel refuses the namespaces.
     """
-    for program in _NEEDED:
-        if shutil.which(program) is None:
-            raise TestbedError("enter a sandbox", f"the program {program} is not installed (trellis doctor --fix)")
+    _check_possible()
     kept = [f"--keep={path}" for path in sorted({str(path.absolute()) for path in (*_own_folders(), *keep)})]
     inside = [sys.executable, "-m", __name__, *kept, "--", *argv]
     return subprocess.Popen(
@@ -90,6 +88,15 @@ def run(argv: Sequence[str], *, keep: Iterable[Path] = (), environment: Mapping[
 def rootless() -> bool:
     """Whether a sandbox needs a user namespace of its own, this process not being root."""
     return os.geteuid() != 0
+
+
+def _check_possible() -> None:
+    for program in _NEEDED:
+        if shutil.which(program) is None:
+            raise TestbedError("enter a sandbox", f"the program {program} is not installed (trellis doctor --fix)")
+    trial = subprocess.run(["unshare", *_namespaces(), "true"], capture_output=True, text=True, check=False)
+    if trial.returncode:
+        raise TestbedError(f"make namespaces for a sandbox as uid {os.geteuid()}", trial.stderr.strip())
 
 
 def _namespaces() -> list[str]:

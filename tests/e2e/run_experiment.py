@@ -1,0 +1,100 @@
+"""A small experiment, and the command that runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+EXPERIMENT = """
+name = "small"
+protocol = "random"
+seed = 7
+
+[underlay]
+kind = "uniform"
+hosts = 8
+delay_ms = 20
+
+[overlay]
+degree = 3
+
+[workload]
+topics = 4
+interest_ratio = 0.5
+publish_rate_per_s = 10
+warmup_s = 2
+duration_s = 5
+cooldown_s = 1
+
+[prometheus]
+scrape_interval_s = 1
+"""
+
+
+def write_experiment(folder: Path) -> Path:
+    """The experiment's file."""
+    path = folder / "small.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def trellis(*words: str | Path) -> list[str]:
+    """The command line of a verb."""
+    return [sys.executable, "-m", "harness.cli", *map(str, words)]
+
+
+def start(*words: str | Path) -> subprocess.Popen[str]:
+    """Start a verb; its standard error tells of each step that ends."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        trellis(*words), cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def await_step(process: subprocess.Popen[str], step: str) -> None:
+    """Wait until the run reports the end of a step."""
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith(f"{step}"):
+            return
+    raise AssertionError(f"the run ended before {step!r}:\n{''.join(said)}")
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float = 240) -> dict[str, object]:
+    """Wait for a ``run --json`` to end; its summary, with the exit code as ``exit_code``."""
+    out, err = process.communicate(timeout=timeout_s)
+    assert out, err
+    summary: dict[str, object] = json.loads(out.splitlines()[-1])
+    return {**summary, "exit_code": process.returncode}
+
+
+def descendants(process: int) -> dict[int, str]:
+    """All living processes below one, with their command lines."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if state != "Z":
+            parents[int(stat.parent.name)] = int(parent)
+    found: dict[int, str] = {}
+    frontier = {process}
+    while frontier:
+        frontier = {child for child, parent in parents.items() if parent in frontier}
+        found |= {child: _command(child) for child in frontier}
+    return found
+
+
+def _command(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
