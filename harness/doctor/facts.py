@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import resource
 import shutil
@@ -52,7 +51,6 @@ class Facts(Struct, frozen=True, kw_only=True):
     """A machine, as far as a run cares."""
 
     is_root: bool
-    kernel: str
     namespaces: Attempt
     user_namespaces: Attempt
     devices: dict[str, Attempt]
@@ -99,7 +97,6 @@ def gather() -> Facts:
     enter = AS_ROOT if is_root else AS_USER
     return Facts(
         is_root=is_root,
-        kernel=platform.release(),
         namespaces=attempt((*enter, "true")),
         user_namespaces=attempt((*(NOBODY if is_root else ()), *AS_USER, "true")),
         devices={name: attempt((*enter, *command)) for name, command in DEVICES.items()},

@@ -1,5 +1,7 @@
 # Sourced: shows how far a long command is. Set `log` to the file that takes its output first.
 
+telling='^ *(Get:|Unpacking |Setting up |Collecting |Downloading |Installing |Running )' # of apt's and pip's many words
+
 # Runs COMMAND and counts the lines of its output that match PATTERN. TOTAL is a number, or the pattern of the line in
 # which apt says how many packages it will install.
 follow() { # LABEL PATTERN TOTAL COMMAND...
@@ -11,7 +13,7 @@ follow() { # LABEL PATTERN TOTAL COMMAND...
     started=$(date +%s)
     setsid "$@" >>"$log" 2>&1 </dev/null & # a group of its own, so that an interruption ends all of it
     job=$!
-    trap 'kill -- "-$job" 2>/dev/null; wait "$job"; exit 130' INT TERM HUP
+    trap 'kill -- "-$job" 2>/dev/null; wait "$job"; echo >&2; exit 130' INT TERM HUP
     show_progress
     status=0
     wait "$job" || status=$?
@@ -31,7 +33,7 @@ show_progress() {
     while kill -0 "$job" 2>/dev/null; do
         now=$(date +%s)
         if [ -t 2 ]; then
-            printf '\r\033[K%.100s' "trellis: $(progress_line)" >&2
+            printf '\r\033[K%.79s' "trellis: $(progress_line)" >&2
         elif [ $((now - said)) -ge 20 ]; then
             said=$now
             echo "trellis: $(progress_line)" >&2
@@ -47,6 +49,6 @@ progress_line() {
     *[!0-9]*) of=$(printf '%s\n' "$output" | sed -n "s/$total\([0-9]*\) newly installed.*/\1/p" | tail -n 1) ;;
     *) of=$total ;;
     esac
-    last=$(printf '%s\n' "$output" | tail -n 1)
+    last=$(printf '%s\n' "$output" | grep -E "$telling" | tail -n 1 | sed 's/^ *//') || true
     echo "$label $count/${of:-?}, $(($(date +%s) - started)) s: $last"
 }

@@ -15,4 +15,4 @@ site_packages=$("$root/.venv/bin/python" -c "import sysconfig; print(sysconfig.g
 echo "$root" >"$site_packages/trellis-checkout.pth"
 
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
-exec "$root/.venv/bin/python" -m pip install --require-hashes --requirement "$root/requirements.lock"
+exec "$root/.venv/bin/python" -m pip install --progress-bar off --require-hashes --requirement "$root/requirements.lock"
