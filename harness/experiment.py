@@ -1,11 +1,11 @@
-"""The experiment file's form. docs/experiment-spec.md is generated from these types and their comments.
+"""The experiment file's form. docs/experiment-spec.md is generated from these types and what stands below each field.
 
 Every field names its unit. Constraints are part of the types, so that a fault names its place in the file.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -14,25 +14,32 @@ Ratio = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
+Span = Annotated[float, Meta(ge=0, le=604_800)]
+Delay = Annotated[float, Meta(gt=0, le=60_000)]
+FilePath = Annotated[str, Meta(min_length=1)]
 
 
 class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """``[underlay]``: the network below."""
 
     kind: Literal["world-cities", "wondernetwork", "unit-square", "uniform", "matrix"] = "world-cities"
+    """``world-cities``: embedded cities, delays modelled from distances. ``wondernetwork``: the measured planet.
+    ``unit-square``: random points, delays by distance. ``uniform``: all delays equal. ``matrix``: a CSV of yours."""
     hosts: Annotated[int, Meta(ge=2, le=10_000)] | None = None
-    """Number of hosts. Default: every city of a data set; 20 for generated underlays."""
-    path: str | None = None
+    """Number of hosts, a node each. Default: every site of ``wondernetwork`` and ``matrix``, else 20."""
+    path: FilePath | None = None
     """A WonderNetwork folder or file (default: below $TRELLIS_DATA), or the matrix CSV; relative to this file."""
-    delay_ms: Positive = 50.0
+    delay_ms: Delay = 50.0
     """One-way delay between any two hosts (``uniform``)."""
-    side_ms: Positive = 100.0
+    side_ms: Delay = 100.0
     """One-way delay across one side of the square (``unit-square``)."""
-    access_delay_ms: NonNegative = 1.0
-    """One-way delay added at each end between hosts of the same city, where there are more hosts than cities."""
+    access_delay_ms: Annotated[float, Meta(ge=0, le=60_000)] = 1.0
+    """One-way delay at each end between hosts of the same city, where there are more hosts than cities: such hosts are
+    twice this apart. Delays between cities stay as they are."""
     jitter: Literal["measured", "none"] | NonNegative = "measured"
     """``measured`` (where the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
     loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Probability that a packet is lost, each way, on every pair."""
     rate_mbit: NonNegative = 0.0
     """Access rate of every host, each way; 0 = unlimited."""
     queue_ms: Positive = 100.0
@@ -56,20 +63,24 @@ class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """``[workload]``: who subscribes to what, and what is published when."""
 
-    topics: Count = 10
+    topics: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    """Number of topics, 0 .. topics - 1."""
     interest_ratio: Ratio = 0.2
-    """Each node subscribes to each topic with this probability, independently."""
+    """Each node subscribes to each topic with this probability, independently; a node may end up with none."""
     publish_interval: Literal["poisson", "fixed"] = "poisson"
-    """Distribution of the time between two publications of the whole network."""
+    """Time between two publications of the whole network: exponentially distributed, or always the same."""
     publish_rate_per_s: Positive = 2.0
-    """Messages a second over all topics together."""
+    """Messages a second over all topics together. Topics are drawn uniformly among those with a subscriber, the
+    publisher among the subscribers of the first one."""
     topics_per_message: Annotated[int, Meta(ge=1, le=255)] = 1
+    """Topics that every message is published on."""
     payload_bytes: Annotated[int, Meta(ge=0, le=1_000_000)] = 200
-    warmup_s: NonNegative = 5.0
+    """Size of a message's payload, without the frame's header."""
+    warmup_s: Span = 5.0
     """From the peers' start to the first publication: links are built."""
-    duration_s: Positive = 30.0
+    duration_s: Annotated[float, Meta(gt=0, le=604_800)] = 30.0
     """Length of the publishing window."""
-    cooldown_s: NonNegative = 3.0
+    cooldown_s: Span = 3.0
     """From the last publication to the stop: the last messages arrive."""
 
 
@@ -77,6 +88,7 @@ class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """``[capture]``: packets kept from the emulated network."""
 
     enabled: bool = True
+    """Capture at all; without it the tables that need the wire stay empty."""
     snaplen_bytes: Annotated[int, Meta(ge=64, le=65_535)] = 96
     """Bytes kept of each packet. 96 holds the headers; frames are then found by the peers' traced stream offsets."""
 
@@ -98,7 +110,9 @@ class PrometheusSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """``[prometheus]``: scraping."""
 
     enabled: bool = True
+    """Run a Prometheus server that scrapes peers, agents and data plane."""
     scrape_interval_s: Annotated[float, Meta(ge=1)] = 5.0
+    """Time between two scrapes of a target."""
 
 
 class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -106,7 +120,7 @@ class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
     packets_per_pair: Annotated[int, Meta(ge=2, le=20)] = 2
     """Echo requests to every directed pair before and after the workload; the first is a flow's first packet."""
-    during_per_s: NonNegative = 20.0
+    during_per_s: Annotated[float, Meta(ge=0, le=10_000)] = 20.0
     """Echo requests a second to random pairs during the workload."""
 
 
@@ -114,10 +128,13 @@ class VerdictSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """``[verdict]``: the limits a run must keep to be ``valid``."""
 
     rtt_error_p50_ms: Positive = 0.5
+    """Largest acceptable median of the RTT error ..."""
     rtt_error_p50_ratio: Positive = 0.005
-    """The median RTT error must not exceed the larger of the two."""
+    """... or, where that is larger, this part of the RTT asked for."""
     rtt_error_p99_ms: Positive = 1.5
+    """Largest acceptable 99th percentile of the RTT error ..."""
     rtt_error_p99_ratio: Positive = 0.01
+    """... or, where that is larger, this part of the RTT asked for."""
     lateness_p99_ms: Positive = 1.0
     """Longest acceptable 99th percentile of the data plane's lateness in any second of the workload."""
     wire_error_p99_ms: Positive = 0.5
@@ -127,14 +144,19 @@ class VerdictSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
-    """The whole file."""
+    """Top level."""
 
     name: Name
+    """Names the run's directory below ``runs/``."""
     protocol: Literal["random", "complete"] = "random"
+    """``random``: every node opens links to ``overlay.degree`` random others. ``complete``: to all others."""
     description: str = ""
+    """For the reader of the file."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
+    """Everything random in the run is derived from it."""
     testbed: Literal["emulated", "remote"] = "emulated"
-    inventory: str | None = None
+    """``emulated``: real processes on an emulated network, all here. ``remote``: machines of your own, over SSH."""
+    inventory: FilePath | None = None
     """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
     overlay: OverlaySpec = field(default_factory=OverlaySpec)
@@ -145,7 +167,3 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     prometheus: PrometheusSpec = field(default_factory=PrometheusSpec)
     probes: ProbeSpec = field(default_factory=ProbeSpec)
     verdict: VerdictSpec = field(default_factory=VerdictSpec)
-
-
-Overrides = dict[str, Any]
-"""``--set`` assignments: dotted path to TOML value."""

@@ -25,7 +25,7 @@ def write_plan(planned: PlannedRun, run_dir: Path) -> None:
     """
     documents = {
         "experiment.toml": planned.source.read_bytes(),
-        "plan.json": _json(planned.plan),
+        "plan.json": encode_plan(planned.plan),
         "underlay.json": encode_underlay(planned.underlay),
         "overlay.json": encode_overlay(planned.overlay),
         "schedule.jsonl": encode_schedule(planned.schedule),
@@ -64,13 +64,18 @@ def hash_documents(
 ) -> dict[str, str]:
     """The SHA-256 of each document as it is written; ``plan`` is hashed with ``hashes`` empty."""
     contents = {
-        "plan": _json(msgspec.structs.replace(plan, hashes={})),
+        "plan": encode_plan(msgspec.structs.replace(plan, hashes={})),
         "underlay": encode_underlay(underlay),
-        "placement": _json(plan.placement),
+        "placement": _indented(plan.placement),
         "overlay": encode_overlay(overlay),
         "schedule": encode_schedule(schedule),
     }
     return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """The bytes of ``plan.json``, indented for people."""
+    return _indented(plan)
 
 
 def encode_underlay(underlay: Underlay) -> bytes:
@@ -88,8 +93,7 @@ def encode_schedule(schedule: Iterable[Action]) -> bytes:
     return b"".join(msgspec.json.encode(action) + b"\n" for action in schedule)
 
 
-def _json(value: object) -> bytes:
-    """Indented, for people."""
+def _indented(value: object) -> bytes:
     return json.dumps(msgspec.to_builtins(value), indent=1, ensure_ascii=False).encode() + b"\n"
 
 

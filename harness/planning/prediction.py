@@ -1,7 +1,7 @@
 """What a run will need, predicted before it starts; what cannot fit this machine is refused.
 
-The model is a sum of measured constants (docs/experiment-spec.md, "What plan predicts") and a count of frames, which
-is exact for the rule of the dissemination on a random graph of the same kind as the overlay's.
+The needs are sums over the constants below; docs/experiment-spec.md lists them. Frames are counted: a sample of the
+schedule is flooded, by the rule of the dissemination, over a random graph of the same kind as the overlay's.
 """
 
 from __future__ import annotations
@@ -21,34 +21,43 @@ from peer.runtime.spec import Action
 from topologies.model import Underlay
 
 PEER_MIB = 7.0
-"""Proportional memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
+"""Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
 
 SUPPORT_MIB = 400.0
-"""The launcher, the data plane, the agent's preloaded parent, sshd, and Prometheus with a small TSDB."""
+"""Memory of all that a run has once: launcher, data plane, the agent's preloaded parent, sshd, Prometheus."""
 
-PAIR_BYTES = 64
-"""The data plane's and the launcher's tables for a directed pair: delay, jitter, loss, filled, due time."""
+PAIR_BYTES = 400
+"""Memory for a directed pair: 180 bytes each in the launcher and in the running stage, 40 in the data plane."""
 
-SUPPORT_PROCESSES = 8
-"""Launcher, sandbox init, data plane, agent, sshd and its two children, Prometheus."""
+HOST_PROCESSES = 2
+"""Processes of a host: the peer, and the one that keeps the host's namespace."""
 
-HOST_PROCESSES = 1
-"""The process that keeps a host's namespaces open."""
+SUPPORT_PROCESSES = 10
+"""Processes that a run has once."""
+
+HOST_FILES = 4
+"""Files that the busiest process opens for a host: the end of its device, and the pipes of its process."""
+
+SUPPORT_FILES = 64
+"""Files that any process has open anyway: libraries, logs, captures."""
 
 BOOT_S = 8.0
-HOST_BOOT_S = 0.06
-"""Wall time to make the sandbox and, for each host, its interfaces, addresses and peer."""
+"""Wall time to make the sandbox and to start what it has once."""
 
-PAIR_PROBE_S = 0.00025
-"""Wall time of one directed pair's echo requests in one of the two full probings."""
+HOST_BOOT_S = 0.06
+"""Wall time to make a host with its interfaces and to start its peer."""
+
+PROBES_PER_S = 8_000
+"""Echo requests a second while all pairs are probed."""
 
 COLLECT_S = 8.0
-"""Wall time to stop, collect and close the run (without the analysis)."""
+"""Wall time to stop the peers, collect their files and close the run; the analysis comes on top."""
 
 SAMPLED_MESSAGES = 50
-"""Messages of the schedule whose flood is counted; the mean over them is extended to all."""
+"""Messages of the schedule whose copies are counted; their mean stands for all."""
 
 MAX_ACTIONS = 5_000_000
+"""The longest schedule that is drawn."""
 
 
 def predict(experiment: Experiment, underlay: Underlay, interests: Interests, schedule: Sequence[Action]) -> Prediction:
@@ -92,16 +101,15 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
 def _needs(experiment: Experiment, hosts: int) -> Capacity:
     links = 2 * experiment.overlay.degree if experiment.protocol == "random" else hosts - 1
     return Capacity(
-        processes=hosts * (1 + HOST_PROCESSES) + SUPPORT_PROCESSES,
+        processes=hosts * HOST_PROCESSES + SUPPORT_PROCESSES,
         memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
-        open_files=max(links, hosts) + 64,
+        open_files=max(links, HOST_FILES * hosts) + SUPPORT_FILES,
     )
 
 
 def _wall_s(experiment: Experiment, hosts: int) -> float:
     workload = experiment.workload
-    pairs = hosts * (hosts - 1)
-    probing_s = 2 * pairs * PAIR_PROBE_S * experiment.probes.packets_per_pair
+    probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
     running_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
     return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
 

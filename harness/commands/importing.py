@@ -1,0 +1,63 @@
+"""``trellis import``: turn published latency data into a matrix of one-way delays."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topologies.model import Matrix
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what ``import`` takes."""
+    forms = parser.add_subparsers(dest="form", metavar="FORM", required=True)
+    wondernetwork = forms.add_parser("wondernetwork", help="WonderNetwork's pings: a folder or a file")
+    matrix = forms.add_parser("matrix", help="a square CSV, validated and written in one form")
+    matrix.add_argument("--rtt", action="store_true", help="the file holds round-trip times: halve them")
+    for form in (wondernetwork, matrix):
+        form.add_argument("path", type=Path)
+        form.add_argument("--out", type=Path, required=True, metavar="FILE.csv", help="where the matrix goes")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, validate, write the matrix, and say what was filled or left out.
+
+    Raises:
+        ExperimentError: the data is wrong; the place is the file, line and column.
+    """
+    from harness.errors import ExperimentError
+    from topologies.faults import UnderlayError
+    from topologies.matrix import write_matrix
+
+    try:
+        names, delay_ms, note = (_wondernetwork if arguments.form == "wondernetwork" else _matrix)(arguments)
+    except UnderlayError as error:
+        raise ExperimentError(error.place, error.problem) from None
+    try:
+        write_matrix(arguments.out, names, delay_ms)
+    except OSError as error:
+        raise ExperimentError(str(arguments.out), error.strerror or "cannot be written") from None
+    print(f"{arguments.out}: one-way delays in ms between {len(names)} hosts{note}")
+    return 0
+
+
+def _wondernetwork(arguments: argparse.Namespace) -> tuple[list[str], Matrix, str]:
+    from topologies.wondernetwork import build_underlay, read_measurements
+
+    measurements = read_measurements(arguments.path)
+    underlay = build_underlay(measurements)
+    reverse, relayed = (int((underlay.filled == how).sum()) for how in (1, 2))
+    note = (
+        f"; {reverse} pairs taken from the reverse direction, {relayed} estimated over a relay, "
+        f"{measurements.unknown_rows} rows of unlisted servers left out. The matrix does not hold the jitter"
+    )
+    return [host.name for host in underlay.hosts], underlay.delay_ms, note
+
+
+def _matrix(arguments: argparse.Namespace) -> tuple[list[str], Matrix, str]:
+    from topologies.matrix import read_matrix
+
+    names, matrix = read_matrix(arguments.path)
+    return names, matrix / 2 if arguments.rtt else matrix, ""

@@ -1,0 +1,91 @@
+"""``trellis plan``: resolve every default and seed of an experiment, and say what its run will need."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.commands.check import add_experiment_arguments
+
+if TYPE_CHECKING:
+    from harness.plan import PlannedRun
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what ``plan`` takes."""
+    add_experiment_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print plan.json")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write the plan's files into this directory")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the plan, and write its files when asked.
+
+    Raises:
+        ExperimentError: the experiment is wrong, or cannot fit this machine.
+    """
+    from harness.loading import load_experiment
+    from harness.planning import encode_plan, make_plan, write_plan
+
+    planned = make_plan(load_experiment(arguments.file, arguments.set, arguments.seed), arguments.file)
+    if arguments.out is not None:
+        write_plan(planned, arguments.out)
+    if arguments.json:
+        sys.stdout.write(encode_plan(planned.plan).decode())
+    else:
+        print("\n".join(_lines(planned)))
+    return 0
+
+
+def _lines(planned: PlannedRun) -> Iterator[str]:
+    import msgspec
+
+    plan = planned.plan
+    yield from _sections(msgspec.to_builtins(plan.experiment))
+    yield ""
+    yield "# what it comes to"
+    first, last = plan.placement[0], plan.placement[-1]
+    yield f"nodes        {len(plan.placement)}: {first.wan_ip} to {last.wan_ip}"
+    yield f"messages     {len(planned.schedule)}"
+    filled = int((planned.underlay.filled > 0).sum())
+    yield f"rtt          median {_median_rtt_ms(planned):.1f} ms, {filled} directed pairs filled"
+    yield from (f"source       {source}" for source in planned.underlay.sources)
+    yield ""
+    yield "# prediction"
+    need = plan.prediction
+    yield f"processes    {need.processes}"
+    yield f"memory       {need.memory_mib:.0f} MiB"
+    yield f"open files   {need.open_files} in one process"
+    yield f"wall time    {need.wall_s:.0f} s before the analysis"
+    yield f"frames       {need.frames_per_s:.0f} data frames/s over all links"
+    yield ""
+    yield "# SHA-256, equal for equal file, overrides and seed"
+    yield from (f"{name:<12} {digest}" for name, digest in plan.hashes.items())
+
+
+def _sections(experiment: dict[str, Any]) -> Iterator[str]:
+    """The experiment in TOML's form, every default filled in; what has no value is a comment."""
+    for name, value in experiment.items():
+        if not isinstance(value, dict):
+            yield _assignment(name, value)
+    for name, section in experiment.items():
+        if isinstance(section, dict):
+            yield ""
+            yield f"[{name}]"
+            yield from (_assignment(*item) for item in section.items())
+
+
+def _assignment(name: str, value: object) -> str:
+    import json
+
+    return f"# {name}: none" if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _median_rtt_ms(planned: PlannedRun) -> float:
+    import numpy as np
+
+    apart = ~np.eye(planned.underlay.size, dtype=bool)
+    return float(np.median(planned.underlay.rtt_ms[apart]))
