@@ -113,7 +113,14 @@ class Deployment:
         """Wait until every peer of every machine stands at the barrier; then read the clocks."""
         deadline = time.monotonic() + timeout_s
         self._each("await ready", lambda session: self._await_ready(session, deadline))
-        self.clocks = self._read_clocks()
+        self.clocks = self.read_clocks()
+
+    def read_clocks(self) -> dict[str, ClockOffset]:
+        """How far every machine's clocks are from ours now.
+
+        One machine after the other: a round trip that others hold up is a poor clock.
+        """
+        return self._each("read clock", _clock_offset, parallel=1)
 
     def start(self, zero_epoch_ns: int) -> None:
         """Lift the barrier: the workload's zero is this instant of our CLOCK_REALTIME, told to each in its own time."""
@@ -135,33 +142,32 @@ class Deployment:
     def collect(self, run_dir: Path) -> None:
         """Bring everything home and, where the agent has ended, delete it on the machine.
 
-        Afterwards ``run_dir`` has ``trace/<node>.jsonl``, ``logs/``, ``exits-<machine>.jsonl`` and, when machines
-        have clocks of their own, ``clocks.json``: each machine's ``ClockOffset`` over the whole run.
+        Afterwards ``run_dir`` has what ``fetch`` brings and, when machines have clocks of their own, ``clocks.json``:
+        each machine's ``ClockOffset`` over the whole run.
         """
-
-        def collect_one(session: Session) -> None:
-            exits = f"exits-{session.machine.name}.jsonl"
-            session.fetch({"trace": "trace", "logs": "logs", "exits.jsonl": exits}, run_dir)
-            if session.agent_status is not None:
-                session.run(f"rm -rf {session.work}")
-
-        self._each("collect", collect_one)
+        self.fetch(run_dir)
+        self._each("clean up", _remove_finished)
         if any(machine.own_clock for machine in self.machines):
-            after = self._read_clocks()
-            self.clocks = {name: merge_offsets(self.clocks.get(name, after[name]), after[name]) for name in after}
+            before, after = self.clocks, self.read_clocks()
+            self.clocks = {name: merge_offsets(before.get(name, clock), clock) for name, clock in after.items()}
             (run_dir / CLOCKS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
+
+    def fetch(self, destination: Path) -> None:
+        """Copy what there is so far: ``trace/<node>.jsonl``, ``logs/`` and ``exits-<machine>.jsonl``."""
+
+        def fetch_one(session: Session) -> None:
+            exits = f"exits-{session.machine.name}.jsonl"
+            session.fetch({"trace": "trace", "logs": "logs", "exits.jsonl": exits}, destination)
+
+        self._each("collect", fetch_one)
 
     def stop(self) -> None:
         """Ask every agent to end its peers now."""
-        self._each("stop", Session.release_agent)
+        self._each("stop", lambda session: session.call("stop"))
 
     def disconnect(self) -> None:
         """Close the connections; what an agent still runs ends with its connection."""
         self._each("disconnect", Session.close)
-
-    def _read_clocks(self) -> dict[str, ClockOffset]:
-        """One machine after the other: a round trip that others hold up is a poor clock."""
-        return self._each("read clock", _clock_offset, parallel=1)
 
     def _await_ready(self, session: Session, deadline: float) -> None:
         while not _is_ready(session):
@@ -183,6 +189,11 @@ class Deployment:
         if failures:
             raise DeploymentError(step, failures)
         return {name: future.result() for name, future in futures.items()}
+
+
+def _remove_finished(session: Session) -> None:
+    if session.agent_status is not None:
+        session.run(f"rm -rf {session.work}")
 
 
 def _clock_offset(session: Session) -> ClockOffset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import shlex
 import socket
@@ -42,7 +43,8 @@ class Session:
 
     def __init__(self, machine: Machine, run_id: str) -> None:
         self.machine = machine
-        self.work = PurePosixPath(machine.work) / run_id
+        # A digest, since the agent's socket below must keep within the 108 bytes of a socket's path.
+        self.work = PurePosixPath(machine.work) / hashlib.sha256(run_id.encode()).hexdigest()[:16]
         self._connection = _connection(machine)
         self._package = PurePosixPath(machine.work) / "packages"
         self._agent: paramiko.Channel | None = None
@@ -138,11 +140,6 @@ class Session:
         if status < 0:
             raise StepError("the agent was killed, or the connection to it was lost")
         return status
-
-    def release_agent(self) -> None:
-        """Let go of the agent's lifeline: it stops its peers and ends."""
-        if self._agent is not None:
-            self._agent.shutdown_write()
 
     def fetch(self, names: Mapping[str, str], destination: Path) -> None:
         """Copy files and folders of the run's folder, as far as they exist, into ``destination``, as one tar stream.

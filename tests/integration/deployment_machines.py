@@ -14,6 +14,7 @@ from harness.inventory import Machine
 from harness.testbeds.emulated import sandbox
 from harness.testbeds.emulated.sshd import start_sshd
 
+WORK = Path("/tmp/work")  # in the sandbox's private /tmp
 INSIDE = "TRELLIS_TEST_INSIDE"
 
 
@@ -96,9 +97,8 @@ def machines(folder: Path, count: int) -> Iterator[list[tuple[Box, Machine]]]:
         for number in range(count):
             boxes.append(box := Box(number))
             home = folder / f"machine{number}"
-            work = folder / "work"
             servers.append(
-                start_sshd(home, box.address, 22, name=f"m{number}", work=work, own_work=True, enter=box.enter)
+                start_sshd(home, box.address, 22, name=f"m{number}", work=WORK, own_work=True, enter=box.enter)
             )
         yield [(box, server.machine) for box, server in zip(boxes, servers, strict=True)]
     finally:

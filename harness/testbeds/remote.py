@@ -1,0 +1,94 @@
+"""The remote testbed: real machines from an inventory, and whatever network is between them.
+
+Nothing is emulated, so there is nothing to certify and no data plane to capture at: the peers' own words are all there
+is, and the findings say so. Delays between machines are known as well as their clocks are; the deployment estimates
+the offsets.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from harness.deployment import CLOCKS_FILE, ClockOffset
+from harness.deployment.agents import Site
+from harness.errors import TestbedError
+from harness.inventory import MAX_HOSTS_PER_ADDRESS, Machine, saved_inventory
+from harness.plan import METRICS_PORT, Plan
+from harness.testbeds.base import Findings, Moment
+
+AGENT_METRICS_PORT = METRICS_PORT + MAX_HOSTS_PER_ADDRESS
+
+UNCERTIFIED = "remote testbed: the network between the machines was neither certified nor captured"
+
+
+class RemoteTestbed:
+    """A ``Testbed``; see there for the order of its methods."""
+
+    def __init__(self, plan: Plan, run_dir: Path) -> None:
+        self._plan = plan
+        self._run_dir = run_dir
+        self._inventory = saved_inventory(run_dir)
+        self._seats = self._inventory.seats(len(plan.placement))
+
+    def boot(self) -> None:
+        """Check that the inventory still gives the places that the plan was made for; the machines run already.
+
+        Raises:
+            TestbedError: it does not.
+        """
+        planned = [(place.machine, place.wan_ip) for place in self._plan.placement]
+        offered = [(seat.machine, seat.listen[0]) for seat in self._seats]
+        if planned != offered:
+            raise TestbedError("place the peers as planned", "the inventory has changed since the plan was made")
+
+    def machines(self) -> tuple[Machine, ...]:
+        """The machines that carry a peer."""
+        used = {seat.machine for seat in self._seats}
+        return tuple(machine for machine in self._inventory.machines if machine.name in used)
+
+    def sites(self) -> tuple[Site, ...]:
+        """Node i has the i-th seat of the inventory."""
+        return tuple(Site(node, seat.machine, seat.listen, seat.metrics) for node, seat in enumerate(self._seats))
+
+    def metrics(self) -> dict[str, tuple[str, int]]:
+        """Each machine's agent, beside its first peer."""
+        addresses = {seat.machine: seat.metrics[0] for seat in reversed(self._seats)}
+        return {machine: (address, AGENT_METRICS_PORT) for machine, address in addresses.items()}
+
+    def probe(self, moment: Moment) -> None:
+        """Nothing: no delay was asked for that could be certified."""
+
+    def start_recording(self, longest_s: float) -> None:
+        """Nothing: there is no data plane to record at."""
+
+    def resources(self) -> dict[str, float]:
+        """Unknown."""
+        return {}
+
+    def stop_recording(self) -> None:
+        """Nothing was started."""
+
+    def close(self) -> Findings:
+        """What the clocks allow to say, and what this testbed cannot."""
+        clocks = _read_clocks(self._run_dir / CLOCKS_FILE)
+        counters: dict[str, int] = {}
+        for machine, clock in clocks.items():
+            counters |= {
+                f"clock_realtime_offset_ns_{machine}": clock.realtime_ns,
+                f"clock_monotonic_offset_ns_{machine}": clock.monotonic_ns,
+                f"clock_error_ns_{machine}": clock.error_ns,
+            }
+        problems = [("suspect", UNCERTIFIED)]
+        if clocks:
+            worst_ms = sum(sorted(clock.error_ns for clock in clocks.values())[-2:]) / 1e6
+            known = f"delays between two machines are known to within {worst_ms:.3g} ms"
+            problems.append(("suspect", f"clocks: {known}, shorter ones are unresolved"))
+        return Findings(counters=counters, problems=tuple(problems))
+
+
+def _read_clocks(path: Path) -> dict[str, ClockOffset]:
+    if not path.exists():
+        return {}
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, ClockOffset])

@@ -1,0 +1,102 @@
+"""The deployment's steps as Fabric tasks: ``fab -r playbooks --list``, ``fab -r playbooks check --inventory FILE``.
+
+Each task calls ``harness.deployment``, which works on all machines of the inventory at a time; Fabric's own ``-H`` is
+not used. A run is started by ``trellis run``, whose connections keep the agents alive; these tasks look at machines
+before a run, and at a run from outside while it lasts.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from fabric import task
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from harness.deployment import Deployment, build_package
+from harness.errors import TrellisError
+from harness.inventory import Machine, load_inventory
+from harness.running import Run
+
+
+@task(help={"inventory": "the machines (TOML)"})
+def check(context: Context, inventory: str) -> None:
+    """Connect to every machine and check that it can run peers."""
+    with _connected_to_inventory(Path(inventory)) as deployment:
+        _show(deployment.check_versions())
+
+
+@task(help={"inventory": "the machines (TOML)"})
+def ship(context: Context, inventory: str) -> None:
+    """Bring the peer package of this checkout to every machine."""
+    with _connected_to_inventory(Path(inventory)) as deployment:
+        package = build_package()
+        sent = deployment.ship(package)
+        _show({name: f"{'sent' if new else 'had'} {package.sha256[:16]}" for name, new in sent.items()})
+
+
+@task(help={"inventory": "the machines (TOML)"})
+def clocks(context: Context, inventory: str) -> None:
+    """Estimate how far every machine's clocks are from ours."""
+    with _connected_to_inventory(Path(inventory)) as deployment:
+        _show(deployment.read_clocks())
+
+
+@task(help={"run": "the directory of a remote run in progress"})
+def status(context: Context, run: str) -> None:
+    """Ask every agent of a run in progress how it stands."""
+    with _connected_to_run(Path(run)) as deployment:
+        _show(deployment.status())
+
+
+@task(help={"run": "the directory of a remote run in progress"})
+def stop(context: Context, run: str) -> None:
+    """Have every agent of a run in progress end its peers now."""
+    with _connected_to_run(Path(run)) as deployment:
+        deployment.stop()
+
+
+@task(help={"run": "the directory of a remote run in progress", "into": "a folder for what there is so far"})
+def collect(context: Context, run: str, into: str) -> None:
+    """Copy the traces and logs that a run in progress has written so far."""
+    with _connected_to_run(Path(run)) as deployment:
+        deployment.fetch(Path(into))
+
+
+@contextmanager
+def _connected_to_inventory(path: Path) -> Iterator[Deployment]:
+    with _one_line_errors(), _connected(load_inventory(path).machines, "fab") as deployment:
+        yield deployment
+
+
+@contextmanager
+def _connected_to_run(run_dir: Path) -> Iterator[Deployment]:
+    with _one_line_errors():
+        run = Run(run_dir)
+        with _connected(run.testbed.machines(), run.run_id) as deployment:
+            deployment.ship()  # where the agent's commands are; the run has shipped the same package
+            yield deployment
+
+
+@contextmanager
+def _connected(machines: Sequence[Machine], run_id: str) -> Iterator[Deployment]:
+    with tempfile.TemporaryDirectory() as logs, Deployment(machines, run_id, Path(logs)) as deployment:
+        deployment.connect()
+        yield deployment
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    try:
+        yield
+    except TrellisError as error:
+        raise Exit(str(error), code=error.exit_code) from None
+
+
+def _show(results: object) -> None:
+    print(json.dumps(msgspec.to_builtins(results), indent=1))

@@ -1,0 +1,62 @@
+"""The Fabric tasks, run by the real ``fab`` against machines in namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.inventory import Machine
+from tests.integration.deployment_machines import machines, sandboxed
+
+pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).parents[2]
+TASKS = {"check", "ship", "clocks", "status", "stop", "collect"}
+
+
+def fab(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "fabric", "-r", "playbooks", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def write_inventory(path: Path, fleet: list[Machine]) -> Path:
+    fields = ("name", "host", "user", "port", "key", "known_hosts", "python", "work")
+    rows = ["\n".join(f"{name} = {json.dumps(getattr(m, name))}" for name in fields) for m in fleet]
+    path.write_text("\n".join(f"[[machines]]\n{row}\n" for row in rows))
+    return path
+
+
+def test_the_tasks_are_listed():
+    listed = fab("--list")
+    assert listed.returncode == 0, listed.stderr
+    assert {line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")} >= TASKS
+
+
+@sandboxed
+def test_check_ship_and_clocks_reach_every_machine(tmp_path: Path):
+    with machines(tmp_path, 2) as fleet:
+        inventory = write_inventory(tmp_path / "inventory.toml", [machine for _, machine in fleet])
+        checked = fab("check", "--inventory", str(inventory))
+        assert checked.returncode == 0, checked.stderr
+        assert set(json.loads(checked.stdout)) == {"m0", "m1"}
+        assert "sent" in fab("ship", "--inventory", str(inventory)).stdout
+        assert "had" in fab("ship", "--inventory", str(inventory)).stdout
+        clocks = json.loads(fab("clocks", "--inventory", str(inventory)).stdout)
+        assert clocks["m1"]["error_ns"] > 0
+
+
+@sandboxed
+def test_a_failure_is_one_line_and_an_exit_status(tmp_path: Path):
+    with machines(tmp_path, 1) as [(_, machine)]:
+        inventory = write_inventory(tmp_path / "inventory.toml", [machine])
+        inventory.write_text(inventory.read_text().replace("user_key", "nothing"))
+        done = fab("check", "--inventory", str(inventory))
+        assert done.returncode == 1
+        assert done.stderr.strip().startswith("connect failed on m0: ")
+        assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ExperimentError
+from harness.inventory import load_inventory, save_inventory, saved_inventory
+
+MACHINE = 'name = "{}"\nhost = "192.0.2.{}"\nkey = "keys/id"\nknown_hosts = "known_hosts"\n'
+
+
+def write(folder: Path, *extra: str) -> Path:
+    rows = [f"[[machines]]\n{MACHINE.format(f'm{i}', i + 1)}{text}\n" for i, text in enumerate(extra)]
+    path = folder / "inventory.toml"
+    path.write_text("\n".join(rows))
+    return path
+
+
+def test_hosts_are_dealt_in_turn_and_differ_by_port(tmp_path: Path):
+    inventory = load_inventory(write(tmp_path, "hosts = 3", "", "hosts = 2"))
+    seats = inventory.seats(6)
+    assert [seat.machine for seat in seats] == ["m0", "m1", "m2", "m0", "m2", "m0"]
+    assert [seat.listen for seat in seats if seat.machine == "m0"] == [("192.0.2.1", 9000 + i) for i in range(3)]
+    assert [seat.metrics[1] for seat in seats if seat.machine == "m0"] == [9100, 9101, 9102]
+    assert len(inventory.seats(2)) == 2
+
+
+def test_every_address_is_a_seat_at_the_standard_ports(tmp_path: Path):
+    seats = load_inventory(write(tmp_path, 'addresses = ["198.51.100.1", "198.51.100.2"]')).seats(2)
+    assert [seat.listen for seat in seats] == [("198.51.100.1", 9000), ("198.51.100.2", 9000)]
+
+
+def test_too_few_places_are_refused(tmp_path: Path):
+    with pytest.raises(ExperimentError, match="4 hosts are asked for, the machines offer 3"):
+        load_inventory(write(tmp_path, "hosts = 2", "")).seats(4)
+
+
+def test_paths_are_relative_to_the_file_and_survive_saving(tmp_path: Path):
+    inventory = load_inventory(write(tmp_path, ""))
+    assert inventory.machines[0].key == str(tmp_path / "keys/id")
+    save_inventory(inventory, tmp_path)
+    assert saved_inventory(tmp_path) == inventory
+
+
+@pytest.mark.parametrize(
+    ("extra", "place"),
+    [
+        (["hosts = 0"], r"\$\.machines\[0\]\.hosts"),
+        (["hosts = 101"], r"\$\.machines\[0\]\.hosts"),
+        (["", "port = 70000"], r"\$\.machines\[1\]\.port"),
+        (["colour = 3"], r"\$\.machines\[0\]"),
+        (['work = "relative"'], r"\$\.machines\[0\]\.work"),
+        (['work = "/a b"'], r"\$\.machines\[0\]\.work"),
+        (['addresses = ["192.0.2.9", "192.0.2.9"]'], r"\$\.machines\[0\]\.addresses"),
+        (['hosts = 2\naddresses = ["192.0.2.9"]'], r"\$\.machines\[0\]\.addresses"),
+        (['address = "192.0.2.9"', 'address = "192.0.2.9"'], r"\$\.machines\[1\]\.addresses"),
+        (["= 3"], "not TOML"),
+    ],
+)
+def test_faults_name_the_file_and_the_place(tmp_path: Path, extra: list[str], place: str):
+    with pytest.raises(ExperimentError, match=rf"inventory\.toml: {place}"):
+        load_inventory(write(tmp_path, *extra))
+
+
+def test_an_empty_and_a_missing_file_and_a_double_name(tmp_path: Path):
+    path = write(tmp_path)
+    with pytest.raises(ExperimentError, match="machines"):
+        load_inventory(path)
+    with pytest.raises(ExperimentError, match="No such file"):
+        load_inventory(tmp_path / "nothing.toml")
+    path = write(tmp_path, "", "")
+    path.write_text(path.read_text().replace('"m1"', '"m0"'))
+    with pytest.raises(ExperimentError, match=r"machines\[1\]\.name"):
+        load_inventory(path)
