@@ -1,4 +1,4 @@
-"""The run directory's documents as types.
+"""The run directory's documents: their types, and their reader.
 
 The running stage writes ``manifest.json`` with these types, the analysis reads it and writes ``summary.json``.
 ``docs/results.md`` explains every file to users. This module imports neither Spark nor Arrow, so that the running
@@ -7,9 +7,16 @@ stage may use it.
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from topologies.model import Underlay
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
@@ -86,3 +93,76 @@ class Summary(Struct, frozen=True):
     name: str
     seed: int
     protocol: str
+
+
+class RunDir:
+    """A run directory whose running stage has ended.
+
+    The plan is read as plain values: its types belong to the harness, and the analysis must read plans of other versions.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """``manifest.json``."""
+        return msgspec.json.decode((self.path / "manifest.json").read_bytes(), type=Manifest)
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """``plan.json``."""
+        plan: dict[str, Any] = json.loads((self.path / "plan.json").read_bytes())
+        return plan
+
+    @property
+    def experiment(self) -> dict[str, Any]:
+        """The resolved experiment."""
+        experiment: dict[str, Any] = self.plan["experiment"]
+        return experiment
+
+    @cached_property
+    def underlay(self) -> Underlay:
+        """``underlay.json``."""
+        from topologies.model import Underlay
+
+        return Underlay.from_builtins(json.loads((self.path / "underlay.json").read_bytes()))
+
+    @property
+    def nodes(self) -> list[int]:
+        """Every node of the run."""
+        return [place["node"] for place in self.plan["placement"]]
+
+    @property
+    def nodes_by_host(self) -> list[int]:
+        """The node on each host; -1 = none."""
+        nodes = [-1] * (1 + max(place["host"] for place in self.plan["placement"]))
+        for place in self.plan["placement"]:
+            nodes[place["host"]] = place["node"]
+        return nodes
+
+    @property
+    def captures(self) -> list[Path]:
+        """The capture files, none where nothing was captured."""
+        return sorted(path for path in (self.path / "capture").glob("*.pcap*") if path.is_file())
+
+    @property
+    def end_ns(self) -> int:
+        """The running stage's last instant."""
+        return max(phase.end_ns for phase in self.manifest.phases)
+
+    def phase(self, name: str) -> Phase | None:
+        """A phase of the running stage, None where it had none of that name."""
+        return next((phase for phase in self.manifest.phases if phase.name == name), None)
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """The objects in a file of JSON lines, none where it is missing; a last line that was cut off is left out."""
+        path = self.path / name
+        found: list[dict[str, Any]] = []
+        if path.exists():
+            for line in path.read_bytes().splitlines():
+                try:
+                    found.append(json.loads(line))
+                except ValueError:
+                    break
+        return found

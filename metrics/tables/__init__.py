@@ -1,0 +1,30 @@
+"""From a run directory to its tables, with Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from metrics.rundata import RunDir
+from metrics.tables.schemas import TABLES
+
+__all__ = ["TABLES", "build"]
+
+
+def build(run_dir: Path, master: str | None = None, *, packets: bool = False) -> None:
+    """Compute every table of a finished run into ``tables/<name>.parquet`` (zstd, a directory of parts each).
+
+    Args:
+        run_dir: a run directory with ``manifest.json``. A cluster's workers must see it under the same path.
+        master: a Spark master; None = all cores of this machine.
+        packets: also write the ``packets`` table, a row a captured packet.
+
+    Raises:
+        FileNotFoundError: the run did not finish (no manifest), or a document of it is missing.
+    """
+    from metrics.session import session
+    from metrics.tables.pipeline import Pipeline
+
+    run = RunDir(run_dir.absolute())
+    _ = run.manifest, run.plan, run.underlay
+    with session(master) as spark:
+        Pipeline(spark, run).write(packets=packets)

@@ -1,0 +1,187 @@
+"""The order in which the tables come from each other, and how they are written."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from metrics import checks
+from metrics.rundata import RunDir
+from metrics.tables import deliveries, fidelity, hops, links, logs, overhead
+from metrics.tables.conns import build_conns
+from metrics.tables.schemas import TABLES
+from metrics.tables.wire import Wire
+
+_SMALL = frozenset(("conns", "messages", "links", "physical_links", "sharing", "overhead", "control"))
+_SCHEDULE = "at_ns bigint, node int, action string, message_id bigint, topics array<bigint>, payload_bytes bigint"
+_OVERLAY = "nodes array<struct<node bigint, topics array<bigint>>>"
+_SECOND_NS = 1_000_000_000
+_ARROW = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "smallint": pa.int16(),
+    "double": pa.float64(),
+}
+
+
+class Pipeline:
+    """One analysis of one run."""
+
+    def __init__(self, spark: SparkSession, run: RunDir) -> None:
+        self._spark = spark
+        self._run = run
+        self._tables = run.path / "tables"
+
+    def write(self, *, packets: bool) -> None:
+        """Write every table; what an earlier analysis left is replaced as a whole."""
+        shutil.rmtree(self._tables, ignore_errors=True)
+        self._tables.mkdir()
+        with tempfile.TemporaryDirectory(prefix=".staging-", dir=self._tables) as staging:
+            self._staging = Path(staging)
+            self._stage()
+            self._build()
+        if packets:
+            self._write_packets()
+
+    # ---------------------------------------------------------------------------------------------- staging
+
+    def _stage(self) -> None:
+        """Read the raw files once: traces to ``events``, captures to ``wire``; small inputs as they are."""
+        staged = str(self._staging / "events")
+        logs.read_events(self._spark, self._run.path / "trace").write.parquet(staged)
+        self.events = self._spark.read.parquet(staged)
+        self.states = {row["node"]: row.asDict() for row in logs.trace_states(self.events).collect()}
+        framed = logs.framed(self.events)
+        self.framed = framed
+        reused = logs.incarnations(framed)
+        self.reused = None if reused.isEmpty() else reused.localCheckpoint()
+        self.wire = Wire(self._spark, self._staging / "wire")
+        if self._run.captures:
+            traced = self._staging / "traced"
+            incomplete = [node for node in self._run.nodes if not checks.is_complete(self.states.get(node))]
+            logs.traced_frames(framed, incomplete).write.option("parquet.block.row.count.limit", 100_000).parquet(str(traced))
+            self.wire.read(self._run.path / "capture", traced, self._run.manifest.epoch_offset_ns)
+        self.pairs = self._stage_pairs()
+        self.nodes = self._spark.createDataFrame([(node,) for node in self._run.nodes], "node int")
+        self.schedule = self._spark.read.schema(_SCHEDULE).json(str(self._run.path / "schedule.jsonl"))
+        overlay = self._spark.read.schema(_OVERLAY).option("multiLine", True).json(str(self._run.path / "overlay.json"))
+        self.interests = deliveries.subscriptions(overlay, self.events)
+
+    def _stage_pairs(self) -> DataFrame:
+        """What was asked of every directed pair of nodes."""
+        underlay, places = self._run.underlay, self._run.plan["placement"]
+        node = np.array([place["node"] for place in places], dtype=np.int32)
+        host = np.array([place["host"] for place in places])
+        size = len(node)
+        table = pa.table(
+            {
+                "src_node": np.repeat(node, size),
+                "dst_node": np.tile(node, size),
+                "asked_delay_ms": underlay.delay_ms[np.ix_(host, host)].ravel(),
+                "asked_jitter_ms": underlay.jitter_ms[np.ix_(host, host)].ravel(),
+            }
+        )
+        path = self._staging / "pairs.parquet"
+        pq.write_table(table, path)
+        return self._spark.read.parquet(str(path))
+
+    # ---------------------------------------------------------------------------------------------- tables
+
+    def _build(self) -> None:
+        run, zero_ns = self._run, self._run.manifest.zero_ns
+        taps, conns = self.wire.table("frames"), self.wire.table("conns")
+        self._save("frames", taps)
+        published = deliveries.all_messages(self.schedule, self.events, zero_ns)
+        published.write.parquet(str(self._staging / "messages"))
+        published = self._spark.read.parquet(str(self._staging / "messages"))
+        raw = hops.build_hops(
+            self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, published.select("message_id", "topics")
+        )
+        self._save("hops", hops.mark_duplicates(raw, hops.first_copies(self.events)))
+        made = self._table("hops")
+        expected = deliveries.expected_deliveries(published, self.interests)
+        self._save("deliveries", deliveries.build_deliveries(expected, self.events, made, self.pairs))
+        self._save("messages", deliveries.build_messages(published, self._table("deliveries"), made))
+        self._save_links(made)
+        self._save_overhead(made)
+        self._save_small("fidelity", fidelity.build_fidelity(run, *self._seconds(made)))
+        self._save_small("checks", checks.run_checks(self))
+
+    def _save_links(self, made: DataFrame) -> None:
+        end_ns = self._run.end_ns
+        self._save("conns", build_conns(self.wire.table("conns"), self._run.plan["placement"], made, self.interests))
+        self._save("physical_links", links.build_physical_links(self.events, end_ns))
+        physical = self._table("physical_links")
+        self._save("links", links.build_links(self.events, physical, end_ns))
+        grid = self._grid()
+        rows = links.build_sharing("trace", self._table("links"), physical, self.nodes, grid)
+        if self._run.captures:
+            connections = links.wire_physical_links(self._table("conns"))
+            used = links.wire_links(made, self.interests, connections)
+            rows = rows.unionByName(links.build_sharing("wire", used, connections, self.nodes, grid))
+        self._save("sharing", rows)
+
+    def _grid(self) -> tuple[int, int, int]:
+        """Every full second, counted from zero, from the peers' start to the workload's and the cool-down's end."""
+        zero_ns = self._run.manifest.zero_ns
+        named = [self._run.phase(name) for name in ("warmup", "workload", "cooldown")]
+        phases = [phase for phase in named if phase is not None]
+        first = min((phase.start_ns for phase in phases), default=zero_ns)
+        last = max((phase.end_ns for phase in phases), default=zero_ns)
+        return zero_ns, -((zero_ns - first) // _SECOND_NS), (last - zero_ns) // _SECOND_NS
+
+    def _save_overhead(self, made: DataFrame) -> None:
+        classes = overhead.frame_classes(made, self.wire.table("spans"))
+        table = overhead.build_overhead(classes, self.wire.table("wire"), self._run.nodes_by_host)
+        self._save("overhead", table)
+        self._save("control", overhead.build_control(classes))
+
+    def _seconds(self, made: DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """What hops and publications say of each second, for ``fidelity``."""
+        zero_ns = self._run.manifest.zero_ns
+        second = F.floor((F.col("log_send_ns") - zero_ns) / _SECOND_NS).alias("second")
+        delays = made.where(F.col("log_send_ns").isNotNull()).groupBy(second)
+        quantiles = delays.agg(
+            (F.percentile_approx("d_sndbuf_ns", 0.99) / 1e6).alias("send_ms_p99"),
+            (F.percentile_approx("d_rcv_ns", 0.99) / 1e6).alias("receive_ms_p99"),
+        )
+        known = self._table("messages").where("publish_ns is not null and scheduled_ns is not null")
+        at = F.floor((F.col("scheduled_ns") - zero_ns) / _SECOND_NS).alias("second")
+        lag = (F.max(F.col("publish_ns") - F.col("scheduled_ns")) / 1e6).alias("publish_lag_ms_max")
+        return [row.asDict() for row in quantiles.collect()], [row.asDict() for row in known.groupBy(at).agg(lag).collect()]
+
+    # ---------------------------------------------------------------------------------------------- files
+
+    def _path(self, name: str) -> Path:
+        return self._tables / f"{name}.parquet"
+
+    def _table(self, name: str) -> DataFrame:
+        schema = ", ".join(f"{column} {kind}" for column, kind in TABLES[name].items())
+        return self._spark.read.schema(schema).parquet(str(self._path(name)))
+
+    def _save(self, name: str, rows: DataFrame) -> None:
+        chosen = rows.select(*(F.col(column).cast(kind).alias(column) for column, kind in TABLES[name].items()))
+        if name in _SMALL:
+            chosen = chosen.coalesce(1)
+        chosen.write.parquet(str(self._path(name)))
+
+    def _save_small(self, name: str, rows: list[dict[str, Any]]) -> None:
+        schema = pa.schema([(column, _ARROW[kind]) for column, kind in TABLES[name].items()])
+        path = self._path(name)
+        path.mkdir()
+        pq.write_table(pa.Table.from_pylist(rows, schema), path / "part-0.parquet", compression="zstd")
+
+    def _write_packets(self) -> None:
+        reader = self._spark.read.format("pcap").option("tables", "packets")
+        options = {"epoch_offset_ns": str(self._run.manifest.epoch_offset_ns)}
+        rows = reader.options(**options).load(str(self._run.path / "capture"))
+        rows.write.parquet(str(self._path("packets")))
