@@ -15,6 +15,7 @@ from __future__ import annotations
 import ipaddress
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mininet.node import Host as MininetHost
@@ -28,6 +29,9 @@ CTL_PREFIX = 16
 
 MAX_HOSTS = 1000
 """A Linux bridge has 1024 ports."""
+
+_AT_A_TIME = 4
+"""Shells that start at a time: Mininet waits for each one's prompt, and mostly for nothing else."""
 
 _BATCHES = Path("/run/trellis")
 
@@ -57,7 +61,9 @@ def start(ctl_ips: Sequence[str]) -> list[Host]:
     _BATCHES.mkdir(mode=0o700, exist_ok=True)
     for scope in ("all", "default"):
         Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
-    hosts = [Host(number, _mininet_host(number), ctl_ip) for number, ctl_ip in enumerate(ctl_ips)]
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        shells = list(pool.map(_mininet_host, range(len(ctl_ips))))
+    hosts = [Host(number, shell, ctl_ip) for number, (shell, ctl_ip) in enumerate(zip(shells, ctl_ips, strict=True))]
     _batch("sandbox", _sandbox_commands(hosts))
     _configure(hosts)
     return hosts
@@ -67,6 +73,21 @@ def stop(hosts: Sequence[Host]) -> None:
     """End the hosts' shells; their namespaces go when the last process in them does."""
     for host in hosts:
         host.shell.terminate()
+
+
+def processes(hosts: Sequence[Host]) -> list[int]:
+    """What runs in the hosts' namespaces now, Mininet's shells apart."""
+    shells = {host.shell.pid for host in hosts}
+    inside = {Path(host.netns).readlink() for host in hosts}
+    found = []
+    for namespace in Path("/proc").glob("[0-9]*/ns/net"):
+        process = int(namespace.parts[2])
+        try:
+            if process not in shells and namespace.readlink() in inside:
+                found.append(process)
+        except OSError:
+            continue  # ended while we looked
+    return found
 
 
 def _mininet_host(number: int) -> MininetHost:

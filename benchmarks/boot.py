@@ -1,0 +1,137 @@
+"""How fast hosts and peers are ready, and what a peer costs in memory.
+
+Beside it, in the same run: Mininet's own ``--topo single,N`` through its API, and plain starts of a Python process that
+imports the same peer. Everything happens inside one sandbox, a few hundred processes at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.deployment import Deployment
+from harness.deployment.agents import Site, build_agent_specs
+from harness.experiment import Experiment
+from harness.manifest import pss_mib
+from harness.plan import METRICS_PORT, PEER_PORT
+from harness.planning.files import encode_overlay
+from harness.testbeds.emulated import hosts, sandbox
+from harness.testbeds.emulated.sshd import serving_ssh
+from peer.runtime.spec import NodeSpec, OverlayDocument
+
+HOSTS = 100
+WORK = Path("/run/bench")
+PLAIN_PEER = "import sys, peer.runtime.agent; print('ready', flush=True); sys.stdin.read()"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure inside a sandbox and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--hosts", type=int, default=HOSTS)
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if not given.inside:
+        options = ["--json"] if given.json else []
+        return sandbox.run([sys.executable, __file__, "--inside", f"--hosts={given.hosts}", *options])
+    result = measure(given.hosts)
+    print(json.dumps(result) if given.json else "\n".join(f"{name:>40}  {value:.4g}" for name, value in result.items()))
+    return 0
+
+
+def measure(count: int) -> dict[str, float]:
+    """Rates in 1/s, memory in MiB, and the ratios between them."""
+    mininet_s = _time_mininet(count)
+    start = time.monotonic()
+    made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(count)])
+    hosts_s = time.monotonic() - start
+    peers_s, peer_mib = _time_peers(made)
+    hosts.stop(made)
+    plain_s, plain_mib = _time_plain(count)
+    return {
+        "hosts": float(count),
+        "hosts_per_s": count / hosts_s,
+        "mininet_hosts_per_s": count / mininet_s,
+        "hosts_ratio": mininet_s / hosts_s,
+        "peers_per_s": count / peers_s,
+        "plain_processes_per_s": count / plain_s,
+        "peers_ratio": plain_s / peers_s,
+        "peer_pss_mib": peer_mib,
+        "plain_process_pss_mib": plain_mib,
+        "pss_ratio": plain_mib / peer_mib,
+    }
+
+
+def _time_mininet(count: int) -> float:
+    """Seconds for Mininet to build and start ``--topo single,count``."""
+    from mininet.net import Mininet
+    from mininet.node import Switch
+    from mininet.topo import SingleSwitchTopo
+
+    class IpBridge(Switch):  # type: ignore[misc]
+        """Mininet's LinuxBridge by iproute2, since brctl is long out of use."""
+
+        def start(self, _controllers: Sequence[Any]) -> None:
+            ports = [port.name for port in self.intfList() if port.name.startswith(self.name)]
+            commands = [f"link add {self.name} type bridge", f"link set {self.name} up"]
+            commands += [f"link set {port} master {self.name} up" for port in ports]
+            subprocess.run(["ip", "-batch", "-"], input="\n".join(commands), text=True, check=True)
+
+        def stop(self, deleteIntfs: bool = True) -> None:
+            subprocess.run(["ip", "link", "delete", self.name], check=True)
+            super().stop(deleteIntfs)
+
+    Mininet.inited = True  # or it would raise limits of the whole machine, for good
+    start = time.monotonic()
+    net = Mininet(topo=SingleSwitchTopo(count), switch=IpBridge, controller=None)
+    net.start()
+    elapsed = time.monotonic() - start
+    net.stop()
+    return elapsed
+
+
+def _time_peers(made: Sequence[hosts.Host]) -> tuple[float, float]:
+    """Seconds from the order to start the agent until all peers stand at the barrier; MiB of PSS a peer."""
+    specs = build_agent_specs(Experiment("boot"), [_site(host) for host in made])
+    nodes = tuple(NodeSpec(host.number, 1, (), {"name": "random", "degree": 1}, {"name": "flood"}) for host in made)
+    with (
+        serving_ssh(WORK / "sshd", hosts.CTL_GATEWAY, 2222, name="bench") as machine,
+        Deployment([machine], "boot", WORK / "logs") as deployment,
+    ):
+        deployment.connect()
+        deployment.ship()
+        deployment.push(specs, encode_overlay(OverlayDocument(1, "random", nodes)), b"")
+        start = time.monotonic()
+        deployment.start_agents()
+        deployment.await_ready(60)
+        elapsed = time.monotonic() - start
+        return elapsed, pss_mib(hosts.processes(made)) / len(made)
+
+
+def _site(host: hosts.Host) -> Site:
+    return Site(host.number, "bench", (host.ctl_ip, PEER_PORT), (host.ctl_ip, METRICS_PORT), host.netns)
+
+
+def _time_plain(count: int) -> tuple[float, float]:
+    """Seconds until as many Python processes, all started at once, have imported the peer; MiB of PSS a process."""
+    start = time.monotonic()
+    command = [sys.executable, "-c", PLAIN_PEER]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(count)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    elapsed = time.monotonic() - start
+    memory_mib = pss_mib(process.pid for process in processes) / count
+    for process in processes:
+        process.communicate()
+    return elapsed, memory_mib
+
+
+if __name__ == "__main__":
+    sys.exit(main())
