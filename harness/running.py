@@ -195,12 +195,13 @@ def main() -> int:
 
 
 def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int) -> Testbed:
-    testbed = planned.plan.experiment.testbed
-    if testbed == "emulated":
-        from harness.testbeds.emulated.testbed import EmulatedTestbed
+    if planned.plan.experiment.testbed == "remote":
+        from harness.testbeds.remote import RemoteTestbed
 
-        return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns)
-    raise TestbedError(f"run on the {testbed} testbed", "not built yet")
+        return RemoteTestbed(planned.plan, run_dir)
+    from harness.testbeds.emulated.testbed import EmulatedTestbed
+
+    return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns)
 
 
 def _sleep_until(instant_ns: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,9 @@ import msgspec
 
 from harness.analysis import EXIT_CODES, analyse
 from harness.errors import ExperimentError
+from harness.inventory import load_inventory, save_inventory
 from harness.loading import load_experiment
+from harness.plan import PlannedRun
 from harness.planning import make_plan, write_plan
 from harness.progress import step
 from harness.rundir import Summary
@@ -46,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     first = load_experiment(arguments.file, overrides, arguments.seed).seed
     verdicts = []
     for seed in range(first, first + arguments.repeat):
-        run_dir = _prepare(arguments.file, overrides, seed, arguments.out)
-        argv = [sys.executable, "-m", "harness.running", str(run_dir)]
-        if status := sandbox.run(argv, keep=[run_dir]):
+        planned = _plan(arguments.file, overrides, seed)
+        run_dir = _make_run_dir(planned, arguments.out)
+        if status := _run_stage(planned.plan.experiment.testbed, run_dir):
             return status  # the running stage has said why
         with step("tables and report"):
             summary = analyse(run_dir, arguments.master)
@@ -57,17 +60,31 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
 
 
-def _prepare(file: Path, overrides: list[str], seed: int, out: Path | None) -> Path:
-    """Plan one seed's run; its new directory."""
+def _plan(file: Path, overrides: list[str], seed: int) -> PlannedRun:
     experiment = load_experiment(file, overrides, seed)
     with step("plan"):
-        planned = make_plan(experiment, file)
+        return make_plan(experiment, file)
+
+
+def _make_run_dir(planned: PlannedRun, out: Path | None) -> Path:
+    """The run's new directory with its plan."""
+    experiment = planned.plan.experiment
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    run_dir = (out or RUNS / experiment.name / f"{now}-seed{seed}").absolute()
+    run_dir = (out or RUNS / experiment.name / f"{now}-seed{experiment.seed}").absolute()
     if run_dir.exists():
         raise ExperimentError(str(run_dir), "exists already: a run never writes into another one's directory")
     write_plan(planned, run_dir)
+    if experiment.inventory:
+        save_inventory(load_inventory(planned.source.parent / experiment.inventory), run_dir)
     return run_dir
+
+
+def _run_stage(testbed: str, run_dir: Path) -> int:
+    """The running stage as a process: in a sandbox, or with the network where the machines are remote."""
+    argv = [sys.executable, "-m", "harness.running", str(run_dir)]
+    if testbed == "emulated":
+        return sandbox.run(argv, keep=[run_dir])
+    return subprocess.run(["setpriv", "--pdeathsig", "KILL", *argv], check=False).returncode
 
 
 def _print(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
