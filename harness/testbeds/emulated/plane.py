@@ -22,13 +22,14 @@ from msgspec import Struct
 
 from topologies.model import Matrix
 
-DROP_CAUSES = ("loss", "queue", "failed", "unknown_destination", "not_ip", "device_full")
-"""Why a frame can end in the data plane. ``queue`` is the access links' drop-tail queues; ``device_full`` is a refused
-write: the destination's kernel did not take the frame. ``failed`` is every frame from or to a failed host."""
+DROP_CAUSES = ("loss", "queue", "failed", "unknown_destination", "not_ip", "device_full", "overload")
+"""Why a frame can end in the data plane. ``queue`` is the access links' drop-tail queues; ``failed`` is every frame
+from or to a failed host; ``device_full`` is a refused write: the destination's kernel did not take the frame, or is
+gone; ``overload`` means that the data plane holds as many frames as it may."""
 
 
 class Port(Struct, frozen=True):
-    """A host's place on the emulated network: the device to make, and the namespace (a path for setns) to make it in."""
+    """A host's place on the emulated network: the device to make, and the namespace to make it in (a path)."""
 
     host: int
     netns: str
@@ -85,12 +86,15 @@ class FinalCounters(Struct, frozen=True):
     Attributes:
         counters: after the last frame.
         lateness_ns: p50, p90, p99 and max of (actual write - due time) over the whole life.
-        warnings: what makes a run at least ``suspect``, such as real-time priority refused.
+        overruns: frames that the hosts' kernels dropped because the data plane had not read the earlier ones. It never
+            saw them, so they are in no other count.
+        realtime: whether the forwarding process had real-time priority.
     """
 
     counters: Counters
     lateness_ns: dict[str, int]
-    warnings: tuple[str, ...]
+    overruns: int
+    realtime: bool
 
 
 class DataPlane(Protocol):

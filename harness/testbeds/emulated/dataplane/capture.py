@@ -1,0 +1,156 @@
+"""The forwarding process's side of a capture: blocks into pipes, without ever waiting.
+
+A pipe carries the finished blocks of a group of hosts to the writer process, which only moves them to a file. Blocks
+gather in memory, bounded, while a pipe is full; beyond the bound they are dropped and counted by host.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from struct import unpack_from
+
+from harness.testbeds.emulated.dataplane.pcapng import PacketForms, interface, section_header, statistics
+
+GROUP_HOSTS = 32
+"""Hosts that share a file, so that the analysis can be spread over files while a host's records lie in one."""
+
+FLUSH_RECORDS = 128
+BACKLOG_BYTES = 64 << 20
+"""Most bytes that wait for a full pipe, for each group of hosts."""
+
+
+class Stream:
+    """One group's pipe."""
+
+    def __init__(self, descriptor: int, hosts: Sequence[int], snaplen_bytes: int, backlog_bytes: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.hosts = hosts
+        self.records: list[bytes] = []
+        self.received = dict.fromkeys(hosts, 0)
+        self.dropped = dict.fromkeys(hosts, 0)
+        self._descriptor = descriptor
+        self._backlog_bytes = backlog_bytes
+        self.broken = False
+        self._waiting: deque[memoryview] = deque()
+        self._waiting_bytes = 0
+        self._wait(section_header() + b"".join(interface(str(host), snaplen_bytes) for host in hosts))
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything is in the pipe (or can never be)."""
+        return self.broken or not (self.records or self._waiting)
+
+    def flush(self) -> None:
+        """Push what the pipe takes."""
+        if self.records:
+            self._enqueue()
+        while self._waiting and not self.broken:
+            chunk = self._waiting[0]
+            try:
+                pushed = os.write(self._descriptor, chunk)
+            except BlockingIOError:
+                return
+            except BrokenPipeError:
+                self.broken = True
+                return
+            self._waiting_bytes -= pushed
+            if pushed < len(chunk):
+                self._waiting[0] = chunk[pushed:]
+                return
+            self._waiting.popleft()
+
+    def finish(self, start_ns: int, end_ns: int) -> None:
+        """Queue what gathered, and the interfaces' statistics whatever waits already."""
+        self._enqueue()
+        for index, host in enumerate(self.hosts):
+            received, dropped = self.received[host], self.dropped[host]
+            self._wait(statistics(index, start_ns, end_ns, received + dropped, dropped))
+
+    def close(self) -> None:
+        """Let the writer see the end."""
+        os.close(self._descriptor)
+
+    def _enqueue(self) -> None:
+        """Move the gathered records behind those that wait, or drop them all when too much waits already."""
+        full = self.broken or self._waiting_bytes > self._backlog_bytes
+        counts = self.dropped if full else self.received
+        for record in self.records:
+            counts[self.hosts[unpack_from("<I", record, 8)[0]]] += 1
+        if not full:
+            self._wait(b"".join(self.records))
+        self.records.clear()
+
+    def _wait(self, chunk: bytes) -> None:
+        if chunk:
+            self._waiting.append(memoryview(chunk))
+            self._waiting_bytes += len(chunk)
+
+
+class Recorder:
+    """A running capture of all hosts. It turns frames into blocks at ingress and at egress."""
+
+    def __init__(
+        self,
+        pipes: Sequence[int],
+        hosts: int,
+        snaplen_bytes: int,
+        epoch_offset_ns: int,
+        now_ns: int,
+        backlog_bytes: int = BACKLOG_BYTES,
+    ) -> None:
+        """Begin a capture.
+
+        Args:
+            pipes: the pipe of each group of GROUP_HOSTS hosts; the recorder closes them.
+            hosts: how many hosts there are.
+            snaplen_bytes: most bytes of a frame that are kept.
+            epoch_offset_ns: what is added to CLOCK_MONOTONIC in every stamp.
+            now_ns: the capture's beginning, CLOCK_MONOTONIC.
+            backlog_bytes: bound of a group's backlog.
+        """
+        groups = [range(first, min(first + GROUP_HOSTS, hosts)) for first in range(0, hosts, GROUP_HOSTS)]
+        self.streams = [
+            Stream(pipe, group, snaplen_bytes, backlog_bytes) for pipe, group in zip(pipes, groups, strict=True)
+        ]
+        self._records = [stream.records for stream in self.streams for _ in stream.hosts]
+        self._packet = PacketForms(snaplen_bytes).packet
+        self._offset_ns = epoch_offset_ns
+        self._start_ns = now_ns + epoch_offset_ns
+
+    def add(self, host: int, direction: int, now_ns: int, frame: bytes) -> None:
+        """Record a frame."""
+        records = self._records[host]
+        records.append(self._packet(host % GROUP_HOSTS, direction, now_ns + self._offset_ns, frame))
+
+    def flush(self) -> None:
+        """Push what the pipes take. It never waits."""
+        for stream in self.streams:
+            stream.flush()
+
+    def finish(self, now_ns: int) -> None:
+        """End the capture with each interface's statistics. ``flush`` until ``empty``, then ``close``."""
+        end_ns = now_ns + self._offset_ns
+        for stream in self.streams:
+            stream.finish(self._start_ns, end_ns)
+
+    @property
+    def empty(self) -> bool:
+        """Whether everything is in the pipes."""
+        return all(stream.empty for stream in self.streams)
+
+    @property
+    def records_written(self) -> int:
+        """Records handed to the pipes or waiting for them."""
+        return sum(sum(stream.received.values()) for stream in self.streams)
+
+    @property
+    def records_dropped(self) -> int:
+        """Records that found no room."""
+        return sum(sum(stream.dropped.values()) for stream in self.streams)
+
+    def close(self) -> None:
+        """Close the pipes."""
+        for stream in self.streams:
+            stream.close()

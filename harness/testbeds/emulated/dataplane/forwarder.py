@@ -1,0 +1,170 @@
+"""What happens to a frame between two hosts' devices.
+
+This is the hot path: it holds no lock, logs nothing and waits for nothing. Reading, writing and the clock are given,
+so that the very same code runs against a simulated clock in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+from harness.testbeds.emulated.dataplane.capture import Recorder
+from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
+from harness.testbeds.emulated.dataplane.links import AccessLink, Network, Pair
+from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
+from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
+
+FRAME_BYTES = 65_535
+READ_BURST = range(16)
+"""Most frames read from a device before the next one has its turn."""
+
+WRITE_BURST = 64
+"""Most due frames written before devices are looked at again. Reading goes first: a frame waits for its turn here,
+where its lateness is known, and not unseen in a device's queue."""
+
+MAX_IN_FLIGHT = 1 << 18
+"""Frames held at most, some 400 MB of full ones; what comes beyond them is dropped as ``overload``."""
+
+Entry = tuple[int, int, Pair, bytes, bool]
+"""Due time, ordinal (ties keep their order), pair, frame, and whether it has passed the destination's queue."""
+
+
+class Forwarder:
+    """Takes frames in, holds them until they are due, lets them out."""
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Callable[[], int],
+        read: Callable[[int, int], bytes],
+        write: Callable[[int, bytes], int],
+        frame_bytes: int = FRAME_BYTES,
+    ) -> None:
+        self.network = network
+        self.recorder: Recorder | None = None
+        self.histogram = [0] * BUCKETS
+        self.lateness_max_ns = 0
+        self.drops = dict.fromkeys(DROP_CAUSES, 0)
+        self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
+        self._clock, self._read, self._write = clock, read, write
+        self._frame_bytes = frame_bytes
+        self._held: list[Entry] = []
+        self._ordinal = 0
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When the next frame is due; None when none is held."""
+        return self._held[0][0] if self._held else None
+
+    def counters(self) -> Counters:
+        """What has happened so far."""
+        return Counters(
+            self.frames_in, self.frames_out, self.bytes_in, self.bytes_out, dict(self.drops), len(self._held)
+        )
+
+    def take_in(self, link: AccessLink) -> None:
+        """Read a burst from a host's device.
+
+        Raises:
+            OSError: the device is gone.
+        """
+        read, clock, device, frame_bytes = self._read, self._clock, link.device, self._frame_bytes
+        recorder = self.recorder
+        for _ in READ_BURST:
+            try:
+                frame = read(device, frame_bytes)
+            except BlockingIOError:
+                return
+            now_ns = clock()
+            self.frames_in += 1
+            self.bytes_in += len(frame)
+            if recorder:
+                recorder.add(link.host, OUTBOUND, now_ns, frame)
+            self._admit(now_ns, link, frame)
+
+    def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> None:
+        """Decide a frame's fate: when it is due, or why it is dropped."""
+        if frame[0] & 0xF0 != 0x40:
+            self.drops["not_ip"] += 1
+            return
+        pair = link.route[frame[16:20]]
+        if pair.dead_end:
+            self.drops[pair.dead_end] += 1
+            return
+        if link.limited:
+            wait_ns = link.up_free_ns - now_ns
+            if wait_ns > link.queue_ns:
+                self.drops["queue"] += 1
+                return
+            now_ns += int(len(frame) * link.byte_ns) + (wait_ns if wait_ns > 0 else 0)
+            link.up_free_ns = now_ns
+        delay_ns: int | None = pair.delay_ns
+        if pair.uneven:
+            delay_ns = pair.draw_delay_ns(self.network.draws)
+        if delay_ns is None:
+            self.drops["loss"] += 1
+            return
+        due_ns = now_ns + delay_ns
+        if due_ns < pair.last_due_ns:
+            due_ns = pair.last_due_ns
+        pair.last_due_ns = due_ns
+        held = self._held
+        if len(held) >= MAX_IN_FLIGHT:
+            self.drops["overload"] += 1
+            return
+        self._ordinal += 1
+        heappush(held, (due_ns, self._ordinal, pair, frame, not pair.destination.limited))
+
+    def let_out(self) -> None:
+        """Write a burst of the frames that are due."""
+        held, clock, write, histogram, recorder = self._held, self._clock, self._write, self.histogram, self.recorder
+        end_ns = clock()
+        for _ in range(WRITE_BURST):
+            if not held or held[0][0] > end_ns:
+                return
+            due_ns, _, pair, frame, at_exit = heappop(held)
+            if not at_exit:
+                self._queue_down(due_ns, pair, frame)
+                continue
+            link = pair.destination
+            now_ns = clock()
+            try:
+                write(link.device, frame)
+            except OSError:
+                self.drops["device_full"] += 1
+                continue
+            lateness_ns = now_ns - due_ns
+            square = lateness_ns * lateness_ns
+            histogram[(square * square).bit_length()] += 1
+            if lateness_ns > self.lateness_max_ns:
+                self.lateness_max_ns = lateness_ns
+            self.frames_out += 1
+            self.bytes_out += len(frame)
+            if recorder:
+                recorder.add(link.host, INBOUND, now_ns, frame)
+
+    def _queue_down(self, arrival_ns: int, pair: Pair, frame: bytes) -> None:
+        """Let a frame into the destination's access queue, at the time that it was due there."""
+        link = pair.destination
+        wait_ns = link.down_free_ns - arrival_ns
+        if wait_ns > link.queue_ns:
+            self.drops["queue"] += 1
+            return
+        due_ns = arrival_ns + int(len(frame) * link.byte_ns) + (wait_ns if wait_ns > 0 else 0)
+        link.down_free_ns = due_ns
+        self._ordinal += 1
+        heappush(self._held, (due_ns, self._ordinal, pair, frame, True))
+
+    def fail(self, host: int) -> None:
+        """Fail a host: drop what is in flight from and to it, and what comes."""
+        self.network.set_failed(host, True)
+        kept = [entry for entry in self._held if host not in (entry[2].source.host, entry[2].destination.host)]
+        self.drops["failed"] += len(self._held) - len(kept)
+        heapify(kept)
+        self._held = kept
+
+    def note_lateness(self, lateness_ns: int) -> None:
+        """Count a lateness that no frame had."""
+        self.histogram[bucket(lateness_ns)] += 1
+        self.lateness_max_ns = max(self.lateness_max_ns, lateness_ns)

@@ -1,0 +1,189 @@
+"""The emulated network's state: access links, pairs, and who reaches whom.
+
+Pairs are made when their first frame comes, since most of a large network's pairs are never used. What a pair's
+frames meet (loss, jitter) is drawn from tables by position, starting where the seed says: the k-th frame of a pair
+meets the same fate in every run of a seed, however the pairs' frames interleave.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Sequence
+
+import numpy as np
+
+from topologies.model import Matrix
+
+MS_NS = 1_000_000
+TABLE_SIZE = 1 << 16
+_MASK = TABLE_SIZE - 1
+
+
+class Draws:
+    """Uniform and standard normal samples, drawn once."""
+
+    def __init__(self, seed: int) -> None:
+        generator = np.random.default_rng([seed, 0x64726177])
+        self.seed = seed
+        self.uniform: list[float] = generator.random(TABLE_SIZE).tolist()
+        self.normal: list[float] = generator.standard_normal(TABLE_SIZE).tolist()
+
+
+class AccessLink:
+    """A host's link to the network: a rate and a drop-tail queue in each direction, and the host's own device.
+
+    Attributes:
+        host: the number of the host.
+        device: descriptor of its device.
+        limited: whether the rate was ever limited. Once it was, frames pass the queue for good, so that none overtakes
+            those that already wait there.
+        byte_ns: time to send a byte; 0 = unlimited.
+        queue_ns: longest time that a frame may wait.
+        up_free_ns, down_free_ns: when each direction has sent what it holds.
+    """
+
+    __slots__ = ("byte_ns", "device", "down_free_ns", "host", "limited", "queue_ns", "route", "up_free_ns")
+
+    def __init__(self, host: int, device: int, rate_mbit: float, queue_ms: float) -> None:
+        self.host = host
+        self.device = device
+        self.limited = False
+        self.up_free_ns = self.down_free_ns = 0
+        self.route = Route(host)
+        self.set_rate(rate_mbit, queue_ms)
+
+    def set_rate(self, rate_mbit: float, queue_ms: float) -> None:
+        """Change the rate. What the queues already hold leaves at the old one."""
+        self.byte_ns = 8000 / rate_mbit if rate_mbit else 0.0
+        self.queue_ns = int(queue_ms * MS_NS)
+        self.limited = self.limited or bool(rate_mbit)
+
+
+class Pair:
+    """A directed pair of hosts.
+
+    Attributes:
+        dead_end: the cause by which every frame is dropped; None = they pass.
+        last_due_ns: due time of the latest frame; none after it is due earlier.
+        uneven: whether there is loss or jitter to draw.
+    """
+
+    __slots__ = (
+        "_cursor",
+        "_stride",
+        "dead_end",
+        "delay_ns",
+        "destination",
+        "jitter_ns",
+        "last_due_ns",
+        "loss_ratio",
+        "source",
+        "uneven",
+    )
+
+    def __init__(self, source: AccessLink, destination: AccessLink) -> None:
+        self.source = source
+        self.destination = destination
+        self.dead_end: str | None = None
+        self.last_due_ns = 0
+        self._cursor = 0
+        self._stride = 1
+        self.set(0.0, 0.0, 0.0)
+
+    def seed(self, seed: int) -> None:
+        """Choose where the pair's draws begin, and an odd stride: it passes every sample before it meets one again."""
+        own = random.Random(f"{seed}/{self.source.host}/{self.destination.host}")
+        self._cursor, self._stride = own.randrange(TABLE_SIZE), own.randrange(1, TABLE_SIZE, 2)
+
+    def set(self, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
+        """Change what the network does between the two."""
+        self.delay_ns = round(delay_ms * MS_NS)
+        self.jitter_ns = jitter_ms * MS_NS
+        self.loss_ratio = loss_ratio
+        self.uneven = bool(jitter_ms or loss_ratio)
+
+    def draw_delay_ns(self, draws: Draws) -> int | None:
+        """The next frame's delay (>= 0), or None when it is lost."""
+        self._cursor = cursor = (self._cursor + self._stride) & _MASK
+        if draws.uniform[cursor] < self.loss_ratio:
+            return None
+        return max(self.delay_ns + int(self.jitter_ns * draws.normal[cursor]), 0)
+
+
+class Route(dict[bytes, Pair]):
+    """The pairs of a source by the destination's packed IPv4 address."""
+
+    def __init__(self, host: int) -> None:
+        super().__init__()
+        self.host = host
+        self.network: Network
+
+    def __missing__(self, address: bytes) -> Pair:
+        """Make the pair, or find the way to nowhere."""
+        return self.network.connect(self.host, address)
+
+
+class Network:
+    """All hosts' links and what was asked of every pair."""
+
+    def __init__(self, asked: Matrix, seed: int) -> None:
+        """Begin without hosts. ``asked`` is (3, n, n): delay_ms, jitter_ms and loss_ratio from row to column."""
+        self.links: list[AccessLink] = []
+        self.draws = Draws(seed)
+        self._asked = asked
+        self._addresses: list[bytes] = []
+        self._host_of: dict[bytes, int] = {}
+        self._failed: set[int] = set()
+        nobody = AccessLink(-1, -1, 0, 0)
+        self._nowhere = Pair(nobody, nobody)
+        self._nowhere.dead_end = "unknown_destination"
+        self._earlier: list[Route] = []
+
+    def add(self, link: AccessLink, address: str) -> None:
+        """Join the next host."""
+        link.route.network = self
+        self.links.append(link)
+        self._earlier.append(Route(link.host))
+        self._addresses.append(socket.inet_aton(address))
+        self._host_of[self._addresses[-1]] = link.host
+
+    def connect(self, source: int, address: bytes) -> Pair:
+        """The pair for a destination that the source's route does not know; unknown ones are not kept."""
+        destination = self._host_of.get(address)
+        if destination is None:
+            return self._nowhere
+        pair = self._earlier[source].pop(address, None)
+        if pair is None:
+            pair = Pair(self.links[source], self.links[destination])
+            pair.seed(self.draws.seed)
+        pair.set(*self._asked[:, source, destination].tolist())
+        pair.dead_end = "failed" if self._failed & {source, destination} else None
+        self.links[source].route[address] = pair
+        return pair
+
+    def set_pair(self, source: int, destination: int, values: Sequence[float]) -> None:
+        """Change a pair's delay_ms, jitter_ms and loss_ratio."""
+        self._asked[:, source, destination] = values
+        self._forget(source, destination)
+
+    def set_pairs(self, asked: Matrix) -> None:
+        """Change all pairs. They are renewed when their next frame comes."""
+        self._asked = asked
+        for link, earlier in zip(self.links, self._earlier, strict=True):
+            earlier.update(link.route)
+            link.route.clear()
+
+    def set_failed(self, host: int, failed: bool) -> None:
+        """Fail or restore a host."""
+        (self._failed.add if failed else self._failed.discard)(host)
+        for other in range(len(self.links)):
+            self._forget(host, other)
+            self._forget(other, host)
+
+    def _forget(self, source: int, destination: int) -> None:
+        """Let a pair be renewed when its next frame comes."""
+        address = self._addresses[destination]
+        pair = self.links[source].route.pop(address, None)
+        if pair is not None:
+            self._earlier[source][address] = pair

@@ -1,0 +1,116 @@
+"""The data plane's reporter: ``python -m harness.testbeds.emulated.dataplane.monitor MEMORY_FD LOG [ADDRESS PORT]``.
+
+Reads the forwarding process's counts from shared memory, writes ``dataplane.jsonl`` once a second and serves Prometheus
+metrics, without the forwarding process noticing. Ends, with a last line, when its standard input does.
+"""
+
+from __future__ import annotations
+
+import mmap
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any, TextIO
+
+import msgspec
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from harness.testbeds.emulated.dataplane import gauges, lateness
+from harness.testbeds.emulated.dataplane.gauges import Snapshot
+
+PERIOD_NS = 1_000_000_000
+
+
+class Reporter:
+    """Turns successive snapshots into lines."""
+
+    def __init__(self, first: Snapshot) -> None:
+        self._last = first
+
+    def line(self, snapshot: Snapshot) -> dict[str, Any]:
+        """The line for the time since the last one: counts from the beginning, lateness and busy ratio of that time."""
+        last, self._last = self._last, snapshot
+        counters = msgspec.to_builtins(snapshot.counters)
+        del counters["in_flight"]
+        passed_ns = snapshot.at_ns - last.at_ns if last.at_ns else 0
+        busy_ratio = 1 - (snapshot.idle_ns - last.idle_ns) / passed_ns if passed_ns else 0.0
+        recent = [now - before for now, before in zip(snapshot.histogram, last.histogram, strict=True)]
+        return {
+            "at_ns": snapshot.at_ns,
+            **counters,
+            "records_written": snapshot.records_written,
+            "records_dropped": snapshot.records_dropped,
+            "lateness_ns": lateness.summarise(recent),
+            "busy_ratio": round(min(max(busy_ratio, 0.0), 1.0), 4),
+        }
+
+
+class MetricsCollector(Collector):
+    """The counts as Prometheus metrics, read at every scrape."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        snapshot = gauges.read(self._memory)
+        counters = snapshot.counters
+        for unit in ("frames", "bytes"):
+            metric = CounterMetricFamily(f"trellis_dataplane_{unit}", f"{unit} read and written", labels=["direction"])
+            metric.add_metric(["in"], getattr(counters, f"{unit}_in"))
+            metric.add_metric(["out"], getattr(counters, f"{unit}_out"))
+            yield metric
+        drops = CounterMetricFamily("trellis_dataplane_dropped_frames", "frames dropped", labels=["cause"])
+        for cause, frames in counters.drops.items():
+            drops.add_metric([cause], frames)
+        yield drops
+        yield GaugeMetricFamily("trellis_dataplane_in_flight_frames", "frames held", value=counters.in_flight)
+        idle_s = snapshot.idle_ns / 1e9
+        yield CounterMetricFamily("trellis_dataplane_idle_seconds", "time that the loop has slept", value=idle_s)
+        yield _lateness_metric(snapshot)
+
+
+def _lateness_metric(snapshot: Snapshot) -> Metric:
+    """The histogram with every fourth bound, a factor of two apart; the sum is unknown and therefore left out."""
+    buckets = []
+    for index in range(40, 132, 4):
+        buckets.append((f"{lateness.upper_bound_ns(index) / 1e9:g}", sum(snapshot.histogram[: index + 1])))
+    buckets.append(("+Inf", sum(snapshot.histogram)))
+    return HistogramMetricFamily(
+        "trellis_dataplane_lateness_seconds", "actual write - due time", buckets=buckets, sum_value=None
+    )
+
+
+def report(memory: mmap.mmap, log: TextIO) -> None:
+    """Write a line a second until the standard input ends, and one then."""
+    reporter = Reporter(gauges.read(memory))
+    due_ns = monotonic_ns() + PERIOD_NS
+    ended = False
+    while not ended:
+        ready, _, _ = select.select([sys.stdin], [], [], max(due_ns - monotonic_ns(), 0) / 1e9)
+        ended = bool(ready)
+        due_ns += PERIOD_NS
+        log.write(msgspec.json.encode(reporter.line(gauges.read(memory))).decode() + "\n")
+        log.flush()
+
+
+def main() -> None:
+    """Report until told to end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    descriptor, log, *address = sys.argv[1:]
+    memory = mmap.mmap(int(descriptor), gauges.SIZE_BYTES, prot=mmap.PROT_READ)
+    if address:
+        registry = CollectorRegistry()
+        registry.register(MetricsCollector(memory))
+        start_http_server(int(address[1]), address[0], registry)
+    with Path(log).open("w") as file:
+        report(memory, file)
+
+
+if __name__ == "__main__":
+    main()

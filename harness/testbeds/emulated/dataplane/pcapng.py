@@ -1,0 +1,73 @@
+"""pcapng blocks, little-endian.
+
+Source: draft-ietf-opsawg-pcapng, sections 4.1 (section header), 4.2 (interface description), 4.3 (enhanced packet)
+and 4.6 (interface statistics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct, pack
+
+LINKTYPE_RAW = 101
+INBOUND, OUTBOUND = 1, 2
+"""Directions as ``epb_flags`` has them, seen from the host: outbound = the host sent it."""
+
+_SECTION_HEADER, _INTERFACE, _STATISTICS, _ENHANCED = 0x0A0D0D0A, 1, 5, 6
+_IF_NAME, _IF_TSRESOL = 2, 9
+_EPB_FLAGS = 2
+_ISB_STARTTIME, _ISB_ENDTIME, _ISB_IFRECV, _ISB_IFDROP = 2, 3, 4, 5
+_NANOSECONDS = 9
+_EPB_FLAGS_HEADER = 4 << 16 | _EPB_FLAGS
+_END_OF_OPTIONS = 0
+
+
+def section_header() -> bytes:
+    """A section of unknown length."""
+    return _block(_SECTION_HEADER, pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+
+
+def interface(name: str, snaplen_bytes: int) -> bytes:
+    """An interface of raw IP packets, stamped in nanoseconds."""
+    options = [(_IF_NAME, name.encode()), (_IF_TSRESOL, bytes([_NANOSECONDS]))]
+    return _block(_INTERFACE, pack("<HHI", LINKTYPE_RAW, 0, snaplen_bytes) + _options(options))
+
+
+def statistics(index: int, start_ns: int, end_ns: int, received: int, dropped: int) -> bytes:
+    """What became of an interface's packets between the two instants."""
+    options = [
+        (_ISB_STARTTIME, pack("<II", start_ns >> 32, start_ns & 0xFFFFFFFF)),
+        (_ISB_ENDTIME, pack("<II", end_ns >> 32, end_ns & 0xFFFFFFFF)),
+        (_ISB_IFRECV, pack("<Q", received)),
+        (_ISB_IFDROP, pack("<Q", dropped)),
+    ]
+    return _block(_STATISTICS, pack("<III", index, end_ns >> 32, end_ns & 0xFFFFFFFF) + _options(options))
+
+
+class PacketForms:
+    """Enhanced packet blocks with a direction. There is a compiled form for each captured length: one call a block."""
+
+    def __init__(self, snaplen_bytes: int) -> None:
+        self._snaplen_bytes = snaplen_bytes
+        forms = [Struct(f"<7I{captured}s{-captured % 4}x4I") for captured in range(snaplen_bytes + 1)]
+        self._sizes = [form.size for form in forms]
+        self._packs = [form.pack for form in forms]
+
+    def packet(self, index: int, direction: int, stamp_ns: int, data: bytes) -> bytes:
+        """A packet's block; what is beyond the snap length is cut off."""
+        original = len(data)
+        captured = original if original < self._snaplen_bytes else self._snaplen_bytes
+        total = self._sizes[captured]
+        high, low = stamp_ns >> 32, stamp_ns & 0xFFFFFFFF
+        head = (_ENHANCED, total, index, high, low, captured, original)
+        return self._packs[captured](*head, data, _EPB_FLAGS_HEADER, direction, _END_OF_OPTIONS, total)
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    total = len(body) + 12
+    return pack("<II", kind, total) + body + pack("<I", total)
+
+
+def _options(options: Iterable[tuple[int, bytes]]) -> bytes:
+    encoded = [pack("<HH", code, len(value)) + value + bytes(-len(value) % 4) for code, value in options]
+    return b"".join(encoded) + pack("<HH", 0, 0)

@@ -1,0 +1,238 @@
+"""The forwarding process: ``python -m harness.testbeds.emulated.dataplane.process CONTROL_FD MEMORY_FD``.
+
+One loop, one thread. It sleeps until a frame is due or a device is readable, with a precision of microseconds:
+``select`` on the epoll descriptor, whose timeout is finer than epoll's milliseconds. It has real-time priority where
+it is allowed, never collects garbage, and touches no file and no lock. What must be done beside forwarding (publishing
+the counts, pushing captured records into their pipes) is done every tick, and commands between two bursts.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Any, ClassVar
+
+from harness.errors import TestbedError
+from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
+from harness.testbeds.emulated.dataplane.capture import Recorder
+from harness.testbeds.emulated.dataplane.commands import Reply, Tally
+from harness.testbeds.emulated.dataplane.forwarder import Forwarder
+from harness.testbeds.emulated.dataplane.links import AccessLink, Network
+from harness.testbeds.emulated.plane import FinalCounters
+
+TICK_NS = 10_000_000
+STALL_NS = 1_000_000
+"""A tick that is later than this counts as a late frame: a loop that stood still is seen even when no frame was due."""
+
+READY_DEVICES = 8
+"""Most devices served between two bursts of writing."""
+
+PRIORITY = 10
+
+
+class Plane:
+    """The loop and its commands."""
+
+    def __init__(self, control: socket.socket, memory: mmap.mmap, realtime: bool) -> None:
+        self._control = control
+        self._memory = memory
+        self._realtime = realtime
+        self._poll = select.epoll()
+        self._poll.register(control, select.EPOLLIN)
+        self._links: dict[int, AccessLink] = {}
+        self._devices: list[str] = []
+        self._forwarder: Forwarder
+        self._recorder: Recorder | None = None
+        self._tally: Tally | None = None
+        self._idle_ns = 0
+        self._closed = False
+
+    def serve(self) -> None:
+        """Take the first command, which attaches the hosts, then forward until the end."""
+        self._command()
+        if self._forwarder:
+            self._forward(self._forwarder)
+
+    def _forward(self, forwarder: Forwarder) -> None:
+        """The loop."""
+        poll, links = self._poll.poll, self._links
+        next_tick_ns = monotonic_ns() + TICK_NS
+        while not self._closed:
+            for descriptor, _ in poll(0, READY_DEVICES):
+                link = links.get(descriptor)
+                if link is None:
+                    self._command()
+                    continue
+                try:
+                    forwarder.take_in(link)
+                except OSError:
+                    self._detach(descriptor)
+            forwarder.let_out()
+            now_ns = monotonic_ns()
+            if now_ns >= next_tick_ns:
+                self._tick(now_ns, now_ns - next_tick_ns)
+                next_tick_ns = now_ns + TICK_NS
+            self._sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns))
+
+    def _sleep(self, until_ns: int) -> None:
+        """Wait for the instant or for a readable descriptor."""
+        now_ns = monotonic_ns()
+        if until_ns > now_ns:
+            select.select((self._poll,), (), (), (until_ns - now_ns) / 1e9)
+            self._idle_ns += monotonic_ns() - now_ns
+
+    def _tick(self, now_ns: int, lateness_ns: int) -> None:
+        """What is done a hundred times a second."""
+        if lateness_ns > STALL_NS:
+            self._forwarder.note_lateness(lateness_ns)
+        recorder = self._recorder
+        if recorder:
+            recorder.flush()
+            if self._tally and recorder.empty:
+                recorder.close()
+                self._control.send(commands.encode(Reply(tally=self._tally)))
+                self._tally = None
+        gauges.publish(self._memory, self._snapshot(now_ns))
+
+    def _snapshot(self, now_ns: int) -> gauges.Snapshot:
+        forwarder, recorder = self._forwarder, self._recorder
+        return gauges.Snapshot(
+            at_ns=now_ns,
+            idle_ns=self._idle_ns,
+            counters=forwarder.counters(),
+            records_written=recorder.records_written if recorder else 0,
+            records_dropped=recorder.records_dropped if recorder else 0,
+            lateness_max_ns=forwarder.lateness_max_ns,
+            histogram=tuple(forwarder.histogram),
+        )
+
+    def _detach(self, device: int) -> None:
+        """A host's device is gone, with its namespace: what is sent there from now on is refused."""
+        self._poll.unregister(device)
+
+    # ------------------------------------------------------------------------------------------------ commands
+
+    def _command(self) -> None:
+        """Execute the command that has come; none comes any more when the handle is gone."""
+        message, descriptors, _, _ = socket.recv_fds(self._control, commands.MESSAGE_BYTES, commands.MAX_DESCRIPTORS)
+        if not message:
+            self._closed = True
+            return
+        command = commands.decode_command(message)
+        try:
+            reply = self._handlers[type(command)](self, command, descriptors)
+        except TestbedError as error:
+            reply = Reply(error=str(error))
+        if reply is not None:
+            self._control.send(commands.encode(reply))
+
+    def _attach(self, command: commands.Attach, descriptors: list[int]) -> Reply:
+        network = Network(commands.unwrap_matrices(descriptors[0]), command.seed)
+        for port in command.ports:
+            device = tun.open_device(port)
+            link = AccessLink(port.host, device, command.rate_mbit[port.host], command.queue_ms[port.host])
+            network.add(link, port.address)
+            self._links[device] = link
+            self._poll.register(device, select.EPOLLIN)
+        self._devices = [port.device for port in command.ports]
+        largest = max(port.mtu for port in command.ports)
+        self._forwarder = Forwarder(network, monotonic_ns, os.read, os.write, largest)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        return Reply()
+
+    def _set_pair(self, command: commands.SetPair, _: list[int]) -> Reply:
+        values = (command.delay_ms, command.jitter_ms, command.loss_ratio)
+        self._forwarder.network.set_pair(command.source, command.destination, values)
+        return Reply()
+
+    def _set_pairs(self, _: commands.SetPairs, descriptors: list[int]) -> Reply:
+        self._forwarder.network.set_pairs(commands.unwrap_matrices(descriptors[0]))
+        return Reply()
+
+    def _set_rate(self, command: commands.SetRate, _: list[int]) -> Reply:
+        self._forwarder.network.links[command.host].set_rate(command.rate_mbit, command.queue_ms)
+        return Reply()
+
+    def _fail(self, command: commands.Fail, _: list[int]) -> Reply:
+        self._forwarder.fail(command.host)
+        return Reply()
+
+    def _restore(self, command: commands.Restore, _: list[int]) -> Reply:
+        self._forwarder.network.set_failed(command.host, False)
+        return Reply()
+
+    def _start_capture(self, command: commands.StartCapture, descriptors: list[int]) -> Reply:
+        self._recorder = Recorder(
+            descriptors, len(self._links), command.snaplen_bytes, command.epoch_offset_ns, monotonic_ns()
+        )
+        self._forwarder.recorder = self._recorder
+        self._before_capture = self._forwarder.counters()
+        return Reply()
+
+    def _stop_capture(self, _: commands.StopCapture, __: list[int]) -> None:
+        """Stop recording; the answer comes when the pipes have taken everything."""
+        recorder, now, before = self._recorder, self._forwarder.counters(), self._before_capture
+        assert recorder
+        self._forwarder.recorder = None
+        recorder.finish(monotonic_ns())
+        self._tally = Tally(
+            recorder.records_written,
+            recorder.records_dropped,
+            now.frames_in - before.frames_in,
+            now.frames_out - before.frames_out,
+        )
+
+    def _count(self, _: commands.Count, __: list[int]) -> Reply:
+        return Reply(counters=self._forwarder.counters())
+
+    def _close(self, _: commands.Close, __: list[int]) -> Reply:
+        self._closed = True
+        forwarder = self._forwarder
+        gauges.publish(self._memory, self._snapshot(monotonic_ns()))
+        devices = zip(self._links, self._devices, strict=True)
+        summary = {**lateness.summarise(forwarder.histogram), "max": forwarder.lateness_max_ns}
+        overruns = sum(tun.read_overruns(descriptor, device) for descriptor, device in devices)
+        return Reply(final=FinalCounters(forwarder.counters(), summary, overruns, self._realtime))
+
+    _handlers: ClassVar[dict[type, Callable[[Any, Any, list[int]], Reply | None]]] = {
+        commands.Attach: _attach,
+        commands.SetPair: _set_pair,
+        commands.SetPairs: _set_pairs,
+        commands.SetRate: _set_rate,
+        commands.Fail: _fail,
+        commands.Restore: _restore,
+        commands.StartCapture: _start_capture,
+        commands.StopCapture: _stop_capture,
+        commands.Count: _count,
+        commands.Close: _close,
+    }
+
+
+def gain_priority() -> bool:
+    """Ask for real-time priority; returns whether it was allowed."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    except PermissionError:
+        return False
+    return True
+
+
+def main() -> None:
+    """Serve the control socket and publish to the memory given as descriptors."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    control = socket.socket(fileno=int(sys.argv[1]))
+    memory = mmap.mmap(int(sys.argv[2]), gauges.SIZE_BYTES)
+    Plane(control, memory, gain_priority()).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""TUN devices inside the hosts' namespaces.
+
+TUN carries IP packets without Ethernet headers, so no neighbour is ever resolved: an ARP exchange under the emulated
+delay would make the first packet of every flow late. Devices are configured by ioctl, since one ``ip`` process a host
+would take longer than everything else.
+
+Source: Documentation/networking/tuntap.rst, linux/if_tun.h, netdevice(7).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import os
+import socket
+import struct
+from pathlib import Path
+
+from harness.errors import TestbedError
+from harness.testbeds.emulated.dataplane.netns import entered
+from harness.testbeds.emulated.plane import Port
+
+TUN_PATH = "/dev/net/tun"
+QUEUE_FRAMES = 10_000
+"""How many frames a device holds before its kernel drops them (``overruns``): a tenth of a second at full speed."""
+
+_TUNSETIFF, _TUNGETDEVNETNS = 0x400454CA, 0x54E3
+_IFF_TUN, _IFF_NO_PI, _IFF_UP = 0x0001, 0x1000, 0x1
+_SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFMTU, _SIOCSIFTXQLEN = 0x8914, 0x8916, 0x891C, 0x8922, 0x8943
+
+
+def open_device(port: Port) -> int:
+    """Make the port's device in its namespace, address it and bring it up.
+
+    Returns:
+        A non-blocking descriptor: a read takes one packet that the host sent, a write gives it one. The device
+        vanishes when it is closed.
+
+    Raises:
+        TestbedError: TUN devices are unavailable, or the kernel refused a step.
+    """
+    asked = f"make {port.device} for host {port.host}"
+    try:
+        namespace = os.open(port.netns, os.O_RDONLY)
+        try:
+            with entered(namespace):
+                return _make(port)
+        finally:
+            os.close(namespace)
+    except OSError as error:
+        raise TestbedError(asked, f"{error.filename or port.netns}: {error.strerror}") from error
+
+
+def read_overruns(descriptor: int, device: str) -> int:
+    """How many frames the host's kernel dropped because the device's queue was full; 0 when the device is gone."""
+    try:
+        namespace = fcntl.ioctl(descriptor, _TUNGETDEVNETNS)
+    except OSError:
+        return 0
+    try:
+        with entered(namespace):
+            table = Path("/proc/thread-self/net/dev").read_text()
+    finally:
+        os.close(namespace)
+    rows = dict(line.split(":", 1) for line in table.splitlines() if ":" in line)
+    named = {name.strip(): row.split() for name, row in rows.items()}
+    return int(named[device][11])
+
+
+def _make(port: Port) -> int:
+    descriptor = _open_clone()
+    try:
+        request = struct.pack("16sH22x", port.device.encode(), _IFF_TUN | _IFF_NO_PI)
+        fcntl.ioctl(descriptor, _TUNSETIFF, request)
+        _configure(port)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _open_clone() -> int:
+    try:
+        return os.open(TUN_PATH, os.O_RDWR | os.O_NONBLOCK)
+    except FileNotFoundError as error:
+        raise TestbedError(
+            f"open {TUN_PATH}", "there is none: load the module (modprobe tun), or give the container the device"
+        ) from error
+    except PermissionError as error:
+        mode = f"{Path(TUN_PATH).stat().st_mode & 0o777:04o}"
+        raise TestbedError(
+            f"open {TUN_PATH}", f"permission denied, its mode is {mode}: run as root, or chmod 0666 {TUN_PATH}"
+        ) from error
+
+
+def _configure(port: Port) -> None:
+    mask = str(ipaddress.IPv4Network(f"0.0.0.0/{port.prefix}").netmask)
+    steps = [
+        (_SIOCSIFADDR, _socket_address(port.address)),
+        (_SIOCSIFNETMASK, _socket_address(mask)),
+        (_SIOCSIFMTU, struct.pack("i", port.mtu)),
+        (_SIOCSIFTXQLEN, struct.pack("i", QUEUE_FRAMES)),
+        (_SIOCSIFFLAGS, struct.pack("H", _IFF_UP)),
+    ]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for request, argument in steps:
+            fcntl.ioctl(control, request, struct.pack("16s24s", port.device.encode(), argument))
+
+
+def _socket_address(address: str) -> bytes:
+    """A ``sockaddr_in``."""
+    return struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))

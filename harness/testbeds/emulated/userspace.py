@@ -1,0 +1,216 @@
+"""The userspace data plane's handle: starts its processes, speaks to the forwarding one, stops them.
+
+Source: design section 4.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.errors import TestbedError
+from harness.testbeds.emulated.dataplane import commands, gauges
+from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
+from harness.testbeds.emulated.dataplane.commands import Command, Reply
+from harness.testbeds.emulated.plane import CaptureCounts, Counters, FinalCounters, Port
+from topologies.model import Matrix, Underlay
+
+REPLY_TIMEOUT_S = 60.0
+PIPE_BYTES = 1 << 20
+_PACKAGE = "harness.testbeds.emulated.dataplane"
+_ROOT = Path(__file__).parents[3]
+_STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1 << 24)}
+"""For glibc: memory that frames have left is kept for the next ones instead of going to the kernel and back."""
+
+
+class UserspacePlane:
+    """A ``DataPlane``: one TUN device a host, one process that forwards. See the protocol for the methods."""
+
+    def __init__(self, underlay: Underlay, seed: int, folder: Path, metrics: tuple[str, int] | None = None) -> None:
+        """Start the processes.
+
+        Args:
+            underlay: what is asked of the network.
+            seed: of loss and jitter.
+            folder: gets ``dataplane.jsonl`` and, in ``logs``, the processes' standard error.
+            metrics: address and port for Prometheus; None = not served.
+        """
+        self._underlay = underlay
+        self._seed = seed
+        self._logs = folder / "logs"
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._writer: subprocess.Popen[bytes] | None = None
+        self._files: tuple[Path, ...] = ()
+        memory = os.memfd_create("dataplane")
+        os.ftruncate(memory, gauges.SIZE_BYTES)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(REPLY_TIMEOUT_S)
+        self._process = self._start("process", [theirs.fileno(), memory], str(theirs.fileno()), str(memory))
+        theirs.close()
+        served = [metrics[0], str(metrics[1])] if metrics else []
+        self._monitor = self._start("monitor", [memory], str(memory), str(folder / "dataplane.jsonl"), *served)
+        os.close(memory)
+
+    @property
+    def pid(self) -> int:
+        """The forwarding process."""
+        return self._process.pid
+
+    def attach(self, ports: Sequence[Port]) -> None:
+        """Make every host's device, address it, bring it up, and start to forward."""
+        underlay = self._underlay
+        if [port.host for port in ports] != list(range(underlay.size)):
+            raise TestbedError("attach the hosts", f"there must be one port for each of {underlay.size}, in order")
+        rate_mbit, queue_ms = underlay.rate_mbit.tolist(), underlay.queue_ms.tolist()
+        command = commands.Attach(tuple(ports), tuple(rate_mbit), tuple(queue_ms), self._seed)
+        self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
+
+    def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
+        """Change a directed pair."""
+        self._check(source)
+        self._check(destination)
+        self._ask(commands.SetPair(source, destination, delay_ms, jitter_ms, loss_ratio))
+
+    def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
+        """Change every directed pair at once."""
+        self._ask_with_matrices(commands.SetPairs(), delay_ms, jitter_ms, loss_ratio)
+
+    def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
+        """Change a host's access link."""
+        self._check(host)
+        self._ask(commands.SetRate(host, rate_mbit, queue_ms))
+
+    def fail(self, host: int) -> None:
+        """Drop every frame from or to the host."""
+        self._check(host)
+        self._ask(commands.Fail(host))
+
+    def restore(self, host: int) -> None:
+        """Undo ``fail``."""
+        self._check(host)
+        self._ask(commands.Restore(host))
+
+    def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
+        """Record every frame at ingress and at egress, in one file a group of hosts."""
+        if self._writer:
+            raise TestbedError("start a capture", "one is running")
+        folder.mkdir(parents=True, exist_ok=True)
+        groups = range(-(-self._underlay.size // GROUP_HOSTS))
+        self._files = tuple(folder / f"hosts-{group:03d}.pcapng" for group in groups)
+        pipes = [_make_pipe() for _ in self._files]
+        readers, writers = [list(ends) for ends in zip(*pipes, strict=True)]
+        sources = [f"{reader}={path}" for reader, path in zip(readers, self._files, strict=True)]
+        self._writer = self._start("writer", readers, *sources)
+        for reader in readers:
+            os.close(reader)
+        try:
+            self._ask(commands.StartCapture(snaplen_bytes, epoch_offset_ns), writers)
+        finally:
+            for writer in writers:
+                os.close(writer)
+
+    def stop_capture(self) -> CaptureCounts:
+        """End the capture; returns when the files are complete on disk."""
+        if not self._writer:
+            raise TestbedError("stop the capture", "none is running")
+        tally = self._ask(commands.StopCapture()).tally
+        assert tally
+        self._end(self._writer, "writer")
+        self._writer = None
+        return CaptureCounts(
+            self._files, tally.records_written, tally.records_dropped, tally.frames_in, tally.frames_out
+        )
+
+    def counters(self) -> Counters:
+        """What has happened so far."""
+        counters = self._ask(commands.Count()).counters
+        assert counters
+        return counters
+
+    def close(self) -> FinalCounters:
+        """Stop forwarding and reporting."""
+        try:
+            final = self._ask(commands.Close()).final
+            assert final
+            self._end(self._process, "process")
+            self._end(self._monitor, "monitor")
+        finally:
+            self.kill()
+        return final
+
+    def kill(self) -> None:
+        """End all processes at once, whatever they do."""
+        self._control.close()
+        for process in (self._process, self._monitor, self._writer):
+            if process:
+                process.kill()
+                process.wait()
+
+    def _check(self, host: int) -> None:
+        if not 0 <= host < self._underlay.size:
+            raise TestbedError(f"change host {host}", f"the hosts are 0 to {self._underlay.size - 1}")
+
+    def _ask_with_matrices(self, command: Command, *matrices: Matrix) -> None:
+        size = (self._underlay.size, self._underlay.size)
+        if any(matrix.shape != size for matrix in matrices):
+            raise TestbedError("set the pairs", f"a matrix is not {size}")
+        descriptor = commands.wrap_matrices(*matrices)
+        try:
+            self._ask(command, [descriptor])
+        finally:
+            os.close(descriptor)
+
+    def _ask(self, command: Command, descriptors: Sequence[int] = ()) -> Reply:
+        asked = f"data plane: {type(command).__name__}"
+        try:
+            socket.send_fds(self._control, [commands.encode(command)], list(descriptors))
+            answer = self._control.recv(commands.MESSAGE_BYTES)
+        except OSError as error:
+            raise TestbedError(asked, error.strerror or "no answer") from error
+        if not answer:
+            raise TestbedError(asked, f"the forwarding process has ended; {self._last_words('process')}")
+        reply = commands.decode_reply(answer)
+        if reply.error is not None:
+            raise TestbedError("data plane", reply.error)
+        return reply
+
+    def _start(self, name: str, descriptors: Sequence[int], *arguments: str) -> subprocess.Popen[bytes]:
+        with self._log(name).open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", f"{_PACKAGE}.{name}", *arguments],
+                stdin=subprocess.PIPE,
+                stderr=log,
+                pass_fds=descriptors,
+                cwd=_ROOT,
+                env={**os.environ, **_STEADY_HEAP},
+            )
+
+    def _end(self, process: subprocess.Popen[bytes], name: str) -> None:
+        """Let a process end by itself: the end of its standard input or pipes tells it to."""
+        assert process.stdin
+        process.stdin.close()
+        try:
+            status = process.wait(REPLY_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise TestbedError(f"end the data plane's {name}", f"it runs on after {REPLY_TIMEOUT_S:g} s") from error
+        if status:
+            raise TestbedError(f"end the data plane's {name}", f"status {status}; {self._last_words(name)}")
+
+    def _log(self, name: str) -> Path:
+        return self._logs / f"dataplane-{name}.log"
+
+    def _last_words(self, name: str) -> str:
+        lines = self._log(name).read_text(errors="replace").splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+def _make_pipe() -> tuple[int, int]:
+    """A pipe as large as this user may make it."""
+    ends = os.pipe()
+    fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return ends
