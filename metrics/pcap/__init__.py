@@ -6,13 +6,14 @@ shuffle, and payload never enters a table.
 
 Without Spark::
 
-    for table, batch in read_tables([path], ("conns", "frames"), traced="traced.parquet", epoch_offset_ns=offset): ...
+    reading = Reading(("conns", "frames"), traced="traced.parquet", epoch_offset_ns=offset)
+    for name, table in read_tables(path, reading): ...
 
-With Spark: several tables in one pass, as their union with a leading column ``table``::
+With Spark, several tables in one pass, as their union with a leading column ``table``::
 
-    register(spark)                                 # the Data Source, and its code to the executors
-    everything = (spark.read.format("pcap").option("path", f"{run}/capture").option("tables", "conns,frames,spans,wire,captures")
-        .option("traced", traced).option("epoch_offset_ns", offset).option("parallelism", cores).load())
+    register(spark)  # the Data Source, and its code for the executors
+    options = {"path": f"{run}/capture", "tables": "conns,frames,spans,wire,captures", "traced": traced}
+    everything = spark.read.format("pcap").options(**options, epoch_offset_ns=offset, parallelism=cores).load()
     everything.write.partitionBy("table").parquet(staging)
 
 Frames come from the payload where the capture has it, or, with ``traced`` (a Parquet file or directory of
@@ -31,5 +32,18 @@ from metrics.pcap.schemas import (
     WIRE,
     union_schema,
 )
+from metrics.pcap.tables import Reading, read_tables
 
-__all__ = ["CAPTURES", "CONNS", "FRAMES", "PACKETS", "SCHEMAS", "SPANS", "TRACED", "WIRE", "union_schema"]
+__all__ = [
+    "CAPTURES",
+    "CONNS",
+    "FRAMES",
+    "PACKETS",
+    "SCHEMAS",
+    "SPANS",
+    "TRACED",
+    "WIRE",
+    "Reading",
+    "read_tables",
+    "union_schema",
+]

@@ -1,9 +1,9 @@
 """The tables that captures yield, as Arrow schemas. Spark reads them unchanged, and so does DuckDB or pandas.
 
-Instants are ``int64`` nanoseconds: CLOCK_MONOTONIC where ``epoch_offset_ns`` was given, the Unix epoch otherwise. Spark
-takes neither Arrow's nanosecond timestamps nor dictionaries nor unsigned 32-bit integers from Python, so there are none.
+Instants are ``int64`` nanoseconds: CLOCK_MONOTONIC where ``epoch_offset_ns`` was given, the Unix epoch otherwise.
+Spark takes no nanosecond timestamps, dictionaries or unsigned 32-bit integers from Python, so there are none.
 
-A column name has one type in all tables: several tables can then be read in one pass as their union (``union_schema``).
+A column name has one type in all tables: several can then be read in one pass as their union (``union_schema``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PACKETS: Final = pa.schema(
         ("pcap_off", _INT64),  # of the record, so that a number can be traced back to its bytes
     ]
 )
-"""A record of a capture. Ports, flags, seq, ack and window are null where the packet has no TCP header (ports: nor UDP)."""
+"""A record of a capture. What stands in a TCP header is null where the packet has none (ports: nor UDP's)."""
 
 CONNS: Final = pa.schema(
     [
@@ -87,7 +87,7 @@ FRAMES: Final = pa.schema(
         ("n_seconds", _INT32),  # one-second buckets that its bytes' first sightings fall into
     ]
 )
-"""One overlay frame at one vantage: a delivered frame has two rows, tap ``tx`` at its source, ``rx`` at its destination."""
+"""One overlay frame at one vantage: a delivered one has two rows, ``tx`` at its source, ``rx`` at its target."""
 
 SPANS: Final = pa.schema(
     [
@@ -101,7 +101,7 @@ SPANS: Final = pa.schema(
         ("span_bytes", _INT64),
     ]
 )
-"""The frames with ``n_seconds > 1``: how many of their bytes were first seen in each second (``off`` is the frame's)."""
+"""Of the frames with ``n_seconds > 1``: how many of their bytes were first seen in each second; ``off`` is theirs."""
 
 WIRE: Final = pa.schema(
     [

@@ -1,0 +1,84 @@
+"""Classic pcap files, with microseconds or nanoseconds, of either endianness.
+
+Source: draft-ietf-opsawg-pcap.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from metrics.pcap.records import Interface, Records, no_records
+from metrics.pcap.walk import Bools, Bytes, Ints, walk, word_view
+
+_MAGIC = {  # as the first four bytes -> byte order, nanoseconds in a unit of the fraction
+    b"\xd4\xc3\xb2\xa1": ("<", 1000),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+    b"\xa1\xb2\xc3\xd4": (">", 1000),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+}
+_FILE_HEADER_BYTES = 24
+_RECORD_HEADER_BYTES = 16
+_MAX_PACKET_BYTES = 1 << 24
+_PLAUSIBLE_DAYS = 2
+
+
+def is_classic(data: Bytes) -> bool:
+    """Whether the bytes begin as a classic pcap file does."""
+    return data[:4].tobytes() in _MAGIC
+
+
+class _Layout:
+    minimum = _RECORD_HEADER_BYTES
+
+    def __init__(self, data: Bytes, order: str, fraction_limit: int) -> None:
+        self._data = data.data
+        self._words = word_view(data, order)
+        self._last = max(len(self._words) - _RECORD_HEADER_BYTES, 0)
+        self._length = struct.Struct(f"{order}I").unpack_from
+        self._fraction_limit = fraction_limit
+        self._first_s = int(self._words[_FILE_HEADER_BYTES]) if len(self._words) > _FILE_HEADER_BYTES else 0
+
+    def length(self, at: int) -> int:
+        kept: int = self._length(self._data, at + 8)[0]
+        return _RECORD_HEADER_BYTES + kept if kept <= _MAX_PACKET_BYTES else 0
+
+    def lengths(self, at: Ints) -> Ints:
+        kept = self._words[np.minimum(at, self._last) + 8].astype(np.int64)
+        return np.where(kept <= _MAX_PACKET_BYTES, _RECORD_HEADER_BYTES + kept, 0)
+
+    def plausible(self, at: Ints) -> Bools:
+        at = np.minimum(at, self._last)
+        seconds = self._words[at].astype(np.int64)
+        kept = self._words[at + 8]
+        return (
+            (np.abs(seconds - self._first_s) < _PLAUSIBLE_DAYS * 86400)
+            & (self._words[at + 4] < self._fraction_limit)
+            & (kept > 0)
+            & (kept <= self._words[at + 12])
+            & (kept <= 1 << 18)
+        )
+
+
+def read_classic(data: Bytes) -> Records:
+    """The packets of a classic pcap file. A file too short for its header yields none."""
+    order, fraction_ns = _MAGIC[data[:4].tobytes()]
+    if len(data) < _FILE_HEADER_BYTES:
+        return no_records(data, len(data))
+    snaplen, linktype = struct.unpack_from(f"{order}II", data.data, 16)
+    at, stop = walk(_Layout(data, order, 10**9 // fraction_ns), _FILE_HEADER_BYTES, len(data))
+    words = word_view(data, order)
+    seconds, fraction = words[at].astype(np.int64), words[at + 4].astype(np.int64)
+    return Records(
+        data=data,
+        at=at,
+        start=at + _RECORD_HEADER_BYTES,
+        cap_bytes=words[at + 8].astype(np.int64),
+        wire_bytes=words[at + 12].astype(np.int64),
+        ts_ns=seconds * 10**9 + fraction * fraction_ns,
+        interface=np.zeros(len(at), np.int32),
+        tap=np.zeros(len(at), np.int8),
+        interfaces=[Interface("", linktype & 0xFFFF, snaplen)],
+        unread_bytes=len(data) - stop,
+    )

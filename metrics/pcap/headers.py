@@ -1,0 +1,282 @@
+"""Link, IP and TCP headers of many packets at once.
+
+Every packet's IP header and then its TCP header is gathered as one row of bytes and read through a structured type.
+Ethernet with VLAN tags, IP options, IPv6 and its extension headers differ only in where the next header starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from ipaddress import IPv4Address, IPv6Address
+
+import numpy as np
+import numpy.typing as npt
+
+from metrics.pcap.records import MID, RX, TX, Records
+from metrics.pcap.walk import Bools, Bytes, Ints
+
+NOT_UNDERSTOOD, TCP, OTHER_IP, FRAGMENT = 0, 1, 2, 3
+FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+IPV6_BASE = 1 << 32
+"""Addresses are integers: an IPv4 address its value, an IPv6 address this plus its index in ``Packets.ipv6``."""
+
+_PROTO_TCP, _PROTO_UDP = 6, 17
+_CHUNK = 1 << 17  # rows decoded at a time: the columns of a chunk stay in the processor's cache
+_LINK_RAW, _LINK_IPV4, _LINK_IPV6 = 101, 228, 229
+_LINK_ETHERNET, _LINK_SLL, _LINK_SLL2 = 1, 113, 276
+_LINK_BYTES = {_LINK_ETHERNET: 14, _LINK_SLL: 16, _LINK_SLL2: 20, _LINK_RAW: 0, _LINK_IPV4: 0, _LINK_IPV6: 0}
+_ETHERTYPE_AT = {_LINK_ETHERNET: 12, _LINK_SLL: 14, _LINK_SLL2: 0}
+_VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
+_MAX_VLANS = 4
+_SLL_OUTGOING = 4
+_IPV6_EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options: 8 bytes and more, length in the second one
+_IPV6_FRAGMENT = 44
+
+_IPV4_HEADER = np.dtype(
+    {
+        "names": ["first", "length", "fragment", "proto", "src", "dst"],
+        "formats": ["u1", ">u2", ">u2", "u1", ">u4", ">u4"],
+        "offsets": [0, 2, 6, 9, 12, 16],
+        "itemsize": 20,
+    }
+)
+_IPV6_HEADER = np.dtype(
+    [("first", ">u4"), ("length", ">u2"), ("next", "u1"), ("hops", "u1"), ("src", "V16"), ("dst", "V16")]
+)
+_TCP_HEADER = np.dtype(
+    {
+        "names": ["src", "dst", "seq", "ack", "offset", "flags", "window"],
+        "formats": [">u2", ">u2", ">u4", ">u4", "u1", "u1", ">u2"],
+        "offsets": [0, 2, 4, 8, 12, 13, 14],
+        "itemsize": 20,
+    }
+)
+
+
+@dataclass
+class Columns:
+    """The decoded columns of packets; -1 where a packet has no such field."""
+
+    nature: npt.NDArray[np.int8]  # TCP, OTHER_IP, FRAGMENT, NOT_UNDERSTOOD
+    src: Ints
+    dst: Ints
+    src_port: npt.NDArray[np.int32]
+    dst_port: npt.NDArray[np.int32]
+    proto: npt.NDArray[np.int16]
+    flags: npt.NDArray[np.int16]
+    seq: Ints
+    ack: Ints
+    window: npt.NDArray[np.int32]
+    ip_bytes: npt.NDArray[np.int32]
+    payload_bytes: npt.NDArray[np.int32]
+    payload_start: Ints  # where the payload starts in the file
+
+    @classmethod
+    def unknown(cls, count: int) -> Columns:
+        """``count`` packets of which nothing is known yet."""
+        types = {"nature": "i1", "proto": "i2", "flags": "i2"} | dict.fromkeys(
+            ("src_port", "dst_port", "window", "ip_bytes", "payload_bytes"), "i4"
+        )
+        columns = {each.name: np.full(count, -1, types.get(each.name, "i8")) for each in fields(cls)}
+        columns["nature"][:] = NOT_UNDERSTOOD
+        columns["payload_bytes"][:] = columns["ip_bytes"][:] = 0
+        return cls(**columns)
+
+
+@dataclass
+class Packets:
+    """A capture's packets with what their headers say, row by row with ``records``.
+
+    Attributes:
+        host: each packet's vantage host.
+        tap: MID, TX or RX; told from addresses where the capture says nothing and one address is in every packet.
+        ipv6: the IPv6 addresses met.
+    """
+
+    records: Records
+    columns: Columns
+    host: npt.NDArray[np.int32]
+    tap: npt.NDArray[np.int8]
+    ipv6: list[bytes]
+
+
+def decode(records: Records) -> Packets:
+    """What the headers of ``records`` say. Never raises on content: see ``Columns.nature``."""
+    columns = Columns.unknown(len(records))
+    tap = records.tap.copy()
+    ipv6: dict[bytes, int] = {}
+    linktypes = np.array([each.linktype for each in records.interfaces] or [0])
+    for first in range(0, len(records), _CHUNK):
+        rows = slice(first, first + _CHUNK)
+        chunk = records.select(rows)
+        at, ethertype = _strip_link(chunk, linktypes[chunk.interface], tap[rows])
+        _decode_ip(chunk, at, ethertype, first, columns, ipv6)
+    hosts = np.array([each.host for each in records.interfaces] or [-1], np.int32)
+    _infer_taps(records, columns, tap)
+    return Packets(records, columns, hosts[records.interface], tap, list(ipv6))
+
+
+def address_text(address: int, ipv6: list[bytes]) -> str:
+    """An address of ``Columns`` as people write it."""
+    return str(IPv4Address(address) if address < IPV6_BASE else IPv6Address(ipv6[address - IPV6_BASE]))
+
+
+def _gather(data: Bytes, at: Ints, layout: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """The headers at these offsets, each wholly inside the file."""
+    if not len(at):
+        return np.empty(0, layout)
+    rows = np.lib.stride_tricks.sliding_window_view(data, layout.itemsize)[at]
+    return rows.view(layout)[:, 0]
+
+
+def _strip_link(records: Records, linktypes: Ints, tap: npt.NDArray[np.int8]) -> tuple[Ints, Ints]:
+    """Where each packet's IP header starts (-1: nowhere), and the type that the link layer gives it (-1: none)."""
+    at, ethertype = records.start.copy(), np.full(len(records), -1, np.int64)
+    for linktype in np.unique(linktypes):
+        mine = np.flatnonzero(linktypes == linktype)
+        header = _LINK_BYTES.get(int(linktype))
+        if header is None:
+            at[mine] = -1
+            continue
+        if not header:
+            continue
+        whole = records.cap_bytes[mine] >= header
+        at[mine[~whole]] = -1
+        mine = mine[whole]
+        if linktype != _LINK_ETHERNET:
+            _read_sll_direction(records, mine, int(linktype), tap)
+        ethertype[mine] = _u2(records.data, at[mine] + _ETHERTYPE_AT[int(linktype)])
+        at[mine] += header
+    _skip_vlans(records, at, ethertype)
+    return at, ethertype
+
+
+def _u2(data: Bytes, at: Ints) -> Ints:
+    return data[at].astype(np.int64) << 8 | data[at + 1]
+
+
+def _read_sll_direction(records: Records, rows: Ints, linktype: int, tap: npt.NDArray[np.int8]) -> None:
+    start = records.start[rows]
+    kind = records.data[start + 10] if linktype == _LINK_SLL2 else _u2(records.data, start)
+    tap[rows] = np.where(kind == _SLL_OUTGOING, TX, RX)
+
+
+def _skip_vlans(records: Records, at: Ints, ethertype: Ints) -> None:
+    """Steps over VLAN tags: 2 bytes of tag, then the type of what follows."""
+    end = records.start + records.cap_bytes
+    for _ in range(_MAX_VLANS):
+        rows = np.flatnonzero(np.isin(ethertype, _VLAN_TYPES) & (at >= 0) & (at + 4 <= end))
+        if not len(rows):
+            return
+        ethertype[rows] = _u2(records.data, at[rows] + 2)
+        at[rows] += 4
+
+
+def _decode_ip(
+    records: Records, at: Ints, ethertype: Ints, first: int, columns: Columns, ipv6: dict[bytes, int]
+) -> None:
+    end = records.start + records.cap_bytes
+    rows = np.flatnonzero((at >= 0) & (at + 20 <= end))
+    version = records.data[at[rows]] >> 4
+    wire_end = records.start + records.wire_bytes  # where the packet would end in the file, had all of it been kept
+    four = rows[(version == 4) & np.isin(ethertype[rows], (-1, 0x0800))]
+    _decode_ipv4(records.data, at, end, wire_end, four, first, columns)
+    six = rows[(version == 6) & np.isin(ethertype[rows], (-1, 0x86DD)) & (at[rows] + 40 <= end[rows])]
+    if len(six):
+        _decode_ipv6(records.data, at, end, wire_end, six, first, columns, ipv6)
+
+
+def _decode_ipv4(data: Bytes, at: Ints, end: Ints, wire_end: Ints, rows: Ints, first: int, columns: Columns) -> None:
+    header = _gather(data, at[rows], _IPV4_HEADER)
+    header_bytes = (header["first"] & 15).astype(np.int64) * 4
+    length = header["length"].astype(np.int64)
+    room = wire_end[rows] - at[rows]
+    length[length == 0] = room[length == 0]  # segmentation offload leaves the length to the card
+    sane = (header_bytes >= 20) & (length >= header_bytes) & (length <= room)
+    if not sane.all():
+        rows, header, header_bytes, length = rows[sane], header[sane], header_bytes[sane], length[sane]
+    out = rows + first
+    columns.src[out], columns.dst[out] = header["src"], header["dst"]
+    proto = header["proto"]
+    fragment = header["fragment"] & 0x3FFF != 0
+    _decode_transport(data, at[rows] + header_bytes, end[rows], at[rows] + length, proto, fragment, out, columns)
+    columns.ip_bytes[out] = length
+
+
+def _decode_ipv6(
+    data: Bytes, at: Ints, end: Ints, wire_end: Ints, rows: Ints, first: int, columns: Columns, ipv6: dict[bytes, int]
+) -> None:
+    header = _gather(data, at[rows], _IPV6_HEADER)
+    length = header["length"].astype(np.int64) + 40
+    room = wire_end[rows] - at[rows]
+    jumbo = length == 40
+    length[jumbo] = room[jumbo]
+    sane = length <= room
+    rows, header, length = rows[sane], header[sane], length[sane]
+    out = rows + first
+    columns.src[out], columns.dst[out] = _ipv6_ids(header["src"], ipv6), _ipv6_ids(header["dst"], ipv6)
+    proto, next_at = header["next"].astype(np.int64), at[rows] + 40
+    fragment = _skip_extensions(data, next_at, end[rows], proto)
+    _decode_transport(data, next_at, end[rows], at[rows] + length, proto, fragment, out, columns)
+    columns.ip_bytes[out] = length
+
+
+def _ipv6_ids(addresses: npt.NDArray[np.void], ipv6: dict[bytes, int]) -> Ints:
+    unique, inverse = np.unique(addresses, return_inverse=True)
+    ids = [ipv6.setdefault(each.tobytes(), len(ipv6)) for each in unique]
+    return np.array(ids, np.int64)[inverse] + IPV6_BASE
+
+
+def _skip_extensions(data: Bytes, at: Ints, end: Ints, proto: Ints) -> Bools:
+    """Moves ``at`` and ``proto`` over the extension headers; says which packets are fragments."""
+    while True:
+        rows = np.flatnonzero(np.isin(proto, _IPV6_EXTENSIONS) & (at + 8 <= end))
+        if not len(rows):
+            return np.asarray(proto == _IPV6_FRAGMENT)
+        proto[rows] = data[at[rows]]
+        at[rows] += 8 * (1 + data[at[rows] + 1].astype(np.int64))
+
+
+def _decode_transport(
+    data: Bytes,
+    at: Ints,
+    end: Ints,
+    ip_end: Ints,
+    proto: npt.NDArray[np.integer],
+    fragment: Bools,
+    out: Ints,
+    columns: Columns,
+) -> None:
+    """The transport headers at ``at``; ``end`` is where the kept bytes end, ``ip_end`` where the packet does."""
+    columns.proto[out] = proto
+    columns.nature[out] = np.where(fragment, FRAGMENT, np.where(proto == _PROTO_TCP, NOT_UNDERSTOOD, OTHER_IP))
+    udp = np.flatnonzero((proto == _PROTO_UDP) & ~fragment & (at + 4 <= end))
+    columns.src_port[out[udp]] = _u2(data, at[udp])
+    columns.dst_port[out[udp]] = _u2(data, at[udp] + 2)
+    tcp = np.flatnonzero((proto == _PROTO_TCP) & ~fragment & (at + 20 <= end) & (at + 20 <= ip_end))
+    header = _gather(data, at[tcp], _TCP_HEADER)
+    header_bytes = (header["offset"] >> 4).astype(np.int64) * 4
+    payload = ip_end[tcp] - at[tcp] - header_bytes
+    sane = (header_bytes >= 20) & (payload >= 0)
+    if not sane.all():
+        tcp, header, header_bytes, payload = tcp[sane], header[sane], header_bytes[sane], payload[sane]
+    out = out[tcp]
+    columns.nature[out] = TCP
+    columns.src_port[out], columns.dst_port[out] = header["src"], header["dst"]
+    columns.seq[out], columns.ack[out] = header["seq"], header["ack"]
+    columns.flags[out], columns.window[out] = header["flags"], header["window"]
+    columns.payload_bytes[out] = payload
+    columns.payload_start[out] = at[tcp] + header_bytes
+
+
+def _infer_taps(records: Records, columns: Columns, tap: npt.NDArray[np.int8]) -> None:
+    """Where a capture says no directions: the one address that is in every packet of an interface is its host's."""
+    silent = np.unique(records.interface[tap == MID])
+    for interface in silent:
+        rows = np.flatnonzero((records.interface == interface) & (tap == MID) & (columns.src >= 0))
+        src, dst = columns.src[rows], columns.dst[rows]
+        if not len(rows):
+            continue
+        everywhere = [each for each in {src[0], dst[0]} if ((src == each) | (dst == each)).all()]
+        if len(everywhere) == 1:
+            tap[rows] = np.where(src == everywhere[0], TX, RX)

@@ -1,0 +1,93 @@
+"""A capture file's records: where each packet's bytes are, when it was seen, at which interface, in which direction."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from metrics.pcap.walk import Bytes, Ints
+
+UNKNOWN_HOST = -1
+MID, TX, RX = 0, 1, 2
+TAPS = ("mid", "tx", "rx")
+"""Names of the direction codes: not said by the capture; left the host that recorded it; arrived there."""
+
+
+@dataclass
+class Interface:
+    """An interface as its capture describes it."""
+
+    name: str
+    linktype: int
+    snaplen: int
+    host: int = UNKNOWN_HOST
+    resolution: int = 9
+    binary_resolution: bool = False
+    offset_s: int = 0
+    dropped: int | None = None
+
+
+@dataclass
+class Records:
+    """A capture's packets as columns, in the file's order.
+
+    Attributes:
+        data: the whole file.
+        at: each record's offset in the file; ``start`` its packet's first byte, ``cap_bytes`` of which were kept out of
+            the ``wire_bytes`` the packet had.
+        ts_ns: nanoseconds since the epoch. A pcapng simple packet has no time and takes its predecessor's.
+        interface: index into ``interfaces``.
+        tap: MID, TX or RX.
+        unread_bytes: what follows the last whole record.
+        unknown_blocks: pcapng blocks of no known type, or at an interface that was never described.
+    """
+
+    data: Bytes
+    at: Ints
+    start: Ints
+    cap_bytes: Ints
+    wire_bytes: Ints
+    ts_ns: Ints
+    interface: npt.NDArray[np.int32]
+    tap: npt.NDArray[np.int8]
+    interfaces: list[Interface] = field(default_factory=list)
+    unread_bytes: int = 0
+    unknown_blocks: int = 0
+
+    def __len__(self) -> int:
+        """The number of packets."""
+        return len(self.at)
+
+    def select(self, rows: npt.NDArray[np.generic] | slice) -> Records:
+        """The same capture with these packets only."""
+        columns = ("at", "start", "cap_bytes", "wire_bytes", "ts_ns", "interface", "tap")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
+
+
+def no_records(data: Bytes, unread_bytes: int) -> Records:
+    """A file in which nothing could be read."""
+    none = np.empty(0, np.int64)
+    return Records(
+        data, none, none, none, none, none, none.astype(np.int32), none.astype(np.int8), unread_bytes=unread_bytes
+    )
+
+
+def map_file(path: Path) -> Bytes:
+    """The file's bytes, mapped rather than read: what a snapped or filtered read never touches costs nothing."""
+    with path.open("rb") as file:
+        if path.stat().st_size == 0:
+            return np.empty(0, np.uint8)
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+
+
+def host_of(if_name: str, path: Path) -> int:
+    """The host index: the interface's name where that is a number, else the first number in the file's name."""
+    if if_name.isdecimal():
+        return int(if_name[:9])
+    number = re.search(r"\d{1,9}", path.name.split(".")[0])
+    return int(number.group()) if number else UNKNOWN_HOST

@@ -1,0 +1,107 @@
+"""When located frames were seen at their vantage, by how many packets, and over which seconds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from metrics.pcap.flows import Connections, factorise
+from metrics.pcap.frames import DIRECTIONS, Located
+from metrics.pcap.records import RX, TAPS
+from metrics.pcap.schemas import FRAMES, SPANS
+from metrics.pcap.streams import Streams
+from metrics.pcap.walk import Ints
+
+SECOND_NS: Final = 10**9
+
+
+def sight(located: Located, connections: Connections, streams: Streams, origin_ns: int) -> tuple[pa.Table, pa.Table]:
+    """The tables ``frames`` and ``spans``. A frame of which a byte was not seen has no row.
+
+    At a receiver (tap "rx") a frame counts as seen only if all before it in its stream was, too.
+
+    Args:
+        located: where the frames are.
+        connections: of this capture.
+        streams: of this capture.
+        origin_ns: where the one-second buckets start.
+    """
+    stream, length = located.stream, located.len_bytes
+    position = streams.axis[stream] + located.off
+    first, first_seen = streams.interval_at(position)
+    last, last_seen = streams.interval_at(position + length - 1)
+    seen = (located.off >= 0) & (length > 0) & (located.off + length <= streams.extent[stream]) & first_seen & last_seen
+    if len(streams.start):
+        seen &= streams.gaps[first] == streams.gaps[last]
+        seen &= (connections.tap[stream] != RX) | streams.reachable[last]
+    rows = np.flatnonzero(seen)
+    stream, position, length, first, last = (each[rows] for each in (stream, position, length, first, last))
+    spans, n_seconds = _spans(streams, position, length, first, last, origin_ns)
+    n_segments, n_retx = _count_segments(streams, position, length)
+    taken = pa.array(rows)
+    identity = _identity(connections, stream) | {"off": pa.array(located.off[rows])}
+    columns = identity | {
+        "len_bytes": pa.array(length),
+        "kind": located.kind.take(taken),
+        "topics": located.topics.take(taken),
+        "message_id": located.message_id.take(taken),
+        "t_first_ns": pa.array(streams.first_ns[first]),
+        "t_last_ns": pa.array(
+            np.where(connections.tap[stream] == RX, streams.available_ns[last], streams.first_ns[last])
+        ),
+        "n_segments": pa.array(n_segments, pa.int32()),
+        "n_retx": pa.array(n_retx, pa.int32()),
+        "n_seconds": pa.array(n_seconds, pa.int32()),
+    }
+    frame, at_ns, span_bytes = spans
+    columns_of_spans = {name: column.take(pa.array(frame)) for name, column in identity.items()}
+    columns_of_spans |= {"at_ns": pa.array(at_ns), "span_bytes": pa.array(span_bytes)}
+    return (
+        pa.table([columns[name] for name in FRAMES.names], schema=FRAMES),
+        pa.table([columns_of_spans[name] for name in SPANS.names], schema=SPANS),
+    )
+
+
+def _identity(connections: Connections, stream: Ints) -> dict[str, pa.Array]:
+    conn = pa.array(stream // 2)
+    return {
+        "uid": pa.array(connections.uids, pa.string()).take(conn),
+        "conn": pa.array(connections.names, pa.string()).take(conn),
+        "direction": pa.array(DIRECTIONS).take(pa.array(stream % 2)),
+        "vantage_host": pa.array(connections.host, pa.int32()).take(conn),
+        "tap": pa.array(TAPS).take(pa.array(connections.tap[stream].astype(np.int64))),
+    }
+
+
+def _count_segments(streams: Streams, position: Ints, length: Ints) -> tuple[Ints, Ints]:
+    """How many segments touch each frame, and how many of those repeat bytes."""
+    counts = []
+    for some in (slice(None), streams.retransmits):
+        start, length_of = streams.position[some], streams.length[some]
+        begun = np.searchsorted(np.sort(start), position + length, "left")
+        counts.append(begun - np.searchsorted(np.sort(start + length_of), position, "right"))
+    return counts[0], counts[1]
+
+
+def _spans(
+    streams: Streams, position: Ints, length: Ints, first: Ints, last: Ints, origin_ns: int
+) -> tuple[tuple[Ints, Ints, Ints], Ints]:
+    """The frames whose bytes were first seen in more than one second, as (frame, second, bytes); seconds by frame."""
+    second = (streams.first_ns - origin_ns) // SECOND_NS
+    changes = np.cumsum(np.diff(second, prepend=second[:1]) != 0)
+    several = np.flatnonzero(changes[first] != changes[last]) if len(second) else first
+    pieces = last[several] - first[several] + 1
+    frame = np.repeat(several, pieces)
+    interval = np.arange(len(frame)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + first[frame]
+    size = np.minimum(streams.end[interval], position[frame] + length[frame])
+    size = size - np.maximum(streams.start[interval], position[frame])
+    group, groups = factorise(frame, second[interval] - second[interval].min(initial=0))
+    head = np.zeros(groups, np.int64)
+    head[group[::-1]] = np.arange(len(group))[::-1]
+    span_bytes = np.bincount(group, size, groups).astype(np.int64)
+    n_seconds = np.ones(len(position), np.int64)
+    n_seconds[several] = 0
+    np.add.at(n_seconds, frame[head], 1)
+    return (frame[head], second[interval[head]] * SECOND_NS + origin_ns, span_bytes), n_seconds

@@ -1,0 +1,167 @@
+"""TCP reassembly of all streams of a capture at once, without their bytes.
+
+Sequence numbers are unwrapped to stream offsets, and all streams laid side by side on one axis, so that every step is
+one NumPy call whatever the number of streams. The segments' ends cut the axis into elementary intervals. Each interval
+belongs to the segment that brought it first; a running maximum of first arrivals along a stream is the instant at
+which a receiver could have read up to there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from metrics.pcap.flows import UNKNOWN, Segments
+from metrics.pcap.headers import SYN
+from metrics.pcap.walk import Bools, Ints
+
+_SAFE = 1 << 61
+
+
+@dataclass
+class Streams:
+    """The streams' bytes by interval, in order; positions are on the common axis (``axis[stream] + offset``).
+
+    Attributes:
+        axis: where each stream's byte 0 lies; ``extent`` how far its bytes reach (offsets, not axis).
+        start, end: the elementary intervals that arrived.
+        first_ns: when each was first seen.
+        available_ns: when it and all before it in its stream had been seen; meaningless where not ``reachable``.
+        reachable: whether all bytes before it were seen.
+        gaps: number of holes before each interval, over all streams; equal numbers mean no hole between two.
+        owner: index into ``payload`` of the segment that brought it.
+        payload: the segments (rows of ``Segments``) with payload in their stream; ``position`` is where their first
+            byte lies, ``length`` how many they carry.
+        new_bytes: how many bytes each of them brought that had not been seen.
+        lost: segments with payload before their stream's beginning: they belong to an older connection.
+    """
+
+    axis: Ints
+    extent: Ints
+    start: Ints
+    end: Ints
+    first_ns: Ints
+    available_ns: Ints
+    reachable: Bools
+    gaps: Ints
+    owner: Ints
+    payload: Ints
+    position: Ints
+    length: Ints
+    new_bytes: Ints
+    lost: Ints
+
+    @property
+    def retransmits(self) -> Bools:
+        """By ``payload``: whether the segment repeated bytes that had been seen."""
+        return self.new_bytes < self.length
+
+    def interval_at(self, position: Ints) -> tuple[Ints, Bools]:
+        """The interval that holds each position, and whether one does."""
+        index = np.maximum(np.searchsorted(self.start, position, "right") - 1, 0)
+        if not len(self.start):
+            return index, np.zeros(len(index), np.bool_)
+        return index, (self.start[index] <= position) & (position < self.end[index])
+
+
+def reassemble(segments: Segments, base: Ints) -> Streams:
+    """The streams of ``segments``; ``base`` is the sequence number of each one's byte 0, or UNKNOWN.
+
+    A stream of unknown base starts at its lowest sequence number.
+    """
+    offset = _unwrap(segments, base)
+    rows = np.flatnonzero(segments.payload_bytes > 0)
+    inside = offset[rows] >= 0
+    payload, lost = rows[inside], rows[~inside]
+    stream, length = segments.stream[payload], segments.payload_bytes[payload]
+    offset = offset[payload]
+    extent = np.zeros(len(base), np.int64)
+    np.maximum.at(extent, stream, offset + length)
+    axis = np.concatenate(([0], np.cumsum(extent + 1)))[:-1]  # one position between streams belongs to none
+    position = axis[stream] + offset
+    start, end, owner = _elementary_intervals(position, position + length)
+    first_ns = segments.ts_ns[payload[owner]]
+    interval_stream = stream[owner]
+    opens = np.concatenate(([True], interval_stream[1:] != interval_stream[:-1]))[: len(start)]
+    hole = np.where(opens, start > axis[interval_stream], np.concatenate(([0], end[:-1]))[: len(start)] < start)
+    gaps = np.cumsum(hole)
+    before = np.concatenate(([0], gaps))[:-1][opens] if len(start) else gaps
+    group = np.cumsum(opens) - 1
+    return Streams(
+        axis=axis,
+        extent=extent,
+        start=start,
+        end=end,
+        first_ns=first_ns,
+        available_ns=_running_max(first_ns, group),
+        reachable=gaps == before[group],
+        gaps=gaps,
+        owner=owner,
+        payload=payload,
+        position=position,
+        length=length,
+        new_bytes=np.bincount(owner, end - start, len(payload)).astype(np.int64),
+        lost=lost,
+    )
+
+
+def _unwrap(segments: Segments, base: Ints) -> Ints:
+    """Stream offsets of the segments' first payload bytes: successive differences of 32-bit numbers, summed up.
+
+    Right as long as two successive segments of a stream are less than 2 GiB apart.
+    """
+    seq: Ints = segments.seq + ((segments.flags & SYN) != 0)  # a SYN takes one number; its payload starts after it
+    if not len(seq):
+        return seq
+    starts = segments.stream_starts
+    used = np.flatnonzero(starts[1:] > starts[:-1])
+    heads = starts[:-1][used]
+    known = base[used] != UNKNOWN
+    step = np.diff(seq, prepend=seq[:1])
+    step[heads] = np.where(known, seq[heads] - base[used], 0)
+    step = (step + (1 << 31)) % (1 << 32) - (1 << 31)
+    total = np.cumsum(step)
+    counts = np.diff(np.append(heads, len(seq)))
+    offset: Ints = total - np.repeat(total[heads] - step[heads], counts)
+    if not known.all():
+        # Only packets with payload count: a keep-alive's number lies before the first byte.
+        relevant = np.where(segments.payload_bytes > 0, offset, np.iinfo(np.int64).max)
+        lowest = np.minimum.reduceat(relevant, heads)
+        offset = offset - np.repeat(np.where(known | (lowest == np.iinfo(np.int64).max), 0, lowest), counts)
+    return offset
+
+
+def _elementary_intervals(start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Cuts the union of the segments [start, end) at all their ends: (starts, ends, first segment of each)."""
+    if len(start) and (start[1:] >= end[:-1]).all():
+        return start, end, np.arange(len(start))
+    points = np.unique(np.concatenate((start, end)))
+    low, high = np.searchsorted(points, start), np.searchsorted(points, end)
+    pieces = high - low
+    segment = np.repeat(np.arange(len(start)), pieces)
+    piece = np.arange(len(segment)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + low[segment]
+    owner = np.full(len(points), -1, np.int64)
+    owner[piece[::-1]] = segment[::-1]  # of several assignments the last stays, which is the first segment in time
+    covered = np.flatnonzero(owner >= 0)
+    return points[covered], points[covered + 1] if len(covered) else points[:0], owner[covered]
+
+
+def _running_max(values: Ints, group: Ints) -> Ints:
+    """The running maximum within each group (groups are numbered upwards and contiguous)."""
+    if not len(values):
+        return values
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if span * (int(group[-1]) + 1) < _SAFE:
+        raised: Ints = values - low + group * span  # each group lies above the one before it
+        return np.maximum.accumulate(raised) - group * span + low
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    return np.concatenate([np.maximum.accumulate(part) for part in np.split(values, starts[1:])])
+
+
+def covered_bytes(streams: Streams) -> npt.NDArray[np.int64]:
+    """How many bytes of each stream were seen at least once."""
+    index = np.searchsorted(streams.axis, streams.start, "right") - 1
+    return np.bincount(index, streams.end - streams.start, len(streams.axis)).astype(np.int64)

@@ -1,0 +1,184 @@
+"""A capture file to tables, a bounded number of packets at a time: the entry point of the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from metrics.pcap.files import read_file
+from metrics.pcap.flows import Connections, find_connections
+from metrics.pcap.frames import locate_in_payload, locate_traced
+from metrics.pcap.headers import TCP, Packets, address_text, decode
+from metrics.pcap.records import TAPS, Records
+from metrics.pcap.schemas import PACKETS, SCHEMAS
+from metrics.pcap.sightings import sight
+from metrics.pcap.streams import Streams, reassemble
+from metrics.pcap.summaries import InterfaceCounts, account_wire, summarise_connections
+
+_PIECE_PACKETS = 1_500_000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to read from a capture.
+
+    Attributes:
+        tables: names of ``schemas.SCHEMAS``.
+        traced: Parquet of ``schemas.TRACED``; None takes frames from captured payload.
+        epoch_offset_ns: taken from every time stamp: epoch = CLOCK_MONOTONIC + this.
+        origin_ns: where the one-second buckets of ``wire`` and ``spans`` start, after that.
+        part, parts: only the ``part``-th of ``parts`` of the file: of its packets, or, with reassembly, the hosts whose
+            index leaves the remainder ``part``.
+        retransmissions: whether ``packets`` says ``is_retx``, which needs reassembly and a host's whole capture.
+    """
+
+    tables: tuple[str, ...]
+    traced: str | None = None
+    epoch_offset_ns: int = 0
+    origin_ns: int = 0
+    part: int = 0
+    parts: int = 1
+    retransmissions: bool = False
+
+    @property
+    def reassembles(self) -> bool:
+        """Whether anything asked for needs whole connections."""
+        return self.retransmissions or any(table != "packets" for table in self.tables)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            ValueError: an unknown table, or none.
+        """
+        unknown = set(self.tables) - set(SCHEMAS)
+        if unknown or not self.tables:
+            raise ValueError(
+                f"tables: expected some of {', '.join(SCHEMAS)}, got {', '.join(sorted(unknown)) or 'none'}"
+            )
+
+
+def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
+    """The tables of a capture file, as (name, piece); a table may come in several pieces, or in none."""
+    records = read_file(path)
+    records.ts_ns -= reading.epoch_offset_ns
+    if not reading.reassembles:
+        yield from _read_packets(records, path, reading)
+        return
+    counts = InterfaceCounts(records)
+    hosts = np.array([each.host for each in records.interfaces], np.int64)
+    mine = {host for host in hosts.tolist() if host % reading.parts == reading.part}
+    for piece in _pieces(records, hosts, mine):
+        yield from _read_piece(piece, path, reading, counts)
+    if "captures" in reading.tables:
+        yield "captures", counts.table(records, path, mine)
+
+
+def _read_packets(records: Records, path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
+    total = len(records)
+    first, last = (total * part // reading.parts for part in (reading.part, reading.part + 1))
+    for start in range(first, last, _PIECE_PACKETS):
+        packets = decode(records.select(slice(start, min(start + _PIECE_PACKETS, last))))
+        yield "packets", _packets_table(packets, path, None)
+
+
+def _pieces(records: Records, hosts: npt.NDArray[np.int64], wanted: set[int]) -> Iterator[Records]:
+    """The packets of whole hosts, about ``_PIECE_PACKETS`` at a time: what bounds the memory."""
+    per_interface = np.bincount(records.interface, minlength=len(hosts))
+    batches: list[list[int]] = [[]]
+    filled = 0
+    for host in sorted(wanted):
+        size = int(per_interface[hosts == host].sum())
+        if filled and filled + size > _PIECE_PACKETS:
+            batches.append([])
+            filled = 0
+        batches[-1].append(host)
+        filled += size
+    for batch in batches:
+        if set(batch) == set(hosts.tolist()):
+            yield records
+        elif batch:
+            yield records.select(np.flatnonzero(np.isin(hosts, batch)[records.interface]))
+
+
+def _read_piece(
+    records: Records, path: Path, reading: Reading, counts: InterfaceCounts
+) -> Iterator[tuple[str, pa.Table]]:
+    packets = decode(records)
+    connections = find_connections(packets)
+    streams = reassemble(connections.segments, connections.base)
+    counts.add(packets, connections, streams)
+    if "packets" in reading.tables:
+        yield "packets", _packets_table(packets, path, _retransmitted(packets, connections, streams))
+    if "conns" in reading.tables:
+        yield "conns", summarise_connections(connections, streams, packets)
+    if "wire" in reading.tables:
+        yield "wire", account_wire(packets, connections, streams, reading.origin_ns)
+    if {"frames", "spans"} & set(reading.tables):
+        if reading.traced is None:
+            located = locate_in_payload(connections, streams, packets)
+        else:
+            located = locate_traced(connections, _read_traced(reading.traced, connections))
+        frames, spans = sight(located, connections, streams, reading.origin_ns)
+        if "frames" in reading.tables:
+            yield "frames", frames
+        if "spans" in reading.tables:
+            yield "spans", spans
+
+
+def _read_traced(path: str, connections: Connections) -> pa.Table:
+    """The traced frames of these connections, from the row groups that may hold any."""
+    names = pa.array(connections.names, pa.string()).unique()
+    dataset = ds.dataset(path, format="parquet")
+    if not len(names):
+        return dataset.schema.empty_table()
+    bounds = pc.min_max(names)
+    nearby = (pc.field("conn") >= bounds["min"]) & (pc.field("conn") <= bounds["max"])
+    return dataset.to_table(filter=nearby & pc.field("conn").isin(names))
+
+
+def _retransmitted(packets: Packets, connections: Connections, streams: Streams) -> npt.NDArray[np.bool_]:
+    is_retx = np.zeros(len(packets.records), np.bool_)
+    is_retx[connections.segments.row[streams.payload]] = streams.retransmits
+    return is_retx
+
+
+def _packets_table(packets: Packets, path: Path, is_retx: npt.NDArray[np.bool_] | None) -> pa.Table:
+    records, columns = packets.records, packets.columns
+    count = len(records)
+    no_tcp, no_ports = columns.nature != TCP, columns.src_port < 0
+    arrays = {
+        "ts_ns": pa.array(records.ts_ns),
+        "host": pa.array(packets.host),
+        "tap": pa.array(TAPS).take(pa.array(packets.tap)),
+        "src_ip": _address_strings(columns.src, packets.ipv6),
+        "src_port": pa.array(columns.src_port, mask=no_ports),
+        "dst_ip": _address_strings(columns.dst, packets.ipv6),
+        "dst_port": pa.array(columns.dst_port, mask=no_ports),
+        "proto": pa.array(columns.proto),
+        "tcp_flags": pa.array(columns.flags, mask=no_tcp),
+        "seq": pa.array(columns.seq, mask=no_tcp),
+        "ack": pa.array(columns.ack, mask=no_tcp),
+        "window": pa.array(columns.window, mask=no_tcp),
+        "payload_bytes": pa.array(columns.payload_bytes.astype(np.int64), mask=no_tcp),
+        "wire_bytes": pa.array(records.wire_bytes),
+        "cap_bytes": pa.array(records.cap_bytes),
+        "is_retx": pa.nulls(count, pa.bool_()) if is_retx is None else pa.array(is_retx, mask=no_tcp),
+        "pcap_file": pa.array([path.name]).take(pa.array(np.zeros(count, np.int8))),
+        "pcap_off": pa.array(records.at),
+    }
+    return pa.table([arrays[name] for name in PACKETS.names], schema=PACKETS)
+
+
+def _address_strings(addresses: npt.NDArray[np.int64], ipv6: list[bytes]) -> pa.Array:
+    """Addresses as text, formatted once each; null where there is none."""
+    encoded = pa.array(addresses).dictionary_encode()
+    texts = [address_text(each, ipv6) if each >= 0 else None for each in encoded.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(encoded.indices)
