@@ -8,9 +8,10 @@ walks the whole file's record headers, which is cheap and leaves no border to gu
 from __future__ import annotations
 
 import glob
+import hashlib
 import heapq
+import io
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -111,18 +113,25 @@ def register(spark: SparkSession) -> None:
 
     The executors need NumPy, pyarrow and msgspec for themselves.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        spark.sparkContext.addPyFile(str(pack_code(Path(folder) / "trellis_code.zip")))
+    folder = Path(SparkFiles.getRootDirectory()) / "shipped"  # goes when the session does; executors fetch it late
+    folder.mkdir(exist_ok=True)
+    spark.sparkContext.addPyFile(str(pack_code(folder)))
     spark.dataSource.register(PcapDataSource)
 
 
-def pack_code(target: Path) -> Path:
-    """A zip of the rooms that executors import, for ``SparkContext.addPyFile``; the same code gives the same bytes."""
+def pack_code(folder: Path) -> Path:
+    """A zip in ``folder`` of the rooms that executors import, for ``SparkContext.addPyFile``.
+
+    It is named after its content: Spark refuses a second file of a name, and a second registration is none.
+    """
     root = Path(__file__).parents[2]
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for room in _ROOMS:
             for path in sorted((root / room).rglob("*.py")):
                 archive.writestr(zipfile.ZipInfo(str(path.relative_to(root))), path.read_bytes())
+    target = folder / f"trellis_{hashlib.sha256(content.getvalue()).hexdigest()[:16]}.zip"
+    target.write_bytes(content.getvalue())
     return target
 
 
