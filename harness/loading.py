@@ -33,7 +33,10 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
     """
     document = _read_toml(path)
     for override in overrides:
-        _assign(document, override)
+        try:
+            _assign(document, override)
+        except ExperimentError as error:
+            raise ExperimentError(f"--set {' '.join(override.split())}", error.problem) from None
     if seed is not None:
         document["seed"] = seed
     try:
@@ -68,13 +71,13 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield (
         workload.topics_per_message > workload.topics,
         "$.workload.topics_per_message",
-        (f"expected at most topics = {workload.topics}, got {workload.topics_per_message}"),
+        f"expected at most topics = {workload.topics}, got {workload.topics_per_message}",
     )
     yield peer.command == (), "$.peer.command", "expected at least the program's name, got []"
     yield (
         peer.expected_final_state == "running" and peer.command is None,
         "$.peer.expected_final_state",
-        ('"running" needs peer.command: Python peers exit after the stop'),
+        '"running" needs peer.command: Python peers exit after the stop',
     )
     if underlay.hosts is not None:
         yield from _host_rules(experiment, underlay.hosts)
@@ -93,6 +96,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ExperimentError(str(path), error.strerror or "cannot be read") from None
     except UnicodeDecodeError as error:
         raise ExperimentError(str(path), f"not UTF-8 text at byte {error.start}") from None
+    except RecursionError:
+        raise ExperimentError(str(path), "nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         problem, _, place = str(error).partition(" (at ")
         position = ":".join(re.findall(r"\d+", place)) or "end"
@@ -104,16 +109,16 @@ def _assign(document: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
     names = key.strip().split(".")
     if not separator or not all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names):
-        raise ExperimentError(f"--set {override}", "expected key=value, such as underlay.hosts=20")
+        raise ExperimentError("--set", "expected key=value, such as underlay.hosts=20")
     table = document
     for name in names[:-1]:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise ExperimentError(f"--set {override}", f"{name} is a value, not a section")
-    table[names[-1]] = _override_value(override, text.strip())
+            raise ExperimentError("--set", f"{name} is a value, not a section")
+    table[names[-1]] = _override_value(text.strip())
 
 
-def _override_value(override: str, text: str) -> object:
+def _override_value(text: str) -> object:
     try:
         parsed = tomllib.loads(f"value = {text}")
         if parsed.keys() == {"value"}:
@@ -121,14 +126,14 @@ def _override_value(override: str, text: str) -> object:
     except tomllib.TOMLDecodeError:
         if _BARE_WORD.fullmatch(text):
             return text
-    raise ExperimentError(f"--set {override}", "expected a TOML value or a bare word after the =")
+    raise ExperimentError("--set", "expected a TOML value or a bare word after the =")
 
 
 def _refuse_unbounded(value: object, path: str = "$") -> None:
     """TOML has nan and inf, which pass for numbers in comparisons; no field of ours takes them."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _refuse_unbounded(inner, f"{path}.{key}")
+            _refuse_unbounded(inner, _place(path, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             _refuse_unbounded(inner, f"{path}[{index}]")
@@ -147,15 +152,20 @@ def _decode(document: dict[str, Any]) -> Experiment:
 
 def _explain(document: dict[str, Any], problem: str, path: str) -> ExperimentError:
     """The fault in our words: what the place takes, and what is there."""
-    if unknown := re.search(r"unknown field `(.*)`", problem):
+    if unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
         name, known = unknown[1], field_names(path)
         near = get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-        return ExperimentError(f"{path}.{name}", f"unknown field; {hint}")
+        return ExperimentError(_place(path, name), f"unknown field; {hint}")
     if missing := re.search(r"missing required field `(.*)`", problem):
         return ExperimentError(f"{path}.{missing[1]}", "missing")
     expected = describe_type(field_type(path))
     return ExperimentError(path, f"expected {expected}, got {_shown(_value_at(document, path))}")
+
+
+def _place(path: str, key: str) -> str:
+    """The path of a key, on one line however the file spells it."""
+    return f"{path}.{key}" if _BARE_WORD.fullmatch(key) else f"{path}.{key!r}"
 
 
 def _value_at(document: dict[str, Any], path: str) -> object:

@@ -29,7 +29,7 @@ range are refused with the file and the place in it, before anything starts:
 the seed. `trellis plan FILE` prints the experiment with every default filled in. Paths are relative to the file.
 
 Rules between keys: `topics_per_message` is at most `topics`; `degree` is below the number of hosts; `inventory` belongs
-to `testbed = "remote"` and is needed there; `path` belongs to the kinds `wondernetwork` and `matrix`, and the second needs
+to `testbed = "remote"` and is needed there; `path` belongs to the kinds `wondernetwork` and `matrix`, the second needs
 it; `expected_final_state = "running"` needs a `command`. Numbers are finite.
 """
 
@@ -45,8 +45,8 @@ now. Frames per second are predicted, not limited: whether the machine kept up i
 - wall time = `BOOT_S` + hosts x `HOST_BOOT_S` + two probings of all pairs at `PROBES_PER_S` + warm-up + duration +
   cool-down + `COLLECT_S`
 - frames/s = copies of a message x `publish_rate_per_s`. The copies are counted by flooding `SAMPLED_MESSAGES` of the
-  schedule's messages over a random graph of the overlay's kind and degree, with the run's own interests and TTL; control
-  frames come on top. Copies advance by hops there, by delays in the run.
+  schedule's messages over a random graph of the overlay's kind and degree, with the run's own interests and TTL.
+  Control frames come on top. Copies advance by hops there, by delays in the run.
 
 | constant | value | meaning |
 |---|---|---|

@@ -35,7 +35,7 @@ def describe_type(kind: inspect.Type) -> str:
 def field_type(path: str) -> inspect.Type:
     """The type at a path such as ``$.underlay.hosts``."""
     kind: inspect.Type = inspect.type_info(Experiment)
-    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", path):
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
         kind = _item(kind) if index else {field.encode_name: field.type for field in _fields(kind)}[name]
     return kind
 

@@ -1,0 +1,99 @@
+"""What holds of every workload and every plan, whatever the parameters."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from random import Random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.experiment import Experiment, OverlaySpec, UnderlaySpec, WorkloadSpec
+from harness.planning import make_plan
+from harness.schedule import draw_instants, draw_interests, draw_schedule
+from peer.core.contract import publisher_of
+
+seeds = st.integers(0, 2**63 - 1)
+workloads = st.builds(
+    WorkloadSpec,
+    topics=st.integers(3, 30),
+    interest_ratio=st.floats(0.3, 1),
+    publish_interval=st.sampled_from(["poisson", "fixed"]),
+    publish_rate_per_s=st.floats(0.1, 300),
+    topics_per_message=st.integers(1, 2),
+    duration_s=st.floats(0.01, 5),
+)
+
+
+@given(workloads, st.integers(10, 40), seeds)
+def test_schedules_are_sorted_inside_the_window_and_published_by_subscribers(
+    workload: WorkloadSpec, nodes: int, seed: int
+) -> None:
+    interests = draw_interests(workload, nodes, seed)
+    schedule = draw_schedule(workload, interests, seed)
+    instants = [action.at_ns for action in schedule]
+    assert instants == sorted(set(instants))
+    assert all(0 <= at_ns < round(workload.duration_s * 1e9) for at_ns in instants)
+    subscribed = {topic for topics in interests for topic in topics}
+    sequences: dict[int, int] = {}
+    for action in schedule:
+        assert action.action == "publish"
+        assert set(action.topics) & set(interests[action.node])
+        assert set(action.topics) <= subscribed
+        assert len(set(action.topics)) == workload.topics_per_message
+        assert list(action.topics) == sorted(action.topics)
+        assert publisher_of(action.message_id) == action.node
+        assert action.message_id & 0xFFFFFFFF == sequences.get(action.node, 0)
+        sequences[action.node] = sequences.get(action.node, 0) + 1
+        assert action.payload_bytes == workload.payload_bytes
+
+
+@given(workloads, seeds)
+def test_fixed_intervals_are_equal(workload: WorkloadSpec, seed: int) -> None:
+    workload = msgspec.structs.replace(workload, publish_interval="fixed")
+    instants = draw_instants(workload, Random(seed))
+    assert instants[0] == 0
+    assert len(instants) == math.ceil(round(workload.duration_s * 1e9) / (1e9 / workload.publish_rate_per_s))
+    interval_ns = 1e9 / workload.publish_rate_per_s
+    assert all(abs(at_ns - number * interval_ns) <= 1 for number, at_ns in enumerate(instants))
+
+
+@given(st.floats(20, 500), seeds)
+@settings(max_examples=30)
+def test_poisson_counts_lie_within_six_deviations_of_the_rate(rate_per_s: float, seed: int) -> None:
+    workload = WorkloadSpec(publish_rate_per_s=rate_per_s, duration_s=20)
+    expected = rate_per_s * 20
+    assert abs(len(draw_instants(workload, Random(seed))) - expected) <= 6 * math.sqrt(expected) + 1
+
+
+@given(st.floats(0, 1), seeds)
+@settings(max_examples=30)
+def test_interests_lie_within_six_deviations_of_the_ratio(ratio: float, seed: int) -> None:
+    interests = draw_interests(WorkloadSpec(topics=50, interest_ratio=ratio), 60, seed)
+    taken = sum(len(topics) for topics in interests)
+    assert abs(taken - 3000 * ratio) <= 6 * math.sqrt(3000 * ratio * (1 - ratio)) + 1
+    assert all(list(topics) == sorted(set(topics)) for topics in interests)
+
+
+@given(st.sampled_from(["world-cities", "unit-square", "uniform"]), st.integers(6, 30), workloads, seeds)
+@settings(max_examples=25, deadline=None)
+def test_plans_repeat(kind: str, hosts: int, workload: WorkloadSpec, seed: int) -> None:
+    experiment = Experiment(
+        name="x",
+        seed=seed,
+        underlay=UnderlaySpec(kind=kind, hosts=hosts),
+        overlay=OverlaySpec(degree=5),
+        workload=msgspec.structs.replace(workload, interest_ratio=1.0),
+    )
+    once, again = (make_plan(experiment, Path("x.toml")) for _ in range(2))
+    assert once.plan == again.plan
+    assert once.schedule == again.schedule
+    assert once.plan.hashes.keys() == {"plan", "underlay", "placement", "overlay", "schedule"}
+
+
+@given(seeds, st.integers(1, 20), st.integers(21, 40))
+def test_more_nodes_leave_the_interests_of_the_others_alone(seed: int, few: int, many: int) -> None:
+    workload = WorkloadSpec()
+    assert draw_interests(workload, many, seed)[:few] == draw_interests(workload, few, seed)

@@ -1,0 +1,174 @@
+"""Malformed experiment files and options: one line that names the place, exit code 2, nothing started or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+
+GOOD = 'name = "x"\n'
+
+# (the file's text, what the error must say after the file's name)
+FILES = {
+    "empty": ("", ": $.name: missing"),
+    "no_value": ("name =\n", ":1:7: invalid value"),
+    "unclosed_string": ('seed = 1\nname = "x\n', ":2:10: illegal character"),
+    "unclosed_section": ('name = "x"\n[underlay\n', ":2:10: "),
+    "cut_off": ('name = "x"\ndescription = """never closed', ":end: "),
+    "too_deep": ('name = "x"\ndescription = ' + "[" * 5000 + "]" * 5000, ": nested too deeply"),
+    "key_twice": ('name = "x"\nname = "y"\n', ":2:11: cannot overwrite"),
+    "unknown_top": (GOOD + "sed = 3\n", ": $.sed: unknown field; did you mean seed?"),
+    "unknown_section": (GOOD + "[underlai]\n", ": $.underlai: unknown field; did you mean underlay?"),
+    "unknown_key": (GOOD + "[underlay]\nhots = 4\n", ": $.underlay.hots: unknown field; did you mean hosts?"),
+    "unknown_odd": (GOOD + '"a\\nb" = 4\n', ": $.'a\\nb': unknown field; known are name"),
+    "nan_at_odd": (GOOD + '"a\\nb" = nan\n', ": $.'a\\nb': expected a finite number, got nan"),
+    "unknown_far": (GOOD + "[overlay]\nzzz = 4\n", ": $.overlay.zzz: unknown field; known are degree"),
+    "name_number": ("name = 3\n", ": $.name: expected a string like ^[a-z0-9][a-z0-9._-]{0,62}$, got 3"),
+    "name_path": ('name = "../x"\n', ": $.name: expected a string like"),
+    "seed_negative": (GOOD + "seed = -1\n", ": $.seed: expected an integer >= 0 and <= 9223372036854775807, got -1"),
+    "seed_float": (GOOD + "seed = 1.5\n", ": $.seed: expected an integer"),
+    "seed_bool": (GOOD + "seed = true\n", ": $.seed: expected an integer >= 0 and <= 9223372036854775807, got true"),
+    "protocol": (GOOD + 'protocol = "rendom"\n', ': $.protocol: expected "complete" or "random", got \'rendom\''),
+    "testbed": (GOOD + 'testbed = "simulated"\n', ': $.testbed: expected "emulated" or "remote", got \'simulated\''),
+    "section_is_value": (GOOD + "underlay = 4\n", ": $.underlay: expected a section, got 4"),
+    "hosts_low": (GOOD + "[underlay]\nhosts = 1\n", ": $.underlay.hosts: expected an integer >= 2 and <= 10000, got 1"),
+    "hosts_high": (GOOD + "[underlay]\nhosts = 10001\n", ": $.underlay.hosts: expected an integer >= 2"),
+    "hosts_text": (GOOD + '[underlay]\nhosts = "20"\n', ": $.underlay.hosts: expected an integer"),
+    "kind": (GOOD + '[underlay]\nkind = "mars"\n', ": $.underlay.kind: expected"),
+    "delay_zero": (GOOD + "[underlay]\ndelay_ms = 0\n", ": $.underlay.delay_ms: expected a number > 0 and <= 60000"),
+    "delay_nan": (GOOD + "[underlay]\ndelay_ms = nan\n", ": $.underlay.delay_ms: expected a finite number, got nan"),
+    "rate_inf": (GOOD + "[underlay]\nrate_mbit = inf\n", ": $.underlay.rate_mbit: expected a finite number, got inf"),
+    "loss_one": (GOOD + "[underlay]\nloss_ratio = 1\n", ": $.underlay.loss_ratio: expected a number >= 0 and < 1"),
+    "jitter_word": (GOOD + '[underlay]\njitter = "some"\n', ': $.underlay.jitter: expected "measured" or "none"'),
+    "jitter_negative": (GOOD + "[underlay]\njitter = -1\n", ': $.underlay.jitter: expected "measured" or "none"'),
+    "matrix_without_path": (GOOD + '[underlay]\nkind = "matrix"\n', ": $.underlay.path: missing"),
+    "path_unused": (GOOD + '[underlay]\npath = "x.csv"\n', ': $.underlay.path: kind = "world-cities" reads no data'),
+    "path_empty": (GOOD + '[underlay]\nkind = "matrix"\npath = ""\n', ": $.underlay.path: expected a string"),
+    "degree_zero": (GOOD + "[overlay]\ndegree = 0\n", ": $.overlay.degree: expected an integer >= 1, got 0"),
+    "degree_high": (
+        GOOD + "[underlay]\nhosts = 5\n[overlay]\ndegree = 5\n",
+        ": $.overlay.degree: expected fewer than the 5 hosts, got 5",
+    ),
+    "degree_high_by_default": (
+        GOOD + "[overlay]\ndegree = 20\n",
+        ": $.overlay.degree: expected fewer than the 20 hosts, got 20",
+    ),
+    "ttl": (GOOD + "[dissemination]\nttl = 256\n", ": $.dissemination.ttl: expected an integer >= 0 and <= 255"),
+    "topics_zero": (GOOD + "[workload]\ntopics = 0\n", ": $.workload.topics: expected an integer >= 1"),
+    "interest": (GOOD + "[workload]\ninterest_ratio = 1.2\n", ": $.workload.interest_ratio: expected a number >= 0"),
+    "no_interest": (
+        GOOD + "[workload]\ninterest_ratio = 0\n",
+        ": $.workload.interest_ratio: 0 of 10 topics have a subscriber, a message needs 1",
+    ),
+    "topics_per_message": (
+        GOOD + "[workload]\ntopics = 3\ntopics_per_message = 4\n",
+        ": $.workload.topics_per_message: expected at most topics = 3, got 4",
+    ),
+    "interval": (GOOD + '[workload]\npublish_interval = "bursty"\n', ": $.workload.publish_interval: expected"),
+    "rate_zero": (
+        GOOD + "[workload]\npublish_rate_per_s = 0\n",
+        ": $.workload.publish_rate_per_s: expected a number",
+    ),
+    "rate_huge": (GOOD + "[workload]\npublish_rate_per_s = 1e9\n", ": $.workload.publish_rate_per_s: 30000000000 mes"),
+    "duration_zero": (GOOD + "[workload]\nduration_s = 0\n", ": $.workload.duration_s: expected a number > 0"),
+    "duration_date": (GOOD + "[workload]\nduration_s = 2020-07-19\n", ": $.workload.duration_s: expected a number"),
+    "payload": (GOOD + "[workload]\npayload_bytes = 2000000\n", ": $.workload.payload_bytes: expected an integer >= 0"),
+    "command_item": (GOOD + "[peer]\ncommand = [1]\n", ": $.peer.command[0]: expected a string, got 1"),
+    "command_empty": (GOOD + "[peer]\ncommand = []\n", ": $.peer.command: expected at least the program's name"),
+    "running_python": (GOOD + '[peer]\nexpected_final_state = "running"\n', ": $.peer.expected_final_state: "),
+    "snaplen": (GOOD + "[capture]\nsnaplen_bytes = 20\n", ": $.capture.snaplen_bytes: expected an integer >= 64"),
+    "scrape": (
+        GOOD + "[prometheus]\nscrape_interval_s = 0.1\n",
+        ": $.prometheus.scrape_interval_s: expected a number",
+    ),
+    "packets": (GOOD + "[probes]\npackets_per_pair = 1\n", ": $.probes.packets_per_pair: expected an integer >= 2"),
+    "verdict": (
+        GOOD + "[verdict]\nlateness_p99_ms = -1\n",
+        ": $.verdict.lateness_p99_ms: expected a number > 0",
+    ),
+    "remote_alone": (GOOD + 'testbed = "remote"\n', ': $.inventory: missing: testbed = "remote" needs it'),
+    "inventory_unused": (GOOD + 'inventory = "x.toml"\n', ': $.inventory: only testbed = "remote" uses it'),
+}
+
+OVERRIDES = {
+    "no_equals": ("seed", "--set seed: expected key=value"),
+    "no_key": ("=3", "--set =3: expected key=value"),
+    "bad_value": ("seed=[1", "--set seed=[1: expected a TOML value or a bare word"),
+    "injection": ("seed=1\nname='y'", "expected a TOML value or a bare word"),
+    "into_value": ("name.x=1", "--set name.x=1: name is a value, not a section"),
+    "unknown": ("underlay.hots=3", "$.underlay.hots: unknown field; did you mean hosts?"),
+    "range": ("underlay.hosts=1", "$.underlay.hosts: expected an integer >= 2 and <= 10000, got 1"),
+}
+
+
+def assert_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], folder: Path, text: str) -> None:
+    before = sorted(folder.iterdir())
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    assert text in captured.err
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("verb", ["check", "plan", "run"])
+@pytest.mark.parametrize("case", FILES)
+def test_malformed_file_is_refused(
+    case: str, verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, problem = FILES[case]
+    file = tmp_path / "case.toml"
+    file.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert_refused(capsys, [verb, str(file)], tmp_path, f"trellis {verb}: {file}{problem}")
+
+
+@pytest.mark.parametrize("case", OVERRIDES)
+def test_malformed_override_is_refused(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    override, problem = OVERRIDES[case]
+    file = tmp_path / "good.toml"
+    file.write_text(GOOD)
+    assert_refused(capsys, ["check", str(file), "--set", override], tmp_path, problem)
+
+
+def test_negative_seed_option_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "good.toml"
+    file.write_text(GOOD)
+    assert_refused(capsys, ["check", str(file), "--seed", "-4"], tmp_path, "$.seed: expected an integer >= 0")
+
+
+def test_missing_file_directory_and_binary_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"name = '\xff'")
+    assert_refused(capsys, ["check", str(tmp_path / "none.toml")], tmp_path, "none.toml: No such file or directory")
+    assert_refused(capsys, ["check", str(tmp_path)], tmp_path, f"{tmp_path}: Is a directory")
+    assert_refused(capsys, ["check", str(binary)], tmp_path, f"{binary}: not UTF-8 text at byte 8")
+
+
+def test_missing_data_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "wan.toml"
+    file.write_text(GOOD + '[underlay]\nkind = "wondernetwork"\n')
+    monkeypatch.delenv("TRELLIS_DATA", raising=False)
+    assert_refused(capsys, ["check", str(file)], tmp_path, f"{file}: $.underlay.path: missing, and the environment")
+    monkeypatch.setenv("TRELLIS_DATA", str(tmp_path))
+    assert_refused(capsys, ["check", str(file)], tmp_path, f"{tmp_path}/wondernetwork-2020: no such file")
+
+
+def test_what_cannot_fit_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.planning import prediction
+    from harness.planning.capacity import Capacity
+
+    file = tmp_path / "good.toml"
+    file.write_text(GOOD)
+    small = Capacity(processes=50, memory_mib=10_000, open_files=1000)
+    monkeypatch.setattr(prediction, "this_machine", lambda: small)
+    assert main(["check", str(file)]) == 0
+    capsys.readouterr()
+    text = f"{file}: $.underlay.hosts: 30 hosts need 70 processes, this machine has 50"
+    assert_refused(capsys, ["plan", str(file), "--set", "underlay.hosts=30"], tmp_path, text)

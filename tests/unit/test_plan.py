@@ -1,0 +1,195 @@
+"""Plans: the same for the same seed whatever the hash seed, written once, read back, and predicted by counting."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from harness.cli import main
+from harness.errors import ExperimentError
+from harness.loading import load_experiment
+from harness.plan import PlannedRun
+from harness.planning import make_plan, read_plan, write_plan
+from harness.planning.prediction import count_copies, expected_copies
+from harness.schedule import draw_interests, draw_schedule
+
+ROOT = Path(__file__).parents[2]
+FILES = ["experiment.toml", "overlay.json", "plan.json", "schedule.jsonl", "underlay.json"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "x.toml"
+    path.write_text('name = "x"\n[underlay]\nhosts = 12\njitter = 0.5\n[workload]\ntopics_per_message = 2\n')
+    return path
+
+
+def plan(file: Path, *overrides: str) -> PlannedRun:
+    return make_plan(load_experiment(file, overrides), file)
+
+
+def write_in_subprocess(file: Path, folder: Path, hash_seed: str) -> dict[str, bytes]:
+    command = [sys.executable, "-m", "harness.cli", "plan", str(file), "--out", str(folder)]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_the_same_file_and_seed_give_the_same_bytes_under_any_hash_seed(file: Path, tmp_path: Path) -> None:
+    first = write_in_subprocess(file, tmp_path / "a", "0")
+    elsewhere = tmp_path / "moved" / "copy.toml"
+    elsewhere.parent.mkdir()
+    elsewhere.write_bytes(file.read_bytes())
+    assert list(first) == FILES
+    assert write_in_subprocess(elsewhere, tmp_path / "b", "4242") == first
+
+
+def test_another_seed_changes_everything_random(file: Path) -> None:
+    one, two = plan(file).plan.hashes, plan(file, "seed=2").plan.hashes
+    assert {name for name in one if one[name] != two[name]} == {"plan", "underlay", "overlay", "schedule"}
+
+
+def test_hashes_are_those_of_the_files(file: Path, tmp_path: Path) -> None:
+    planned = plan(file)
+    write_plan(planned, tmp_path / "run")
+    for name, path in {"underlay": "underlay.json", "overlay": "overlay.json", "schedule": "schedule.jsonl"}.items():
+        digest = hashlib.sha256((tmp_path / "run" / path).read_bytes()).hexdigest()
+        assert planned.plan.hashes[name] == digest
+
+
+def test_a_written_plan_reads_back(file: Path, tmp_path: Path) -> None:
+    planned = plan(file)
+    write_plan(planned, tmp_path / "run")
+    found = read_plan(tmp_path / "run")
+    assert (found.plan, found.overlay, found.schedule) == (planned.plan, planned.overlay, planned.schedule)
+    assert found.underlay.hosts == planned.underlay.hosts
+    for name in ("delay_ms", "jitter_ms", "loss_ratio", "rate_mbit", "queue_ms", "filled"):
+        assert np.array_equal(getattr(found.underlay, name), getattr(planned.underlay, name)), name
+    assert (tmp_path / "run" / "experiment.toml").read_bytes() == file.read_bytes()
+
+
+def test_a_plan_is_never_overwritten(file: Path, tmp_path: Path) -> None:
+    write_plan(plan(file), tmp_path / "run")
+    before = (tmp_path / "run" / "plan.json").read_bytes()
+    with pytest.raises(ExperimentError, match="File exists"):
+        write_plan(plan(file, "seed=2"), tmp_path / "run")
+    assert (tmp_path / "run" / "plan.json").read_bytes() == before
+
+
+def test_a_damaged_plan_is_refused(file: Path, tmp_path: Path) -> None:
+    write_plan(plan(file), tmp_path / "run")
+    (tmp_path / "run" / "overlay.json").write_text('{"run": 3}')
+    with pytest.raises(ExperimentError, match="not a plan"):
+        read_plan(tmp_path / "run")
+    with pytest.raises(ExperimentError, match="No such file"):
+        read_plan(tmp_path / "elsewhere")
+
+
+def test_placement_and_overlay_follow_the_experiment(file: Path) -> None:
+    planned = plan(file, "underlay.hosts=300", "overlay.degree=7", "dissemination.ttl=3", "underlay.kind=uniform")
+    last = planned.plan.placement[299]
+    assert (last.node, last.host, last.wan_ip, last.ctl_ip) == (299, 299, "10.0.1.44", "172.16.1.44")
+    assert len({place.wan_ip for place in planned.plan.placement}) == 300
+    assert planned.overlay.nodes[5].overlay == {"name": "random", "degree": 7}
+    assert planned.overlay.nodes[5].dissemination == {"name": "flood", "ttl": 3}
+    assert 0 < planned.overlay.run < 2**53
+    assert plan(file, "protocol=complete").overlay.nodes[0].overlay == {"name": "complete"}
+
+
+def test_defaults_are_resolved_in_the_plan(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('name = "x"\n')
+    assert plan(path).plan.experiment.underlay.hosts == 20
+
+
+def test_the_command_prints_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(file), "--seed", "9", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["seed"] == document["experiment"]["seed"] == 9
+    assert document["experiment"]["workload"]["cooldown_s"] == 3.0
+
+
+def test_what_the_command_prints_is_the_experiment_again(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(file)]) == 0
+    printed = tmp_path / "printed.toml"
+    printed.write_text(capsys.readouterr().out.split("# what it comes to")[0])
+    assert load_experiment(printed) == plan(file).plan.experiment
+
+
+def test_more_hosts_than_cities_share_cities(file: Path) -> None:
+    underlay = plan(file, "underlay.hosts=370", "underlay.access_delay_ms=0.75", "underlay.jitter=none").underlay
+    assert underlay.hosts[360].site == underlay.hosts[0].site
+    assert underlay.delay_ms[0, 360] == 1.5
+
+
+def test_what_is_asked_reaches_the_underlay(file: Path) -> None:
+    overrides = ["loss_ratio=0.01", "rate_mbit=20", "queue_ms=30", "jitter=0.25"]
+    underlay = plan(file, *(f"underlay.{override}" for override in overrides)).underlay
+    apart = ~np.eye(12, dtype=bool)
+    assert set(underlay.loss_ratio[apart]) == {0.01}
+    assert set(underlay.jitter_ms[apart]) == {0.25}
+    assert set(underlay.rate_mbit) == {20.0}
+    assert set(underlay.queue_ms) == {30.0}
+    assert not np.diag(underlay.jitter_ms).any()
+    assert not np.diag(underlay.loss_ratio).any()
+
+
+@pytest.mark.parametrize(
+    ("ttl", "interested", "copies"),
+    [
+        # 0 publishes on the line 0 - 1 - 2 - 3 - 4.
+        (0, {0}, 0),
+        (0, {0, 1, 2}, 2),
+        (0, {0, 2}, 0),
+        (1, {0, 2}, 2),
+        (1, {0, 3}, 1),
+        (1, {0, 1, 3}, 3),
+        (2, {0, 3}, 3),
+        (2, {0, 2, 3}, 4),
+        (255, {0}, 4),
+    ],
+)
+def test_copies_follow_the_ttl_rule(ttl: int, interested: set[int], copies: int) -> None:
+    neighbours = [[1], [0, 2], [1, 3], [2, 4], [3]]
+    subscribed = [frozenset({7} if node in interested else ()) for node in range(5)]
+    assert count_copies(neighbours, subscribed, 0, (7,), ttl) == copies
+
+
+def test_a_flood_over_a_complete_graph_crosses_every_link_but_the_first_ones(file: Path) -> None:
+    experiment = load_experiment(file, ["protocol=complete", "workload.interest_ratio=1"])
+    interests = draw_interests(experiment.workload, 12, 1)
+    schedule = draw_schedule(experiment.workload, interests, 1)
+    # Everybody sends to all but itself and the node that it had the message from; the publisher to all others.
+    assert expected_copies(experiment, interests, schedule) == 11 + 11 * 10
+
+
+def test_a_remote_plan_sits_on_the_inventory(file: Path) -> None:
+    machine = '[[machines]]\nname = "m{0}"\nhost = "192.0.2.{0}"\nkey = "k"\nknown_hosts = "h"\nhosts = 6\n'
+    (file.parent / "lab.toml").write_text("".join(machine.format(number) for number in (1, 2)))
+    planned = plan(file, "testbed=remote", "inventory=lab.toml")
+    assert {place.machine for place in planned.plan.placement} == {"m1", "m2"}
+    with pytest.raises(ExperimentError, match="13 hosts are asked for, the machines offer 12"):
+        plan(file, "testbed=remote", "inventory=lab.toml", "underlay.hosts=13")
+
+
+@pytest.mark.data
+def test_the_measured_planet_is_planned(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRELLIS_DATA", str(data_folder))
+    example = ROOT / "playbooks" / "experiments" / "wan-246.toml"
+    planned = plan(example)
+    assert planned.underlay.size == len(planned.overlay.nodes) == 246
+    assert plan(example).plan == planned.plan
+    assert str(data_folder) not in msgspec.json.encode(planned.plan).decode()
+    sample = plan(example, "underlay.hosts=30").underlay
+    assert sample.size == len({host.site for host in sample.hosts}) == 30
+    assert {"Brazil", "Australia"} & {host.country for host in sample.hosts}
