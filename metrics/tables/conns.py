@@ -37,18 +37,24 @@ def build_conns(staged: DataFrame, placement: list[dict[str, Any]], hops: DataFr
         *(of(name, own=True) for name in (*_IDENTITY, *_ORIG)),
         *(of(name, own=False) for name in _RESP),
     )
-    nodes = staged.sparkSession.createDataFrame([(place["wan_ip"], place["node"]) for place in placement], "ip string, node int")
+    nodes = staged.sparkSession.createDataFrame(
+        [(place["wan_ip"], place["node"]) for place in placement], "ip string, node int"
+    )
     for side in ("orig", "resp"):
         named = nodes.select(F.col("ip").alias(f"id_{side}_h"), F.col("node").alias(f"{side}_node"))
         merged = merged.join(F.broadcast(named), f"id_{side}_h", "left")
-    return merged.join(_content(hops, interests), "conn", "left").na.fill(0, ["n_frames", "n_topics", "n_logical_links"])
+    return merged.join(_content(hops, interests), "conn", "left").na.fill(
+        0, ["n_frames", "n_topics", "n_logical_links"]
+    )
 
 
 def _content(hops: DataFrame, interests: DataFrame) -> DataFrame:
     """What was seen on each connection: frames, topics of its data, and logical links (both ends subscribe)."""
     seen = hops.where(F.col("tap_tx_ns").isNotNull())
     frames = seen.groupBy("conn").agg(F.count("*").alias("n_frames"))
-    copies = seen.where(F.col("kind") == Data.kind).select("conn", "src_node", "dst_node", F.explode("topics").alias("topic"))
+    copies = seen.where(F.col("kind") == Data.kind).select(
+        "conn", "src_node", "dst_node", F.explode("topics").alias("topic")
+    )
     topics = copies.distinct()
     for side in ("src_node", "dst_node"):
         own = interests.select(F.col("node").alias(side), "topic", F.lit(True).alias(f"{side}_wants")).distinct()

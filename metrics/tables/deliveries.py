@@ -17,7 +17,10 @@ def all_messages(schedule: DataFrame, events: DataFrame, zero_ns: int) -> DataFr
     payload_bytes.
     """
     published = events.where(F.col("event") == "publish").select(
-        "message_id", F.col("ts_ns").alias("publish_ns"), F.col("topics").alias("said"), F.col("len_bytes").alias("length")
+        "message_id",
+        F.col("ts_ns").alias("publish_ns"),
+        F.col("topics").alias("said"),
+        F.col("len_bytes").alias("length"),
     )
     received = events.where(F.col("event") == "deliver").select("message_id").distinct()
     asked = schedule.where(F.col("action") == "publish").select(
@@ -55,7 +58,9 @@ def subscriptions(overlay: DataFrame, events: DataFrame) -> DataFrame:
 def expected_deliveries(messages: DataFrame, interests: DataFrame) -> DataFrame:
     """A row a message and node other than its publisher that subscribed to one of its topics when it was published."""
     at_ns = F.coalesce("publish_ns", "scheduled_ns")
-    offered = messages.select("message_id", "publisher", "publish_ns", at_ns.alias("at_ns"), F.explode("topics").alias("topic"))
+    offered = messages.select(
+        "message_id", "publisher", "publish_ns", at_ns.alias("at_ns"), F.explode("topics").alias("topic")
+    )
     subscribed = (F.col("from_ns") <= F.col("at_ns")) & (F.col("at_ns") < F.col("to_ns"))
     pairs = offered.join(F.broadcast(interests), "topic").where(subscribed & (F.col("node") != F.col("publisher")))
     return pairs.groupBy("message_id", "node").agg(
@@ -73,9 +78,13 @@ def build_deliveries(expected: DataFrame, events: DataFrame, hops: DataFrame, pa
     arrived = copies.groupBy("message_id", F.col("dst_node").alias("node")).agg(
         F.count("log_recv_ns").alias("copies"), F.min("tap_rx_ns").alias("wire_recv_ns")
     )
-    left = copies.groupBy("message_id", F.col("src_node").alias("publisher")).agg(F.min("tap_tx_ns").alias("wire_send_ns"))
+    left = copies.groupBy("message_id", F.col("src_node").alias("publisher")).agg(
+        F.min("tap_tx_ns").alias("wire_send_ns")
+    )
     direct = pairs.select(
-        F.col("src_node").alias("publisher"), F.col("dst_node").alias("node"), F.col("asked_delay_ms").alias("direct_delay_ms")
+        F.col("src_node").alias("publisher"),
+        F.col("dst_node").alias("node"),
+        F.col("asked_delay_ms").alias("direct_delay_ms"),
     )
     latency = (F.col("delivered_ns") - F.col("publish_ns")) / 1e6
     wire = (F.col("wire_recv_ns") - F.col("wire_send_ns")) / 1e6
@@ -109,9 +118,7 @@ def build_messages(messages: DataFrame, deliveries: DataFrame, hops: DataFrame) 
     )
     joined = messages.join(spread, "message_id", "left").join(cost, "message_id", "left")
     zero = F.lit(0).cast("bigint")
-    counts = {
-        name: F.coalesce(name, zero) for name in ("n_subscribers", "n_delivered", "n_transmissions", "n_reached")
-    }
+    counts = {name: F.coalesce(name, zero) for name in ("n_subscribers", "n_delivered", "n_transmissions", "n_reached")}
     times = {
         f"t{share}_ms": F.get("latencies", (F.ceil(F.col("n_subscribers") * share / 100) - 1).cast("int"))
         for share in (50, 90, 99, 100)

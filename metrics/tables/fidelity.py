@@ -15,7 +15,9 @@ _CUMULATIVE = ("frames_in", "frames_out", "bytes_in", "bytes_out")
 _PRESSURE = ("cpu_busy_ratio", "cpu_some_ratio", "steal_ratio")
 
 
-def build_fidelity(run: RunDir, hop_seconds: list[dict[str, Any]], publish_seconds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def build_fidelity(
+    run: RunDir, hop_seconds: list[dict[str, Any]], publish_seconds: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """The table's rows, one a second of the running stage in which anything was recorded.
 
     Args:

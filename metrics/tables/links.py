@@ -20,7 +20,9 @@ def build_physical_links(events: DataFrame, end_ns: int) -> DataFrame:
     following = Window.partitionBy("node", "peer", "conn").orderBy("ts_ns")
     spans = changes.withColumn("to_ns", F.lead("ts_ns", 1, end_ns).over(following))
     up = spans.where(F.col("event") == "add_peer")
-    return up.select("node", "peer", "conn", F.col("ts_ns").alias("from_ns"), F.greatest("ts_ns", "to_ns").alias("to_ns"))
+    return up.select(
+        "node", "peer", "conn", F.col("ts_ns").alias("from_ns"), F.greatest("ts_ns", "to_ns").alias("to_ns")
+    )
 
 
 def build_links(events: DataFrame, physical: DataFrame, end_ns: int) -> DataFrame:
@@ -52,7 +54,9 @@ def wire_links(hops: DataFrame, interests: DataFrame, physical: DataFrame) -> Da
     A copy shows one where both its nodes subscribe to the topic; it counts for both.
     """
     copies = hops.where((F.col("kind") == Data.kind) & F.col("tap_rx_ns").isNotNull())
-    used = copies.select("conn", "src_node", "dst_node", F.col("tap_rx_ns").alias("ts_ns"), F.explode("topics").alias("topic"))
+    used = copies.select(
+        "conn", "src_node", "dst_node", F.col("tap_rx_ns").alias("ts_ns"), F.explode("topics").alias("topic")
+    )
     first = used.groupBy("conn", "src_node", "dst_node", "topic").agg(F.min("ts_ns").alias("ts_ns"))
     for side in ("src_node", "dst_node"):
         own = interests.select(F.col("node").alias(side), "topic").distinct()
@@ -64,7 +68,9 @@ def wire_links(hops: DataFrame, interests: DataFrame, physical: DataFrame) -> Da
     return links.join(F.broadcast(until), ["conn", "node"])
 
 
-def build_sharing(source: str, logical: DataFrame, physical: DataFrame, nodes: DataFrame, grid: tuple[int, int, int]) -> DataFrame:
+def build_sharing(
+    source: str, logical: DataFrame, physical: DataFrame, nodes: DataFrame, grid: tuple[int, int, int]
+) -> DataFrame:
     """Rows of the ``sharing`` table for one source.
 
     Args:
@@ -85,7 +91,9 @@ def build_sharing(source: str, logical: DataFrame, physical: DataFrame, nodes: D
         "node",
         "view_size_total",
         "view_size_unique",
-        F.when(F.col("view_size_unique") > 0, F.col("view_size_total") / F.col("view_size_unique")).alias("link_sharing_ratio"),
+        F.when(F.col("view_size_unique") > 0, F.col("view_size_total") / F.col("view_size_unique")).alias(
+            "link_sharing_ratio"
+        ),
     )
 
 

@@ -20,13 +20,13 @@ def _payload_bytes() -> Column:
     return F.greatest(body - marks, F.lit(0))
 
 
-def frame_classes(hops: DataFrame, spans: DataFrame) -> DataFrame:
+def frame_classes(hops: DataFrame, spans: DataFrame, zero_ns: int) -> DataFrame:
     """Stream bytes of located frames by sender, second and class (and kind): what the four frame classes sum.
 
     A frame whose bytes were first sent in several seconds (``spans``: conn, direction, off, at_ns, span_bytes) fills them
     in order, its framing first.
     """
-    sent = hops.where(F.col("tap_tx_ns").isNotNull()).withColumn("second_ns", _floor("tap_tx_ns"))
+    sent = hops.where(F.col("tap_tx_ns").isNotNull()).withColumn("second_ns", _floor("tap_tx_ns", zero_ns))
     is_data = F.col("kind") == Data.kind
     payload = F.when(is_data, _payload_bytes()).otherwise(0)
     useful = F.coalesce(~F.col("is_dup") & ~F.col("is_relay"), F.lit(False))
@@ -36,14 +36,21 @@ def frame_classes(hops: DataFrame, spans: DataFrame) -> DataFrame:
         *described, "second_ns", F.col("len_bytes").alias("here"), F.lit(0).cast("bigint").alias("before")
     )
     earlier = Window.partitionBy("uid", "direction", "off").orderBy("at_ns").rowsBetween(Window.unboundedPreceding, -1)
-    pieces = spans.where(F.col("tap") == "tx").withColumn("before", F.coalesce(F.sum("span_bytes").over(earlier), F.lit(0)))
-    pieces = pieces.select("conn", "direction", "off", F.col("at_ns").alias("second_ns"), F.col("span_bytes").alias("here"), "before")
-    split = sent.where(F.col("n_seconds") > 1).select(*described).join(F.broadcast(pieces), ["conn", "direction", "off"])
+    pieces = spans.where(F.col("tap") == "tx").withColumn(
+        "before", F.coalesce(F.sum("span_bytes").over(earlier), F.lit(0))
+    )
+    pieces = pieces.select(
+        "conn", "direction", "off", F.col("at_ns").alias("second_ns"), F.col("span_bytes").alias("here"), "before"
+    )
+    split = (
+        sent.where(F.col("n_seconds") > 1).select(*described).join(F.broadcast(pieces), ["conn", "direction", "off"])
+    )
     return whole.unionByName(split)
 
 
-def _floor(column: str) -> Column:
-    return F.col(column) - F.pmod(F.col(column), F.lit(_SECOND_NS))
+def _floor(column: str, zero_ns: int) -> Column:
+    """The start of the second, counted from zero, in which an instant lies."""
+    return F.col(column) - F.pmod(F.col(column) - zero_ns, F.lit(_SECOND_NS))
 
 
 def build_overhead(classes: DataFrame, wire: DataFrame, nodes_by_host: list[int]) -> DataFrame:
@@ -76,4 +83,6 @@ def build_overhead(classes: DataFrame, wire: DataFrame, nodes_by_host: list[int]
 def build_control(classes: DataFrame) -> DataFrame:
     """The ``control`` table: frames other than data by sender, second and kind."""
     control = classes.where(~F.col("is_data")).groupBy("node", "second_ns", "kind")
-    return control.agg(F.sum(F.when(F.col("before") == 0, 1).otherwise(0)).alias("frames"), F.sum("here").alias("frame_bytes"))
+    return control.agg(
+        F.sum(F.when(F.col("before") == 0, 1).otherwise(0)).alias("frames"), F.sum("here").alias("frame_bytes")
+    )

@@ -7,16 +7,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from metrics import checks
-from metrics.rundata import RunDir
+from metrics.checks import check_consistency, is_complete
+from metrics.certificate import check_certificate
+from metrics.rundata import Check, RunDir
 from metrics.tables import deliveries, fidelity, hops, links, logs, overhead
 from metrics.tables.conns import build_conns
+from metrics.tables.evidence import gather
 from metrics.tables.schemas import TABLES
 from metrics.tables.wire import Wire
 
@@ -60,6 +63,7 @@ class Pipeline:
         logs.read_events(self._spark, self._run.path / "trace").write.parquet(staged)
         self.events = self._spark.read.parquet(staged)
         self.states = {row["node"]: row.asDict() for row in logs.trace_states(self.events).collect()}
+        self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
         framed = logs.framed(self.events)
         self.framed = framed
         reused = logs.incarnations(framed)
@@ -67,9 +71,11 @@ class Pipeline:
         self.wire = Wire(self._spark, self._staging / "wire")
         if self._run.captures:
             traced = self._staging / "traced"
-            incomplete = [node for node in self._run.nodes if not checks.is_complete(self.states.get(node))]
-            logs.traced_frames(framed, incomplete).write.option("parquet.block.row.count.limit", 100_000).parquet(str(traced))
-            self.wire.read(self._run.path / "capture", traced, self._run.manifest.epoch_offset_ns)
+            logs.traced_frames(framed, self.incomplete).write.option("parquet.block.row.count.limit", 100_000).parquet(
+                str(traced)
+            )
+            manifest = self._run.manifest
+            self.wire.read(self._run.path / "capture", traced, manifest.epoch_offset_ns, manifest.zero_ns)
         self.pairs = self._stage_pairs()
         self.nodes = self._spark.createDataFrame([(node,) for node in self._run.nodes], "node int")
         self.schedule = self._spark.read.schema(_SCHEDULE).json(str(self._run.path / "schedule.jsonl"))
@@ -104,7 +110,13 @@ class Pipeline:
         published.write.parquet(str(self._staging / "messages"))
         published = self._spark.read.parquet(str(self._staging / "messages"))
         raw = hops.build_hops(
-            self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, published.select("message_id", "topics")
+            self.framed,
+            self.reused,
+            taps,
+            conns,
+            run.nodes_by_host,
+            self.pairs,
+            published.select("message_id", "topics"),
         )
         self._save("hops", hops.mark_duplicates(raw, hops.first_copies(self.events)))
         made = self._table("hops")
@@ -114,7 +126,14 @@ class Pipeline:
         self._save_links(made)
         self._save_overhead(made)
         self._save_small("fidelity", fidelity.build_fidelity(run, *self._seconds(made)))
-        self._save_small("checks", checks.run_checks(self))
+        self._save_small("checks", [msgspec.to_builtins(check) for check in self._checks(made)])
+
+    def _checks(self, made: DataFrame) -> list[Check]:
+        staged = {"events": self.events, "conns": self.wire.table("conns"), "captures": self.wire.table("captures")}
+        tables = {name: self._table(name) for name in ("deliveries", "messages", "overhead")}
+        evidence = gather(self._run, self.states, self.incomplete, made, staged, tables)
+        seconds = pq.read_table(self._path("fidelity")).to_pylist()
+        return check_consistency(self._run, evidence) + check_certificate(self._run, evidence, seconds)
 
     def _save_links(self, made: DataFrame) -> None:
         end_ns = self._run.end_ns
@@ -140,7 +159,7 @@ class Pipeline:
         return zero_ns, -((zero_ns - first) // _SECOND_NS), (last - zero_ns) // _SECOND_NS
 
     def _save_overhead(self, made: DataFrame) -> None:
-        classes = overhead.frame_classes(made, self.wire.table("spans"))
+        classes = overhead.frame_classes(made, self.wire.table("spans"), self._run.manifest.zero_ns)
         table = overhead.build_overhead(classes, self.wire.table("wire"), self._run.nodes_by_host)
         self._save("overhead", table)
         self._save("control", overhead.build_control(classes))
@@ -157,7 +176,9 @@ class Pipeline:
         known = self._table("messages").where("publish_ns is not null and scheduled_ns is not null")
         at = F.floor((F.col("scheduled_ns") - zero_ns) / _SECOND_NS).alias("second")
         lag = (F.max(F.col("publish_ns") - F.col("scheduled_ns")) / 1e6).alias("publish_lag_ms_max")
-        return [row.asDict() for row in quantiles.collect()], [row.asDict() for row in known.groupBy(at).agg(lag).collect()]
+        return [row.asDict() for row in quantiles.collect()], [
+            row.asDict() for row in known.groupBy(at).agg(lag).collect()
+        ]
 
     # ---------------------------------------------------------------------------------------------- files
 

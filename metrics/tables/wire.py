@@ -20,8 +20,8 @@ class Wire:
         self._spark = spark
         self._staging = staging
 
-    def read(self, capture_dir: Path, traced: Path, epoch_offset_ns: int) -> None:
-        """Read all captures once and stage their tables."""
+    def read(self, capture_dir: Path, traced: Path, epoch_offset_ns: int, zero_ns: int) -> None:
+        """Read all captures once and stage their tables; seconds are counted from ``zero_ns``."""
         from metrics.pcap.source import register
 
         register(self._spark)
@@ -29,6 +29,7 @@ class Wire:
             "tables": ",".join(STAGED),
             "traced": str(traced),
             "epoch_offset_ns": str(epoch_offset_ns),
+            "origin_ns": str(zero_ns),
             "parallelism": str(self._spark.sparkContext.defaultParallelism),
         }
         everything = self._spark.read.format("pcap").options(**options).load(str(capture_dir))

@@ -1,0 +1,212 @@
+"""The fidelity certificate: was the emulated network what was asked for, and was the machine fast enough for it?
+
+Every limit that an experiment file does not set is a constant here; docs/verdict.md has the reasons.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from metrics.checks import JITTER_SIGMAS, Evidence
+from metrics.rundata import INVALID, SUSPECT, Check, RunDir
+
+FIRST_PACKET_P99_MS = 1.0
+PROBES_LOST_RATIO = 0.001
+PUBLISH_LAG_P99_MS = 20.0
+RECEIVE_P99_MS = 10.0
+SEND_P50_MS = 5.0
+PLANE_BUSY_RATIO = 0.95
+CPU_BUSY_RATIO = 0.98
+STEAL_RATIO = 0.10
+BUSY_SECONDS_RATIO = 0.10
+"""Share of the workload's seconds that may be above CPU_BUSY_RATIO or STEAL_RATIO."""
+SILENCE_S = 2.0
+"""The data plane writes a line a second; a longer gap means that it did not run."""
+
+_SECOND_NS = 1_000_000_000
+Floats = npt.NDArray[np.float64]
+
+
+def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, Any]]) -> list[Check]:
+    """Every check of the emulation itself.
+
+    Args:
+        run: the run directory.
+        evidence: numbers over the tables.
+        seconds: rows of the ``fidelity`` table.
+    """
+    working = [row for row in seconds if _is_workload(run, row["at_ns"])]
+    checks = [_publish_lag(evidence)]
+    if run.manifest.testbed == "emulated":
+        checks += [*_probes(run), _lateness(run, working), *_presence(run, working), _plane_busy(working)]
+    if evidence.captured:
+        checks += [_receive(evidence), _send(evidence)]
+    if any(row["cpu_busy_ratio"] is not None for row in working):
+        checks += [_share(working, "cpu_busy_ratio", CPU_BUSY_RATIO), _share(working, "steal_ratio", STEAL_RATIO)]
+    return checks
+
+
+def _is_workload(run: RunDir, at_ns: int) -> bool:
+    """Whether the second that begins at ``at_ns`` lies in the workload or in the time its last messages need."""
+    phases = [run.phase("workload"), run.phase("cooldown")]
+    return any(phase is not None and phase.start_ns <= at_ns < phase.end_ns for phase in phases)
+
+
+# ------------------------------------------------------------------------------------------------ probes
+
+
+def _probes(run: RunDir) -> list[Check]:
+    path = run.path / "achieved.parquet"
+    if not path.exists():
+        return [
+            Check("certificate", 1, 1, 1, 0, "", INVALID, "achieved.parquet is missing: no pair of hosts was probed")
+        ]
+    table = pq.read_table(path)
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    phases = [phase for phase in ("before", "during", "after") if (columns["phase"] == phase).any()]
+    checks = []
+    for phase in phases:
+        rows = {name: values[columns["phase"] == phase] for name, values in columns.items()}
+        checks += _rtt_errors(run, phase, rows)
+        checks.append(_lost(run, phase, rows))
+    return [*checks, _first_packet(columns)]
+
+
+def _rtt_errors(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> list[Check]:
+    """The p-th percentile of error / limit over the pairs, each pair's limit being max(ms, ratio x its asked RTT)."""
+    answered = ~np.isnan(rows["rtt_ms"].astype(float))
+    asked = rows["asked_rtt_ms"][answered].astype(float)
+    error = np.abs(rows["rtt_ms"][answered].astype(float) - asked)
+    jitter = rows.get("asked_jitter_ms", np.zeros(len(answered)))[answered].astype(float)
+    error = np.maximum(error - JITTER_SIGMAS * jitter, 0)
+    limits = run.experiment["verdict"]
+    checks = []
+    for name, quantile in (("p50", 0.5), ("p99", 0.99)):
+        limit = np.maximum(limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"] * asked)
+        worst = float(np.quantile(error / limit, quantile)) if len(error) else 0.0
+        raw = float(np.quantile(error, quantile)) if len(error) else 0.0
+        beyond = f", beyond {JITTER_SIGMAS:g} standard deviations of the jitter asked for," if jitter.any() else ""
+        detail = f"RTT error{beyond} {name} {raw:.3g} ms over {len(error):,} probes, limit max({limits[f'rtt_error_{name}_ms']:g} ms, "
+        detail += f"{limits[f'rtt_error_{name}_ratio']:.2%} of the pair's RTT)"
+        title = f"rtt_error_{name}_{phase}"
+        checks.append(Check(title, len(error), int(worst > 1), worst, 1, "of the limit", INVALID, detail))
+    return checks
+
+
+def _lost(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> Check:
+    sent, received = int(rows["sent"].sum()), int(rows["received"].sum())
+    lost = sent - received
+    if run.underlay.loss_ratio.any():
+        asked = 1 - (1 - run.underlay.loss_ratio) * (1 - run.underlay.loss_ratio.T)
+        detail = f"{lost:,} of {sent:,} probes lost; loss was asked for (up to {asked.max():.2%} a round trip)"
+        return Check(f"probes_returned_{phase}", 0, 0, lost, 0, "probes", SUSPECT, detail)
+    ratio = lost / max(sent, 1)
+    severity = INVALID if ratio > 10 * PROBES_LOST_RATIO else SUSPECT
+    detail = f"{lost:,} of {sent:,} probes did not come back" if lost else ""
+    failed = lost if ratio > PROBES_LOST_RATIO else 0
+    return Check(f"probes_returned_{phase}", sent, failed, ratio, PROBES_LOST_RATIO, "ratio", severity, detail)
+
+
+def _first_packet(columns: dict[str, npt.NDArray[Any]]) -> Check:
+    """A flow's first packet against its following ones: name resolution or set-up under delay would show here."""
+    difference = columns["first_rtt_ms"].astype(float) - columns["rtt_ms"].astype(float)
+    difference = difference[~np.isnan(difference)]
+    p99 = float(np.quantile(difference, 0.99)) if len(difference) else 0.0
+    failed = int(p99 > FIRST_PACKET_P99_MS)
+    detail = f"first packet of a flow less the least of the following ones: p99 {p99:.3g} ms"
+    return Check("first_packet", len(difference), failed, p99, FIRST_PACKET_P99_MS, "ms", SUSPECT, detail)
+
+
+# ------------------------------------------------------------------------------------------------ data plane
+
+
+def _lateness(run: RunDir, working: list[dict[str, Any]]) -> Check:
+    limit = float(run.experiment["verdict"]["lateness_p99_ms"])
+    late = [(row["lateness_p99_ns"] / 1e6, row["at_ns"]) for row in working if row["lateness_p99_ns"] is not None]
+    worst, at_ns = max(late, default=(0.0, run.manifest.zero_ns))
+    failed = sum(1 for value, _ in late if value > limit)
+    severity = INVALID if worst > 10 * limit or failed > BUSY_SECONDS_RATIO * max(len(late), 1) else SUSPECT
+    second = (at_ns - run.manifest.zero_ns) / 1e9
+    detail = f"worst second: p99 of the data plane's lateness {worst:.3g} ms at {second:.0f} s"
+    return Check("plane_lateness", len(late), failed, worst, limit, "ms", severity, detail)
+
+
+def _presence(run: RunDir, working: list[dict[str, Any]]) -> list[Check]:
+    """Whether the data plane reported throughout the workload."""
+    workload = run.phase("workload")
+    if workload is None:
+        return []
+    lines = [line["at_ns"] for line in run.lines("dataplane.jsonl")]
+    inside = [at for at in lines if workload.start_ns < at < workload.end_ns]
+    instants = [workload.start_ns, *inside, workload.end_ns]
+    gap_s = max(after - before for before, after in zip(instants, instants[1:], strict=False)) / 1e9
+    detail = f"longest time without a line of the data plane: {gap_s:.1f} s"
+    return [Check("plane_present", len(inside), int(gap_s > SILENCE_S), gap_s, SILENCE_S, "s", INVALID, detail)]
+
+
+def _plane_busy(working: list[dict[str, Any]]) -> Check:
+    busy = [row["busy_ratio"] for row in working if row["busy_ratio"] is not None]
+    failed = sum(1 for value in busy if value > PLANE_BUSY_RATIO)
+    return Check("plane_busy", len(busy), failed, max(busy, default=0.0), PLANE_BUSY_RATIO, "ratio", SUSPECT)
+
+
+# ------------------------------------------------------------------------------------------------ the machine
+
+
+def _publish_lag(evidence: Evidence) -> Check:
+    found = evidence.messages
+    p99 = found["lag_ms_p99"] or 0.0
+    failed = int(p99 > PUBLISH_LAG_P99_MS)
+    severity = INVALID if p99 > 10 * PUBLISH_LAG_P99_MS else SUSPECT
+    detail = f"publications came later than scheduled: p99 {p99:.3g} ms, latest {found['lag_ms_max'] or 0:.3g} ms"
+    return Check("publish_lag", found["with_schedule"] or 0, failed, p99, PUBLISH_LAG_P99_MS, "ms", severity, detail)
+
+
+def _receive(evidence: Evidence) -> Check:
+    """From the last byte's arrival at the host to the peer's read: only the machine's load lies in between."""
+    p99 = evidence.hops["receive_ms_p99"] or 0.0
+    severity = INVALID if p99 > 10 * RECEIVE_P99_MS else SUSPECT
+    detail = (
+        f"peers read a frame after its arrival: median {evidence.hops['receive_ms_p50'] or 0:.3g} ms, p99 {p99:.3g} ms"
+    )
+    return Check(
+        "receive_delay",
+        evidence.hops["frames_sent"] or 0,
+        int(p99 > RECEIVE_P99_MS),
+        p99,
+        RECEIVE_P99_MS,
+        "ms",
+        severity,
+        detail,
+    )
+
+
+def _send(evidence: Evidence) -> Check:
+    """From the peer's write to the first byte on the wire. The tail belongs to TCP's window, so the median is judged."""
+    p50 = evidence.hops["send_ms_p50"] or 0.0
+    severity = INVALID if p50 > 10 * SEND_P50_MS else SUSPECT
+    detail = f"frames left their host after the peer's write: median {p50:.3g} ms, p99 {evidence.hops['send_ms_p99'] or 0:.3g} ms"
+    return Check(
+        "send_delay",
+        evidence.hops["frames_sent"] or 0,
+        int(p50 > SEND_P50_MS),
+        p50,
+        SEND_P50_MS,
+        "ms",
+        severity,
+        detail,
+    )
+
+
+def _share(working: list[dict[str, Any]], column: str, limit: float) -> Check:
+    values = [row[column] for row in working if row[column] is not None]
+    above = sum(1 for value in values if value > limit)
+    failed = above if above > BUSY_SECONDS_RATIO * len(values) else 0
+    detail = f"{above} of {len(values)} seconds of the workload above {limit:.0%}"
+    return Check(
+        column.removesuffix("_ratio"), len(values), failed, max(values, default=0.0), limit, "ratio", SUSPECT, detail
+    )

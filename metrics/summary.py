@@ -1,0 +1,158 @@
+"""``summary.json``: the verdict, its reasons and the headline numbers, from the tables alone (no Spark)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from metrics.rundata import Check, RunDir, Summary
+from metrics.verdict import judge
+from peer.core.frames import Data
+
+Values = npt.NDArray[Any]
+
+
+def write(run_dir: Path) -> Summary:
+    """Close the analysis of a run whose tables are there.
+
+    Raises:
+        FileNotFoundError: a table is missing.
+    """
+    run = RunDir(run_dir)
+    checks = tuple(msgspec.convert(row, Check) for row in _read(run, "checks").to_pylist())
+    numbers = headline(run)
+    minimum = float(run.experiment["verdict"].get("delivery_ratio_min", 0.0))
+    verdict, reasons = judge(run.manifest, checks, numbers["delivery_ratio"], minimum)
+    summary = Summary(
+        verdict=verdict,
+        reasons=reasons,
+        headline=numbers,
+        checks=checks,
+        run_id=run.manifest.run_id,
+        name=run.plan["name"],
+        seed=run.plan["seed"],
+        protocol=run.experiment["protocol"],
+    )
+    unfinished = run_dir / "summary.json.part"
+    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1))
+    unfinished.replace(run_dir / "summary.json")
+    return summary
+
+
+def headline(run: RunDir) -> dict[str, Any]:
+    """The headline numbers under their stable names; None = not computed."""
+    numbers: dict[str, Any] = _propagation(run) | _copies(run) | _views(run) | _control(run)
+    numbers |= {"topic_components_max": None, "topic_diameter_max": None}
+    return numbers | _certificate(run) | _hop_parts(run)
+
+
+def _read(run: RunDir, name: str, columns: list[str] | None = None) -> pa.Table:
+    return pq.read_table(run.path / "tables" / f"{name}.parquet", columns=columns)
+
+
+def _quantile(values: Values, share: float) -> float | None:
+    return float(np.quantile(values, share)) if len(values) else None
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return float(part / whole) if whole else None
+
+
+def _present(table: pa.Table, column: str) -> Values:
+    return np.asarray(table[column].drop_null().to_numpy())
+
+
+def _propagation(run: RunDir) -> dict[str, Any]:
+    deliveries = _read(run, "deliveries", ["delivered_ns", "latency_ms", "hops", "stretch"])
+    latency = _present(deliveries, "latency_ms")
+    delivered = len(deliveries) - deliveries["delivered_ns"].null_count
+    messages = _read(run, "messages", ["publish_ns"])
+    hops, stretch = _present(deliveries, "hops"), _present(deliveries, "stretch")
+    return {
+        "messages_published": len(messages),
+        "deliveries_expected": len(deliveries),
+        "delivery_ratio": _ratio(delivered, len(deliveries)),
+        "propagation_delay_ms_p50": _quantile(latency, 0.5),
+        "propagation_delay_ms_p90": _quantile(latency, 0.9),
+        "propagation_delay_ms_p99": _quantile(latency, 0.99),
+        "propagation_delay_ms_max": _quantile(latency, 1.0),
+        "hops_mean": float(hops.mean()) if len(hops) else None,
+        "stretch_p50": _quantile(stretch, 0.5),
+    }
+
+
+def _copies(run: RunDir) -> dict[str, Any]:
+    hops = _read(run, "hops", ["kind", "is_dup", "is_relay"])
+    arrived = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["is_dup"])))
+    duplicates, relayed = (pc.sum(arrived[name]).as_py() or 0 for name in ("is_dup", "is_relay"))
+    firsts = len(arrived) - duplicates - relayed
+    return {"duplicates_per_delivery": _ratio(duplicates, firsts), "relay_ratio": _ratio(relayed, len(arrived))}
+
+
+def _views(run: RunDir) -> dict[str, Any]:
+    """Means over nodes and the workload's instants, from the traces; degrees at the middle of the workload."""
+    sharing = _read(run, "sharing").to_pandas()
+    workload = run.phase("workload")
+    rows = sharing[sharing["source"] == "trace"]
+    if workload is not None:
+        rows = rows[(rows["at_ns"] >= workload.start_ns) & (rows["at_ns"] < workload.end_ns)]
+    total, unique = rows["view_size_total"].sum(), rows["view_size_unique"].sum()
+    instants = np.sort(rows["at_ns"].unique())
+    degrees = (
+        rows[rows["at_ns"] == instants[len(instants) // 2]]["view_size_unique"] if len(instants) else rows["at_ns"]
+    )
+    return {
+        "view_size_total_mean": _ratio(total, len(rows)),
+        "view_size_unique_mean": _ratio(unique, len(rows)),
+        "link_sharing_ratio": _ratio(total, unique),
+        "degree_mean": float(degrees.mean()) if len(degrees) else None,
+        "degree_max": int(degrees.max()) if len(degrees) else None,
+    }
+
+
+def _control(run: RunDir) -> dict[str, Any]:
+    """Bytes of frames other than data that peers sent in the workload, by their traces."""
+    workload = run.phase("workload")
+    if workload is None:
+        return {"control_bytes_per_peer_per_s": None}
+    hops = _read(run, "hops", ["kind", "log_send_ns", "len_bytes"])
+    inside = pc.and_(
+        pc.greater_equal(hops["log_send_ns"], workload.start_ns), pc.less(hops["log_send_ns"], workload.end_ns)
+    )
+    control = hops.filter(pc.and_(inside, pc.not_equal(hops["kind"], Data.kind)))
+    seconds = (workload.end_ns - workload.start_ns) / 1e9
+    sent = pc.sum(control["len_bytes"]).as_py() or 0
+    return {"control_bytes_per_peer_per_s": _ratio(sent, len(run.nodes) * seconds)}
+
+
+def _certificate(run: RunDir) -> dict[str, Any]:
+    """RTT errors of the idle network (the sweeps before and after the workload)."""
+    path = run.path / "achieved.parquet"
+    if not path.exists():
+        return {"rtt_error_ms_p50": None, "rtt_error_ms_p99": None}
+    table = pq.read_table(path, columns=["phase", "asked_rtt_ms", "rtt_ms"])
+    idle = table.filter(pc.not_equal(table["phase"], "during")).drop_null()
+    error = np.abs(idle["rtt_ms"].to_numpy() - idle["asked_rtt_ms"].to_numpy())
+    return {"rtt_error_ms_p50": _quantile(error, 0.5), "rtt_error_ms_p99": _quantile(error, 0.99)}
+
+
+def _hop_parts(run: RunDir) -> dict[str, Any]:
+    """The wire part's error as the check ``wire_delay`` takes it, and the time inside hosts."""
+    checks = {row["name"]: row for row in _read(run, "checks").to_pylist()}
+    wire = checks.get("wire_delay") or {"tested": 0}
+    hops = _read(run, "hops", ["d_sndbuf_ns", "d_rcv_ns"])
+    fidelity = _read(run, "fidelity", ["lateness_p99_ns"])
+    late = _present(fidelity, "lateness_p99_ns")
+    return {
+        "wire_error_ms_p99": wire["worst"] if wire["tested"] else None,
+        "send_delay_ms_p50": _quantile(_present(hops, "d_sndbuf_ns") / 1e6, 0.5),
+        "receive_delay_ms_p99": _quantile(_present(hops, "d_rcv_ns") / 1e6, 0.99),
+        "lateness_ms_p99_worst": float(late.max() / 1e6) if len(late) else None,
+    }

@@ -1,0 +1,240 @@
+"""The few numbers over whole tables that the checks judge: one Spark aggregation a table, then plain values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from metrics.checks import JITTER_SIGMAS, Evidence
+from metrics.rundata import RunDir
+from peer.core.frames import Data
+
+
+def gather(
+    run: RunDir,
+    states: dict[int, dict[str, Any]],
+    incomplete: list[int],
+    hops: DataFrame,
+    staged: dict[str, DataFrame],
+    tables: dict[str, DataFrame],
+) -> Evidence:
+    """Aggregate.
+
+    Args:
+        run: the run directory.
+        states: ``logs.trace_states`` by node.
+        incomplete: nodes whose trace is missing or cut off.
+        hops: the ``hops`` table.
+        staged: ``events``, and the captures' ``conns`` and ``captures``.
+        tables: ``deliveries``, ``messages``, ``links`` and ``overhead``.
+    """
+    whole = ~F.col("src_node").isin(incomplete) & ~F.col("dst_node").isin(incomplete)
+    captured = bool(run.captures)
+    return Evidence(
+        traces=states,
+        incomplete=incomplete,
+        captured=captured,
+        hops=_one(hops, _order() | (_sets(whole) if captured else {}) | _arrival(whole) | _shares()),
+        wire=_one(_undisturbed(run, hops), _wire_errors()) if captured else {},
+        coverage=_one(_coverage(hops, staged["conns"], incomplete), _coverage_errors()) if captured else {},
+        captures=_one(staged["captures"], _capture_counts()) if captured else {},
+        deliveries=_one(tables["deliveries"], _agreement()),
+        messages=_one(tables["messages"], _publications()),
+        overhead=_one(tables["overhead"], _identity()) if captured else {},
+        conns=_connections(staged["events"], staged["conns"], incomplete) if captured else {},
+        dropped_frames={row["reason"]: row["count"] for row in _drops(staged["events"]).collect()},
+        members=_member_changes(staged["events"]),
+    )
+
+
+def _one(table: DataFrame, columns: dict[str, Column]) -> dict[str, Any]:
+    row: dict[str, Any] = table.agg(*(column.alias(name) for name, column in columns.items())).collect()[0].asDict()
+    return row
+
+
+def _count(condition: Column) -> Column:
+    return F.count(F.when(condition, 1))
+
+
+def _order() -> dict[str, Column]:
+    """Comparisons of consecutive instants of a hop, how many are the wrong way round, and by how much at most."""
+    steps = [
+        ("log_send_ns", "tap_tx_ns"),
+        ("tap_tx_ns", "tap_rx_ns"),
+        ("tap_rx_ns", "log_recv_ns"),
+        ("log_send_ns", "log_recv_ns"),
+    ]
+    differences = [F.col(after) - F.col(before) for before, after in steps]
+    return {
+        "order_tested": sum((F.count(difference) for difference in differences), F.lit(0)),
+        "order_failed": sum((_count(difference < 0) for difference in differences), F.lit(0)),
+        "order_worst_ns": F.greatest(*(F.max(-difference) for difference in differences), F.lit(0)),
+    }
+
+
+def _sets(whole: Column) -> dict[str, Column]:
+    sent, read = F.col("log_send_ns").isNotNull(), F.col("log_recv_ns").isNotNull()
+    left, came = F.col("tap_tx_ns").isNotNull(), F.col("tap_rx_ns").isNotNull()
+    return {
+        "sets_tested": _count(whole),
+        "sent_unseen": _count(whole & sent & ~left),
+        "read_unseen": _count(whole & read & ~came),
+        "seen_unsent": _count(whole & left & ~sent),
+        "read_unsent": _count(whole & read & ~sent),
+    }
+
+
+def _arrival(whole: Column) -> dict[str, Column]:
+    sent = F.col("log_send_ns").isNotNull()
+    return {"frames_sent": _count(whole & sent), "frames_unread": _count(whole & sent & F.col("log_recv_ns").isNull())}
+
+
+def _shares() -> dict[str, Column]:
+    """Times that a frame spent inside hosts, and copies by what they were good for."""
+    is_data = F.col("kind") == Data.kind
+    return {
+        "receive_ms_p50": F.percentile_approx("d_rcv_ns", 0.5) / 1e6,
+        "receive_ms_p99": F.percentile_approx("d_rcv_ns", 0.99) / 1e6,
+        "send_ms_p50": F.percentile_approx("d_sndbuf_ns", 0.5) / 1e6,
+        "send_ms_p99": F.percentile_approx("d_sndbuf_ns", 0.99) / 1e6,
+        "copies": _count(is_data & F.col("is_dup").isNotNull()),
+        "duplicates": _count(F.col("is_dup")),
+        "relayed": _count(F.col("is_relay")),
+        "retransmitted_frames": _count(F.col("n_retx") > 0),
+    }
+
+
+def _undisturbed(run: RunDir, hops: DataFrame) -> DataFrame:
+    """Hops whose wire part is the emulated delay alone: no retransmission on their stream, no access rate, both taps."""
+    rated = [run.nodes_by_host[host] for host in range(run.underlay.size) if run.underlay.rate_mbit[host] > 0]
+    streams = hops.where(F.col("n_retx") > 0).select("conn", "direction", "incarnation").distinct()
+    clean = hops.where(
+        F.col("tap_rx_ns").isNotNull() & F.col("tap_tx_last_ns").isNotNull() & F.col("asked_delay_ms").isNotNull()
+    )
+    if rated:
+        clean = clean.where(~F.col("src_node").isin(rated) & ~F.col("dst_node").isin(rated))
+    return clean.join(F.broadcast(streams), ["conn", "direction", "incarnation"], "anti")
+
+
+def _wire_errors() -> dict[str, Column]:
+    """Of the last byte's passage: |measured - asked|, where there is jitter only what exceeds its plausible range."""
+    error = F.abs((F.col("tap_rx_ns") - F.col("tap_tx_last_ns")) / 1e6 - F.col("asked_delay_ms"))
+    steady = F.col("asked_jitter_ms") == 0
+    excess = F.greatest(error - JITTER_SIGMAS * F.col("asked_jitter_ms"), F.lit(0.0))
+    deviation = (F.col("tap_rx_ns") - F.col("tap_tx_last_ns")) / 1e6 - F.col("asked_delay_ms")
+    columns = {}
+    for name, condition, value in (("steady", steady, error), ("jittered", ~steady, excess)):
+        columns[f"{name}_tested"] = _count(condition)
+        columns[f"{name}_ms_p50"] = F.percentile_approx(F.when(condition, value), 0.5)
+        columns[f"{name}_ms_p99"] = F.percentile_approx(F.when(condition, value), 0.99)
+        columns[f"{name}_ms_max"] = F.max(F.when(condition, value))
+    columns["jitter_sigmas_std"] = F.stddev(F.when(~steady, deviation / F.col("asked_jitter_ms")))
+    return columns
+
+
+def _coverage(hops: DataFrame, conns: DataFrame, incomplete: list[int]) -> DataFrame:
+    """Stream bytes by the logs and by each vantage, a row a connection, direction and vantage."""
+    whole = ~F.col("src_node").isin(incomplete) & ~F.col("dst_node").isin(incomplete)
+    logged = hops.where(whole & (F.col("log_send_ns").isNotNull() | F.col("log_recv_ns").isNotNull()))
+    ends = F.col("off") + F.col("len_bytes")
+    streams = logged.groupBy("conn", "direction").agg(
+        F.sum("len_bytes").alias("logged_bytes"),
+        F.max(F.when(F.col("log_send_ns").isNotNull(), ends)).alias("end_bytes"),
+        F.max("incarnation").alias("incarnation"),
+    )
+    views = [
+        conns.select("conn", F.lit(side).alias("direction"), F.col(f"{side}_bytes").alias("seen_bytes"), "missed_bytes")
+        for side in ("orig", "resp")
+    ]
+    seen = views[0].unionByName(views[1])
+    return streams.where("incarnation = 0").join(seen, ["conn", "direction"])
+
+
+def _coverage_errors() -> dict[str, Column]:
+    error = F.greatest(
+        F.abs(F.col("logged_bytes") - F.col("end_bytes")),
+        F.abs(F.col("seen_bytes") - F.col("end_bytes")),
+        F.col("missed_bytes"),
+    )
+    return {
+        "coverage_tested": F.count("*"),
+        "coverage_failed": _count(error > 0),
+        "coverage_worst_bytes": F.max(error),
+        "covered_bytes": F.sum("seen_bytes"),
+    }
+
+
+def _capture_counts() -> dict[str, Column]:
+    return {
+        "records": F.coalesce(F.sum("packets"), F.lit(0)),
+        "dropped": F.coalesce(F.sum("dropped"), F.lit(0)),
+        "interfaces": F.count("*"),
+        "not_understood": F.coalesce(F.sum("n_not_understood"), F.lit(0)),
+        "truncated": F.count_distinct(F.when(F.col("truncated"), F.col("pcap_file"))),
+    }
+
+
+def _agreement() -> dict[str, Column]:
+    difference = F.col("latency_ms") - F.col("wire_latency_ms")
+    return {
+        "rows": F.count("*"),
+        "delivered": F.count("delivered_ns"),
+        "both": F.count(difference),
+        "negative": _count(difference < 0),
+        "most_negative_ms": F.max(-difference),
+        "difference_ms_p50": F.percentile_approx(difference, 0.5),
+        "difference_ms_p99": F.percentile_approx(difference, 0.99),
+        "before_publication": _count(F.col("latency_ms") < 0),
+        "latency_ms_p50": F.percentile(F.col("latency_ms"), 0.5),
+        "latency_ms_p99": F.percentile(F.col("latency_ms"), 0.99),
+    }
+
+
+def _publications() -> dict[str, Column]:
+    lag = (F.col("publish_ns") - F.col("scheduled_ns")) / 1e6
+    return {
+        "messages": F.count("*"),
+        "subscribers": F.coalesce(F.sum("n_subscribers"), F.lit(0)),
+        "with_schedule": F.count("scheduled_ns"),
+        "lag_ms_p99": F.percentile_approx(lag, 0.99),
+        "lag_ms_max": F.max(lag),
+        "early": _count(lag < 0),
+    }
+
+
+def _identity() -> dict[str, Column]:
+    classes = ["first_payload_bytes", "duplicate_payload_bytes", "framing_bytes", "control_bytes"]
+    classes += ["retransmitted_bytes", "ack_bytes", "header_bytes", "other_bytes"]
+    total = sum((F.col(name) for name in classes), F.lit(0))
+    error = F.abs(total - F.col("wire_bytes")) + F.greatest(-F.col("other_bytes"), F.lit(0))
+    return {
+        "identity_tested": F.count("*"),
+        "identity_failed": _count(error > 0),
+        "identity_worst_bytes": F.max(error),
+        "wire_bytes": F.sum("wire_bytes"),
+    }
+
+
+def _connections(events: DataFrame, conns: DataFrame, incomplete: list[int]) -> dict[str, Any]:
+    """Connections by their frames in the traces against those with stream bytes in the captures."""
+    framed = events.where(F.col("event").isin("send", "receive") & F.col("conn").isNotNull())
+    traced = framed.select("conn", F.lit(1).alias("in_trace")).distinct()
+    seen = conns.where("orig_bytes + resp_bytes > 0").select("conn", F.lit(1).alias("on_wire")).distinct()
+    return _one(
+        traced.join(seen, "conn", "full"),
+        {
+            "connections": F.count("*"),
+            "only_traced": _count(F.col("on_wire").isNull()),
+            "only_on_wire": _count(F.col("in_trace").isNull()),
+        },
+    )
+
+
+def _drops(events: DataFrame) -> DataFrame:
+    return events.where(F.col("event") == "drop").groupBy(F.coalesce("reason", F.lit("unsaid")).alias("reason")).count()
+
+
+def _member_changes(events: DataFrame) -> int:
+    return events.where(F.col("event").isin("join", "leave")).count()

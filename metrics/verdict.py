@@ -1,0 +1,63 @@
+"""The verdict: what the running stage saw, joined with what the analysis checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metrics.rundata import INVALID, SUSPECT, VALID, Check, FinalState, Manifest
+
+_SIGNALLED = "signalled"
+
+
+def judge(
+    manifest: Manifest, checks: Sequence[Check], delivery_ratio: float | None, delivery_ratio_min: float
+) -> tuple[str, tuple[str, ...]]:
+    """The verdict and its reasons, the graver ones first; a valid run has none.
+
+    Args:
+        manifest: the running stage's findings.
+        checks: every row of the ``checks`` table.
+        delivery_ratio: of the run; None = nothing was to be delivered.
+        delivery_ratio_min: what the experiment expects.
+    """
+    found = [(severity, text) for severity, text in manifest.problems]
+    found += [(INVALID, sentence) for state in manifest.final_states if (sentence := _unexpected(manifest, state))]
+    found += [(check.severity, describe(check)) for check in checks if check.failed]
+    if delivery_ratio is not None and delivery_ratio < delivery_ratio_min:
+        found.append(
+            (SUSPECT, f"The delivery ratio is {delivery_ratio:.4f}, expected at least {delivery_ratio_min:g}.")
+        )
+    invalid = [text for severity, text in found if severity == INVALID]
+    suspect = [text for severity, text in found if severity != INVALID]
+    verdict = INVALID if invalid else SUSPECT if suspect else VALID
+    return verdict, tuple(_sentence(text) for text in dict.fromkeys(invalid + suspect))
+
+
+def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
+    """A process's unexpected end, unless one of the manifest's problems speaks of that process already."""
+    if state.state == state.expected and not state.status:
+        return None
+    if any(text.startswith(f"{state.process} ") for _, text in manifest.problems):
+        return None
+    when = "" if state.at_ns is None else f" at {(state.at_ns - manifest.zero_ns) / 1e9:.1f} s"
+    how = {
+        _SIGNALLED: f"was killed by signal {state.status}",
+        "exited": f"exited with status {state.status}",
+        "running": "was still running",
+        "missing": "left no word of its end",
+    }.get(state.state, f"ended as {state.state}")
+    detail = f" ({state.detail})" if state.detail else ""
+    return f"{state.process} {how}{when}, expected {state.expected}{detail}"
+
+
+def describe(check: Check) -> str:
+    """A failed check as one sentence with its numbers."""
+    name = check.name.replace("_", " ")
+    worst = f"worst {check.worst:.4g} {check.unit}, tolerance {check.tolerance:.4g}".replace(" ,", ",")
+    counted = f"{check.failed:,} of {check.tested:,} failed, " if check.tested > 1 and check.failed > 1 else ""
+    detail = f": {check.detail}" if check.detail else ""
+    return f"Check {name} failed ({counted}{worst}){detail}"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
