@@ -9,6 +9,7 @@ here=$(dirname "$(readlink -f "$0")")
 programs_table=$here/programs.txt
 . "$here/programs.sh"
 
+patiently='-o DPkg::Lock::Timeout=300'
 target=${DPKG_ROOT:-}
 policy=$target/usr/sbin/policy-rc.d
 policy_mark='# Put here by the set-up of Trellis while it installs packages.'
@@ -64,9 +65,16 @@ disable_new_services() {
     fi
 }
 
+# An apt-get that is killed leaves a dpkg behind, which may go on for a while. Only the lock matters here, not the check.
+wait_for_dpkg() {
+    apt-get check $patiently || true
+}
+
 put_things_right() {
     status=$?
     trap - EXIT
+    trap '' INT TERM HUP
+    wait_for_dpkg
     allow_service_starts
     if disable_new_services; then
         rm -rf "$state"
@@ -85,11 +93,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 forbid_service_starts
 
-dpkg --configure -a # what an interrupted call left half done
+wait_for_dpkg
+dpkg --configure -a # what a killed call left half done
 # A third-party source that cannot be reached makes `update` fail, and need not matter: the installation decides.
-apt-get update || echo "apt-get update failed; going on with the package lists at hand"
+apt-get update $patiently || echo "apt-get update failed; going on with the package lists at hand"
 packages=$(missing_packages "$1")
 if [ -n "$packages" ]; then
-    # shellcheck disable=SC2086 # one word a package
-    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 $packages
+    apt-get install -y --no-install-recommends $patiently $packages
 fi
