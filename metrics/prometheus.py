@@ -19,14 +19,17 @@ TSDB_FOLDER = "data"
 
 GRAPHS = {
     "messages delivered and duplicates received, per second": (
-        "sum(rate(trellis_deliveries_total[30s]))",
-        "sum(rate(trellis_duplicates_total[30s]))",
+        'sum(rate(trellis_peer_events_total{event="deliver"}[$window]))',
+        'sum(rate(trellis_peer_events_total{event="duplicate"}[$window]))',
     ),
-    "bytes that the peers sent, per second": ("sum(rate(trellis_sent_bytes_total[30s]))",),
-    "physical links": ("sum(trellis_links)",),
+    "bytes that the peers sent, per second": ("sum(rate(trellis_peer_sent_bytes_total[$window]))",),
+    "physical links, both ends counted": ("sum(trellis_peer_links)",),
+    "bytes waiting to be sent, at the worst peer": ("max(trellis_peer_send_queue_bytes)",),
     "scrapes that answered": ("avg by (job) (up)",),
 }
-"""What a reader wants to see first: a title, and the expressions of one page."""
+"""What a reader wants to see first: a title, and the expressions of one page; ``$window`` spans a few scrapes."""
+
+WINDOW_SCRAPES = 4
 
 
 class Target(Struct, frozen=True):
@@ -62,11 +65,14 @@ def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: flo
     return path
 
 
-def graph_url(base: str, expressions: Sequence[str], end_epoch_s: float, range_s: float) -> str:
+def graph_url(
+    base: str, expressions: Sequence[str], end_epoch_s: float, range_s: float, scrape_interval_s: float
+) -> str:
     """A page of the server at ``base`` that plots expressions over the ``range_s`` before ``end_epoch_s``."""
+    window = f"{round(WINDOW_SCRAPES * scrape_interval_s)}s"
     end = datetime.fromtimestamp(end_epoch_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
     query: dict[str, str] = {}
     for panel, expression in enumerate(expressions):
-        query |= {f"g{panel}.expr": expression, f"g{panel}.tab": "0"}
+        query |= {f"g{panel}.expr": expression.replace("$window", window), f"g{panel}.tab": "0"}
         query |= {f"g{panel}.range_input": f"{max(1, round(range_s))}s", f"g{panel}.end_input": end}
     return f"{base}/graph?{urlencode(query)}"

@@ -65,8 +65,9 @@ def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iter
     stack.callback(server.stop)
     yield f"prometheus  {server.url}"
     if times := _measured(run_dir):
+        interval_s = _scrape_interval_s(run_dir)
         for title, expressions in GRAPHS.items():
-            yield f"  {title}: {graph_url(server.url, expressions, times[1], times[1] - times[0])}"
+            yield f"  {title}: {graph_url(server.url, expressions, times[1], times[1] - times[0], interval_s)}"
 
 
 def _missing_report(run_dir: Path) -> Iterator[str]:
@@ -85,6 +86,10 @@ def _measured(run_dir: Path) -> tuple[float, float] | None:
         return None
     offset_ns = document["epoch_offset_ns"]
     return (min(instants_ns) + offset_ns) / 1e9, (max(instants_ns) + offset_ns) / 1e9
+
+
+def _scrape_interval_s(run_dir: Path) -> float:
+    return float(json.loads((run_dir / "plan.json").read_bytes())["experiment"]["prometheus"]["scrape_interval_s"])
 
 
 def _free_port() -> int:

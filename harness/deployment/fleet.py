@@ -202,9 +202,15 @@ def _clock_offset(session: Session) -> ClockOffset:
 
 def _is_ready(session: Session) -> bool:
     try:
-        return bool(session.call("status")["ready"])
+        status = session.call("status")
     except UnexpectedExit:
         return False  # an agent that has just begun does not listen yet
+    if ended := status["ended"]:
+        first = ended[0]
+        raise StepError(
+            f"{len(ended)} peers ended before the start, first {first['process']}, status {first['status']}"
+        )
+    return bool(status["ready"])
 
 
 def _last_line(path: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.deployment import ClockOffset, Deployment, build_package
+from harness.deployment import ClockOffset, Deployment, Package, build_package
 from harness.errors import DeploymentError, TestbedError
 from harness.testbeds.emulated.sshd import serving_ssh, start_sshd
 from peer.runtime.spec import AgentSpec
@@ -41,7 +41,8 @@ server.listen()
 while True:
     link, _ = server.accept()
     words = json.loads(link.makefile().readline())
-    link.sendall(json.dumps({"ready": True, "heard": words}).encode() + b"\\n")
+    ended = spec["send_queue_bytes"] * [{"process": "peer-7", "status": 1}]
+    link.sendall(json.dumps({"ready": True, "ended": ended}).encode() + b"\\n")
     link.close()
     if words[0] == "start":
         break
@@ -54,19 +55,20 @@ with open(os.path.join(work, "exits.jsonl"), "w") as exits:
 """
 
 
-def stand_in(folder: Path):
+def stand_in(folder: Path, agent: str = STAND_IN) -> Package:
     (folder / "runtime").mkdir(parents=True)
     (folder / "__init__.py").touch()
     (folder / "runtime/__init__.py").touch()
-    (folder / "runtime/agent.py").write_text(STAND_IN)
+    (folder / "runtime/agent.py").write_text(agent)
     return build_package(folder)
 
 
-def spec(machine: str, *nodes: int) -> AgentSpec:
+def spec(machine: str, *nodes: int, dead: int = 0) -> AgentSpec:
+    """``dead``: how many peers the stand-in says ended early."""
     places = [{"node": node, "listen": ["127.0.0.1", 9000], "metrics": None} for node in nodes]
     return msgspec.convert(
         {"machine": machine, "peers": places, "addresses": [], "warmup_ns": 0, "stop_ns": 0, "drain_ns": 0}
-        | {"send_queue_bytes": 1, "lease_s": 60.0},
+        | {"send_queue_bytes": dead, "lease_s": 60.0},
         AgentSpec,
     )
 
@@ -155,11 +157,21 @@ def test_a_step_names_the_machines_that_failed_and_their_words(tmp_path: Path):
 def test_an_agent_that_ends_early_is_reported_at_once(tmp_path: Path):
     with machines(tmp_path, 1) as [(_, machine)], Deployment([machine], "r", tmp_path / "logs") as deployment:
         deployment.connect()
-        package = build_package(tmp_path / "nothing")
-        deployment.ship(package)
+        deployment.ship(stand_in(tmp_path / "peer", "raise SystemExit('no such luck')"))
         deployment.push({"m0": spec("m0")}, b"{}", b"")
         deployment.start_agents()
-        with pytest.raises(DeploymentError, match="No module named"):
+        with pytest.raises(DeploymentError, match="status 1: no such luck"):
+            deployment.await_ready(20)
+
+
+@sandboxed
+def test_peers_that_end_before_the_start_are_reported(tmp_path: Path):
+    with machines(tmp_path, 1) as [(_, machine)], Deployment([machine], "r", tmp_path / "logs") as deployment:
+        deployment.connect()
+        deployment.ship(stand_in(tmp_path / "peer"))
+        deployment.push({"m0": spec("m0", 0, dead=2)}, b"{}", b"")
+        deployment.start_agents()
+        with pytest.raises(DeploymentError, match="2 peers ended before the start, first peer-7, status 1"):
             deployment.await_ready(20)
 
 

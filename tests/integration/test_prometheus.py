@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -67,7 +68,8 @@ def write_manifest(run_dir: Path, start_s: float) -> None:
     phase = Phase("workload", int(start_s * 1e9) - offset_ns, time.monotonic_ns())
     manifest = Manifest("r", "emulated", offset_ns, phase.start_ns, (phase,), (), {}, {}, {}, {})
     (run_dir / "manifest.json").write_bytes(msgspec.json.encode(manifest))
-    (run_dir / "plan.json").write_text("{}")
+    plan = {"experiment": {"prometheus": {"scrape_interval_s": 1.0}}}
+    (run_dir / "plan.json").write_text(json.dumps(plan))
 
 
 @sandboxed

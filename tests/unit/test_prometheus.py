@@ -21,7 +21,9 @@ def test_targets_go_to_a_file_a_job_with_their_labels(tmp_path: Path):
 
 
 def test_a_graph_shows_the_time_of_the_run():
-    query = parse_qs(urlsplit(graph_url("http://x", ["a", 'b{job="c"}'], 1_700_000_000.4, 90)).query)
-    assert query["g1.expr"] == ['b{job="c"}']
+    query = parse_qs(
+        urlsplit(graph_url("http://x", ["a", 'rate(b{job="c"}[$window])'], 1_700_000_000.4, 90, 2.5)).query
+    )
+    assert query["g1.expr"] == ['rate(b{job="c"}[10s])']
     assert query["g0.range_input"] == ["90s"]
     assert query["g0.end_input"] == ["2023-11-14 22:13:20"]

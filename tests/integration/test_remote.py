@@ -1,0 +1,207 @@
+"""A whole run on three machines: real agents, real peers, Prometheus, traces; and nothing left when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.deployment import ClockOffset
+from harness.errors import TestbedError
+from harness.inventory import Inventory, Machine, save_inventory, saved_inventory
+from harness.loading import load_experiment
+from harness.plan import METRICS_PORT, PEER_PORT
+from harness.planning import make_plan, read_plan, write_plan
+from harness.prometheus import reopen_prometheus
+from harness.rundir import Manifest
+from harness.testbeds.remote import RemoteTestbed
+from metrics.prometheus import GRAPHS
+from tests.integration.deployment_machines import Box, machines, sandboxed
+
+pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).parents[2]
+MAY_BE_ABSENT = {"trellis_peer_frames_dropped_total", "trellis_peer_rejects_total"}
+"""Labelled counters that have no series until something goes wrong."""
+
+EXPERIMENT = """
+name = "three-machines"
+protocol = "complete"
+testbed = "remote"
+inventory = "inventory.toml"
+
+[underlay]
+kind = "uniform"
+hosts = 6
+
+[workload]
+topics = 2
+interest_ratio = 1.0
+publish_rate_per_s = 10
+warmup_s = 1.5
+duration_s = {duration_s}
+cooldown_s = 0.5
+
+[prometheus]
+scrape_interval_s = 1
+"""
+
+
+def plan_run(folder: Path, fleet: list[Machine], duration_s: float = 2) -> Path:
+    fields = ("name", "host", "user", "port", "key", "known_hosts", "python", "work")
+    rows = ["\n".join(f"{name} = {json.dumps(getattr(m, name))}" for name in fields) for m in fleet]
+    (folder / "inventory.toml").write_text("\n".join(f"[[machines]]\n{row}\nhosts = 2\n" for row in rows))
+    source = folder / "experiment.toml"
+    source.write_text(EXPERIMENT.format(duration_s=duration_s))
+    run_dir = folder / "run"
+    write_plan(make_plan(load_experiment(source), source), run_dir)
+    save_inventory(Inventory(tuple(msgspec.structs.replace(m, hosts=2, own_clock=True) for m in fleet)), run_dir)
+    return run_dir
+
+
+def start_running(run_dir: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "harness.running", str(run_dir)], stdin=subprocess.DEVNULL)
+
+
+def await_bare(boxes: list[Box]) -> list[list[str]]:
+    """What still runs on the machines, as soon as that is nothing; a minute at most."""
+    deadline = time.monotonic() + 60
+    while any(left := [box.processes() for box in boxes]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+@sandboxed
+def test_a_small_experiment_from_plan_to_manifest(tmp_path: Path):
+    with machines(tmp_path, 3) as fleet:
+        run_dir = plan_run(tmp_path, [machine for _, machine in fleet])
+        assert start_running(run_dir).wait(120) == 0
+        assert await_bare([box for box, _ in fleet]) == [[], [], []]
+        assert all(box.files(machine.work) == ["packages"] for box, machine in fleet)
+    manifest = msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=Manifest)
+    assert [(state.state, state.status) for state in manifest.final_states] == [("exited", 0)] * 6
+    assert {severity for severity, _ in manifest.problems} == {"suspect"}, manifest.problems
+    assert any("neither certified nor captured" in text for _, text in manifest.problems)
+    assert {f"clock_error_ns_m{i}" for i in range(3)} <= manifest.counters.keys()
+    assert manifest.counters["scrapes"] > 0
+    assert_all_delivered(run_dir)
+    assert_metrics_as_documented(run_dir)
+
+
+def assert_all_delivered(run_dir: Path) -> None:
+    """Every message reaches every node, on whichever machine."""
+    traces = {int(p.stem): [json.loads(row) for row in p.open()] for p in (run_dir / "trace").glob("*.jsonl")}
+    assert sorted(traces) == list(range(6))
+    for rows in traces.values():
+        assert (rows[0]["event"], rows[-1]["event"]) == ("start", "stop")
+        assert rows[-1]["records"] == len(rows) - 1
+    published = {action.message_id for action in read_plan(run_dir).schedule}
+    assert published
+    for node, rows in traces.items():
+        delivered = {row["message_id"] for row in rows if row["event"] == "deliver"}
+        assert delivered == published, f"node {node}"
+
+
+def assert_metrics_as_documented(run_dir: Path) -> None:
+    """What was scraped is in docs/metrics.md, and the graphs that `serve` offers ask for what is there."""
+    server = reopen_prometheus(run_dir, 9190)
+    rows = server.query('last_over_time({__name__=~"trellis_.+"}[1h])', time.time())
+    server.stop()
+    scraped = {row["metric"]["__name__"] for row in rows}
+    asked = {name for page in GRAPHS.values() for text in page for name in re.findall(r"trellis_\w+", text)}
+    assert asked <= scraped
+    documented = set(re.findall(r"trellis_\w+", (ROOT / "docs/metrics.md").read_text()))
+    assert scraped <= documented
+    assert {name for name in documented if not name.startswith("trellis_dataplane")} - scraped <= MAY_BE_ABSENT
+    assert {row["metric"].get("node") for row in rows} >= set(map(str, range(6)))
+
+
+@sandboxed
+def test_a_killed_run_leaves_nothing_on_the_machines(tmp_path: Path):
+    with machines(tmp_path, 3) as fleet:
+        run_dir = plan_run(tmp_path, [machine for _, machine in fleet], duration_s=60)
+        process = start_running(run_dir)
+        boxes = [box for box, _ in fleet]
+        deadline = time.monotonic() + 60
+        # An agent and two peers a machine.
+        while any(len(box.processes()) < 3 for box in boxes) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.kill()
+        process.wait()
+        assert await_bare(boxes) == [[], [], []]
+        assert not (run_dir / "manifest.json").exists()
+
+
+@sandboxed
+def test_a_machine_lost_during_the_run_is_named_and_the_rest_is_collected(tmp_path: Path):
+    with machines(tmp_path, 3) as fleet:
+        run_dir = plan_run(tmp_path, [machine for _, machine in fleet], duration_s=8)
+        process = start_running(run_dir)
+        deadline = time.monotonic() + 60
+        while not (run_dir / "prometheus").exists() and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.1)
+        fleet[2][0].close()
+        assert process.wait(180) == 0
+    manifest = msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=Manifest)
+    assert any(severity == "invalid" and "m2" in text for severity, text in manifest.problems)
+    assert sorted(path.name for path in (run_dir / "trace").iterdir()) == ["0.jsonl", "1.jsonl", "3.jsonl", "4.jsonl"]
+
+
+@sandboxed
+def test_fab_looks_at_a_run_in_progress_and_stops_it(tmp_path: Path):
+    def fab(*words: str) -> str:
+        argv = [sys.executable, "-m", "fabric", "-r", "playbooks", *words]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with machines(tmp_path, 2) as fleet:
+        run_dir = plan_run(tmp_path, [msgspec.structs.replace(machine, hosts=3) for _, machine in fleet], duration_s=60)
+        process = start_running(run_dir)
+        deadline = time.monotonic() + 60
+        while not (run_dir / "prometheus").exists() and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.1)
+        assert set(json.loads(fab("status", "--run", str(run_dir)))) == {"m0", "m1"}
+        fab("collect", "--run", str(run_dir), "--into", str(tmp_path / "so-far"))
+        assert len(list((tmp_path / "so-far/trace").iterdir())) == 6
+        fab("stop", "--run", str(run_dir))
+        assert await_bare([box for box, _ in fleet]) == [[], []]
+        process.kill()
+        process.wait()
+
+
+def test_the_testbed_says_where_everything_is_and_what_it_cannot_know(tmp_path: Path):
+    fleet = [Machine(f"m{i}", f"192.0.2.{i}", "k", "h") for i in range(3)]
+    run_dir = plan_run(tmp_path, fleet)
+    testbed = RemoteTestbed(read_plan(run_dir).plan, run_dir)
+    testbed.boot()
+    assert [(site.machine, site.listen) for site in testbed.sites()][3:5] == [
+        ("m0", ("192.0.2.0", PEER_PORT + 1)),
+        ("m1", ("192.0.2.1", PEER_PORT + 1)),
+    ]
+    assert testbed.metrics()["m2"] == ("192.0.2.2", METRICS_PORT + 100)
+    clocks = {"m0": ClockOffset(5, 7, 1_000_000), "m1": ClockOffset(0, 0, 3_000_000), "m2": ClockOffset(0, 0, 500)}
+    (run_dir / "clocks.json").write_bytes(msgspec.json.encode(clocks))
+    findings = testbed.close()
+    assert findings.counters["clock_monotonic_offset_ns_m0"] == 7
+    assert any("within 4 ms" in text for _, text in findings.problems)
+
+
+def test_another_inventory_than_planned_is_refused(tmp_path: Path):
+    fleet = [Machine(f"m{i}", f"192.0.2.{i}", "k", "h") for i in range(3)]
+    run_dir = plan_run(tmp_path, fleet)
+    moved = [msgspec.structs.replace(machine, host="192.0.2.99") for machine in saved_inventory(run_dir).machines]
+    save_inventory(Inventory(tuple(moved)), run_dir)
+    with pytest.raises(TestbedError, match="changed since the plan"):
+        RemoteTestbed(read_plan(run_dir).plan, run_dir).boot()
