@@ -8,7 +8,6 @@ believed but that it came to the socket that asked.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import socket
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import TestbedError
+from harness.testbeds.emulated.dataplane.netns import entered
 
 PACKET_BYTES = 84
 """An echo request on the wire: the IPv4 header (20), the ICMP header (8) and ping's customary 56 bytes."""
@@ -28,7 +28,6 @@ _ECHO = struct.Struct(">BBHHHII48x")
 _SOL_RAW, _ICMP_FILTER, _ONLY_REPLIES = 255, 1, 0xFFFFFFFF ^ 1
 _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("@qq")
-_CLONE_NEWNET = 0x40000000
 _RECEIVE_BUFFER_BYTES = 1 << 20
 
 Instants = npt.NDArray[np.int64]
@@ -49,12 +48,7 @@ class EchoSockets:
         """
         self._nonce = int.from_bytes(os.urandom(4))
         self._addresses = [(address, 0) for address in addresses]
-        own = os.open("/proc/self/ns/net", os.O_RDONLY)
-        try:
-            self._sockets = [_open_socket(path) for path in netns]
-        finally:
-            _enter(own)
-            os.close(own)
+        self._sockets = [_open_socket(path) for path in netns]
         self._poll = select.epoll()
         self._host_of = {opened.fileno(): host for host, opened in enumerate(self._sockets)}
         for descriptor in self._host_of:
@@ -132,24 +126,17 @@ def _request(nonce: int, index: int) -> bytes:
 
 
 def _open_socket(path: str) -> socket.socket:
-    """A raw ICMP socket that lives in the namespace; leaves this thread there."""
+    """A raw ICMP socket that lives in the namespace."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        namespace = os.open(path, os.O_RDONLY)
         try:
-            _enter(descriptor)
+            with entered(namespace):
+                opened = socket.socket(socket.AF_INET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.IPPROTO_ICMP)
         finally:
-            os.close(descriptor)
-        opened = socket.socket(socket.AF_INET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.IPPROTO_ICMP)
+            os.close(namespace)
     except OSError as error:
         raise TestbedError(f"open a raw ICMP socket in {path}", error.strerror or str(error)) from error
     opened.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("=I", _ONLY_REPLIES))
     opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
     return opened
-
-
-def _enter(descriptor: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
-        problem = ctypes.get_errno()
-        raise OSError(problem, os.strerror(problem))

@@ -8,9 +8,11 @@ sends to random pairs with everything on; its rows carry the asked jitter.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,9 @@ from topologies.model import Underlay
 
 GRACE_MS = 1000.0
 """How long after its asked RTT a reply may still come before the probe counts as lost."""
+
+FEELER = 2000
+"""A round's first requests, from which the pace of the others is found."""
 
 SCHEMA = pa.schema(
     [
@@ -82,8 +87,13 @@ class Prober:
         theirs.close()
         self._await_ready()
 
-    def sweep(self, phase: str, packets_per_pair: int, rate_per_s: float) -> pa.Table:
+    def sweep(self, phase: str, packets_per_pair: int, pace: Callable[[], float]) -> pa.Table:
         """Probe every directed pair; the pairs' first packets all go before any pair's second one.
+
+        Args:
+            phase: the rows' phase.
+            packets_per_pair: how many, at least 2.
+            pace: the requests a second to go on with, asked after the first ``FEELER`` requests of each round.
 
         Returns:
             The phase's rows (they are also kept for ``write``).
@@ -92,8 +102,8 @@ class Prober:
         rounds = []
         for _ in range(packets_per_pair):
             order = self._random.permutation(len(pairs))
-            due_ns = (np.arange(len(pairs)) * (1e9 / rate_per_s)).astype(np.int64)
-            sent, received = self._exchange(pairs[order], due_ns)
+            parts = [self._exchange(pairs[part], pace()) for part in np.split(order, [FEELER]) if len(part)]
+            sent, received = (np.concatenate(column) for column in zip(*parts, strict=True))
             back = np.argsort(order)
             rounds.append((sent[back], received[back]))
         sent, received = (np.stack(column) for column in zip(*rounds, strict=True))
@@ -129,7 +139,8 @@ class Prober:
         self._process.kill()
         self._process.join()
 
-    def _exchange(self, pairs: npt.NDArray[Any], due_ns: Instants) -> tuple[Instants, Instants]:
+    def _exchange(self, pairs: npt.NDArray[Any], rate_per_s: float) -> tuple[Instants, Instants]:
+        due_ns = (np.arange(len(pairs)) * (1e9 / rate_per_s)).astype(np.int64)
         self._connection.send((pairs.tolist(), due_ns, self._grace_ns(jittered=False)))
         return self._instants()
 
@@ -197,6 +208,8 @@ def _least(rtt_ms: Matrix) -> Matrix:
 def _serve(connection: Connection, netns: Sequence[str], addresses: Sequence[str]) -> None:
     """Answer each (pairs, due_ns, grace_ns) with (sent, received). A message that comes meanwhile stops the sending."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    with contextlib.suppress(PermissionError):  # so that nobody comes between a stamp and its sending
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
     try:
         sockets = EchoSockets(netns, addresses)
     except TestbedError as error:

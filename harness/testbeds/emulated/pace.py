@@ -1,0 +1,36 @@
+"""How fast to probe an idle network: as fast as the data plane carries it with time to spare."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from harness.testbeds.emulated.userspace import UserspacePlane
+
+FIRST_PER_S = 8000.0
+SLOWEST_PER_S, FASTEST_PER_S = 500.0, 12_000.0
+BUSY_RATIO = 0.5
+"""How busy the probes may keep the data plane: beyond it frames begin to wait for each other."""
+
+
+class Pace:
+    """Echo requests a second, by what those since the last question have cost the data plane."""
+
+    def __init__(self, plane: UserspacePlane) -> None:
+        self._plane = plane
+        self._before: tuple[float, int] | None = None
+
+    def __call__(self) -> float:
+        """The pace to go on with. A request and its reply are two frames."""
+        now = (_cpu_s(self._plane.pid), self._plane.counters().frames_in)
+        before, self._before = self._before, now
+        if before is None or now[1] - before[1] < 2 * SLOWEST_PER_S or now[0] <= before[0]:
+            return FIRST_PER_S  # too little to judge by
+        frame_s = (now[0] - before[0]) / (now[1] - before[1])
+        return min(max(BUSY_RATIO / (2 * frame_s), SLOWEST_PER_S), FASTEST_PER_S)
+
+
+def _cpu_s(process: int) -> float:
+    """Processor time that a process has used; the kernel counts it in ticks of 10 ms."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,163 @@
+"""The emulated testbed, inside a sandbox: Mininet hosts on a userspace data plane; one machine with its own sshd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from harness import manifest
+from harness.deployment.agents import Site, emulated_sites
+from harness.inventory import Machine
+from harness.plan import Plan
+from harness.testbeds.base import Findings, Moment
+from harness.testbeds.emulated import hosts
+from harness.testbeds.emulated.pace import Pace
+from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
+from harness.testbeds.emulated.pressure import PressureLog
+from harness.testbeds.emulated.probes import Prober
+from harness.testbeds.emulated.sshd import start_sshd
+from harness.testbeds.emulated.userspace import UserspacePlane
+from topologies.model import Matrix, Underlay
+
+SSH_PORT = 2222
+PLANE_METRICS = (hosts.CTL_GATEWAY, 9101)
+AGENT_METRICS = (hosts.CTL_GATEWAY, 9102)
+WORK = Path("/run/trellis")
+
+
+class EmulatedTestbed:
+    """A ``Testbed``; see there for the order of its methods."""
+
+    def __init__(self, plan: Plan, underlay: Underlay, run_dir: Path, epoch_offset_ns: int) -> None:
+        self._plan = plan
+        self._underlay = underlay
+        self._run_dir = run_dir
+        self._epoch_offset_ns = epoch_offset_ns
+        self._machine = plan.placement[0].machine
+        self._problems: list[tuple[str, str]] = []
+        self._captured: CaptureCounts | None = None
+        self._pressure = PressureLog(run_dir / "pressure.jsonl")
+
+    def boot(self) -> None:
+        """Make hosts, data plane, prober and sshd."""
+        placement = sorted(self._plan.placement, key=lambda place: place.host)
+        wan_ips = [place.wan_ip for place in placement]
+        self._hosts = hosts.start([place.ctl_ip for place in placement])
+        netns = [host.netns for host in self._hosts]
+        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS)
+        self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
+        self._pace = Pace(self._plane)
+        self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed)
+        self._sshd = start_sshd(WORK / "sshd", hosts.CTL_GATEWAY, SSH_PORT, name=self._machine, work=WORK / "work")
+
+    def machines(self) -> tuple[Machine, ...]:
+        """The sandbox itself."""
+        return (self._sshd.machine,)
+
+    def sites(self) -> tuple[Site, ...]:
+        """A peer a host, in the host's namespace."""
+        return emulated_sites(self._plan, {host.number: host.netns for host in self._hosts})
+
+    def metrics(self) -> dict[str, tuple[str, int]]:
+        """The agent's and the data plane's, on the control network's address of the sandbox."""
+        return {self._machine: AGENT_METRICS, "dataplane": PLANE_METRICS}
+
+    def probe(self, moment: Moment) -> None:
+        """Sweep all pairs with jitter off, so that the plane's own error is what shows."""
+        underlay = self._underlay
+        jittered = bool(underlay.jitter_ms.any())
+        if jittered:
+            self._set_jitter(np.zeros_like(underlay.jitter_ms))
+        packets = self._plan.experiment.probes.packets_per_pair
+        rows = self._prober.sweep(moment, packets, self._pace)
+        if jittered:
+            self._set_jitter(underlay.jitter_ms)
+        unanswered = rows.num_rows - rows["rtt_ms"].drop_null().length()
+        if unanswered and not underlay.loss_ratio.any():
+            self._problems.append(
+                ("suspect", f"{unanswered} of {rows.num_rows} pairs gave no answer to probes {moment} the workload")
+            )
+
+    def start_recording(self, longest_s: float) -> None:
+        """Capture, CPU pressure, and probes to random pairs."""
+        capture = self._plan.experiment.capture
+        if capture.enabled:
+            self._plane.start_capture(self._run_dir / "capture", capture.snaplen_bytes, self._epoch_offset_ns)
+        self._pressure.start()
+        self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
+
+    def resources(self) -> dict[str, float]:
+        """Memory of all processes in the hosts but Mininet's shells."""
+        peers = hosts.processes(self._hosts)
+        return {"peer_processes": float(len(peers)), "peers_pss_mib": manifest.pss_mib(peers)}
+
+    def stop_recording(self) -> None:
+        """End the probes before the capture, so that every reply is in it."""
+        self._prober.stop_sampling("during")
+        self._pressure.stop()
+        if self._plan.experiment.capture.enabled:
+            self._captured = self._plane.stop_capture()
+
+    def close(self) -> Findings:
+        """Write the certificate, end the plane, and sum up."""
+        self._prober.write(self._run_dir / "achieved.parquet")
+        self._prober.close()
+        self._sshd.stop()
+        final = self._plane.close()
+        hosts.stop(self._hosts)
+        counters = _plane_counters(final)
+        self._problems += _plane_problems(final)
+        files: tuple[str, ...] = ()
+        if self._captured:
+            counters |= _capture_counters(self._captured)
+            files = tuple(str(path.relative_to(self._run_dir)) for path in self._captured.files)
+            self._problems += _capture_problems(self._captured)
+        return Findings(counters=counters, problems=tuple(self._problems), capture_files=files)
+
+    def _set_jitter(self, jitter_ms: Matrix) -> None:
+        underlay = self._underlay
+        self._plane.set_pairs(delay_ms=underlay.delay_ms, jitter_ms=jitter_ms, loss_ratio=underlay.loss_ratio)
+
+
+def _plane_counters(final: FinalCounters) -> dict[str, int]:
+    """Everything over the data plane's whole life, which began before the capture and ended after it."""
+    counters = final.counters
+    return {
+        "plane_frames_in": counters.frames_in,
+        "plane_frames_out": counters.frames_out,
+        "plane_in_flight": counters.in_flight,
+        "plane_overruns": final.overruns,
+        "plane_realtime": int(final.realtime),
+        **{f"plane_drops_{cause}": frames for cause, frames in counters.drops.items()},
+        **{f"plane_lateness_ns_{name}": value for name, value in final.lateness_ns.items()},
+    }
+
+
+def _plane_problems(final: FinalCounters) -> list[tuple[str, str]]:
+    problems = []
+    if final.overruns:
+        problems.append(("suspect", f"data plane: it came too late for {final.overruns} frames, which hosts dropped"))
+    if final.counters.unaccounted:
+        problems.append(("invalid", f"data plane: {final.counters.unaccounted} frames are unaccounted for"))
+    return problems
+
+
+def _capture_counters(counts: CaptureCounts) -> dict[str, int]:
+    """What conservation is checked with: all four between the capture's two ends."""
+    return {
+        "frames_in": counts.frames_in,
+        "frames_out": counts.frames_out,
+        "records_written": counts.records_written,
+        "records_dropped": counts.records_dropped,
+    }
+
+
+def _capture_problems(counts: CaptureCounts) -> list[tuple[str, str]]:
+    problems = []
+    if counts.records_dropped:
+        total = counts.frames_in + counts.frames_out
+        problems.append(("suspect", f"capture: {counts.records_dropped} of {total} records were dropped"))
+    if counts.records_written + counts.records_dropped != counts.frames_in + counts.frames_out:
+        problems.append(("invalid", "capture: records do not add up to the frames that the data plane counted"))
+    return problems
