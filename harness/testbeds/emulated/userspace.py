@@ -170,8 +170,10 @@ class UserspacePlane:
         try:
             socket.send_fds(self._control, [commands.encode(command)], list(descriptors))
             answer = self._control.recv(commands.MESSAGE_BYTES)
-        except OSError as error:
-            raise TestbedError(asked, error.strerror or "no answer") from error
+        except TimeoutError as error:
+            raise TestbedError(asked, f"no answer within {REPLY_TIMEOUT_S:g} s") from error
+        except ConnectionError:
+            answer = b""
         if not answer:
             raise TestbedError(asked, f"the forwarding process has ended; {self._last_words('process')}")
         reply = commands.decode_reply(answer)

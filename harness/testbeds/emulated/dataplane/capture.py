@@ -16,7 +16,6 @@ from harness.testbeds.emulated.dataplane.pcapng import PacketForms, interface, s
 GROUP_HOSTS = 32
 """Hosts that share a file, so that the analysis can be spread over files while a host's records lie in one."""
 
-FLUSH_RECORDS = 128
 BACKLOG_BYTES = 64 << 20
 """Most bytes that wait for a full pipe, for each group of hosts."""
 

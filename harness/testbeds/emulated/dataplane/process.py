@@ -27,7 +27,7 @@ from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.links import AccessLink, Network
 from harness.testbeds.emulated.plane import FinalCounters
 
-TICK_NS = 10_000_000
+TICK_NS = 5_000_000
 STALL_NS = 1_000_000
 """A tick that is later than this counts as a late frame: a loop that stood still is seen even when no frame was due."""
 
@@ -89,7 +89,7 @@ class Plane:
             self._idle_ns += monotonic_ns() - now_ns
 
     def _tick(self, now_ns: int, lateness_ns: int) -> None:
-        """What is done a hundred times a second."""
+        """What is done every few milliseconds."""
         if lateness_ns > STALL_NS:
             self._forwarder.note_lateness(lateness_ns)
         recorder = self._recorder

@@ -1,0 +1,298 @@
+"""The userspace data plane between real network namespaces: what pings, datagrams and captures see of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from harness.errors import TestbedError
+from harness.testbeds.emulated.dataplane.netns import entered
+from harness.testbeds.emulated.echo import EchoSockets
+from harness.testbeds.emulated.plane import Port
+from harness.testbeds.emulated.userspace import UserspacePlane
+from topologies.model import Host, Underlay
+
+pytestmark = pytest.mark.root
+
+HOSTS = 3
+DELAY_MS = np.array([[0.0, 10.0, 25.0], [15.0, 0.0, 5.0], [35.0, 20.0, 0.0]])
+PAIRS = [(a, b) for a in range(HOSTS) for b in range(HOSTS) if a != b]
+ASKED_RTT_MS = np.array([DELAY_MS[a, b] + DELAY_MS[b, a] for a, b in PAIRS])
+SO_RCVBUFFORCE = 33
+IPV6_OFF = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6"
+
+
+def underlay(**changes: Any) -> Underlay:
+    nothing = np.zeros((HOSTS, HOSTS))
+    plain = Underlay(
+        kind="test",
+        hosts=tuple(Host(f"h{number}", "site") for number in range(HOSTS)),
+        delay_ms=DELAY_MS,
+        jitter_ms=nothing,
+        loss_ratio=nothing,
+        rate_mbit=np.zeros(HOSTS),
+        queue_ms=np.zeros(HOSTS),
+        filled=nothing.astype(np.int8),
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+@pytest.fixture
+def namespaces() -> Iterator[list[str]]:
+    command = ["unshare", "--net", "sh", "-c", f"{IPV6_OFF}; ip link set lo up; echo; exec sleep 600"]
+    holders = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(HOSTS)]
+    try:
+        for holder in holders:
+            assert holder.stdout
+            holder.stdout.readline()
+        yield [f"/proc/{holder.pid}/ns/net" for holder in holders]
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.wait()
+            holder.stdout.close()
+
+
+def address(host: int) -> str:
+    return f"10.0.0.{host + 1}"
+
+
+def ports(namespaces: list[str]) -> list[Port]:
+    return [Port(host, netns, address(host)) for host, netns in enumerate(namespaces)]
+
+
+Attach = Callable[..., UserspacePlane]
+
+
+@pytest.fixture
+def attach(namespaces: list[str], tmp_path: Path) -> Iterator[Attach]:
+    planes = []
+
+    def attach(metrics: tuple[str, int] | None = None, **changes: Any) -> UserspacePlane:
+        plane = UserspacePlane(underlay(**changes), 7, tmp_path, metrics)
+        planes.append(plane)
+        plane.attach(ports(namespaces))
+        return plane
+
+    yield attach
+    for plane in planes:
+        plane.kill()
+
+
+def ping(namespaces: list[str], rounds: int, pairs: list[tuple[int, int]] = PAIRS) -> np.ndarray:
+    """RTT in ms, (rounds, pairs); NaN = no reply. A pair's requests are 100 ms apart."""
+    echo = EchoSockets(namespaces, [address(host) for host in range(HOSTS)])
+    due_ns = np.arange(rounds * len(pairs)) * (100_000_000 // len(pairs))
+    sent, received = echo.exchange(pairs * rounds, due_ns, 300_000_000)
+    return np.where(received > 0, (received - sent) / 1e6, np.nan).reshape(rounds, len(pairs))
+
+
+@dataclass
+class Datagrams:
+    """UDP between two hosts; ``socket`` calls are made inside their namespaces."""
+
+    source: socket.socket
+    destination: socket.socket
+
+    def send(self, count: int, size: int) -> None:
+        for _ in range(count):
+            self.source.send(bytes(size))
+
+    def receive(self) -> int:
+        """Take what has arrived."""
+        count = 0
+        try:
+            while True:
+                self.destination.recv(2000)
+                count += 1
+        except BlockingIOError:
+            return count
+
+
+@pytest.fixture
+def datagrams(namespaces: list[str]) -> Iterator[Callable[[], Datagrams]]:
+    opened: list[socket.socket] = []
+
+    def open_in(host: int) -> socket.socket:
+        descriptor = os.open(namespaces[host], os.O_RDONLY)
+        with entered(descriptor):
+            opened.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
+        os.close(descriptor)
+        return opened[-1]
+
+    def connect() -> Datagrams:
+        pair = Datagrams(open_in(0), open_in(1))
+        pair.destination.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+        pair.destination.bind((address(1), 9))
+        pair.source.connect((address(1), 9))
+        return pair
+
+    yield connect
+    for each in opened:
+        each.close()
+
+
+def settle(plane: UserspacePlane, frames_in: int) -> None:
+    """Until that many frames were read and none is in flight."""
+    deadline = time.monotonic() + 20
+    while True:
+        counters = plane.counters()
+        assert counters.unaccounted == 0
+        if counters.frames_in >= frames_in and not counters.in_flight:
+            return
+        assert time.monotonic() < deadline, counters
+
+
+def test_rtt_is_the_sum_of_both_directions(namespaces: list[str], attach: Attach) -> None:
+    plane = attach()
+    rtt_ms = ping(namespaces, rounds=8)
+    error_ms = rtt_ms - ASKED_RTT_MS
+    assert (error_ms >= 0).all()
+    assert np.median(error_ms) <= 0.5
+    assert (error_ms[1:].min(axis=0) <= 0.5).all()
+    assert np.median(rtt_ms[0] - np.median(rtt_ms[1:], axis=0)) <= 1.0
+    final = plane.close()
+    assert final.counters.frames_in == final.counters.frames_out == 2 * rtt_ms.size
+    assert final.overruns == 0
+
+
+def test_changes_of_pairs_take_effect(namespaces: list[str], attach: Attach) -> None:
+    plane = attach()
+    plane.set_pair(0, 1, delay_ms=40, jitter_ms=0, loss_ratio=0)
+    assert 55 <= np.min(ping(namespaces, 2, [(0, 1)])) <= 57
+    nothing = np.zeros((HOSTS, HOSTS))
+    plane.set_pairs(delay_ms=nothing + 1, jitter_ms=nothing, loss_ratio=nothing)
+    assert (ping(namespaces, 3).min(axis=0) <= 3).all()
+
+
+def test_every_lost_datagram_is_counted(attach: Attach, datagrams: Callable[[], Datagrams]) -> None:
+    plane = attach(loss_ratio=np.full((HOSTS, HOSTS), 0.1))
+    flow = datagrams()
+    flow.send(2000, 100)
+    settle(plane, 2000)
+    lost = plane.counters().drops["loss"]
+    assert flow.receive() == 2000 - lost
+    assert 130 < lost < 270
+
+
+def test_access_link_limits_the_rate_and_drops_the_rest(attach: Attach, datagrams: Callable[[], Datagrams]) -> None:
+    """100 frames of 1000 bytes at once into 8 Mbit/s: a millisecond each, one in service and room for 20."""
+    plane = attach(rate_mbit=np.full(HOSTS, 8.0), queue_ms=np.full(HOSTS, 20.0))
+    flow = datagrams()
+    began_s = time.monotonic()
+    flow.send(100, 972)
+    settle(plane, 100)
+    took_s = time.monotonic() - began_s
+    received = flow.receive()
+    assert plane.counters().drops["queue"] == 100 - received
+    assert 21 <= received <= 21 + took_s * 1000
+    assert took_s >= 0.010 + 0.001 * received
+
+
+def test_failed_host_is_silent_until_restored(namespaces: list[str], attach: Attach) -> None:
+    plane = attach()
+    plane.fail(1)
+    reachable = ~np.isnan(ping(namespaces, 1)[0])
+    assert list(reachable) == [1 not in pair for pair in PAIRS]
+    assert plane.counters().drops["failed"] == 4
+    plane.restore(1)
+    assert not np.isnan(ping(namespaces, 1)).any()
+
+
+def test_capture_holds_every_frame_twice(namespaces: list[str], attach: Attach, tmp_path: Path) -> None:
+    plane = attach()
+    ping(namespaces, 1)
+    offset_ns = time.time_ns() - time.monotonic_ns()
+    plane.start_capture(tmp_path / "capture", 64, offset_ns)
+    ping(namespaces, 3)
+    capture = plane.stop_capture()
+    ping(namespaces, 1)
+    assert (capture.frames_in, capture.frames_out) == (36, 36)
+    assert (capture.records_written, capture.records_dropped) == (72, 0)
+    packets = tshark(capture.files[0])
+    assert len(packets) == 72
+    for source, destination in PAIRS:
+        flow = [packet for packet in packets if packet[2:] == (address(source), address(destination))]
+        tx_s, rx_s = ([stamp for stamp, port, *_ in flow if port == host] for host in (source, destination))
+        wire_ms = (np.array(rx_s) - tx_s) * 1000
+        assert len(wire_ms) == 6
+        assert (wire_ms >= DELAY_MS[source, destination] - 0.002).all()
+        assert np.median(wire_ms) <= DELAY_MS[source, destination] + 0.5
+    assert abs(packets[0][0] - time.time()) < 60
+
+
+def tshark(path: Path) -> list[tuple[float, int, str, str]]:
+    """Time, interface name, source and destination of every packet, as tshark reads them."""
+    fields = ["frame.time_epoch", "frame.interface_name", "ip.src", "ip.dst"]
+    command = ["tshark", "-n", "-r", str(path), "-T", "fields", *(part for name in fields for part in ("-e", name))]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [line.split("\t") for line in lines]
+    return [(float(stamp), int(name), source, destination) for stamp, name, source, destination in rows]
+
+
+def test_a_stopped_plane_shows_in_the_lateness(namespaces: list[str], attach: Attach, tmp_path: Path) -> None:
+    plane = attach()
+    ping(namespaces, 1)
+    os.kill(plane.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, plane.pid, os.WSTOPPED | os.WNOWAIT)
+    stopped_s = time.monotonic()
+    signal.sigtimedwait([], 1.0)
+    os.kill(plane.pid, signal.SIGCONT)
+    stood_ns = int((time.monotonic() - stopped_s) * 1e9)
+    plane.counters()
+    assert plane.close().lateness_ns["max"] >= stood_ns
+    lines = [json.loads(line) for line in (tmp_path / "dataplane.jsonl").read_text().splitlines()]
+    assert max(line["lateness_ns"]["max"] for line in lines) >= stood_ns
+
+
+def test_serves_metrics_and_logs_lines(namespaces: list[str], attach: Attach, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        free = probe.getsockname()
+    plane = attach(metrics=free)
+    ping(namespaces, 1)
+    assert "trellis_dataplane_frames_total" in scrape(free)
+    counters = plane.close().counters
+    last = json.loads((tmp_path / "dataplane.jsonl").read_text().splitlines()[-1])
+    assert (last["frames_in"], last["frames_out"]) == (counters.frames_in, counters.frames_out) == (12, 12)
+
+
+def scrape(place: tuple[str, int]) -> str:
+    """What the reporter serves, once it listens."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{place[0]}:{place[1]}/metrics") as response:
+                return response.read().decode()
+        except urllib.error.URLError:
+            assert time.monotonic() < deadline
+
+
+def test_a_dead_plane_is_an_error(attach: Attach) -> None:
+    plane = attach()
+    os.kill(plane.pid, signal.SIGKILL)
+    with pytest.raises(TestbedError, match="the forwarding process has ended"):
+        plane.counters()
+
+
+def test_a_dead_namespace_is_refused(attach: Attach, namespaces: list[str], tmp_path: Path) -> None:
+    plane = UserspacePlane(underlay(), 1, tmp_path)
+    try:
+        gone = [msgspec.structs.replace(port, netns="/proc/self/ns/none") for port in ports(namespaces)]
+        with pytest.raises(TestbedError, match="make wan0 for host 0: /proc/self/ns/none: No such file"):
+            plane.attach(gone)
+    finally:
+        plane.kill()

@@ -1,0 +1,56 @@
+"""The counts in shared memory and what the reporter makes of them."""
+
+import mmap
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from harness.testbeds.emulated.dataplane import gauges
+from harness.testbeds.emulated.dataplane.gauges import Snapshot
+from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
+from harness.testbeds.emulated.dataplane.monitor import MetricsCollector, Reporter
+from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
+
+
+def snapshot(at_ns: int, idle_ns: int, frames: int, late: dict[int, int]) -> Snapshot:
+    histogram = [0] * BUCKETS
+    for lateness_ns, count in late.items():
+        histogram[bucket(lateness_ns)] += count
+    counters = Counters(frames, frames - 1, frames * 100, 0, dict.fromkeys(DROP_CAUSES, 0) | {"loss": 1}, 0)
+    return Snapshot(at_ns, idle_ns, counters, 7, 8, 9, tuple(histogram))
+
+
+def test_a_snapshot_survives_shared_memory() -> None:
+    memory = mmap.mmap(-1, gauges.SIZE_BYTES)
+    for frames in (5, 6):
+        gauges.publish(memory, snapshot(1, 2, frames, {1000: 3}))
+        assert gauges.read(memory) == snapshot(1, 2, frames, {1000: 3})
+
+
+def test_nothing_published_reads_as_zero() -> None:
+    assert gauges.read(mmap.mmap(-1, gauges.SIZE_BYTES)).counters.frames_in == 0
+
+
+def test_a_line_counts_from_the_beginning_and_measures_since_the_last() -> None:
+    reporter = Reporter(snapshot(10**9, 10**9, 100, {1_000_000: 50}))
+    line = reporter.line(snapshot(2 * 10**9, 10**9 + 250_000_000, 180, {1_000_000: 50, 10_000: 80}))
+    assert (line["frames_in"], line["drops"]["loss"], line["records_dropped"]) == (180, 1, 8)
+    assert line["busy_ratio"] == 0.75
+    assert 10_000 <= line["lateness_ns"]["max"] < 12_000
+
+
+def test_a_loop_that_publishes_nothing_has_no_busy_ratio() -> None:
+    still = snapshot(10**9, 0, 1, {})
+    assert Reporter(still).line(still)["busy_ratio"] == 0.0
+
+
+def test_serves_prometheus_metrics() -> None:
+    memory = mmap.mmap(-1, gauges.SIZE_BYTES)
+    gauges.publish(memory, snapshot(1, 2_000_000_000, 5, {500_000: 3, 100: 2}))
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(memory))
+    text = generate_latest(registry).decode()
+    assert 'trellis_dataplane_frames_total{direction="in"} 5.0' in text
+    assert 'trellis_dataplane_dropped_frames_total{cause="loss"} 1.0' in text
+    assert "trellis_dataplane_idle_seconds_total 2.0" in text
+    assert 'trellis_dataplane_lateness_seconds_bucket{le="+Inf"} 5.0' in text
+    assert 'trellis_dataplane_lateness_seconds_bucket{le="0.000131072"} 2.0' in text
