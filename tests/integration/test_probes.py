@@ -1,0 +1,92 @@
+"""The prober over a real data plane, inside a sandbox."""
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.testbeds.emulated import sandbox
+
+pytestmark = pytest.mark.root
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np
+from harness import manifest
+from harness.testbeds.emulated import hosts
+from harness.testbeds.emulated.plane import Port
+from harness.testbeds.emulated.probes import Prober
+from harness.testbeds.emulated.userspace import UserspacePlane
+from topologies.model import Host, Underlay
+
+folder, size = Path(sys.argv[1]), 4
+zero = np.zeros((size, size))
+delay_ms = np.array([[0 if a == b else 10.0 + a for b in range(size)] for a in range(size)])
+loss_ratio = zero.copy()
+loss_ratio[0, 1] = 1.0
+jitter_ms = zero + 2.0
+underlay = Underlay("test", tuple(Host(f"h{n}", f"h{n}") for n in range(size)), delay_ms, jitter_ms, loss_ratio,
+                    zero[0], zero[0], zero.astype(np.int8))
+made = hosts.start([f"172.16.0.{n + 1}" for n in range(size)])
+wan = [f"10.0.0.{n + 1}" for n in range(size)]
+plane = UserspacePlane(underlay, 1, folder)
+plane.attach([Port(n, made[n].netns, wan[n]) for n in range(size)])
+prober = Prober(underlay, [host.netns for host in made], wan, manifest.epoch_offset_ns(), 1)
+plane.set_pairs(delay_ms=delay_ms, jitter_ms=zero, loss_ratio=loss_ratio)
+prober.sweep("before", 3, lambda: 1000.0)
+plane.set_pairs(delay_ms=delay_ms, jitter_ms=jitter_ms, loss_ratio=zero)
+prober.start_sampling(200, 60)
+while plane.counters().frames_out < 200:
+    pass
+prober.stop_sampling("during")
+prober.write(folder / "achieved.parquet")
+prober.close()
+plane.close()
+hosts.stop(made)
+"""
+
+
+@pytest.fixture(scope="module")
+def achieved(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
+    folder: Path = tmp_path_factory.mktemp("probes")
+    assert sandbox.run([sys.executable, "-c", PROGRAM, str(folder)], keep=[folder]) == 0
+    return pq.read_table(folder / "achieved.parquet")
+
+
+def rows(achieved: pa.Table, phase: str) -> list[dict]:
+    return [row for row in achieved.to_pylist() if row["phase"] == phase]
+
+
+def test_a_sweep_has_every_directed_pair_once(achieved: pa.Table) -> None:
+    pairs = sorted((row["src"], row["dst"]) for row in rows(achieved, "before"))
+    assert pairs == [(a, b) for a in range(4) for b in range(4) if a != b]
+
+
+def test_no_answer_is_faster_than_asked_and_most_are_hardly_slower(achieved: pa.Table) -> None:
+    errors = []
+    for row in rows(achieved, "before"):
+        assert row["asked_rtt_ms"] == 20 + row["src"] + row["dst"]
+        for measured in (row["first_rtt_ms"], row["rtt_ms"]):
+            if measured is not None:
+                errors.append(measured - row["asked_rtt_ms"])
+    assert min(errors) >= 0
+    assert sorted(errors)[len(errors) // 2] < 1
+
+
+def test_a_pair_that_loses_everything_is_null_and_its_reverse_too(achieved: pa.Table) -> None:
+    """Every round trip between the two crosses the lossy direction."""
+    for row in rows(achieved, "before"):
+        lost = {row["src"], row["dst"]} == {0, 1}
+        assert (row["rtt_ms"] is None) == (row["first_rtt_ms"] is None) == lost
+        assert (row["sent"], row["received"]) == (3, 0 if lost else 3)
+
+
+def test_samples_are_single_packets_with_the_jitter_asked_for(achieved: pa.Table) -> None:
+    samples = rows(achieved, "during")
+    assert len(samples) >= 50
+    assert all(row["src"] != row["dst"] and row["sent"] == 1 and row["first_rtt_ms"] is None for row in samples)
+    assert all(row["asked_jitter_ms"] == pytest.approx(8**0.5) for row in samples)
+    assert {row["asked_jitter_ms"] for row in rows(achieved, "before")} == {0.0}

@@ -1,0 +1,63 @@
+"""The manifest's facts about the machine, and its clock."""
+
+import time
+from pathlib import Path
+
+import msgspec
+
+from harness import manifest
+from harness.rundir import Manifest
+from harness.testbeds.emulated.pressure import PressureLog, Reading
+
+
+def test_epoch_offset_turns_one_clock_into_the_other() -> None:
+    offset_ns = manifest.epoch_offset_ns()
+    before = time.time_ns()
+    now = time.monotonic_ns() + offset_ns
+    after = time.time_ns()
+    assert before - 1_000_000 < now < after + 1_000_000
+
+
+def test_versions_name_what_reaches_the_results() -> None:
+    found = manifest.versions()
+    assert {"python", "msgspec", "numpy"} <= set(found)
+    assert all(found.values())
+
+
+def test_timeline_keeps_the_order_in_which_phases_ended(capsys) -> None:
+    timeline = manifest.Timeline()
+    with timeline.phase("boot", "boot 3 hosts"):
+        pass
+    timeline.add("warmup", 5, 7)
+    assert [phase.name for phase in timeline.phases] == ["boot", "warmup"]
+    assert timeline.phases[0].start_ns <= timeline.phases[0].end_ns
+    assert capsys.readouterr().err.startswith("boot 3 hosts: ")
+
+
+def test_memory_of_a_process_that_is_gone_is_nothing() -> None:
+    import os
+
+    assert manifest.pss_mib([os.getpid()]) > 1
+    assert manifest.pss_mib([2**22 + 1]) == 0
+
+
+def test_manifest_is_written_whole(tmp_path: Path) -> None:
+    written = Manifest("run", "emulated", 1, 2, (), (), {"frames_in": 3}, {}, {}, {})
+    manifest.write(tmp_path, written)
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    assert msgspec.json.decode((tmp_path / "manifest.json").read_bytes(), type=Manifest) == written
+
+
+def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: Path) -> None:
+    log = PressureLog(tmp_path / "pressure.jsonl")
+    log.start()
+    busy_until = time.process_time() + 0.05  # the last line needs a tick of the kernel's clock
+    while time.process_time() < busy_until:
+        pass
+    log.stop()
+    readings = msgspec.json.Decoder(Reading).decode_lines((tmp_path / "pressure.jsonl").read_bytes())
+    assert readings
+    for reading in readings:
+        assert 0 <= reading.cpu_busy_ratio <= 1
+        assert 0 <= reading.steal_ratio <= 1
+        assert reading.cpu_some_ratio is None or 0 <= reading.cpu_some_ratio <= 1
