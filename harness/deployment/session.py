@@ -179,13 +179,13 @@ class Session:
 
 
 def _connection(machine: Machine) -> fabric.Connection:
-    """A Fabric connection that takes nothing from the user's own SSH set-up: the machine says it all."""
+    """A Fabric connection that takes nothing from the user's own set-up of SSH and Fabric: the machine says it all."""
     return fabric.Connection(
         machine.host,
         user=machine.user,
         port=machine.port,
         connect_timeout=CONNECT_S,
-        config=fabric.Config(overrides={"load_ssh_configs": False}),
+        config=fabric.Config(lazy=True),  # reads no file
         connect_kwargs={
             "key_filename": machine.key,
             "allow_agent": False,
