@@ -50,13 +50,14 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
 
 def main() -> None:
     """Analyse one run in this process."""
-    from metrics import report, tables
+    from metrics import report, summary, tables
 
     parser = argparse.ArgumentParser()
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--master")
     given = parser.parse_args()
     tables.build(given.run_dir, given.master)
+    summary.write(given.run_dir)
     report.write(given.run_dir)
 
 
