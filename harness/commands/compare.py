@@ -1,4 +1,4 @@
-"""``trellis compare RUN RUN...``"""
+"""``trellis compare RUN RUN...``: runs side by side."""
 
 from __future__ import annotations
 
@@ -44,13 +44,16 @@ def _open(path: Path) -> Run:
         return Run(path)
     except FileNotFoundError as error:
         missing = Path(error.filename).name
-        raise ExperimentError(str(path), f"not an analysed run ({missing} is missing; try: trellis report {path})") from None
+        raise ExperimentError(
+            str(path), f"not an analysed run ({missing} is missing; try: trellis report {path})"
+        ) from None
 
 
 def _print(titles: list[str], settings: list[tuple[str, list[object]]], rows: list[tuple[str, list[object]]]) -> None:
-    from metrics.report.page import format_number
     from rich.console import Console
     from rich.table import Table
+
+    from metrics.report.page import format_number
 
     table = Table(box=None, pad_edge=False)
     table.add_column("")

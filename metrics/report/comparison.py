@@ -7,12 +7,11 @@ import io
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure as Canvas
 
-from metrics.report.figures import STYLE
+from metrics.report.figures import plain_axes
 from metrics.report.page import format_number
 from metrics.report.run import Run
 
@@ -31,7 +30,7 @@ def differing_settings(runs: list[Run]) -> list[tuple[str, list[Any]]]:
     return [(path, values) for path, values in rows if any(value != values[0] for value in values)]
 
 
-def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:
+def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - any JSON value
     if not isinstance(value, dict):
         return [(prefix, value)]
     return [pair for key, inner in value.items() for pair in _flatten(f"{prefix}.{key}" if prefix else key, inner)]
@@ -47,9 +46,7 @@ def labels(runs: list[Run]) -> list[str]:
 
 def delay_figure(runs: list[Run]) -> Canvas:
     """The propagation delay's distribution of every run; undelivered pairs keep a curve below 1."""
-    with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(7.5, 4.0))
-        axes = canvas.add_subplot()
+    canvas, axes = plain_axes(7.5, 4.0)
     for run, label in zip(runs, labels(runs), strict=True):
         deliveries = run.table("deliveries")
         if deliveries is None or deliveries.empty:

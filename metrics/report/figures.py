@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-import matplotlib as mpl
+import matplotlib.style
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -22,20 +22,7 @@ from msgspec import Struct
 from metrics.report.run import Run
 
 BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#2266aa", "#dd7722", "#2a8a57", "#c0392b", "#8a929a", "#7a4fa3"
-_CYCLE = (BLUE, ORANGE, GREEN, PURPLE, RED, "#b08d00", "#3aa6b9", GREY, "#5d4037", "#d46a92")
-STYLE = {
-    "font.size": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e7ea",
-    "grid.linewidth": 0.7,
-    "axes.edgecolor": "#9aa3ab",
-    "axes.axisbelow": True,
-    "axes.prop_cycle": mpl.cycler(color=_CYCLE),
-    "figure.constrained_layout.use": True,
-    "legend.frameon": False,
-}
+STYLE = str(files("metrics.report") / "trellis.mplstyle")
 
 
 class Figure(Struct, frozen=True):
@@ -47,13 +34,20 @@ class Figure(Struct, frozen=True):
     draw: Callable[[Run], Canvas | None]
 
 
-def _canvas(width: float = 6.4, height: float = 3.4) -> tuple[Canvas, Axes]:
-    with mpl.rc_context(STYLE):
+def plain_axes(width: float = 6.4, height: float = 3.4) -> tuple[Canvas, Axes]:
+    """A figure in the report's style with one pair of axes; inches."""
+    with matplotlib.style.context(STYLE):
         canvas = Canvas(figsize=(width, height))
         return canvas, canvas.add_subplot()
 
 
-def _cdf(axes: Axes, values: npt.ArrayLike, **style: Any) -> None:
+def _axes_grid(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Canvas, list[Axes]]:  # noqa: ANN401
+    with matplotlib.style.context(STYLE):
+        canvas = Canvas(figsize=(6.4, height))
+        return canvas, list(np.ravel(canvas.subplots(rows, columns, **options)))
+
+
+def _cdf(axes: Axes, values: npt.ArrayLike, **style: Any) -> None:  # noqa: ANN401 - matplotlib's own
     ordered = np.sort(np.asarray(values, dtype=float))
     axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", **style)
 
@@ -63,7 +57,7 @@ def delay_cdf(run: Run) -> Canvas | None:
     deliveries = run.table("deliveries")
     if deliveries is None or deliveries.empty:
         return None
-    canvas, axes = _canvas()
+    canvas, axes = plain_axes()
     latency = deliveries["latency_ms"].dropna().sort_values().to_numpy()
     axes.step(latency, np.arange(1, len(latency) + 1) / len(deliveries), where="post", label="overlay", color=BLUE)
     _cdf(axes, deliveries["direct_delay_ms"], label="direct path", color=GREY, linestyle="--")
@@ -82,9 +76,7 @@ def delivery_ratio(run: Run) -> Canvas | None:
     second = ((deliveries["publish_ns"] - run.zero_ns) // 1_000_000_000).astype(int)
     by_second = delivered.groupby(second).mean()
     by_topic = np.sort(delivered.groupby(deliveries["topic"]).mean().to_numpy())
-    with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(6.4, 3.0))
-        left, right = canvas.subplots(1, 2, width_ratios=(3, 2), sharey=True)
+    canvas, (left, right) = _axes_grid(3.0, columns=2, width_ratios=(3, 2), sharey=True)
     left.plot(by_second.index, by_second.to_numpy(), marker="o", markersize=3, color=BLUE)
     left.set(xlabel="second of publication", ylabel="delivery ratio", ylim=(0, 1.03))
     right.bar(np.arange(len(by_topic)), by_topic, color=GREEN, width=0.9)
@@ -98,7 +90,7 @@ def link_sharing(run: Run) -> Canvas | None:
     if sharing is None or sharing.empty:
         return None
     series = sharing.groupby(["source", "at_ns"])[["view_size_total", "view_size_unique"]].mean().reset_index()
-    canvas, axes = _canvas()
+    canvas, axes = plain_axes()
     traced = series[series["source"] == "trace"]
     seconds = (traced["at_ns"] - run.zero_ns) / 1e9
     axes.plot(seconds, traced["view_size_total"], color=BLUE, label="logical links, traces", drawstyle="steps-post")
@@ -117,7 +109,7 @@ def degrees(run: Run) -> Canvas | None:
     degree = run.final_degrees()
     if degree is None:
         return None
-    canvas, axes = _canvas(height=2.8)
+    canvas, axes = plain_axes(height=2.8)
     values, counts = np.unique(degree, return_counts=True)
     axes.bar(values, counts, color=BLUE, width=0.85)
     axes.axvline(float(np.mean(degree)), color=ORANGE, linestyle="--", label=f"mean {np.mean(degree):.2f}")
@@ -134,7 +126,7 @@ def duplicates(run: Run) -> Canvas | None:
     received = deliveries[deliveries["delivered_ns"].notna()]
     if received.empty:
         return None
-    canvas, axes = _canvas(height=2.8)
+    canvas, axes = plain_axes(height=2.8)
     values, counts = np.unique(received["copies"] - 1, return_counts=True)
     axes.bar(values, counts / counts.sum(), color=ORANGE, width=0.85)
     axes.set(xlabel="duplicate copies received with a delivery", ylabel="share of deliveries")
@@ -161,7 +153,7 @@ def overhead(run: Run) -> Canvas | None:
     second = ((table["second_ns"] - run.zero_ns) // 1_000_000_000).astype(int)
     columns = [entry for entry in _OVERHEAD if entry[0] in table]
     by_second = table.groupby(second)[[name for name, _, _ in columns]].sum() / 1000
-    canvas, axes = _canvas()
+    canvas, axes = plain_axes()
     axes.stackplot(
         by_second.index,
         *(by_second[name] for name, _, _ in columns),
@@ -179,7 +171,7 @@ def hop_delay(run: Run) -> Canvas | None:
     hops = run.table("hops")
     if hops is None or hops.empty or hops["d_wire_ns"].isna().all():
         return None
-    canvas, axes = _canvas()
+    canvas, axes = plain_axes()
     parts = (("d_sndbuf_ns", "send buffer", ORANGE), ("d_wire_ns", "wire", BLUE), ("d_rcv_ns", "receive", GREEN))
     for column, label, color in parts:
         values = hops[column].dropna().to_numpy() / 1e6
@@ -196,9 +188,7 @@ def rtt_error(run: Run) -> Canvas | None:
     achieved = run.achieved()
     if achieved is None or achieved["rtt_ms"].isna().all():
         return None
-    with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(6.4, 3.2))
-        left, right = canvas.subplots(1, 2)
+    canvas, (left, right) = _axes_grid(3.2, columns=2)
     for phase, color in (("before", BLUE), ("during", ORANGE), ("after", GREEN)):
         rows = achieved[(achieved["phase"] == phase) & achieved["rtt_ms"].notna()]
         if rows.empty:
@@ -220,9 +210,7 @@ def fidelity(run: Run) -> Canvas | None:
     if table is None or table.empty:
         return None
     seconds = (table["at_ns"] - run.zero_ns) / 1e9
-    with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(6.4, 3.8))
-        upper, lower = canvas.subplots(2, 1, sharex=True)
+    canvas, (upper, lower) = _axes_grid(3.8, rows=2, sharex=True)
     for column, label, color in (("p50", "median", BLUE), ("p99", "99 %", ORANGE), ("max", "worst", RED)):
         values = table[f"lateness_{column}_ns"] / 1e6
         upper.plot(seconds, np.maximum(values, 1e-4), label=label, color=color, linewidth=1.1)
@@ -247,7 +235,7 @@ def world(run: Run) -> Canvas | None:
     hosts = run.hosts()
     if hosts.empty or hosts["latitude"].isna().any():
         return None
-    canvas, axes = _canvas(width=9.6, height=4.9)
+    canvas, axes = plain_axes(width=9.6, height=4.9)
     rings = json.loads((files("metrics.report") / "data" / "land.json").read_text())["rings"]
     axes.add_collection(PolyCollection([np.array(ring) for ring in rings], facecolor="#e6ebe4", edgecolor="#c8d0c5"))
     segments = [_arc(hosts, a, b) for a, b in run.physical_links()]
@@ -286,7 +274,8 @@ FIGURES = (
     Figure(
         "delay-cdf",
         "Propagation delay",
-        "From publication to first delivery at each subscriber; an undelivered pair keeps the curve below 1. Dashed: the one-way delay of the direct path of the same pairs.",
+        "From publication to first delivery at each subscriber; an undelivered pair keeps the curve below 1. "
+        "Dashed: the one-way delay of the direct path of the same pairs.",
         delay_cdf,
     ),
     Figure(
@@ -298,7 +287,8 @@ FIGURES = (
     Figure(
         "link-sharing",
         "Logical and physical links",
-        "A logical link is a topic shared with a neighbour, a physical link is a TCP connection. Lines: what the peers traced. Marks: what the captures show.",
+        "A logical link is a topic shared with a neighbour, a physical link is a TCP connection. "
+        "Lines: what the peers traced. Marks: what the captures show.",
         link_sharing,
     ),
     Figure("degrees", "Degree distribution", "Physical links per node at the end of the publishing window.", degrees),
@@ -306,7 +296,8 @@ FIGURES = (
     Figure(
         "hop-delay",
         "Where a hop's delay arises",
-        "Send buffer: from the peer's write to the first byte on the emulated network. Wire: to the last byte in order at the receiver's interface. Receive: to the peer's read.",
+        "Send buffer: from the peer's write to the first byte on the emulated network. "
+        "Wire: to the last byte in order at the receiver's interface. Receive: to the peer's read.",
         hop_delay,
     ),
     Figure(

@@ -65,7 +65,7 @@ def sentence(run: Run) -> str:
     )
 
 
-def format_number(value: Any) -> str:
+def format_number(value: Any) -> str:  # noqa: ANN401 - any JSON value
     """A number for people: four significant digits, thousands separated, nothing for None."""
     if value is None:
         return "not computed"
