@@ -29,9 +29,9 @@ def read_matrix(path: Path) -> tuple[list[str], Matrix]:
             ``FILE:LINE:COLUMN``.
     """
     lines = _lines(path)
-    header = None if _is_number(lines[0][1][-1]) else lines.pop(0)[1]
-    if not lines:
-        raise UnderlayError(str(path), "a header but no row")
+    header = None if any(_is_number(cell) for cell in lines[0][1]) else lines.pop(0)[1]
+    if len(lines) < 2:
+        raise UnderlayError(str(path), f"expected a row for each of two hosts or more, got {len(lines)}")
     labelled = not _is_number(lines[0][1][0])
     first = int(labelled)
     size = len(lines)
@@ -71,7 +71,10 @@ def _lines(path: Path) -> _Lines:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UnderlayError(str(path), str(reason)) from None
     reader = csv.reader(io.StringIO(text, newline=""))
-    lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    try:
+        lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except csv.Error as error:
+        raise UnderlayError(f"{path}:{reader.line_num}", str(error)) from None
     lines = [(line, cells) for line, cells in lines if any(cells) and not cells[0].startswith("#")]
     if not lines:
         raise UnderlayError(str(path), "no rows")

@@ -13,10 +13,10 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ ATTRIBUTION = "Latencies: WonderNetwork (https://wondernetwork.com), 19-20 July 
 _PAIR_FILES = ("wn-pairs*.csv.gz", "wn-pairs*.csv", "pings-grouped.csv", "pings*.csv.gz", "pings*.csv")
 _SERVER_FILES = {True: ("wn-servers.csv",), False: ("servers-original-order.csv", "servers*.csv", "wn-servers.csv")}
 _COLUMNS = {
-    True: ("src", "dst", "rtt_avg_ms", "mdev_ms"),
+    True: ("src", "dst", "rtt_avg_ms", "mdev_ms", "fill"),
     False: ("source", "destination", "avg", "mdev"),
 }
 
@@ -71,15 +71,13 @@ def read_measurements(path: Path) -> Measurements:
     pings_path = _first_file(path, _PAIR_FILES) if path.is_dir() else path
     if not pings_path.is_file():
         raise UnderlayError(str(pings_path), "no such file")
-    with _open(pings_path) as lines:
-        reader = csv.reader(lines)
-        header = next(reader, [])
-        processed = "rtt_avg_ms" in header
-        columns = _column_numbers(pings_path, header, _COLUMNS[processed])
-        servers = _read_servers(_first_file(pings_path.parent, _SERVER_FILES[processed]), by_index=processed)
-        fill_column = header.index("fill") if "fill" in header else None
-        rows = _Rows(pings_path, servers, columns, fill_column)
-        rows.read(reader)
+    reader = csv.reader(_lines(pings_path))
+    header = next(reader, [])
+    processed = "rtt_avg_ms" in header
+    columns = _column_numbers(pings_path, header, _COLUMNS[processed])
+    servers = _read_servers(_first_file(pings_path.parent, _SERVER_FILES[processed]), by_index=processed)
+    rows = _Rows(pings_path, servers, columns)
+    rows.read(reader)
     if processed and rows.unknown:
         raise UnderlayError(str(pings_path), f"{rows.unknown} rows name servers that the server list does not have")
     return rows.measurements(single="timestamp" not in header)
@@ -153,12 +151,11 @@ def fill_holes(measurements: Measurements) -> tuple[Matrix, Matrix, npt.NDArray[
 class _Rows:
     """The rows of a file of pings, as columns of numbers."""
 
-    def __init__(self, path: Path, servers: list[Server], columns: list[int], fill_column: int | None) -> None:
+    def __init__(self, path: Path, servers: list[Server], columns: list[int]) -> None:
         self._path = path
         self._servers = servers
         self._index = {server.id: number for number, server in enumerate(servers)}
         self._columns = columns
-        self._fill_column = fill_column
         self._pairs = array("q")
         self._rtts_ms = array("d")
         self._mdevs_ms = array("d")
@@ -167,10 +164,10 @@ class _Rows:
     def read(self, reader: Iterator[list[str]]) -> None:
         for number, row in enumerate(reader, start=2):
             try:
-                source_id, destination_id, rtt, mdev = (row[column] for column in self._columns)
+                source_id, destination_id, rtt, mdev, *fill = (row[column] for column in self._columns)
             except IndexError:
                 raise UnderlayError(f"{self._path}:{number}", f"expected more than {len(row)} columns") from None
-            if source_id == destination_id or (self._fill_column is not None and row[self._fill_column] != "0"):
+            if source_id == destination_id or fill not in ([], ["0"]):
                 continue  # a server's ping to itself; a hole that we fill again by the same rule
             source, destination = self._index.get(source_id), self._index.get(destination_id)
             if source is None or destination is None:
@@ -221,23 +218,22 @@ def _read_servers(path: Path, *, by_index: bool) -> list[Server]:
     """The server list; ``by_index``: pairs name servers by the column ``index``, else by ``id``."""
     key = "index" if by_index else "id"
     servers = []
-    with _open(path) as lines:
-        for number, row in enumerate(csv.DictReader(lines), start=2):
-            try:
-                servers.append(
-                    Server(
-                        id=row[key],
-                        title=row["title"],
-                        country=row["country"],
-                        continent=row["continent"],
-                        latitude=float(row["latitude"]),
-                        longitude=float(row["longitude"]),
-                    )
+    for number, row in enumerate(csv.DictReader(_lines(path)), start=2):
+        try:
+            servers.append(
+                Server(
+                    id=row[key],
+                    title=row["title"],
+                    country=row["country"],
+                    continent=row["continent"],
+                    latitude=float(row["latitude"]),
+                    longitude=float(row["longitude"]),
                 )
-            except KeyError as error:
-                raise UnderlayError(f"{path}:1", f"no column {error}") from None
-            except (TypeError, ValueError):
-                raise UnderlayError(f"{path}:{number}", "expected a latitude and a longitude") from None
+            )
+        except KeyError as error:
+            raise UnderlayError(f"{path}:1", f"no column {error}") from None
+        except (TypeError, ValueError):
+            raise UnderlayError(f"{path}:{number}", "expected a latitude and a longitude") from None
     if len({server.id for server in servers}) != len(servers):
         raise UnderlayError(str(path), f"two servers have the same {key}")
     return servers
@@ -258,7 +254,11 @@ def _first_file(folder: Path, patterns: tuple[str, ...]) -> Path:
     raise UnderlayError(str(folder), f"none of {', '.join(patterns)} found here")
 
 
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+def _lines(path: Path) -> Iterator[str]:
+    """The file's lines, unpacked where it is packed."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="") as lines:
+            yield from lines
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise UnderlayError(str(path), f"cannot be read: {error}") from None

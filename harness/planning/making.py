@@ -54,6 +54,8 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
     refuse_oversized(experiment, underlay.size)
     interests = draw_interests(experiment.workload, underlay.size, experiment.seed)
     schedule = draw_schedule(experiment.workload, interests, experiment.seed)
+    if not schedule:
+        raise ExperimentError("$.workload.publish_rate_per_s", "with this seed no message falls into the window")
     plan = Plan(
         name=experiment.name,
         seed=experiment.seed,

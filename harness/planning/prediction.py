@@ -56,6 +56,9 @@ COLLECT_S = 8.0
 SAMPLED_MESSAGES = 50
 """Messages of the schedule whose copies are counted; their mean stands for all."""
 
+SAMPLED_LINKS = 1_000_000
+"""Links that all sampled messages together may cross: dense overlays get a smaller sample."""
+
 MAX_ACTIONS = 5_000_000
 """The longest schedule that is drawn."""
 
@@ -123,14 +126,13 @@ def expected_copies(experiment: Experiment, interests: Interests, schedule: Sequ
     random = substream(experiment.seed, NETWORK, "prediction")
     neighbours = _draw_graph(experiment, len(interests), random)
     subscribed = [frozenset(topics) for topics in interests]
-    sample = schedule if len(schedule) <= SAMPLED_MESSAGES else random.sample(schedule, SAMPLED_MESSAGES)
-    if not sample:
-        return 0.0
+    size = max(1, min(SAMPLED_MESSAGES, len(schedule), SAMPLED_LINKS // sum(map(len, neighbours))))
+    ttl = experiment.dissemination.ttl
     counts = [
-        count_copies(neighbours, subscribed, action.node, action.topics, experiment.dissemination.ttl)
-        for action in sample
+        count_copies(neighbours, subscribed, action.node, action.topics, ttl)
+        for action in random.sample(schedule, size)
     ]
-    return sum(counts) / len(counts)
+    return sum(counts) / size
 
 
 def count_copies(

@@ -85,7 +85,7 @@ def test_plans_repeat(kind: str, hosts: int, workload: WorkloadSpec, seed: int) 
         seed=seed,
         underlay=UnderlaySpec(kind=kind, hosts=hosts),
         overlay=OverlaySpec(degree=5),
-        workload=msgspec.structs.replace(workload, interest_ratio=1.0),
+        workload=msgspec.structs.replace(workload, interest_ratio=1.0, publish_interval="fixed"),
     )
     once, again = (make_plan(experiment, Path("x.toml")) for _ in range(2))
     assert once.plan == again.plan

@@ -72,6 +72,10 @@ FILES = {
         ": $.workload.publish_rate_per_s: expected a number",
     ),
     "rate_huge": (GOOD + "[workload]\npublish_rate_per_s = 1e9\n", ": $.workload.publish_rate_per_s: 30000000000 mes"),
+    "no_message": (
+        GOOD + "[workload]\npublish_rate_per_s = 1e-9\n",
+        ": $.workload.publish_rate_per_s: with this seed no message falls into the window",
+    ),
     "duration_zero": (GOOD + "[workload]\nduration_s = 0\n", ": $.workload.duration_s: expected a number > 0"),
     "duration_date": (GOOD + "[workload]\nduration_s = 2020-07-19\n", ": $.workload.duration_s: expected a number"),
     "payload": (GOOD + "[workload]\npayload_bytes = 2000000\n", ": $.workload.payload_bytes: expected an integer >= 0"),

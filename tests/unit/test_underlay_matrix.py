@@ -13,7 +13,10 @@ from topologies.matrix import matrix_underlay, read_matrix, write_matrix
 FAULTS = {
     "empty": ("", ": no rows"),
     "comment_only": ("# nothing\n\n", ": no rows"),
-    "header_only": ("a,b,c\n", ": a header but no row"),
+    "header_only": ("a,b,c\n", ": expected a row for each of two hosts or more, got 0"),
+    "one_row": ("0\n", ": expected a row for each of two hosts or more, got 1"),
+    "trailing_comma": ("0,1,\n1,0,\n", ":1: expected 2 delays as there are rows, got 3"),
+    "endless_cell": ("0,1\n1," + "9" * 200_000 + "\n", ":2: field larger than field limit (131072)"),
     "not_square": ("0,1,2\n1,0,3\n", ":1: expected 2 delays as there are rows, got 3"),
     "short_row": ("0,1,2\n1,0\n2,3,0\n", ":2: expected 3 delays as there are rows, got 2"),
     "long_row": ("0,1\n1,0,5\n", ":2: expected 2 delays as there are rows, got 3"),

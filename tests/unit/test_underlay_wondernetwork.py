@@ -113,6 +113,15 @@ def test_malformed_pings_are_refused(case: str, tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{path}{problem}")
 
 
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "")
+    whole = gzip.compress((GROUPED + ROWS * 50).encode())
+    for name, content in {"cut": whole[:-30], "plain": b"source", "text": gzip.compress(b"\xff\xfe")}.items():
+        (tmp_path / f"{name}.csv.gz").write_bytes(content)
+        with pytest.raises(UnderlayError, match=f"{name}.csv.gz: cannot be read"):
+            read_measurements(tmp_path / f"{name}.csv.gz")
+
+
 @pytest.mark.parametrize(
     ("listed", "problem"),
     [
