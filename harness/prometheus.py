@@ -27,6 +27,7 @@ STOP_S = 30.0
 RETENTION = "100y"
 """A run is kept as long as its directory; Prometheus itself would delete what is older than 15 days."""
 
+_DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _NO_CONFIG = Path("/dev/null")
 
 # In a mount namespace of its own the data folder is hidden by an in-memory file system with a copy of its content: the
@@ -93,14 +94,15 @@ def start_prometheus(
 ) -> Prometheus:
     """Scrape ``targets`` into ``run_dir/prometheus`` until stopped. Its words go to ``logs/prometheus.log``.
 
-    It runs niced and on one processor, since it shares the machine with what is measured.
+    It runs niced and on one processor, since it shares the machine with what is measured. It ends when the calling
+    thread does, however that ends.
 
     Raises:
         TestbedError: it is not installed or did not start; carries its own words.
     """
     folder = run_dir / "prometheus"
     config = write_config(folder, targets, scrape_interval_s)
-    command = ["nice", "-n", "10", *_command(config, folder / TSDB_FOLDER, port)]
+    command = [*_DIE_WITH_US, "nice", "-n", "10", *_command(config, folder / TSDB_FOLDER, port)]
     log_path = run_dir / "logs" / "prometheus.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("w+b") as log:
@@ -119,8 +121,8 @@ def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
     if not data.is_dir():
         raise TestbedError(f"open {data}", "the run recorded no Prometheus data")
     user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
-    private = ["unshare", *user, "--mount", "--propagation", "private", "setpriv", "--pdeathsig", "KILL"]
-    command = [*private, "sh", "-ec", _WITH_COPY, "sh", str(data), *_command(_NO_CONFIG, data, port)]
+    private = ["unshare", *user, "--mount", "--propagation", "private"]
+    command = [*private, *_DIE_WITH_US, "sh", "-ec", _WITH_COPY, "sh", str(data), *_command(_NO_CONFIG, data, port)]
     with tempfile.TemporaryFile() as log:
         return _launch(command, log, port)
 

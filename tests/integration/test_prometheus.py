@@ -23,7 +23,7 @@ from harness.manifest import epoch_offset_ns
 from harness.prometheus import Prometheus, reopen_prometheus, start_prometheus
 from harness.rundir import Manifest, Phase
 from metrics.prometheus import Target
-from tests.integration.deployment_machines import sandboxed
+from tests.integration.deployment_machines import prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root
 
@@ -94,12 +94,6 @@ def serving(run_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
             if line.startswith("Ctrl-C"):
                 break
         yield process, lines
-
-
-def prometheus_runs() -> bool:
-    """A dead process that nobody waited for has no command line."""
-    lines = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline"))
-    return any(b"/prometheus\0" in line for line in lines)
 
 
 @sandboxed

@@ -23,7 +23,7 @@ from harness.prometheus import reopen_prometheus
 from harness.rundir import Manifest
 from harness.testbeds.remote import RemoteTestbed
 from metrics.prometheus import GRAPHS
-from tests.integration.deployment_machines import Box, machines, sandboxed
+from tests.integration.deployment_machines import Box, machines, prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root
 
@@ -138,6 +138,9 @@ def test_a_killed_run_leaves_nothing_on_the_machines(tmp_path: Path):
         process.wait()
         assert await_bare(boxes) == [[], [], []]
         assert not (run_dir / "manifest.json").exists()
+        while prometheus_runs() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not prometheus_runs()
 
 
 @sandboxed
