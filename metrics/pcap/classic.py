@@ -31,6 +31,7 @@ def is_classic(data: Bytes) -> bool:
 
 class _Layout:
     minimum = _RECORD_HEADER_BYTES
+    alignment = 1
 
     def __init__(self, data: Bytes, order: str, fraction_limit: int) -> None:
         self._data = data.data

@@ -109,7 +109,7 @@ def decode(records: Records) -> Packets:
     for first in range(0, len(records), _CHUNK):
         rows = slice(first, first + _CHUNK)
         chunk = records.select(rows)
-        at, ethertype = _strip_link(chunk, linktypes[chunk.interface], tap[rows])
+        at, ethertype = _strip_link(chunk, linktypes, tap[rows])
         _decode_ip(chunk, at, ethertype, first, columns, ipv6)
     hosts = np.array([each.host for each in records.interfaces] or [-1], np.int32)
     _infer_taps(records, columns, tap)
@@ -132,9 +132,9 @@ def _gather(data: Bytes, at: Ints, layout: np.dtype[np.void]) -> npt.NDArray[np.
 def _strip_link(records: Records, linktypes: Ints, tap: npt.NDArray[np.int8]) -> tuple[Ints, Ints]:
     """Where each packet's IP header starts (-1: nowhere), and the type that the link layer gives it (-1: none)."""
     at, ethertype = records.start.copy(), np.full(len(records), -1, np.int64)
-    for linktype in np.unique(linktypes):
-        mine = np.flatnonzero(linktypes == linktype)
-        header = _LINK_BYTES.get(int(linktype))
+    for linktype in set(linktypes.tolist()):
+        mine = np.flatnonzero((linktypes == linktype)[records.interface])
+        header = _LINK_BYTES.get(linktype)
         if header is None:
             at[mine] = -1
             continue
@@ -144,10 +144,11 @@ def _strip_link(records: Records, linktypes: Ints, tap: npt.NDArray[np.int8]) ->
         at[mine[~whole]] = -1
         mine = mine[whole]
         if linktype != _LINK_ETHERNET:
-            _read_sll_direction(records, mine, int(linktype), tap)
-        ethertype[mine] = _u2(records.data, at[mine] + _ETHERTYPE_AT[int(linktype)])
+            _read_sll_direction(records, mine, linktype, tap)
+        ethertype[mine] = _u2(records.data, at[mine] + _ETHERTYPE_AT[linktype])
         at[mine] += header
-    _skip_vlans(records, at, ethertype)
+    if _LINK_ETHERNET in linktypes:
+        _skip_vlans(records, at, ethertype)
     return at, ethertype
 
 
@@ -271,7 +272,7 @@ def _decode_transport(
 
 def _infer_taps(records: Records, columns: Columns, tap: npt.NDArray[np.int8]) -> None:
     """Where a capture says no directions: the one address that is in every packet of an interface is its host's."""
-    silent = np.unique(records.interface[tap == MID])
+    silent = set(records.interface[tap == MID].tolist())
     for interface in silent:
         rows = np.flatnonzero((records.interface == interface) & (tap == MID) & (columns.src >= 0))
         src, dst = columns.src[rows], columns.dst[rows]

@@ -31,6 +31,7 @@ def is_pcapng(data: Bytes) -> bool:
 
 class _Layout:
     minimum = 12
+    alignment = 4
 
     def __init__(self, data: Bytes, order: str) -> None:
         self._bytes, self._data = data, data.data
@@ -54,7 +55,7 @@ class _Layout:
         length = self._words[at + 4].astype(np.int64)
         trailer = np.minimum(at + length - 4, len(self._words) - 1)
         return (  # type: ignore[no-any-return]
-            (at % 4 == 0) & (self._words[at] == _ENHANCED) & (length >= 32) & (self._words[trailer] == length)
+            (self._words[at] == _ENHANCED) & (length >= 32) & (self._words[trailer] == length)
         )
 
 

@@ -137,7 +137,8 @@ def _elementary_intervals(start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """Cuts the union of the segments [start, end) at all their ends: (starts, ends, first segment of each)."""
     if len(start) and (start[1:] >= end[:-1]).all():
         return start, end, np.arange(len(start))
-    points = np.unique(np.concatenate((start, end)))
+    points = np.sort(np.concatenate((start, end)))  # and not np.unique, which hashes: five times slower
+    points = points[np.diff(points, prepend=-1) != 0]
     low, high = np.searchsorted(points, start), np.searchsorted(points, end)
     pieces = high - low
     segment = np.repeat(np.arange(len(start)), pieces)

@@ -25,9 +25,13 @@ _CHAIN = 4
 
 
 class Layout(Protocol):
-    """How a format says where its records end. ``minimum`` is the smallest record; a smaller claim ends a walk."""
+    """How a format says where its records end.
+
+    ``minimum`` is the smallest record, a smaller claim ends a walk; all records start at multiples of ``alignment``.
+    """
 
     minimum: int
+    alignment: int
 
     def length(self, at: int) -> int:
         """The length that the record at ``at`` claims, 0 if there can be none."""
@@ -67,7 +71,8 @@ def _border(layout: Layout, position: int, end: int) -> int | None:
     """The first offset from ``position`` that several plausible records in a row follow."""
     window = _FIRST_WINDOW_BYTES
     while window <= _LAST_WINDOW_BYTES:
-        candidates = np.arange(position, min(position + window, end - layout.minimum), dtype=np.int64)
+        first = -(-position // layout.alignment) * layout.alignment
+        candidates = np.arange(first, min(first + window, end - layout.minimum), layout.alignment, dtype=np.int64)
         candidates = candidates[layout.plausible(candidates)]
         ahead = candidates
         for _ in range(_CHAIN):
