@@ -128,11 +128,8 @@ def expected_copies(experiment: Experiment, interests: Interests, schedule: Sequ
     subscribed = [frozenset(topics) for topics in interests]
     size = max(1, min(SAMPLED_MESSAGES, len(schedule), SAMPLED_LINKS // sum(map(len, neighbours))))
     ttl = experiment.dissemination.ttl
-    counts = [
-        count_copies(neighbours, subscribed, action.node, action.topics, ttl)
-        for action in random.sample(schedule, size)
-    ]
-    return sum(counts) / size
+    sample = random.sample(schedule, size)
+    return sum(count_copies(neighbours, subscribed, it.node, it.topics, ttl) for it in sample) / size
 
 
 def count_copies(

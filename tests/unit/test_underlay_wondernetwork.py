@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.cli import main
 from topologies.faults import UnderlayError
+from topologies.matrix import read_matrix
 from topologies.wondernetwork import Measurements, Server, build_underlay, fill_holes, read_measurements
 
 SERVERS = "id,name,title,location,state,country,state_abbv,continent,latitude,longitude\n" + "".join(
@@ -141,6 +143,27 @@ def test_processed_pairs_may_not_name_unknown_servers(tmp_path: Path) -> None:
     (tmp_path / "wn-pairs-2.csv").write_text("src,dst,rtt_min_ms,rtt_avg_ms,rtt_max_ms,mdev_ms,fill\n0,1,1,2,3,1,0\n")
     with pytest.raises(UnderlayError, match="1 rows name servers"):
         read_measurements(tmp_path)
+
+
+def test_the_import_verb_writes_a_matrix_and_says_what_it_filled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, GROUPED + ROWS.replace("9,7,1,52,60,4\n", "") + "4,999,1,1,1,1\n")
+    out = tmp_path / "m.csv"
+    assert main(["import", "wondernetwork", str(tmp_path), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "1 pairs taken from the reverse direction, 0 estimated over a relay, 1 rows of unlisted servers" in said
+    names, delay_ms = read_matrix(out)
+    assert names == ["City 4", "City 7", "City 9"]
+    assert delay_ms.tolist() == [[0, 6, 15], [7, 0, 25], [15.5, 25, 0]]
+
+
+def test_the_import_verb_names_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, GROUPED + "4,7,1,fast,1,1\n")
+    out = tmp_path / "m.csv"
+    assert main(["import", "wondernetwork", str(path), "--out", str(out)]) == 2
+    assert capsys.readouterr().err == f"trellis import: {path}:2:4: expected a positive number, got 'fast'\n"
+    assert not out.exists()
 
 
 @pytest.mark.data
