@@ -21,6 +21,7 @@ import pytest
 
 from harness.errors import TestbedError
 from harness.testbeds.emulated.dataplane.netns import entered
+from harness.testbeds.emulated.dataplane.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
 from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.userspace import UserspacePlane
@@ -252,7 +253,7 @@ def test_a_stopped_plane_shows_in_the_lateness(namespaces: list[str], attach: At
     stopped_s = time.monotonic()
     signal.sigtimedwait([], 1.0)
     os.kill(plane.pid, signal.SIGCONT)
-    stood_ns = int((time.monotonic() - stopped_s) * 1e9)
+    stood_ns = int((time.monotonic() - stopped_s) * 1e9) - TICK_NS
     plane.counters()
     assert plane.close().lateness_ns["max"] >= stood_ns
     lines = [json.loads(line) for line in (tmp_path / "dataplane.jsonl").read_text().splitlines()]

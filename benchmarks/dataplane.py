@@ -1,0 +1,290 @@
+"""The userspace data plane: frames a core, the delay it adds under load, and TCP beside VDE's wirefilter.
+
+Two hosts, 20 ms apart in each direction. Everything happens inside one sandbox and ends within 90 seconds.
+
+* Capacity: a sender floods; frames forwarded by CPU time used is the rate that one core would carry.
+* Added delay: a paced sender at 10 %, 50 % and 90 % of that, and beside it echo requests whose RTT should be 40 ms.
+* TCP (iperf3) and idle echo requests, through the data plane and through wirefilter between two vde_switches, in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.testbeds.emulated import sandbox
+from harness.testbeds.emulated.dataplane.netns import entered
+from harness.testbeds.emulated.echo import EchoSockets
+from harness.testbeds.emulated.plane import Port
+from harness.testbeds.emulated.userspace import UserspacePlane
+from topologies.model import Host, Underlay
+
+ONE_WAY_MS = 20.0
+RTT_MS = 2 * ONE_WAY_MS
+ADDRESSES = ("10.0.0.1", "10.0.0.2")
+FRAME_BYTES = 256
+FLOOD_S = 2.0
+LOAD_S = 3.0
+TCP_S = 5
+ROUNDS = 2
+LOADS = (0.1, 0.5, 0.9)
+NEEDED = {"wirefilter": "vde2", "vde_switch": "vde2", "vde_plug2tap": "vde2", "iperf3": "iperf3"}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure inside a sandbox and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    missing = sorted({package for program, package in NEEDED.items() if shutil.which(program) is None})
+    if missing:
+        print(f"dataplane: not installed: {' '.join(missing)} (apt-get install {' '.join(missing)})", file=sys.stderr)
+        return 2
+    if not given.inside:
+        return sandbox.run([sys.executable, __file__, "--inside", *(["--json"] if given.json else [])])
+    result = measure()
+    print(json.dumps(result) if given.json else "\n".join(f"{name:>44}  {value:.4g}" for name, value in result.items()))
+    return 0
+
+
+def measure() -> dict[str, float]:
+    """Everything, by name; see ``_compare`` and ``_load`` for the units."""
+    with _namespaces() as netns:
+        capacity = _measure_capacity(netns)
+        result = {"frames_per_s_a_core": capacity}
+        for share in LOADS:
+            result |= _load(netns, share, capacity)
+    return result | _compare()
+
+
+def _compare() -> dict[str, float]:
+    """Throughput and mean delay error of both, medians over rounds in turn, and their ratios."""
+    networks: dict[str, Network] = {"trellis": _trellis, "wirefilter": _wirefilter}
+    rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in networks}
+    for _ in range(ROUNDS):
+        for name, network in networks.items():
+            with _namespaces() as netns, network(netns):
+                rounds[name].append((_tcp_mbit(netns), _mean_error_ms(netns)))
+    ours, theirs = ([statistics.median(column) for column in zip(*rounds[name], strict=True)] for name in networks)
+    return {
+        "tcp_mbit": ours[0],
+        "wirefilter_tcp_mbit": theirs[0],
+        "tcp_ratio (target >= 1.5)": ours[0] / theirs[0],
+        "rtt_mean_error_ms": ours[1],
+        "wirefilter_rtt_mean_error_ms": theirs[1],
+        "rtt_mean_error_ratio (target <= 0.5)": ours[1] / theirs[1],
+    }
+
+
+# ------------------------------------------------------------------------------------------ networks to measure
+
+Network = Callable[[list[str]], Any]
+
+
+@contextmanager
+def _namespaces() -> Iterator[list[str]]:
+    """Two empty network namespaces with loopback, as paths."""
+    command = ["unshare", "--net", "sh", "-c", "ip link set lo up; echo; exec sleep 600"]
+    holders = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in ADDRESSES]
+    try:
+        for holder in holders:
+            assert holder.stdout
+            holder.stdout.readline()
+        yield [f"/proc/{holder.pid}/ns/net" for holder in holders]
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.wait()
+
+
+@contextmanager
+def _trellis(netns: list[str]) -> Iterator[UserspacePlane]:
+    nothing = np.zeros((2, 2))
+    underlay = Underlay(
+        kind="benchmark",
+        hosts=(Host("a", "a"), Host("b", "b")),
+        delay_ms=ONE_WAY_MS * (1 - np.eye(2)),
+        jitter_ms=nothing,
+        loss_ratio=nothing,
+        rate_mbit=np.zeros(2),
+        queue_ms=np.zeros(2),
+        filled=nothing.astype(np.int8),
+    )
+    plane = UserspacePlane(underlay, 1, Path(tempfile.mkdtemp()))
+    try:
+        plane.attach([Port(host, netns[host], address) for host, address in enumerate(ADDRESSES)])
+        yield plane
+    finally:
+        plane.kill()
+
+
+@contextmanager
+def _wirefilter(netns: list[str]) -> Iterator[None]:
+    """A TAP device a host, plugged into a switch each, and wirefilter as the wire between the switches."""
+    folder = Path(tempfile.mkdtemp())
+    switches = [folder / "left", folder / "right"]
+    with ExitStack() as running:
+        for switch in switches:
+            running.enter_context(_running(["vde_switch", "-s", str(switch)]))
+            _await((switch / "ctl").exists)
+        wire = ["wirefilter", "-v", ":".join(map(str, switches)), "-d", f"{ONE_WAY_MS:g}"]
+        running.enter_context(_running(wire))
+        for path, switch, address in zip(netns, switches, ADDRESSES, strict=True):
+            running.enter_context(_running([*_inside(path), "vde_plug2tap", "-s", str(switch), "wan0"]))
+            configure = f"ip address add {address}/16 dev wan0 && ip link set wan0 up"
+            _await(partial(_succeeds, [*_inside(path), "sh", "-c", configure]))
+        _await(lambda: not np.isnan(_ping(netns, 1, 100.0)).any())
+        yield
+
+
+@contextmanager
+def _running(command: list[str]) -> Iterator[None]:
+    """A program that runs as long as its standard input is open, or until it is killed."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _succeeds(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _inside(netns: str) -> list[str]:
+    return ["nsenter", f"--net={netns}"]
+
+
+def _await(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the network to compare with did not come up")
+        time.sleep(0.05)
+
+
+# ------------------------------------------------------------------------------------------------- measurements
+
+
+def _ping(netns: list[str], count: int, rate_per_s: float) -> npt.NDArray[np.float64]:
+    """RTTs in ms from the first host to the second; NaN = lost."""
+    echo = EchoSockets(netns, ADDRESSES)
+    due_ns = (np.arange(count) * (1e9 / rate_per_s)).astype(np.int64)
+    sent, received = echo.exchange([(0, 1)] * count, due_ns, 500_000_000)
+    return np.where(received > 0, (received - sent) / 1e6, np.nan)
+
+
+def _mean_error_ms(netns: list[str]) -> float:
+    """Mean of the idle RTT's distance from what was asked."""
+    return float(np.nanmean(np.abs(_ping(netns, 400, 200.0) - RTT_MS)))
+
+
+def _tcp_mbit(netns: list[str]) -> float:
+    """What iperf3 receives, over the whole time and so with slow start."""
+    listening = [*_inside(netns[1]), "iperf3", "--server", "--one-off", "--forceflush"]
+    server = subprocess.Popen(listening, stdout=subprocess.PIPE, text=True)
+    assert server.stdout
+    while "listening" not in server.stdout.readline():
+        pass
+    sending = [*_inside(netns[0]), "iperf3", "--client", ADDRESSES[1], "--time", str(TCP_S), "--json"]
+    report = json.loads(subprocess.run(sending, capture_output=True, text=True, check=True).stdout)
+    server.communicate()
+    return float(report["end"]["sum_received"]["bits_per_second"]) / 1e6
+
+
+def _measure_capacity(netns: list[str]) -> float:
+    """Frames that a core forwards in a second, from the CPU time of a forwarding process under flood."""
+    with _trellis(netns) as plane, _listening(netns[1]):
+        before_s, before = _cpu_s(plane.pid), plane.counters().frames_out
+        with _sending(netns[0], 1e9):
+            time.sleep(FLOOD_S)
+            used_s, forwarded = _cpu_s(plane.pid) - before_s, plane.counters().frames_out - before
+    return forwarded / used_s
+
+
+def _load(netns: list[str], share: float, capacity: float) -> dict[str, float]:
+    """At a share of the capacity: frames/s carried, and by how much echo replies come too late, in ms."""
+    with _trellis(netns) as plane, _listening(netns[1]):
+        before = plane.counters().frames_out
+        with _sending(netns[0], share * capacity):
+            started_s = time.monotonic()
+            error_ms = _ping(netns, int(LOAD_S * 200), 200.0) - RTT_MS
+            carried = (plane.counters().frames_out - before) / (time.monotonic() - started_s)
+        lateness_ns = plane.close().lateness_ns
+    name = f"load_{share:.0%}"
+    return {
+        f"{name} asked_frames_per_s": share * capacity,
+        f"{name} frames_per_s": carried,
+        f"{name} added_rtt_ms_p50": float(np.nanpercentile(error_ms, 50)),
+        f"{name} added_rtt_ms_p99": float(np.nanpercentile(error_ms, 99)),
+        f"{name} lateness_ms_p50": lateness_ns["p50"] / 1e6,
+        f"{name} lateness_ms_p99": lateness_ns["p99"] / 1e6,
+    }
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def _listening(netns: str) -> Iterator[None]:
+    """A UDP socket that nobody reads: the kernel drops what does not fit, after it was delivered."""
+    descriptor = os.open(netns, os.O_RDONLY)
+    with entered(descriptor):
+        receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    os.close(descriptor)
+    with receiver:
+        receiver.bind((ADDRESSES[1], 9))
+        yield
+
+
+@contextmanager
+def _sending(netns: str, rate_per_s: float) -> Iterator[None]:
+    """A process that sends datagrams, evenly spaced, from the namespace."""
+    sender = multiprocessing.get_context("fork").Process(target=_send, args=(netns, rate_per_s), daemon=True)
+    sender.start()
+    try:
+        yield
+    finally:
+        sender.kill()
+        sender.join()
+
+
+def _send(netns: str, rate_per_s: float) -> None:
+    signal.alarm(30)
+    descriptor = os.open(netns, os.O_RDONLY)
+    with entered(descriptor):
+        sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender.connect((ADDRESSES[1], 9))
+    payload, send, clock = bytes(FRAME_BYTES - 28), sender.send, time.monotonic_ns
+    due_ns, step_ns = float(clock()), 1e9 / rate_per_s
+    while True:
+        while clock() < due_ns:
+            pass
+        send(payload)
+        due_ns += step_ns
+
+
+if __name__ == "__main__":
+    sys.exit(main())
