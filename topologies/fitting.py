@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from topologies.geography import distances_km
 from topologies.model import Matrix
-from topologies.wondernetwork import read_measurements
+from topologies.pings import read_measurements
 
 Vector = npt.NDArray[np.float64]
 

@@ -44,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _wondernetwork(arguments: argparse.Namespace) -> tuple[list[str], Matrix, str]:
-    from topologies.wondernetwork import build_underlay, read_measurements
+    from topologies.pings import read_measurements
+    from topologies.wondernetwork import build_underlay
 
     measurements = read_measurements(arguments.path)
     underlay = build_underlay(measurements)

@@ -18,8 +18,9 @@ from topologies.generated import cities_underlay, square_underlay, uniform_under
 from topologies.geography import world_cities
 from topologies.matrix import matrix_underlay
 from topologies.model import Underlay
+from topologies.pings import read_measurements
 from topologies.sampling import place_hosts, spread_sample
-from topologies.wondernetwork import build_underlay, read_measurements
+from topologies.wondernetwork import build_underlay
 
 GENERATED_HOSTS = 20
 """The number of hosts where neither the experiment nor a data set says it."""

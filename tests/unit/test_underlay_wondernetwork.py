@@ -12,7 +12,8 @@ import pytest
 from harness.cli import main
 from topologies.faults import UnderlayError
 from topologies.matrix import read_matrix
-from topologies.wondernetwork import Measurements, Server, build_underlay, fill_holes, read_measurements
+from topologies.pings import read_measurements
+from topologies.wondernetwork import Measurements, Server, build_underlay, fill_holes
 
 SERVERS = "id,name,title,location,state,country,state_abbv,continent,latitude,longitude\n" + "".join(
     f"{number},S{number},City {number},,,Land,,{number % 3 + 1},{number},{number * 2}\n" for number in (4, 7, 9)

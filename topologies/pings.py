@@ -1,0 +1,170 @@
+"""Reads WonderNetwork's published pings.
+
+Three forms are read, told apart by their header: the processed pairs (``src,dst,...,rtt_avg_ms,...,mdev_ms,fill``), the
+grouped pings (``source,destination,min,avg,max,mdev``, a row a pair) and the raw hourly pings (the same with a
+``timestamp``), whose medians are taken.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import zlib
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from topologies.faults import UnderlayError
+from topologies.model import Matrix
+from topologies.wondernetwork import Measurements, Server
+
+_PAIR_FILES = ("wn-pairs*.csv.gz", "wn-pairs*.csv", "pings-grouped.csv", "pings*.csv.gz", "pings*.csv")
+_SERVER_FILES = {True: ("wn-servers.csv",), False: ("servers-original-order.csv", "servers*.csv", "wn-servers.csv")}
+_COLUMNS = {
+    True: ("src", "dst", "rtt_avg_ms", "mdev_ms", "fill"),
+    False: ("source", "destination", "avg", "mdev"),
+}
+"""By form: whether it is the processed one."""
+
+
+def read_measurements(path: Path) -> Measurements:
+    """Read a folder with the published files, or one file of pings with its server list beside it.
+
+    Raises:
+        UnderlayError: a file is missing or a line of it is malformed; the place is the file and line.
+    """
+    pings_path = _first_file(path, _PAIR_FILES) if path.is_dir() else path
+    if not pings_path.is_file():
+        raise UnderlayError(str(pings_path), "no such file")
+    reader = csv.reader(_lines(pings_path))
+    header = next(reader, [])
+    processed = "rtt_avg_ms" in header
+    columns = _column_numbers(pings_path, header, _COLUMNS[processed])
+    servers = _read_servers(_first_file(pings_path.parent, _SERVER_FILES[processed]), by_index=processed)
+    rows = _Rows(pings_path, servers, columns)
+    rows.read(reader)
+    if processed and rows.unknown:
+        raise UnderlayError(str(pings_path), f"{rows.unknown} rows name servers that the server list does not have")
+    return rows.measurements(single="timestamp" not in header)
+
+
+class _Rows:
+    """The rows of a file of pings, as columns of numbers."""
+
+    def __init__(self, path: Path, servers: list[Server], columns: list[int]) -> None:
+        self._path = path
+        self._servers = servers
+        self._index = {server.id: number for number, server in enumerate(servers)}
+        self._columns = columns
+        self._pairs = array("q")
+        self._rtts_ms = array("d")
+        self._mdevs_ms = array("d")
+        self.unknown = 0
+
+    def read(self, reader: Iterator[list[str]]) -> None:
+        for number, row in enumerate(reader, start=2):
+            try:
+                source_id, destination_id, rtt, mdev, *fill = (row[column] for column in self._columns)
+            except IndexError:
+                raise UnderlayError(f"{self._path}:{number}", f"expected more than {len(row)} columns") from None
+            if source_id == destination_id or fill not in ([], ["0"]):
+                continue  # a server's ping to itself; a hole that we fill again by the same rule
+            source, destination = self._index.get(source_id), self._index.get(destination_id)
+            if source is None or destination is None:
+                self.unknown += 1
+                continue
+            self._pairs.append(source * len(self._servers) + destination)
+            self._rtts_ms.append(self._milliseconds(number, self._columns[2], rtt, positive=True))
+            self._mdevs_ms.append(self._milliseconds(number, self._columns[3], mdev, positive=False))
+
+    def _milliseconds(self, line: int, column: int, text: str, *, positive: bool) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or value < 0 or (positive and value == 0):
+            wanted = "a positive number" if positive else "a number, 0 or above"
+            raise UnderlayError(f"{self._path}:{line}:{column + 1}", f"expected {wanted}, got {text!r}")
+        return value
+
+    def measurements(self, *, single: bool) -> Measurements:
+        """The medians over all rows of a pair; ``single``: a pair may have one row only."""
+        pairs = np.asarray(self._pairs, dtype=np.int64)
+        if not len(pairs):
+            raise UnderlayError(str(self._path), "no measurement between two known servers")
+        order = np.argsort(pairs, kind="stable")
+        found, starts, counts = np.unique(pairs[order], return_index=True, return_counts=True)
+        if single and counts.max() > 1:
+            pair = self._pair_name(int(found[counts.argmax()]))
+            raise UnderlayError(str(self._path), f"more than one row for the pair {pair}")
+        rtt_ms = self._medians(found, np.split(np.asarray(self._rtts_ms)[order], starts[1:]))
+        mdev_ms = self._medians(found, np.split(np.asarray(self._mdevs_ms)[order], starts[1:]))
+        measured = ~np.isnan(rtt_ms)
+        used = np.flatnonzero(measured.any(axis=0) | measured.any(axis=1))
+        servers = tuple(self._servers[number] for number in used)
+        return Measurements(servers, rtt_ms[np.ix_(used, used)], mdev_ms[np.ix_(used, used)], self.unknown)
+
+    def _medians(self, pairs: npt.NDArray[np.int64], samples: list[npt.NDArray[np.float64]]) -> Matrix:
+        """(n, n) with the median of each pair's samples, NaN elsewhere."""
+        size = len(self._servers)
+        matrix = np.full(size * size, np.nan)
+        matrix[pairs] = [np.median(values) if len(values) > 1 else values[0] for values in samples]
+        return matrix.reshape(size, size)
+
+    def _pair_name(self, pair: int) -> str:
+        source, destination = divmod(pair, len(self._servers))
+        return f"{self._servers[source].title} -> {self._servers[destination].title}"
+
+
+def _read_servers(path: Path, *, by_index: bool) -> list[Server]:
+    """The server list; ``by_index``: pairs name servers by the column ``index``, else by ``id``."""
+    key = "index" if by_index else "id"
+    servers = []
+    for number, row in enumerate(csv.DictReader(_lines(path)), start=2):
+        try:
+            servers.append(
+                Server(
+                    id=row[key],
+                    title=row["title"],
+                    country=row["country"],
+                    continent=row["continent"],
+                    latitude=float(row["latitude"]),
+                    longitude=float(row["longitude"]),
+                )
+            )
+        except KeyError as error:
+            raise UnderlayError(f"{path}:1", f"no column {error}") from None
+        except (TypeError, ValueError):
+            raise UnderlayError(f"{path}:{number}", "expected a latitude and a longitude") from None
+    if len({server.id for server in servers}) != len(servers):
+        raise UnderlayError(str(path), f"two servers have the same {key}")
+    return servers
+
+
+def _column_numbers(path: Path, header: list[str], names: tuple[str, ...]) -> list[int]:
+    missing = [name for name in names if name not in header]
+    if missing:
+        raise UnderlayError(f"{path}:1", f"no column {missing[0]!r}; is this a file of WonderNetwork pings?")
+    return [header.index(name) for name in names]
+
+
+def _first_file(folder: Path, patterns: tuple[str, ...]) -> Path:
+    for pattern in patterns:
+        found = sorted(folder.glob(pattern))
+        if found:
+            return found[0]
+    raise UnderlayError(str(folder), f"none of {', '.join(patterns)} found here")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The file's lines, unpacked where it is packed."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8", newline="") as lines:
+            yield from lines
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise UnderlayError(str(path), f"cannot be read: {error}") from None
