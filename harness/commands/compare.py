@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from harness.errors import ExperimentError
 
@@ -26,10 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     runs = [_open(path) for path in arguments.runs]
     if arguments.json:
-        document = [{"run": str(run.path), "summary": run.summary} for run in runs]
-        print(json.dumps(document, indent=2))
+        document = [{"run_dir": str(run.path), **msgspec.to_builtins(run.summary)} for run in runs]
+        print(msgspec.json.encode(document).decode())
     else:
-        verdicts = [("verdict", [run.summary["verdict"] for run in runs])]
+        verdicts = [("verdict", [run.summary.verdict for run in runs])]
         _print(labels(runs), verdicts + differing_settings(runs), headline_rows(runs))
     if arguments.out is not None:
         write_comparison(runs, arguments.out)

@@ -18,13 +18,13 @@ from metrics.report.run import Run
 
 def headline_rows(runs: list[Run]) -> list[tuple[str, list[Any]]]:
     """The headline numbers that any of the runs has, in the first run's order: (name, a value a run)."""
-    names = list(dict.fromkeys(name for run in runs for name in run.summary["headline"]))
-    return [(name, [run.summary["headline"].get(name) for run in runs]) for name in names]
+    names = list(dict.fromkeys(name for run in runs for name in run.summary.headline))
+    return [(name, [run.summary.headline.get(name) for run in runs]) for name in names]
 
 
 def differing_settings(runs: list[Run]) -> list[tuple[str, list[Any]]]:
     """The experiment settings (dotted path) in which the runs differ: (path, a value a run)."""
-    settings = [dict(_flatten("", run.plan["experiment"])) for run in runs]
+    settings = [dict(_flatten("", run.experiment)) for run in runs]
     paths = list(dict.fromkeys(path for found in settings for path in found))
     rows = [(path, [found.get(path) for found in settings]) for path in paths]
     return [(path, values) for path, values in rows if any(value != values[0] for value in values)]
@@ -38,7 +38,7 @@ def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 
 
 def labels(runs: list[Run]) -> list[str]:
     """A short name for each run: its protocol where that tells them apart, its folder otherwise."""
-    protocols = [str(run.plan["experiment"]["protocol"]) for run in runs]
+    protocols = [str(run.experiment["protocol"]) for run in runs]
     if len(set(protocols)) == len(runs):
         return protocols
     return [f"{run.name}/{run.path.resolve().name}" for run in runs]

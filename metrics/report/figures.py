@@ -105,9 +105,9 @@ def link_sharing(run: Run) -> Canvas | None:
 
 
 def degrees(run: Run) -> Canvas | None:
-    """Physical neighbours of each node at the end of the publishing window."""
-    degree = run.final_degrees()
-    if degree is None:
+    """Physical neighbours of each node at the middle of the publishing window."""
+    degree = run.degrees()
+    if not degree.any():
         return None
     canvas, axes = plain_axes(height=2.8)
     values, counts = np.unique(degree, return_counts=True)
@@ -232,13 +232,13 @@ def fidelity(run: Run) -> Canvas | None:
 
 def world(run: Run) -> Canvas | None:
     """The hosts on the map with the physical links of the overlay."""
-    hosts = run.hosts()
+    hosts = run.hosts
     if hosts.empty or hosts["latitude"].isna().any():
         return None
     canvas, axes = plain_axes(width=9.6, height=4.9)
     rings = json.loads((files("metrics.report") / "data" / "land.json").read_text())["rings"]
     axes.add_collection(PolyCollection([np.array(ring) for ring in rings], facecolor="#e6ebe4", edgecolor="#c8d0c5"))
-    segments = [_arc(hosts, a, b) for a, b in run.physical_links()]
+    segments = [_arc(hosts, a, b) for a, b in run.host_links()]
     pieces = [piece for segment in segments for piece in segment]
     faint = min(0.8, 60 / max(60, len(segments)))
     axes.add_collection(LineCollection(pieces, colors=BLUE, linewidths=0.7, alpha=faint))
@@ -291,7 +291,9 @@ FIGURES = (
         "Lines: what the peers traced. Marks: what the captures show.",
         link_sharing,
     ),
-    Figure("degrees", "Degree distribution", "Physical links per node at the end of the publishing window.", degrees),
+    Figure(
+        "degrees", "Degree distribution", "Physical links per node at the middle of the publishing window.", degrees
+    ),
     Figure("duplicates", "Duplicates", "Further copies that a subscriber received of a message.", duplicates),
     Figure(
         "hop-delay",

@@ -43,7 +43,7 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         numbers=[
             {"label": label, "value": form.format(value)}
             for name, label, form in _NUMBERS
-            if (value := summary["headline"].get(name)) is not None
+            if (value := summary.headline.get(name)) is not None
         ],
         figures=figures,
         missing=missing,
@@ -53,11 +53,10 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
 
 def sentence(run: Run) -> str:
     """The run in one sentence: what ran where, for how long."""
-    experiment = run.plan["experiment"]
-    peers = len(run.plan["placement"])
-    sites = run.hosts()["site"].nunique()
+    experiment = run.experiment
+    peers, sites = len(run.nodes), run.hosts["site"].nunique()
     places = f"in {sites} cities" if run.has_map else f"on {sites} sites"
-    messages = run.summary["headline"].get("messages_published")
+    messages = run.summary.headline.get("messages_published")
     published = "" if messages is None else f", {messages:,} messages published in {run.duration_s:g} s"
     return (
         f"{peers} peers {places} ({experiment['underlay']['kind']}), protocol {experiment['protocol']}{published}, "

@@ -1,35 +1,30 @@
-"""A finished run as the report reads it: tables as pandas frames, documents as plain values."""
+"""An analysed run as the report reads it: tables as pandas frames, documents as values."""
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow.parquet as pq
 
+from metrics.rundata import RunDir, Summary
 
-class Run:
+
+class Run(RunDir):
     """One run directory after the analysis.
 
     Raises:
         FileNotFoundError: the run has not been analysed.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self.path = run_dir
-        self.plan = self._document("plan.json")
-        self.manifest = self._document("manifest.json")
-        self.summary = self._document("summary.json")
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.summary = msgspec.json.decode((path / "summary.json").read_bytes(), type=Summary)
         self._tables: dict[str, pd.DataFrame | None] = {}
-
-    def _document(self, name: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.path / name).read_bytes())
-        return document
 
     @property
     def name(self) -> str:
@@ -39,31 +34,29 @@ class Run:
     @property
     def zero_ns(self) -> int:
         """The workload's zero, ns of CLOCK_MONOTONIC."""
-        return int(self.manifest["zero_ns"])
+        return self.manifest.zero_ns
 
     @property
     def duration_s(self) -> float:
         """The length of the publishing window."""
-        return float(self.plan["experiment"]["workload"]["duration_s"])
-
-    @cached_property
-    def _underlay(self) -> dict[str, Any]:
-        return self._document("underlay.json")
+        return float(self.experiment["workload"]["duration_s"])
 
     @property
-    def sources(self) -> list[str]:
+    def sources(self) -> tuple[str, ...]:
         """Attributions of the data behind the underlay."""
-        return list(self._underlay["sources"])
+        return self.underlay.sources
 
     @property
     def has_map(self) -> bool:
         """Whether every host has a place on the map."""
-        return not bool(self.hosts()["latitude"].isna().any())
+        return not bool(self.hosts["latitude"].isna().any())
 
+    @cached_property
     def hosts(self) -> pd.DataFrame:
         """The hosts, index = host number: name, site, country, latitude, longitude (NaN without a map)."""
         columns = ["name", "site", "country", "latitude", "longitude"]
-        return pd.DataFrame(self._underlay["hosts"]).reindex(columns=columns)
+        rows = [[getattr(host, column) for column in columns] for host in self.underlay.hosts]
+        return pd.DataFrame(rows, columns=columns).astype({"latitude": float, "longitude": float})
 
     def table(self, name: str) -> pd.DataFrame | None:
         """A table of the analysis, None when the run has none of that name."""
@@ -77,38 +70,38 @@ class Run:
         path = self.path / "achieved.parquet"
         return pq.read_table(path).to_pandas() if path.exists() else None
 
-    def physical_links(self) -> list[tuple[int, int]]:
-        """Pairs of hosts with a connection that lived through the middle of the publishing window."""
-        links = self._links_at_middle()
-        return [] if links is None else sorted({(min(pair), max(pair)) for pair in links})
-
-    def final_degrees(self) -> npt.NDArray[np.int64] | None:
-        """(nodes,) physical neighbours of every node, None without link intervals."""
-        links = self._links_at_middle()
+    def neighbours(self) -> dict[int, set[int]]:
+        """Every node's physical neighbours at the middle of the publishing window."""
+        found: dict[int, set[int]] = {node: set() for node in self.nodes}
+        links = self.table("physical_links")
         if links is None:
-            return None
-        neighbours: dict[int, set[int]] = {place["node"]: set() for place in self.plan["placement"]}
-        for a, b in links:
-            neighbours[a].add(b)
-            neighbours[b].add(a)
-        return np.array([len(found) for found in neighbours.values()])
-
-    def _links_at_middle(self) -> list[tuple[int, int]] | None:
-        conns = self.table("physical_links")
-        if conns is None:
-            return None
+            return found
         at = self.zero_ns + int(self.duration_s * 5e8)
-        alive = conns[(conns["from_ns"] <= at) & (conns["to_ns"] >= at)]
-        return list(zip(alive["node"].astype(int), alive["peer"].astype(int), strict=True))
+        alive = links[(links["from_ns"] <= at) & (links["to_ns"].isna() | (links["to_ns"] >= at))]
+        for node, peer in zip(alive["node"], alive["peer"], strict=True):
+            found[int(node)].add(int(peer))
+            found[int(peer)].add(int(node))
+        return found
+
+    def host_links(self) -> list[tuple[int, int]]:
+        """Pairs of hosts (lower number first) whose nodes are physical neighbours then."""
+        host_of = {place["node"]: place["host"] for place in self.plan["placement"]}
+        pairs = {
+            tuple(sorted((host_of[node], host_of[peer]))) for node, peers in self.neighbours().items() for peer in peers
+        }
+        return sorted((first, second) for first, second in pairs)
+
+    def degrees(self) -> npt.NDArray[np.int64]:
+        """(nodes,) how many physical neighbours every node has then."""
+        return np.array([len(peers) for peers in self.neighbours().values()])
 
     def provenance(self) -> list[tuple[str, str]]:
-        """What ran, on what: versions, kernel, hashes, instants of the phases."""
+        """What ran, on what: versions, kernel, hashes, lengths of the phases, resources."""
         manifest = self.manifest
-        rows = [("run", str(manifest["run_id"]))]
-        for group in ("versions", "kernel"):
-            rows += [(f"{group}: {key}", str(value)) for key, value in sorted(manifest[group].items())]
-        rows += [(f"SHA-256 of {key}", value) for key, value in sorted(manifest["hashes"].items())]
-        for phase in manifest["phases"]:
-            rows.append((f"phase {phase['name']}", f"{(phase['end_ns'] - phase['start_ns']) / 1e9:.2f} s"))
-        rows += [(f"resource: {key}", f"{value:.4g}") for key, value in sorted(manifest["resources"].items())]
-        return rows
+        rows = [("run", manifest.run_id)]
+        for title, group in (("version of", manifest.versions), ("kernel:", manifest.kernel)):
+            rows += [(f"{title} {key}", value) for key, value in sorted(group.items())]
+        rows += [(f"SHA-256 of {key}", value) for key, value in sorted(manifest.hashes.items())]
+        rows += [(f"phase {phase.name}", f"{(phase.end_ns - phase.start_ns) / 1e9:.2f} s") for phase in manifest.phases]
+        rows += [(key.replace("_", " "), f"{value:,.4g}") for key, value in sorted(manifest.resources.items())]
+        return rows + [(key.replace("_", " "), f"{value:,}") for key, value in sorted(manifest.counters.items())]
