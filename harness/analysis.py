@@ -17,6 +17,9 @@ from harness.errors import TrellisError
 from harness.rundir import Summary
 from harness.testbeds.emulated import sandbox
 
+LOG = "analysis.log"
+"""What Spark and the analysis had to say, in the run directory; of interest when they fail."""
+
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
 """What ``trellis run`` and ``trellis report`` return for a verdict."""
 
@@ -33,18 +36,22 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
         master: a Spark master; None = all cores of this machine.
 
     Raises:
-        AnalysisError: the run did not finish, or the analysis failed; its own words are on stderr.
+        AnalysisError: the run did not finish, or the analysis failed; carries its last words.
         TestbedError: no sandbox could be made.
     """
     if not (run_dir / "manifest.json").exists():
         raise AnalysisError(f"{run_dir}: has no manifest.json: the run did not finish")
     argv = [sys.executable, "-m", __name__, str(run_dir.absolute()), *([f"--master={master}"] if master else [])]
-    if master is None or master.startswith("local"):
-        status = sandbox.run(argv, keep=[run_dir], environment={"SPARK_LOCAL_IP": "127.0.0.1"})
-    else:
-        status = subprocess.run(argv, check=False).returncode
+    words = run_dir / LOG
+    with words.open("wb") as log:
+        if master is None or master.startswith("local"):
+            environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
+            status = sandbox.run(argv, keep=[run_dir], environment=environment, output=log)
+        else:
+            status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
     if status:
-        raise AnalysisError(f"{run_dir}: the analysis ended with status {status}")
+        last = words.read_text(errors="replace").strip().splitlines()[-1:]
+        raise AnalysisError(f"analyse {run_dir}: status {status}: {''.join(last)} (all of it in {words})")
     return msgspec.json.decode((run_dir / "summary.json").read_bytes(), type=Summary)
 
 

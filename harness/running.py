@@ -148,7 +148,7 @@ class Run:
             versions=manifest.versions(),
             kernel=manifest.kernel(),
             hashes=self.plan.hashes,
-            problems=(*self.problems, *findings.problems, *unexpected),
+            problems=(*self.problems, *findings.problems, *unexpected, *_complaints(self.plan, self.run_dir)),
             capture_files=findings.capture_files,
             resources=self.resources,
         )
@@ -218,6 +218,19 @@ def _peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
         told |= {state.process: state for state in states}
     names = [f"peer-{place.node}" for place in plan.placement]
     return [told.get(name, FinalState(name, expected, "missing")) for name in names]
+
+
+def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
+    """A Python peer writes to standard error only when something is wrong. Other programs may do as they like."""
+    if plan.experiment.peer.command:
+        return []
+    said = {place.node: run_dir / "logs" / f"{place.node}.log" for place in plan.placement}
+    said = {node: path for node, path in said.items() if path.exists() and path.stat().st_size}
+    if not said:
+        return []
+    node, path = next(iter(said.items()))
+    last = path.read_text(errors="replace").strip().splitlines()[-1]
+    return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {last}")]
 
 
 def _unexpected(state: FinalState) -> tuple[str, str]:

@@ -24,6 +24,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from harness.errors import TestbedError
 
@@ -36,7 +37,11 @@ _NEEDED = ("setpriv", "unshare", "ip")
 
 
 def enter(
-    argv: Sequence[str], *, keep: Iterable[Path] = (), environment: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    *,
+    keep: Iterable[Path] = (),
+    environment: Mapping[str, str] | None = None,
+    output: IO[bytes] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a command inside a new sandbox.
 
@@ -48,6 +53,7 @@ def enter(
         keep: files and folders that stay visible where a private folder hides them; those of this Python and of the
             working directory always do.
         environment: variables on top of this process's own.
+        output: where its standard output and error go; None = where this process's go.
 
     Raises:
         TestbedError: a program is missing, or this kernel refuses the namespaces.
@@ -58,12 +64,22 @@ def enter(
     return subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", "unshare", *_namespaces(), *inside],
         stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
         env={**os.environ, **(environment or {})},
     )
 
 
-def run(argv: Sequence[str], *, keep: Iterable[Path] = (), environment: Mapping[str, str] | None = None) -> int:
+def run(
+    argv: Sequence[str],
+    *,
+    keep: Iterable[Path] = (),
+    environment: Mapping[str, str] | None = None,
+    output: IO[bytes] | None = None,
+) -> int:
     """Run a command inside a new sandbox and wait for it. Ctrl-C is the command's to handle: it gets ten seconds.
+
+    The arguments are those of ``enter``.
 
     Returns:
         The command's exit status.
@@ -71,7 +87,7 @@ def run(argv: Sequence[str], *, keep: Iterable[Path] = (), environment: Mapping[
     Raises:
         TestbedError: the sandbox could not be made, or a signal ended it.
     """
-    process = enter(argv, keep=keep, environment=environment)
+    process = enter(argv, keep=keep, environment=environment, output=output)
     try:
         status = process.wait()
     except KeyboardInterrupt:
