@@ -18,7 +18,7 @@ EVENTS: Final = {
     "start": "the peer runs; version, topics = its subscriptions",
     "stop": "the trace is complete; records = the number of lines before this one",
     "publish": "message_id, topics, len_bytes = payload",
-    "deliver": "first copy on a subscribed topic: message_id, topics, peer it came from (absent at the publisher), hops",
+    "deliver": "first copy on a subscribed topic: message_id, topics, peer it came from (none at the publisher), hops",
     "duplicate": "a further copy: message_id, topics, peer, hops",
     "relay": "first copy on topics the node does not subscribe to: message_id, topics, peer, hops",
     "reject": "something remote was refused: peer, reason, perhaps message_id and kind",
@@ -28,7 +28,8 @@ EVENTS: Final = {
     "prune": "logical links end: peer, topics, reason",
     "add_peer": "a physical link is up: peer, conn, direction = this node's side of it",
     "remove_peer": "a physical link is down: peer, conn, reason",
-    "send": "a frame was handed to the socket: peer, kind, conn, direction, off, len_bytes; data also message_id, topics, hops, ttl",
+    "send": "a frame was handed to the socket: peer, kind, conn, direction, off, len_bytes; "
+    "data also message_id, topics, hops, ttl",
     "receive": "a frame was read: the same fields as send",
     "drop": "a frame was not sent: peer, kind, len_bytes, reason, perhaps message_id",
 }

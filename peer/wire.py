@@ -33,6 +33,8 @@ HEADER = struct.Struct(">HBBIQBBBB")
 HEADER_BYTES = HEADER.size
 MAX_FRAME_BYTES = 1 << 20
 MAX_FRAME_TOPICS = 255
+MAX_MESSAGE_ID = 2**63 - 1
+"""So that a table's 64-bit column holds any."""
 
 _encode_body = msgspec.msgpack.Encoder().encode
 _decoders: dict[int, msgspec.msgpack.Decoder[tuple[object, ...]]] = {}
@@ -58,9 +60,7 @@ def encode(frame: Frame) -> bytes:
             raise ValueError(f"a data frame carries at most {MAX_FRAME_TOPICS} topics, got {len(topics)}")
         body = _encode_body((frame.payload,))
         length = HEADER_BYTES + 4 * len(topics) + len(body)
-        head = HEADER.pack(
-            MAGIC, VERSION, frame.kind, length, frame.message_id, frame.ttl, frame.hops, len(topics), 0
-        )
+        head = HEADER.pack(MAGIC, VERSION, frame.kind, length, frame.message_id, frame.ttl, frame.hops, len(topics), 0)
         head += struct.pack(f">{len(topics)}I", *topics)
     else:
         body = _encode_body(msgspec.structs.astuple(frame))
@@ -74,28 +74,32 @@ def encode(frame: Frame) -> bytes:
 class Decoder:
     """Cuts a byte stream into frames.
 
-    Feed it what the socket gives; it keeps the unfinished tail. After a ``WireError`` the stream is lost: close it.
+    Feed it what the socket gives; it keeps the unfinished tail. Whatever the bytes are, it never raises: what is not a
+    frame ends the stream there, and ``fault`` says why.
     """
 
     def __init__(self) -> None:
+        self.fault: WireError | None = None
         self._buffer = bytearray()
         self._consumed = 0
 
     @property
     def offset(self) -> int:
-        """The stream offset (bytes) of the next frame to come out."""
+        """The stream offset (bytes) of the next frame to come out, or of what is not a frame."""
         return self._consumed
 
-    def feed(self, data: bytes) -> list[tuple[int, int, Frame]]:
-        """The frames that ``data`` completes, each as (stream offset, length in bytes, frame).
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a frame that is not complete yet."""
+        return len(self._buffer)
 
-        Raises:
-            WireError: the stream holds something that is not a frame. Frames before it are lost with it: call
-                ``feed`` with small pieces where that matters.
-        """
+    def feed(self, data: bytes) -> list[tuple[int, int, Frame]]:
+        """The frames that ``data`` completes, each as (stream offset, length in bytes, frame). None after a fault."""
+        frames: list[tuple[int, int, Frame]] = []
+        if self.fault is not None:
+            return frames
         buffer = self._buffer
         buffer += data
-        frames: list[tuple[int, int, Frame]] = []
         start = 0
         available = len(buffer)
         try:
@@ -103,18 +107,17 @@ class Decoder:
                 length = _frame_length(buffer, start)
                 if available - start < length:
                     break
-                frame = _decode(buffer, start, length)
-                frames.append((self._consumed + start, length, frame))
+                frames.append((self._consumed + start, length, _decode(buffer, start, length)))
                 start += length
-        finally:
-            del buffer[:start]
-            self._consumed += start
+        except WireError as fault:
+            self.fault = fault
+        del buffer[:start]
+        self._consumed += start
         return frames
 
 
 def _frame_length(buffer: bytearray, start: int) -> int:
-    magic, version, kind, length, *_ = HEADER.unpack_from(buffer, start)
-    topics = buffer[start + 18]
+    magic, version, kind, length, _, _, _, topics, _ = HEADER.unpack_from(buffer, start)
     if magic != MAGIC:
         raise WireError("bad_magic", f"0x{magic:04x}")
     if version != VERSION:
@@ -134,9 +137,11 @@ def _decode(buffer: bytearray, start: int, length: int) -> Frame:
     body = bytes(memoryview(buffer)[body_at : start + length])
     try:
         fields = _body_decoder(kind).decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError("bad_body", str(error)) from None
     if kind == Data.kind:
+        if message_id > MAX_MESSAGE_ID:
+            raise WireError("bad_message_id", str(message_id))
         topics = struct.unpack_from(f">{count}I", buffer, start + HEADER_BYTES)
         return Data(message_id, topics, hops, ttl, *fields)  # type: ignore[arg-type]
     known = frame_type(kind)

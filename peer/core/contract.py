@@ -83,17 +83,22 @@ class PeerList(Event, frozen=True):
 
 
 class LinkUp(Event, frozen=True):
-    """A physical link is ready for frames. ``outbound``: this node asked for it."""
+    """A physical link is ready for frames. ``outbound``: this node asked for it (both may have)."""
 
     peer: NodeId
     outbound: bool
 
 
 class LinkDown(Event, frozen=True):
-    """A physical link is gone, or an attempt at one was given up. Frames in flight may be lost."""
+    """A physical link is gone, or the attempts at one were given up. Frames in flight may be lost.
+
+    ``retrying``: this node asked for the link, and the driver goes on trying. Otherwise the driver has forgotten any
+    ``Connect`` to the peer: who still wants the link asks again.
+    """
 
     peer: NodeId
     reason: str
+    retrying: bool = False
 
 
 class FrameReceived(Event, frozen=True):
@@ -157,7 +162,11 @@ class CancelTimer(Effect, frozen=True):
 
 
 class Connect(Effect, frozen=True):
-    """Keep an outbound link to ``peer`` up (the driver reconnects with backoff) until ``Disconnect``."""
+    """Keep a link to ``peer`` up until ``Disconnect``.
+
+    The driver reconnects with backoff, but gives up after several failures in a row, or when the other side closed
+    the link on purpose: see ``LinkDown.retrying``. It does nothing where there is a link already.
+    """
 
     peer: NodeId
 
@@ -176,7 +185,7 @@ class Deliver(Effect, frozen=True):
 
 
 class Trace(Effect, frozen=True):
-    """Write a trace event; the driver stamps it with the instant and the node."""
+    """Write a trace event. The node fills in its number and ``now_ns``; drivers add events of their own."""
 
     event: TraceEvent
 

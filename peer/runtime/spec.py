@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
 class NodeSpec(Struct, frozen=True):
     """A node of the overlay.
 
-    ``overlay`` and ``dissemination`` name the parts and hold their parameters, such as
+    ``membership``, ``overlay`` and ``dissemination`` name the parts and hold their parameters, such as
     ``{"name": "random", "degree": 5}``. ``bootstrap`` lists the nodes it hears of at the start; None = all others.
     """
 
@@ -24,6 +24,7 @@ class NodeSpec(Struct, frozen=True):
     overlay: dict[str, Any]
     dissemination: dict[str, Any]
     bootstrap: tuple[int, ...] | None = None
+    membership: dict[str, Any] = field(default_factory=lambda: {"name": "full"})
 
 
 class OverlayDocument(Struct, frozen=True):

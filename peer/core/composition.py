@@ -1,0 +1,118 @@
+"""Composes a node from its parts and gives each event to those that it concerns."""
+
+from __future__ import annotations
+
+from peer.core.contract import (
+    ContractError,
+    Effect,
+    Event,
+    FrameReceived,
+    LinkDown,
+    LinkUp,
+    NodeId,
+    PeerList,
+    Publish,
+    Started,
+    Subscribe,
+    TimerFired,
+    Unsubscribe,
+)
+from peer.core.node import Neighbour, Part, State, Turn
+
+
+class ComposedNode:
+    """A node made of parts, which hear of each event in the order of ``parts``.
+
+    Args:
+        state: shared by all parts.
+        parts: role ("membership", "interests", "overlay", "dissemination") to part. A timer's name starts with the
+            role of the part that set it.
+    """
+
+    def __init__(self, state: State, parts: dict[str, Part]) -> None:
+        self.state = state
+        self._parts = parts
+        self._each = tuple(parts.values())
+        self._takers = {kind.kind: part for part in self._each for kind in part.frames}
+        self._now_ns = 0
+        self._started = False
+        self._handlers = {
+            Started: self._start,
+            PeerList: self._meet,
+            LinkUp: self._link_up,
+            LinkDown: self._link_down,
+            FrameReceived: self._receive,
+            TimerFired: self._fire,
+            Publish: self._publish,
+            Subscribe: self._subscribe,
+            Unsubscribe: self._unsubscribe,
+        }
+
+    def handle(self, now_ns: int, event: Event) -> list[Effect]:
+        """See ``peer.core.contract.Node``."""
+        if now_ns < self._now_ns:
+            raise ContractError(f"time ran back from {self._now_ns} to {now_ns} ns")
+        if self._started == isinstance(event, Started):
+            raise ContractError(f"{type(event).__name__} {'after' if self._started else 'before'} Started")
+        handler = self._handlers.get(type(event))
+        if handler is None:
+            raise ContractError(f"{type(event).__name__} is not an event")
+        self._now_ns = now_ns
+        turn = Turn(self.state.node, now_ns)
+        handler(turn, event)  # type: ignore[operator]
+        return turn.effects
+
+    def _start(self, turn: Turn, event: Started) -> None:
+        self._started = True
+        for part in self._each:
+            part.start(turn)
+
+    def _meet(self, turn: Turn, event: PeerList) -> None:
+        for part in self._each:
+            part.meet(turn, event.peers)
+
+    def _link_up(self, turn: Turn, event: LinkUp) -> None:
+        if event.peer in self.state.neighbours:
+            raise ContractError(f"a second link to {event.peer}")
+        self.state.neighbours[event.peer] = Neighbour(event.outbound)
+        for part in self._each:
+            part.link_up(turn, event.peer)
+
+    def _link_down(self, turn: Turn, event: LinkDown) -> None:
+        neighbour = self.state.neighbours.pop(event.peer, None)
+        if neighbour is not None and neighbour.logical:
+            turn.trace("prune", peer=event.peer, topics=neighbour.logical, reason=event.reason)
+        for part in self._each:
+            part.link_down(turn, event.peer, event.reason, event.retrying)
+
+    def _receive(self, turn: Turn, event: FrameReceived) -> None:
+        self._require_link(event.peer)
+        taker = self._takers.get(event.frame.kind)
+        if taker is None:
+            turn.trace("reject", peer=event.peer, kind=event.frame.kind, reason="unexpected_kind")
+            return
+        taker.receive(turn, event.peer, event.frame)
+
+    def _require_link(self, peer: NodeId) -> None:
+        if peer not in self.state.neighbours:
+            raise ContractError(f"a frame from {peer}, to which there is no link")
+
+    def _fire(self, turn: Turn, event: TimerFired) -> None:
+        part = self._parts.get(event.name.partition("/")[0])
+        if part is None:
+            raise ContractError(f"no part set a timer called {event.name}")
+        part.fire(turn, event.name)
+
+    def _publish(self, turn: Turn, event: Publish) -> None:
+        for part in self._each:
+            part.publish(turn, event)
+
+    def _subscribe(self, turn: Turn, event: Subscribe) -> None:
+        if event.topic not in self.state.topics:
+            for part in self._each:
+                part.subscribe(turn, event.topic)
+
+    def _unsubscribe(self, turn: Turn, event: Unsubscribe) -> None:
+        if event.topic in self.state.topics:
+            for part in self._each:
+                part.unsubscribe(turn, event.topic)

@@ -1,0 +1,1 @@
+"""Dissemination: how a message spreads over the overlay."""

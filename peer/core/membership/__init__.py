@@ -1,0 +1,1 @@
+"""Membership: which nodes one may connect to."""

@@ -1,0 +1,132 @@
+"""What the parts of a node share: its state, the turn in which one event is handled, and the part itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from peer.core.contract import (
+    CancelTimer,
+    Connect,
+    Deliver,
+    Disconnect,
+    Effect,
+    Message,
+    NodeId,
+    PeerInfo,
+    Publish,
+    Send,
+    SetTimer,
+    TopicId,
+    Trace,
+)
+from peer.core.frames import Frame
+from peer.trace import TraceEvent
+
+
+class Neighbour:
+    """The other end of a physical link.
+
+    Attributes:
+        topics: what it subscribes to, by its own word; empty until it has said so.
+        logical: the topics of the logical links on this physical one, in rising order.
+    """
+
+    __slots__ = ("logical", "outbound", "topics")
+
+    def __init__(self, outbound: bool) -> None:
+        self.outbound = outbound
+        self.topics: frozenset[TopicId] = frozenset()
+        self.logical: tuple[TopicId, ...] = ()
+
+
+class State:
+    """What a node knows of itself and of its links; every part may read it.
+
+    ``topics`` is only asked for membership, never iterated. ``neighbours`` is in the order in which the links came up,
+    which follows from the events alone.
+    """
+
+    def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...]) -> None:
+        self.node = node
+        self.seed = seed
+        self.topics = frozenset(topics)
+        self.neighbours: dict[NodeId, Neighbour] = {}
+
+
+class Turn:
+    """The handling of one event: the instant, and the effects collected so far."""
+
+    __slots__ = ("_node", "effects", "now_ns")
+
+    def __init__(self, node: NodeId, now_ns: int) -> None:
+        self._node = node
+        self.now_ns = now_ns
+        self.effects: list[Effect] = []
+
+    def send(self, peer: NodeId, frame: Frame) -> None:
+        """Queue a frame for a neighbour."""
+        self.effects.append(Send(peer, frame))
+
+    def connect(self, peer: NodeId) -> None:
+        """Ask for a link."""
+        self.effects.append(Connect(peer))
+
+    def disconnect(self, peer: NodeId, reason: str) -> None:
+        """Close a link."""
+        self.effects.append(Disconnect(peer, reason))
+
+    def set_timer(self, name: str, at_ns: int) -> None:
+        """Set a timer; ``name`` starts with the part's role and a slash, by which it finds its way back."""
+        self.effects.append(SetTimer(name, at_ns))
+
+    def cancel_timer(self, name: str) -> None:
+        """Forget a timer."""
+        self.effects.append(CancelTimer(name))
+
+    def deliver(self, message: Message) -> None:
+        """Hand a message to the application."""
+        self.effects.append(Deliver(message))
+
+    def trace(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - the fields of TraceEvent, checked by it
+        """Write down what happened, with this instant and node."""
+        self.effects.append(Trace(TraceEvent(event, self.now_ns, self._node, **fields)))
+
+
+class Part:
+    """One of the parts that a node is composed of. Each method handles one kind of event; the default ignores it.
+
+    ``state`` is kept by the composition and the interests part; other parts only read it.
+    """
+
+    frames: ClassVar[tuple[type[Frame], ...]] = ()
+    """The frame types that this part receives; no two parts of a node share one."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def start(self, turn: Turn) -> None:
+        """The node's first event."""
+
+    def meet(self, turn: Turn, peers: tuple[PeerInfo, ...]) -> None:
+        """The bootstrap service answered."""
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        """A link came up; ``state.neighbours`` has it."""
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """A link is gone, or the attempts at one were given up; ``state.neighbours`` no longer has it."""
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A frame of one of this part's types came from a neighbour."""
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """A timer of this part fired; ``name`` is the whole name."""
+
+    def publish(self, turn: Turn, publication: Publish) -> None:
+        """The application publishes."""
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        """The application wants a topic that it did not want before."""
+
+    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
+        """The application no longer wants a topic that it wanted before."""

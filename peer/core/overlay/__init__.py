@@ -1,0 +1,1 @@
+"""Overlays: who a node's neighbours are."""

@@ -1,0 +1,55 @@
+"""The random overlay: a fixed number of outgoing links to nodes drawn uniformly."""
+
+from __future__ import annotations
+
+from peer.core.contract import NodeId, PeerInfo
+from peer.core.node import Part, State, Turn
+from peer.core.overlay.membership import Membership
+from peer.core.randomness import substream
+
+REFILL = "overlay/refill"
+REFILL_NS = 5_000_000_000
+"""How long a node that has tried every candidate in vain waits before it tries them again."""
+
+
+class RandomGraph(Part):
+    """Opens ``degree`` links to nodes drawn uniformly from the candidates, and takes any number of incoming ones.
+
+    A link that the driver gave up is replaced by another draw. Two nodes that chose each other share one link, which
+    counts for both.
+
+    Source: Topiary section II-A (outgoing links); GossipSub's and Bitcoin's random connections are of this kind.
+    """
+
+    def __init__(self, state: State, membership: Membership, degree: int = 5) -> None:
+        super().__init__(state)
+        self._membership = membership
+        self._degree = degree
+        self._draws = substream(state.seed, state.node, "overlay")
+        self._chosen: dict[NodeId, None] = {}
+        self._failed: dict[NodeId, None] = {}
+
+    def meet(self, turn: Turn, peers: tuple[PeerInfo, ...]) -> None:
+        """Choose as many as are missing."""
+        self._fill(turn)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Replace a chosen node that the driver no longer tries to reach."""
+        if peer in self._chosen and not retrying:
+            del self._chosen[peer]
+            self._failed[peer] = None
+            self._fill(turn)
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """Give the nodes that could not be reached another chance."""
+        self._failed.clear()
+        self._fill(turn)
+
+    def _fill(self, turn: Turn) -> None:
+        fresh = [node for node in self._membership.candidates if node not in self._chosen and node not in self._failed]
+        missing = self._degree - len(self._chosen)
+        for peer in self._draws.sample(fresh, min(missing, len(fresh))):
+            self._chosen[peer] = None
+            turn.connect(peer)
+        if missing > len(fresh) and self._failed:
+            turn.set_timer(REFILL, turn.now_ns + REFILL_NS)

@@ -1,0 +1,166 @@
+"""The processes that an agent starts: one a peer, in its host's network namespace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from peer.runtime.namespaces import die_with_parent, enter_network
+from peer.runtime.process import READY, Orders, run_peer
+from peer.runtime.spec import PeerPlace
+
+
+class Exit(Struct, frozen=True):
+    """A line of ``exits.jsonl``. ``state``: exited, signalled or running; ``at_ns`` is CLOCK_MONOTONIC."""
+
+    process: str
+    expected: str
+    state: str
+    status: int | None = None
+    at_ns: int | None = None
+    detail: str = ""
+
+
+class Child:
+    """A started process; ``control`` is the agent's end of its control socket."""
+
+    def __init__(self, node: int, pid: int, control: socket.socket) -> None:
+        self.node = node
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        self.control = control
+        self.ready = False
+        self.ended: Exit | None = None
+
+    @property
+    def state(self) -> str:
+        """``created``, ``ready`` (at the barrier or past it), or how it ended."""
+        if self.ended is not None:
+            return self.ended.state
+        return "ready" if self.ready else "created"
+
+    def hear(self) -> None:
+        """Take the peer's word that it is ready."""
+        self.ready = self.control.recv(1) == READY
+
+    def begin(self, zero_ns: int) -> None:
+        """Lift the barrier for the peer."""
+        with contextlib.suppress(OSError):  # it has just died; its exit says so
+            self.control.sendall(b"%d\n" % zero_ns)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal unless the process has ended."""
+        if self.ended is None:
+            signal.pidfd_send_signal(self.pidfd, number)
+
+    def reap(self, expected: str) -> Exit:
+        """Collect the ended process."""
+        _, status = os.waitpid(self.pid, 0)
+        now_ns = time.monotonic_ns()
+        os.close(self.pidfd)
+        self.control.close()
+        name = f"peer-{self.node}"
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            self.ended = Exit(name, expected, "signalled", number, now_ns, signal.Signals(number).name)
+        else:
+            self.ended = Exit(name, expected, "exited", os.WEXITSTATUS(status), now_ns)
+        return self.ended
+
+
+def start_child(place: PeerPlace, orders: Orders, earlier: Iterable[Child]) -> Child:
+    """Fork the peer of a place. No thread or event loop may exist yet.
+
+    The child closes what it inherits of ``earlier`` children. Its output goes to ``logs/<node>.log``.
+    """
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        for child in earlier:
+            child.control.close()
+            os.close(child.pidfd)
+        _be_child(place, orders, theirs, parent)
+    theirs.close()
+    return Child(place.node, pid, ours)
+
+
+def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: int) -> NoReturn:
+    """Everything that the forked process does."""
+    status = 1
+    try:
+        die_with_parent(parent)
+        _redirect(orders.folder / "logs" / f"{place.node}.log")
+        if place.netns is not None:
+            enter_network(place.netns)
+        if orders.agent.command is not None:
+            _execute(place, orders, control)
+        else:
+            run_peer(place, orders, control)
+        status = 0
+    except BaseException:
+        # Whatever went wrong goes to this peer's own log, and the exit status tells the agent; a forked process
+        # must never return into the agent's code.
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _redirect(log: Path) -> None:
+    """Standard input from nowhere, output and error to the log."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for source, target in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(source, target)
+
+
+def _execute(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
+    """Become another program when the peers start, told by a file what a Python peer is told."""
+    control.sendall(READY)
+    line = control.recv(64)
+    if not line:
+        return  # the agent is gone
+    zero_ns = int(line)
+    spec = orders.folder / "spec" / f"{place.node}.json"
+    spec.parent.mkdir(exist_ok=True)
+    spec.write_bytes(msgspec.json.encode(_document(place, orders, zero_ns)))
+    trace = orders.folder / "trace" / f"{place.node}.jsonl"
+    assert orders.agent.command is not None, "the caller asks only where there is one"
+    words = [_fill_in(word, node=str(place.node), spec=str(spec), trace=str(trace)) for word in orders.agent.command]
+    time.sleep(max(0.0, (zero_ns - orders.agent.warmup_ns - time.monotonic_ns()) / 1e9))
+    os.execvp(words[0], words)
+
+
+def _fill_in(word: str, **values: str) -> str:
+    """Put the values in; other braces (of JSON, of a shell) stay."""
+    for name, value in values.items():
+        word = word.replace("{" + name + "}", value)
+    return word
+
+
+def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, object]:
+    agent = orders.agent
+    return {
+        "node": orders.overlay.nodes[place.node],
+        "place": place,
+        "run": orders.overlay.run,
+        "addresses": agent.addresses,
+        "actions": orders.actions.get(place.node, ()),
+        "zero_ns": zero_ns,
+        "stop_ns": agent.stop_ns,
+        "drain_ns": agent.drain_ns,
+        "send_queue_bytes": agent.send_queue_bytes,
+    }

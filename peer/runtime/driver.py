@@ -1,0 +1,105 @@
+"""The driver: a node's clock, timers and links on an asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from random import Random
+
+from peer.core import contract
+from peer.core.contract import Effect, Event, Node, NodeId
+from peer.core.frames import Frame
+from peer.runtime.pool import Address, LinkPool
+from peer.runtime.tracefile import TraceFile
+from peer.trace import TraceEvent
+
+
+class Driver:
+    """Feeds one node with events and carries out its effects.
+
+    ``feed`` is the only place that calls the node, so recording what it passes is enough to replay the node.
+
+    Attributes:
+        links: the node's connections; see ``LinkPool`` for the arguments.
+        events: trace events by name, counted for the metrics.
+    """
+
+    def __init__(
+        self,
+        number: NodeId,
+        node: Node,
+        trace: TraceFile,
+        *,
+        run: int,
+        addresses: tuple[Address, ...],
+        local_ip: str,
+        send_queue_bytes: int,
+        draws: Random,
+    ) -> None:
+        self.events: dict[str, int] = {}
+        self.links = LinkPool(self, number, run, addresses, local_ip, send_queue_bytes, draws)
+        self._node = node
+        self._trace_file = trace
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._quiet = False
+        self._apply: dict[type[Effect], Callable[..., None]] = {
+            contract.Send: lambda effect: self.links.send(effect.peer, effect.frame),
+            contract.Trace: lambda effect: self.trace(effect.event),
+            contract.Deliver: lambda effect: None,  # nobody listens; its Trace tells that it happened
+            contract.SetTimer: lambda effect: self._set_timer(effect.name, effect.at_ns),
+            contract.CancelTimer: lambda effect: self._cancel_timer(effect.name),
+            contract.Connect: lambda effect: self.links.connect(effect.peer),
+            contract.Disconnect: lambda effect: self.links.disconnect(effect.peer, effect.reason),
+        }
+
+    def feed(self, event: Event) -> None:
+        """Give the node an event and carry out what it answers."""
+        for effect in self._node.handle(time.monotonic_ns(), event):
+            self._apply[type(effect)](effect)
+
+    def quiesce(self) -> None:
+        """Fire no more timers and open no more connections; frames are still received and forwarded."""
+        self._quiet = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self.links.quiesce()
+
+    def trace(self, event: TraceEvent) -> None:
+        """Write a trace event."""
+        self.events[event.event] = self.events.get(event.event, 0) + 1
+        self._trace_file.write(event)
+
+    # -------------------------------------------------------------------------------------- told by the pool
+
+    def link_up(self, peer: NodeId, outbound: bool) -> None:
+        """A link is ready."""
+        self.feed(contract.LinkUp(peer, outbound))
+
+    def link_down(self, peer: NodeId, reason: str, retrying: bool) -> None:
+        """A link is gone or given up."""
+        self.feed(contract.LinkDown(peer, reason, retrying))
+
+    def frame_received(self, peer: NodeId, frame: Frame) -> None:
+        """A frame came in."""
+        self.feed(contract.FrameReceived(peer, frame))
+
+    # ------------------------------------------------------------------------------------------------ timers
+
+    def _set_timer(self, name: str, at_ns: int) -> None:
+        self._cancel_timer(name)
+        if not self._quiet:
+            delay_s = max(0.0, (at_ns - time.monotonic_ns()) / 1e9)
+            self._timers[name] = asyncio.get_running_loop().call_later(delay_s, self._fire, name, at_ns)
+
+    def _cancel_timer(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
+
+    def _fire(self, name: str, at_ns: int) -> None:
+        if time.monotonic_ns() < at_ns:  # the loop's clock counts milliseconds and may round down
+            self._set_timer(name, at_ns)
+            return
+        del self._timers[name]
+        self.feed(contract.TimerFired(name))

@@ -1,0 +1,178 @@
+"""One TCP connection to another node, as an asyncio protocol that knows where in the stream each frame lies."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import Protocol, cast
+
+from peer.core.contract import NodeId
+from peer.core.frames import Bye, Data, Frame, Hello
+from peer.trace import TraceEvent
+from peer.wire import Decoder, encode
+
+HANDSHAKE_TIMEOUT_S = 10.0
+CLOSE_TIMEOUT_S = 5.0
+"""How long the other side has to say its last before the connection is cut."""
+
+_SOCKET_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    # A neighbour whose host vanished without a word is noticed: after silence by probes, after data by the timeout.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 20),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
+)
+
+
+class Watcher(Protocol):
+    """Whom a link tells."""
+
+    def opened(self, link: Link) -> None:
+        """The TCP connection is there."""
+
+    def received(self, link: Link, frame: Frame) -> None:
+        """A frame came in; it has been traced."""
+
+    def broke_format(self, link: Link, reason: str) -> None:
+        """What came in is not a frame."""
+
+    def lost(self, link: Link, error: Exception | None) -> None:
+        """The connection is gone."""
+
+    def trace(self, event: TraceEvent) -> None:
+        """Write a trace event."""
+
+
+class Counts:
+    """Frames and bytes by kind, drops and rejects by reason, since the peer started."""
+
+    def __init__(self) -> None:
+        self.sent_frames: dict[int, int] = {}
+        self.sent_bytes: dict[int, int] = {}
+        self.received_frames: dict[int, int] = {}
+        self.received_bytes: dict[int, int] = {}
+        self.dropped: dict[str, int] = {}
+        self.rejected: dict[str, int] = {}
+
+
+class Link(asyncio.Protocol):
+    """A TCP connection.
+
+    Attributes:
+        peer: the node at the other end; None until it has introduced itself on an accepted connection.
+        opener: whether this side opened the connection ("orig" in traces).
+        up: whether both sides have said hello and none has said its last.
+        reason: why the link is to end; empty as long as nobody wants it to.
+        broke: whether it ended although nobody wanted it to.
+        up_since_s: the loop's time when the link came up.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, watcher: Watcher, counts: Counts, node: NodeId, peer: NodeId | None) -> None:
+        self.peer = peer
+        self.opener = peer is not None
+        self.up = False
+        self.reason = ""
+        self.broke = False
+        self.up_since_s = 0.0
+        self.conn = ""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watcher = watcher
+        self._counts = counts
+        self._node = node
+        self._written_bytes = 0
+        self._decoder = Decoder()
+        self._sides = ("orig", "resp") if self.opener else ("resp", "orig")
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def side(self) -> str:
+        """This node's side of the connection as traces name it."""
+        return self._sides[0]
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that this process has not yet handed to the kernel."""
+        return self.transport.get_write_buffer_size()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Name the connection."""
+        self.transport = cast("asyncio.Transport", transport)
+        plug = self.transport.get_extra_info("socket")
+        for level, option, value in _SOCKET_OPTIONS:
+            plug.setsockopt(level, option, value)
+        ends = [self.transport.get_extra_info(name) for name in ("sockname", "peername")]
+        orig, resp = ends if self.opener else reversed(ends)
+        self.conn = f"{orig[0]}:{orig[1]}-{resp[0]}:{resp[1]}"
+        self.limit_time(HANDSHAKE_TIMEOUT_S)
+        self._watcher.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Cut the stream into frames."""
+        now_ns = time.monotonic_ns()
+        decoder = self._decoder
+        for off, len_bytes, frame in decoder.feed(data):
+            if self.peer is None and isinstance(frame, Hello):
+                self.peer = frame.node  # its own word; the pool checks it
+            self._watcher.trace(self._locate("receive", now_ns, self._sides[1], frame, off, len_bytes))
+            _count(self._counts.received_frames, self._counts.received_bytes, frame.kind, len_bytes)
+            self._watcher.received(self, frame)
+        if decoder.fault is not None:
+            self._watcher.broke_format(self, decoder.fault.reason)
+
+    def eof_received(self) -> bool:
+        """The other side has said its last: what is queued still goes out, then the connection closes."""
+        if self._decoder.pending_bytes and self._decoder.fault is None:
+            self._watcher.broke_format(self, "truncated")
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        self.limit_time(None)
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._watcher.lost(self, error)
+
+    def write(self, frame: Frame, content: bytes) -> None:
+        """Send a frame, whose bytes are ``content``. The instant is taken before."""
+        now_ns = time.monotonic_ns()
+        self.transport.write(content)
+        len_bytes = len(content)
+        self._watcher.trace(self._locate("send", now_ns, self._sides[0], frame, self._written_bytes, len_bytes))
+        self._written_bytes += len_bytes
+        _count(self._counts.sent_frames, self._counts.sent_bytes, frame.kind, len_bytes)
+
+    def say_goodbye(self, reason: str) -> None:
+        """Send the last frame and the FIN. The connection ends when the other side has done the same."""
+        if self.reason or self.transport.is_closing():
+            return
+        self.reason = reason
+        bye = Bye(reason)
+        self.write(bye, encode(bye))
+        self.transport.write_eof()
+        self.limit_time(CLOSE_TIMEOUT_S)
+
+    def limit_time(self, limit_s: float | None) -> None:
+        """Cut the connection after this time, in place of any limit before; None = let it live."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None
+        if limit_s is not None:
+            self._deadline = asyncio.get_running_loop().call_later(limit_s, self.transport.abort)
+
+    def _locate(self, event: str, now_ns: int, side: str, frame: Frame, off: int, len_bytes: int) -> TraceEvent:
+        """The trace event of a frame. Positional, since there is one for every frame."""
+        identifier = topics = hops = ttl = None
+        if isinstance(frame, Data):
+            identifier, topics, hops, ttl = frame.message_id, frame.topics, frame.hops, frame.ttl
+        where = (self.conn, side, off, len_bytes)
+        return TraceEvent(event, now_ns, self._node, self.peer, identifier, topics, frame.kind, *where, hops, ttl)
+
+
+def _count(frames: dict[int, int], sizes: dict[int, int], kind: int, len_bytes: int) -> None:
+    frames[kind] = frames.get(kind, 0) + 1
+    sizes[kind] = sizes.get(kind, 0) + len_bytes

@@ -1,0 +1,58 @@
+"""A peer's Prometheus metrics, read from the driver's own counts when they are scraped: counting costs no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from peer.core.frames import kind_names
+from peer.runtime.driver import Driver
+
+_EVENTS = {
+    "deliver": ("trellis_deliveries", "First copies on a subscribed topic, own messages included."),
+    "duplicate": ("trellis_duplicates", "Further copies."),
+    "relay": ("trellis_relays", "First copies on topics that the node does not subscribe to."),
+    "publish": ("trellis_publications", "Messages that the node published."),
+}
+
+
+def make_registry(driver: Driver) -> CollectorRegistry:
+    """A registry of its own for the peer's metrics."""
+    registry = CollectorRegistry()
+    registry.register(_PeerCollector(driver))
+    return registry
+
+
+class _PeerCollector(Collector):
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as of now. Scraped from another thread: dicts are copied before they are walked."""
+        links = self._driver.links
+        counts = links.counts
+        yield _by_kind("trellis_sent_frames", "Frames handed to the socket.", counts.sent_frames)
+        yield _by_kind("trellis_sent_bytes", "Bytes of frames handed to the socket.", counts.sent_bytes)
+        yield _by_kind("trellis_received_frames", "Frames read.", counts.received_frames)
+        yield _by_kind("trellis_received_bytes", "Bytes of frames read.", counts.received_bytes)
+        yield _by_label("trellis_dropped_frames", "Frames that were not sent.", "reason", dict(counts.dropped))
+        yield _by_label("trellis_rejects", "Connections closed for what came in.", "reason", dict(counts.rejected))
+        for event, (name, text) in _EVENTS.items():
+            yield CounterMetricFamily(name, text, value=self._driver.events.get(event, 0))
+        yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links.links)
+        yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=links.queued_bytes)
+
+
+def _by_kind(name: str, text: str, values: dict[int, int]) -> CounterMetricFamily:
+    names = kind_names()
+    return _by_label(name, text, "kind", {names[kind]: count for kind, count in dict(values).items()})
+
+
+def _by_label(name: str, text: str, label: str, values: dict[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=(label,))
+    for value, count in values.items():
+        family.add_metric((value,), count)
+    return family

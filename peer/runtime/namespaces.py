@@ -1,0 +1,36 @@
+"""The two system calls that Python 3.11 lacks: entering a namespace, and dying with one's parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+CLONE_NEWNET = 0x40000000
+_PR_SET_PDEATHSIG = 1
+
+
+def enter_network(path: str) -> None:
+    """Move this process into the network namespace at ``path`` (such as /proc/123/ns/net).
+
+    Raises:
+        OSError: no such namespace, or no right to enter it.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        _check(ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET), path)
+    finally:
+        os.close(descriptor)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the parent dies; ends it if that has happened already."""
+    _check(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)

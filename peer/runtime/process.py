@@ -1,0 +1,218 @@
+"""A peer's life as a process: listen, say ready, start, publish, quiesce, close, exit.
+
+``docs/protocol-contract.md`` shows the timeline. The agent holds the other end of the control socket: the peer says
+that it is ready by a byte, the agent says the workload's zero by a line, and a socket that closes before means: end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import uvloop
+from msgspec import Struct
+from prometheus_client import start_http_server
+
+from peer.core import contract
+from peer.core.protocols import Composition, compose
+from peer.core.randomness import substream
+from peer.runtime.driver import Driver
+from peer.runtime.metrics import make_registry
+from peer.runtime.spec import Action, AgentSpec, OverlayDocument, PeerPlace
+from peer.runtime.tracefile import TraceFile
+
+READY = b"R"
+BACKLOG = 512
+FLUSH_S = 1.0
+"""How much of its trace's end a peer may lose when it is killed."""
+
+SWITCH_S = 0.0005
+"""How long a scrape, which is served by a thread, may keep a frame waiting."""
+
+
+class Orders(Struct, frozen=True):
+    """What the peers of a machine share. ``actions``: node -> its actions in the order of their instants."""
+
+    agent: AgentSpec
+    overlay: OverlayDocument
+    actions: dict[int, tuple[Action, ...]]
+    folder: Path
+
+
+def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
+    """Be the peer of ``place`` until the plan's end or SIGTERM.
+
+    Args:
+        place: where the peer runs.
+        orders: what all peers of the machine were told.
+        control: this end of the socket to the agent.
+
+    Raises:
+        Exception: a bug; whatever a callback of the loop raised ends the peer too.
+    """
+    sys.setswitchinterval(SWITCH_S)
+    uvloop.run(Peer(place, orders, control).live())
+
+
+class Peer:
+    """One node with its driver, its server and its schedule."""
+
+    def __init__(self, place: PeerPlace, orders: Orders, control: socket.socket) -> None:
+        self._place = place
+        self._orders = orders
+        self._control = control
+        self._spec = next(spec for spec in orders.overlay.nodes if spec.node == place.node)
+        self._draws = substream(self._spec.seed, place.node, "runtime")
+        self._stopping = asyncio.Event()
+        self._bug: BaseException | None = None
+
+    async def live(self) -> None:
+        """Live from the listening socket to the last line of the trace."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
+        loop.set_exception_handler(self._fail)
+        with self._tracing() as trace:
+            driver = self._make_driver(trace)
+            door = _listen(self._place.listen)
+            if self._place.metrics is not None:
+                address, port = self._place.metrics
+                start_http_server(port, address, make_registry(driver))
+            flushing = asyncio.create_task(_flush_now_and_then(trace, self._draws))
+            try:
+                with contextlib.suppress(_Stopped):
+                    await self._perform(driver, door)
+            finally:
+                flushing.cancel()
+                driver.quiesce()
+                await driver.links.close()
+                door.close()
+            if self._bug is not None:
+                raise self._bug
+
+    @contextlib.contextmanager
+    def _tracing(self) -> Iterator[TraceFile]:
+        spec = self._spec
+        path = self._orders.folder / "trace" / f"{spec.node}.jsonl"
+        trace = TraceFile(path, spec.node, spec.topics, time.monotonic_ns())
+        yield trace
+        # Not in a finally: a peer that failed leaves a trace without its last line.
+        trace.close(time.monotonic_ns())
+
+    def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback raised: a bug must not pass as a healthy run, so the peer ends with an error."""
+        loop.default_exception_handler(context)
+        self._bug = self._bug or context.get("exception") or RuntimeError(context["message"])
+        self._stopping.set()
+
+    def _make_driver(self, trace: TraceFile) -> Driver:
+        spec, agent = self._spec, self._orders.agent
+        parts = Composition(spec.overlay, spec.dissemination, spec.membership)
+        return Driver(
+            spec.node,
+            compose(spec.node, spec.seed, spec.topics, parts),
+            trace,
+            run=self._orders.overlay.run,
+            addresses=agent.addresses,
+            local_ip=self._place.listen[0],
+            send_queue_bytes=agent.send_queue_bytes,
+            draws=self._draws,
+        )
+
+    async def _perform(self, driver: Driver, door: socket.socket) -> None:
+        """From the barrier to the end of the drain.
+
+        Connections of nodes whose clock is a little ahead wait in the kernel until this node has started.
+
+        Raises:
+            _Stopped: SIGTERM came, or the agent is gone.
+        """
+        zero_ns = await self._await_zero()
+        agent = self._orders.agent
+        await self._sleep_until(zero_ns - agent.warmup_ns)
+        driver.feed(contract.Started())
+        await asyncio.get_running_loop().create_server(driver.links.accept, sock=door)
+        driver.feed(contract.PeerList(self._bootstrap()))
+        for action in self._orders.actions.get(self._spec.node, ()):
+            if action.at_ns >= agent.stop_ns:
+                break
+            await self._sleep_until(zero_ns + action.at_ns)
+            driver.feed(make_event(action))
+        await self._sleep_until(zero_ns + agent.stop_ns)
+        driver.quiesce()
+        await self._sleep_until(zero_ns + agent.stop_ns + agent.drain_ns)
+
+    async def _await_zero(self) -> int:
+        """Tell the agent that we are ready; the workload's zero in ns of CLOCK_MONOTONIC.
+
+        Raises:
+            _Stopped: SIGTERM came, or the agent is gone.
+        """
+        self._control.setblocking(False)
+        loop = asyncio.get_running_loop()
+        told = asyncio.create_task(loop.sock_recv(self._control, 64))
+        stopping = asyncio.create_task(self._stopping.wait())
+        await loop.sock_sendall(self._control, READY)
+        await asyncio.wait((told, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not told.done() or not told.result():
+            told.cancel()
+            raise _Stopped
+        return int(told.result())
+
+    async def _sleep_until(self, instant_ns: int) -> None:
+        """Sleep, and let the loop turn at least once: nobody starves while this node publishes what is overdue.
+
+        Raises:
+            _Stopped: SIGTERM came.
+        """
+        await asyncio.sleep(0)
+        while not self._stopping.is_set() and (left_ns := instant_ns - time.monotonic_ns()) > 0:
+            with contextlib.suppress(TimeoutError):
+                # The loop's clock counts milliseconds: half of one more than needed rounds up.
+                await asyncio.wait_for(self._stopping.wait(), left_ns / 1e9 + 0.0005)
+        if self._stopping.is_set():
+            raise _Stopped
+
+    def _bootstrap(self) -> tuple[contract.PeerInfo, ...]:
+        known = self._spec.bootstrap
+        nodes = range(len(self._orders.agent.addresses)) if known is None else known
+        return tuple(contract.PeerInfo(node) for node in nodes if node != self._spec.node)
+
+
+def _listen(address: tuple[str, int]) -> socket.socket:
+    door = socket.create_server(address, backlog=BACKLOG)
+    door.setblocking(False)
+    return door
+
+
+class _Stopped(Exception):
+    """The process was asked to end before its time."""
+
+
+async def _flush_now_and_then(trace: TraceFile, draws: Random) -> None:
+    """Flush every ``FLUSH_S``, out of step with the other peers of the machine."""
+    await asyncio.sleep(FLUSH_S * draws.random())
+    while True:
+        trace.flush()
+        await asyncio.sleep(FLUSH_S)
+
+
+def make_event(action: Action) -> contract.Event:
+    """The event that a scheduled action is. A payload repeats its message's identifier.
+
+    Raises:
+        ValueError: an action that this version does not know.
+    """
+    if action.action == "publish":
+        word = action.message_id.to_bytes(8, "big")
+        payload = (word * (action.payload_bytes // 8 + 1))[: action.payload_bytes]
+        return contract.Publish(action.topics, action.message_id, payload)
+    raise ValueError(f"no action is called {action.action!r}")

@@ -1,0 +1,54 @@
+"""Trace events to a file, away from the hot path."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from peer.trace import VERSION, TraceEvent
+
+FLUSH_BYTES = 1 << 16
+
+
+class TraceFile:
+    """Appends events as JSON lines; what it holds back is at most ``FLUSH_BYTES`` and goes with ``flush``.
+
+    The first line is ``start``; ``close`` writes ``stop`` with the number of lines before it.
+    """
+
+    def __init__(self, path: Path, node: int, topics: tuple[int, ...], now_ns: int) -> None:
+        self._node = node
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._encode = msgspec.json.Encoder().encode
+        self._lines: list[bytes] = []
+        self._held_bytes = 0
+        self._records = 0
+        self.write(TraceEvent("start", now_ns, node, topics=topics, version=VERSION))
+
+    def write(self, event: TraceEvent) -> None:
+        """Append an event that has its instant and node."""
+        line = self._encode(event)
+        self._lines.append(line)
+        self._records += 1
+        self._held_bytes += len(line)
+        if self._held_bytes > FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what is held to the kernel."""
+        if not self._lines:
+            return
+        self._lines.append(b"")
+        data = memoryview(b"\n".join(self._lines))
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+        self._lines.clear()
+        self._held_bytes = 0
+
+    def close(self, now_ns: int) -> None:
+        """End the trace."""
+        self.write(TraceEvent("stop", now_ns, self._node, records=self._records))
+        self.flush()
+        os.close(self._descriptor)
