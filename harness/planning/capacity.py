@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from pathlib import Path
 
 from msgspec import Struct
 
+CGROUP = Path("/sys/fs/cgroup")
+"""Where a container sees its own limits (cgroup v2)."""
+
 
 class Capacity(Struct, frozen=True):
     """An amount of what runs out first: processes, memory, open files in one process."""
 
-    processes: int
+    processes: float
     memory_mib: float
-    open_files: int
+    open_files: float
 
 
 def this_machine() -> Capacity:
     """What is free here now; files are counted up to the hard limit, which a run raises its own to."""
     return Capacity(
         processes=_process_limit(),
-        memory_mib=_available_memory_mib(),
-        open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        memory_mib=min(_available_memory_mib(), _cgroup_limit("memory.max", "memory.current") / 2**20),
+        open_files=_resource_limit(resource.RLIMIT_NOFILE),
     )
 
 
-def _process_limit() -> int:
-    limits = [int(Path("/proc/sys/kernel/pid_max").read_text()), int(Path("/proc/sys/kernel/threads-max").read_text())]
-    user_limit = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    return min(limits if user_limit == resource.RLIM_INFINITY else [*limits, user_limit])
+def _process_limit() -> float:
+    kernel = [int(Path("/proc/sys/kernel", name).read_text()) for name in ("pid_max", "threads-max")]
+    return min(*kernel, _resource_limit(resource.RLIMIT_NPROC), _cgroup_limit("pids.max", "pids.current"))
+
+
+def _resource_limit(kind: int) -> float:
+    limit = resource.getrlimit(kind)[1]
+    return math.inf if limit == resource.RLIM_INFINITY else limit
+
+
+def _cgroup_limit(limit: str, used: str) -> float:
+    """What the container's limit leaves; infinite where there is none."""
+    try:
+        return int((CGROUP / limit).read_text()) - int((CGROUP / used).read_text())
+    except (OSError, ValueError):  # no such file, or the word "max"
+        return math.inf
 
 
 def _available_memory_mib() -> float:

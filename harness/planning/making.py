@@ -24,8 +24,7 @@ SANDBOX = "sandbox"
 
 WAN_PREFIX = "10.0"
 CTL_PREFIX = "172.16"
-CTL_MACHINE_IP = "172.16.255.254"
-"""The machine's own address on the control network; hosts count up from 172.16.0.1 and never reach it."""
+"""Hosts count up from .0.1 in both networks; 10,000 of them end at .39.16, far from the machine's own addresses."""
 
 
 def make_plan(experiment: Experiment, source: Path) -> PlannedRun:

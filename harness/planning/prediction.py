@@ -68,9 +68,9 @@ def predict(experiment: Experiment, underlay: Underlay, interests: Interests, sc
     needs = _needs(experiment, underlay.size)
     copies = expected_copies(experiment, interests, schedule)
     return Prediction(
-        processes=needs.processes,
+        processes=int(needs.processes),
         memory_mib=needs.memory_mib,
-        open_files=needs.open_files,
+        open_files=int(needs.open_files),
         wall_s=_wall_s(experiment, underlay.size),
         frames_per_s=round(copies * experiment.workload.publish_rate_per_s, 1),
     )

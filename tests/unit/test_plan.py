@@ -17,7 +17,7 @@ from harness.cli import main
 from harness.errors import ExperimentError
 from harness.loading import load_experiment
 from harness.plan import PlannedRun
-from harness.planning import make_plan, read_plan, write_plan
+from harness.planning import capacity, make_plan, read_plan, write_plan
 from harness.planning.prediction import count_copies, expected_copies
 from harness.schedule import draw_interests, draw_schedule
 
@@ -193,3 +193,16 @@ def test_the_measured_planet_is_planned(data_folder: Path, monkeypatch: pytest.M
     sample = plan(example, "underlay.hosts=30").underlay
     assert sample.size == len({host.site for host in sample.hosts}) == 30
     assert {"Brazil", "Australia"} & {host.country for host in sample.hosts}
+
+
+def test_a_container_s_limits_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "CGROUP", tmp_path)
+    free = capacity.this_machine()
+    assert 0 < free.memory_mib < 2**30
+    files = {"memory.max": "104857600", "memory.current": "52428800", "pids.max": "40", "pids.current": "7"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    limited = capacity.this_machine()
+    assert (limited.memory_mib, limited.processes) == (50.0, 33)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert capacity.this_machine().memory_mib > 50
