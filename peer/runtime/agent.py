@@ -16,239 +16,13 @@ runs out. Its exit status is 0 when every peer ended as expected.
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import os
-import signal
+import json
 import socket
 import sys
-import time
-from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from prometheus_client import start_http_server
-
-from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
-from peer.runtime.children import Child, Exit, start_child
-from peer.runtime.process import Orders
-from peer.runtime.spec import Action, AgentSpec, OverlayDocument
-
 SOCKET = "agent.sock"
-EXITS = "exits.jsonl"
-STOP_S = 8.0
-"""How long peers have to end after SIGTERM before they are killed."""
-
-REAP_S = 0.02
-
-
-def read_orders(folder: Path) -> Orders:
-    """The documents of the work folder.
-
-    Raises:
-        OSError: a document is missing.
-        msgspec.DecodeError: one is malformed.
-        ValueError: they do not fit together.
-    """
-    actions: dict[int, list[Action]] = defaultdict(list)
-    for action in msgspec.json.Decoder(Action).decode_lines((folder / "schedule.jsonl").read_bytes()):
-        actions[action.node].append(action)
-    agent = msgspec.json.decode((folder / "agent.json").read_bytes(), type=AgentSpec)
-    overlay = msgspec.json.decode((folder / "overlay.json").read_bytes(), type=OverlayDocument)
-    nodes = [spec.node for spec in overlay.nodes]
-    if nodes != list(range(len(agent.addresses))):
-        raise ValueError("overlay.json must name the nodes 0 .. n-1 in order, agent.json an address for each")
-    ordered = {node: tuple(sorted(found, key=lambda action: action.at_ns)) for node, found in actions.items()}
-    return Orders(agent, overlay, ordered, folder)
-
-
-class Agent:
-    """The peers of one machine."""
-
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
-        self._children: dict[int, Child] = {}
-        self._done = asyncio.Event()
-        self._cut_short = False
-        self._zero_ns: int | None = None
-
-    def start_children(self) -> None:
-        """Fork every peer. No loop and no thread may exist yet."""
-        for name in ("trace", "logs"):
-            (self._orders.folder / name).mkdir(exist_ok=True)
-        (self._orders.folder / EXITS).touch()
-        gc.collect()
-        gc.freeze()
-        for place in self._orders.agent.peers:
-            self._children[place.node] = start_child(place, self._orders, self._children.values())
-
-    async def serve(self) -> int:
-        """Watch the peers and answer calls until all have ended, or the lifeline or the lease does.
-
-        Returns:
-            The exit status.
-        """
-        self._watch()
-        agent = self._orders.agent
-        if agent.agent_metrics is not None:
-            address, port = agent.agent_metrics
-            start_http_server(port, address, make_agent_registry(self.count_states, self.running_pids))
-        server = await asyncio.start_unix_server(self._answer, self._orders.folder / SOCKET)
-        if not self._children:
-            self._done.set()
-        await self._done.wait()
-        await self._end_children()
-        server.close()
-        expected = agent.expected_final_state
-        ended = [child.ended for child in self._children.values()]
-        fine = all(exit is not None and exit.state == expected and not exit.status for exit in ended)
-        return 0 if fine and not self._cut_short else 1
-
-    def count_states(self) -> dict[str, int]:
-        """How many peers are in each state."""
-        return dict(Counter(child.state for child in self._children.values()))
-
-    def running_pids(self) -> list[int]:
-        """The processes that have not ended."""
-        return [child.pid for child in self._children.values() if child.ended is None]
-
-    def status(self, with_pss: bool = False) -> dict[str, Any]:
-        """The machine's account of its peers."""
-        children = self._children.values()
-        account: dict[str, Any] = {
-            "ready": all(child.ready for child in children),
-            "zero_ns": self._zero_ns,
-            "counts": self.count_states(),
-            "not_ready": [child.node for child in children if not child.ready],
-            "peers": {str(child.node): {"pid": child.pid, "state": child.state} for child in children},
-            "exits": [child.ended for child in children if child.ended is not None],
-        }
-        if with_pss:
-            account["pss_bytes"] = read_pss_bytes(self.running_pids())
-        return account
-
-    def start(self, zero_epoch_ns: int) -> dict[str, Any]:
-        """Lift the barrier.
-
-        Raises:
-            ValueError: it was lifted before, or a peer is not ready.
-        """
-        if self._zero_ns is not None:
-            raise ValueError("started already")
-        if missing := [node for node, child in self._children.items() if child.state != "ready"]:
-            raise ValueError(f"not ready: nodes {missing}")
-        agent = self._orders.agent
-        self._zero_ns = zero_epoch_ns - (time.time_ns() - time.monotonic_ns())
-        for child in self._children.values():
-            child.begin(self._zero_ns)
-        if agent.command is not None:
-            # Other programs know nothing of the plan's end: the agent sees to it.
-            left_ns = self._zero_ns + agent.stop_ns + agent.drain_ns - time.monotonic_ns()
-            asyncio.get_running_loop().call_later(left_ns / 1e9, self._done.set)
-        return {"zero_ns": self._zero_ns}
-
-    def stop(self) -> dict[str, Any]:
-        """Ask every peer to end."""
-        for child in self._children.values():
-            child.signal(signal.SIGTERM)
-        return self.count_states()
-
-    # ---------------------------------------------------------------------------------------------- the calls
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one call: a JSON list of words, answered by a JSON object on a line."""
-        try:
-            answer = await self._obey(msgspec.json.decode(await reader.readline(), type=list[str]))
-        except ValueError as error:  # msgspec's errors are ValueErrors too
-            answer = {"error": str(error)}
-        writer.write(msgspec.json.encode(answer) + b"\n")
-        writer.close()
-
-    async def _obey(self, words: list[str]) -> dict[str, Any]:
-        match words:
-            case ["status", *details]:
-                return self.status("pss" in details)
-            case ["start", zero]:
-                return self.start(int(zero))
-            case ["stop"]:
-                return self.stop()
-            case ["wait"]:
-                await self._done.wait()
-                return self.status()
-        raise ValueError(f"no such call: {' '.join(words)}")
-
-    # ------------------------------------------------------------------------------------------- the children
-
-    def _watch(self) -> None:
-        """Have the loop tell of everything that may happen."""
-        loop = asyncio.get_running_loop()
-        for child in self._children.values():
-            loop.add_reader(child.pidfd, self._reap, child)
-            loop.add_reader(child.control, self._hear, child)
-        loop.add_reader(0, self._hold_lifeline)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._cut, f"got {number.name}")
-        loop.call_later(self._orders.agent.lease_s, self._cut, "the lease has run out")
-
-    def _hear(self, child: Child) -> None:
-        asyncio.get_running_loop().remove_reader(child.control)
-        child.hear()
-
-    def _reap(self, child: Child) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(child.pidfd)
-        loop.remove_reader(child.control)
-        ended = child.reap(self._orders.agent.expected_final_state)
-        self._note(ended)
-        if self._zero_ns is None:
-            self._cut(f"{ended.process} {ended.state} ({ended.status}) before the start: {self._last_words(child)}")
-        if all(other.ended is not None for other in self._children.values()):
-            self._done.set()
-
-    def _last_words(self, child: Child) -> str:
-        lines = (self._orders.folder / "logs" / f"{child.node}.log").read_text(errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
-
-    def _note(self, ended: Exit) -> None:
-        with (self._orders.folder / EXITS).open("ab") as exits:
-            exits.write(msgspec.json.encode(ended) + b"\n")
-
-    def _hold_lifeline(self) -> None:
-        if not os.read(0, 4096):
-            asyncio.get_running_loop().remove_reader(0)
-            self._cut("the lifeline has ended")
-
-    def _cut(self, why: str) -> None:
-        """End before the plan does."""
-        if not self._done.is_set():
-            print(f"agent: {why}", file=sys.stderr, flush=True)
-            self._cut_short = True
-            self._done.set()
-
-    async def _end_children(self) -> None:
-        """End what still runs: first a word, then force. What is meant to run to the plan's end is noted as running."""
-        running = [child for child in self._children.values() if child.ended is None]
-        expected = self._orders.agent.expected_final_state
-        if not self._cut_short and expected == "running":
-            await self._kill_noted(running)
-            return
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            for child in running:
-                child.signal(number)
-            deadline = time.monotonic() + STOP_S
-            while any(child.ended is None for child in running) and time.monotonic() < deadline:
-                await asyncio.sleep(REAP_S)
-
-    async def _kill_noted(self, running: list[Child]) -> None:
-        """Note the processes as running, then end them."""
-        loop = asyncio.get_running_loop()
-        for child in running:
-            loop.remove_reader(child.pidfd)
-            child.signal(signal.SIGKILL)
-            child.reap("running")
-            child.ended = Exit(f"peer-{child.node}", "running", "running", None, time.monotonic_ns())
-            self._note(child.ended)
 
 
 def call(folder: Path, words: list[str]) -> dict[str, Any]:
@@ -260,8 +34,8 @@ def call(folder: Path, words: list[str]) -> dict[str, Any]:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.connect(str(folder / SOCKET))
-        link.sendall(msgspec.json.encode(words) + b"\n")
-        answer: dict[str, Any] = msgspec.json.decode(link.makefile("rb").readline())
+        link.sendall(json.dumps(words).encode() + b"\n")
+        answer: dict[str, Any] = json.loads(link.makefile("rb").readline())
     return answer
 
 
@@ -274,7 +48,7 @@ def _call_and_print(folder: Path, words: list[str]) -> int:
     if "error" in answer:
         print(answer["error"], file=sys.stderr)
         return 1
-    print(msgspec.json.encode(answer).decode())
+    print(json.dumps(answer))
     return 0
 
 
@@ -286,14 +60,14 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     if arguments[1:2] == ["--call"]:
         return _call_and_print(folder, arguments[2:])
-    try:
-        orders = read_orders(folder)
-    except (OSError, ValueError) as error:
-        print(f"agent: {folder}: {error}", file=sys.stderr)
-        return 2
-    agent = Agent(orders)
-    agent.start_children()
-    return asyncio.run(agent.serve())
+    return _supervise(folder)
+
+
+def _supervise(folder: Path) -> int:
+    """Be the agent. Imported here, since a call needs none of it and is to be fast."""
+    from peer.runtime.supervisor import run_agent
+
+    return run_agent(folder)
 
 
 if __name__ == "__main__":
