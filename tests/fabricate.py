@@ -103,7 +103,9 @@ class Fabrication:
         self._simulate()
 
     def _delays(self) -> np.ndarray:
-        delay = np.array([[self.random.randrange(5, 80) * 1_000_000 for _ in range(self.nodes)] for _ in range(self.nodes)])
+        delay = np.array(
+            [[self.random.randrange(5, 80) * 1_000_000 for _ in range(self.nodes)] for _ in range(self.nodes)]
+        )
         np.fill_diagonal(delay, 0)
         return delay
 
@@ -112,7 +114,7 @@ class Fabrication:
         for node in range(self.nodes):
             self.truth.subscriptions[node] = {t for t in range(self.topics) if pick.random() < 0.6} or {0}
         ring = {(node, (node + 1) % self.nodes) for node in range(self.nodes)}
-        chords = {tuple(pick.sample(range(self.nodes), 2)) for _ in range(self.nodes // 2)}
+        chords = {tuple(pick.sample(range(self.nodes), 2)) for _ in range(self.nodes)}
         known: set[frozenset[int]] = set()
         for edge in [*sorted(ring), *sorted(chords)]:
             if frozenset(edge) not in known:
@@ -126,8 +128,14 @@ class Fabrication:
             identifier = message_id(node, sequence[node])
             sequence[node] += 1
             self.schedule.append(
-                {"at_ns": at_ns, "node": node, "action": "publish", "message_id": identifier, "topics": topics,
-                 "payload_bytes": self.payload_bytes}
+                {
+                    "at_ns": at_ns,
+                    "node": node,
+                    "action": "publish",
+                    "message_id": identifier,
+                    "topics": topics,
+                    "payload_bytes": self.payload_bytes,
+                }
             )
 
     # ------------------------------------------------------------------------------------------ the simulation
@@ -167,7 +175,11 @@ class Fabrication:
         self._packet(forward, up, up + there, ACK, 0, b"", 0)
         for stream, ts_ns in ((forward, up), (backward, up + there)):
             stream.last_tx_ns = stream.last_rx_ns = ts_ns
-            self._trace(TraceEvent("add_peer", ts_ns + 1000, stream.sender, stream.receiver, conn=conn, direction=stream.direction))
+            self._trace(
+                TraceEvent(
+                    "add_peer", ts_ns + 1000, stream.sender, stream.receiver, conn=conn, direction=stream.direction
+                )
+            )
             self._at(ts_ns + 2000, self._send, stream, Hello(stream.sender, 7))
             topics = tuple(sorted(self.truth.subscriptions[stream.sender]))
             self._at(ts_ns + 3000, self._send, stream, Subscriptions(topics))
@@ -180,7 +192,9 @@ class Fabrication:
 
     def _publish(self, now: int, action: dict[str, Any]) -> None:
         node, identifier, topics = action["node"], action["message_id"], tuple(action["topics"])
-        self._trace(TraceEvent("publish", now, node, message_id=identifier, topics=topics, len_bytes=self.payload_bytes))
+        self._trace(
+            TraceEvent("publish", now, node, message_id=identifier, topics=topics, len_bytes=self.payload_bytes)
+        )
         self.truth.published[identifier] = {"publisher": node, "publish_ns": now, "topics": topics}
         self._seen.add((identifier, node))
         self._forward(now + 5_000, node, None, Data(identifier, topics, 1, 1, bytes(self.payload_bytes)))
@@ -210,7 +224,15 @@ class Fabrication:
             rx = max(rx + 1, last_tx + delay)
             self._packet(stream, last_tx, rx if lost is False else last_tx + delay, ACK | PSH, at, piece, 0)
             rx = max(rx, last_tx + delay)
-            self._packet(self.streams[stream.receiver, stream.sender], rx + 1000, rx + 1000 + int(self.delay_ns[stream.receiver, stream.sender]), ACK, None, b"", 0)
+            self._packet(
+                self.streams[stream.receiver, stream.sender],
+                rx + 1000,
+                rx + 1000 + int(self.delay_ns[stream.receiver, stream.sender]),
+                ACK,
+                None,
+                b"",
+                0,
+            )
             tx = last_tx + 2000
         stream.last_tx_ns, stream.last_rx_ns = tx, rx
         read = rx + pick.randrange(20_000, 120_000)
@@ -225,7 +247,13 @@ class Fabrication:
             self._at(read, self._arrive, stream, frame)
 
     def _log(self, sent: int, read: int, stream: Stream, frame: Frame, off: int, length: int) -> None:
-        fields: dict[str, Any] = {"kind": frame.kind, "conn": stream.conn, "direction": stream.direction, "off": off, "len_bytes": length}
+        fields: dict[str, Any] = {
+            "kind": frame.kind,
+            "conn": stream.conn,
+            "direction": stream.direction,
+            "off": off,
+            "len_bytes": length,
+        }
         if isinstance(frame, Data):
             fields |= {"message_id": frame.message_id, "topics": frame.topics, "hops": frame.hops, "ttl": frame.ttl}
         self._trace(TraceEvent("send", sent, stream.sender, stream.receiver, **fields))
@@ -252,9 +280,13 @@ class Fabrication:
             delay = int(self.delay_ns[stream.sender, stream.receiver])
             self._packet(stream, done, done + delay, FIN | ACK, stream.offset, b"", 0)
             for node, peer in ((stream.sender, stream.receiver),):
-                self._trace(TraceEvent("remove_peer", now + 200 * 1_000_000, node, peer, conn=stream.conn, reason="stop"))
+                self._trace(
+                    TraceEvent("remove_peer", now + 200 * 1_000_000, node, peer, conn=stream.conn, reason="stop")
+                )
 
-    def _packet(self, stream: Stream, tx: int, rx: int | None, flags: int, off: int | None, data: bytes, ack: int) -> None:
+    def _packet(
+        self, stream: Stream, tx: int, rx: int | None, flags: int, off: int | None, data: bytes, ack: int
+    ) -> None:
         """Record a packet at its sender's tap, and at its receiver's unless it is lost (``rx`` None).
 
         ``off`` -1 = the SYN, None = at the stream's present end.
@@ -263,7 +295,16 @@ class Fabrication:
         orig, resp = (endpoint(text) for text in stream.conn.split("-"))
         source, destination = (orig, resp) if stream.direction == "orig" else (resp, orig)
         header = struct.pack(
-            ">HHIIBBHHH", source[1], destination[1], (stream.isn + 1 + position) % 2**32, ack % 2**32, 5 << 4, flags, 65535, 0, 0
+            ">HHIIBBHHH",
+            source[1],
+            destination[1],
+            (stream.isn + 1 + position) % 2**32,
+            ack % 2**32,
+            5 << 4,
+            flags,
+            65535,
+            0,
+            0,
         )
         total = 40 + len(data)
         ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 0, 0, 64, 6, 0, source[0], destination[0])
@@ -354,14 +395,22 @@ class Fabrication:
                 "final_states": [
                     {"process": f"peer {node}", "expected": "exited", "state": "exited", "status": 0} for node in range(self.nodes)
                 ],
-                "counters": {"records_written": len(self.packets), "records_dropped": 0}, "versions": {}, "kernel": {}, "hashes": {},
+                "counters": {
+                    "frames_in": sum(1 for _, _, flag, _ in self.packets if flag == 2),
+                    "frames_out": sum(1 for _, _, flag, _ in self.packets if flag == 1),
+                    "records_written": len(self.packets), "records_dropped": 0,
+                }, "versions": {}, "kernel": {}, "hashes": {},
                 "capture_files": ["capture/plane.pcapng"],
             } | manifest,
         }  # fmt: skip
 
     def _write_certificate(self, run_dir: Path) -> None:
         rows = []
-        for phase, at_ns in (("before", ZERO_NS - 3 * SECOND), ("during", ZERO_NS + SECOND), ("after", ZERO_NS + int((self.duration_s + 3) * SECOND))):
+        for phase, at_ns in (
+            ("before", ZERO_NS - 3 * SECOND),
+            ("during", ZERO_NS + SECOND),
+            ("after", ZERO_NS + int((self.duration_s + 3) * SECOND)),
+        ):
             for src, dst in itertools.permutations(range(self.nodes), 2):
                 asked = float(self.delay_ns[src, dst] + self.delay_ns[dst, src]) / 1e6
                 error = self.random.random() * 0.2
@@ -381,7 +430,10 @@ class Fabrication:
                     {"at_ns": at_ns, "frames_in": frames, "frames_out": out, "bytes_in": 0, "bytes_out": 0, "drops": {"loss": frames - out},
                      "records_written": frames + out, "records_dropped": 0,
                      "lateness_ns": {"p50": 20_000, "p90": 40_000, "p99": 90_000, "max": 200_000}, "busy_ratio": 0.1}) + "\n")  # fmt: skip
-                pressure.write(json.dumps({"at_ns": at_ns, "cpu_busy_ratio": 0.3, "steal_ratio": 0.0, "cpu_some_ratio": 0.05}) + "\n")
+                pressure.write(
+                    json.dumps({"at_ns": at_ns, "cpu_busy_ratio": 0.3, "steal_ratio": 0.0, "cpu_some_ratio": 0.05})
+                    + "\n"
+                )
 
 
 def address(node: int) -> str:

@@ -14,12 +14,12 @@ _ORIG = ("orig_bytes", "orig_pkts", "orig_ip_bytes", "orig_retx_bytes")
 _RESP = ("resp_bytes", "resp_pkts", "resp_ip_bytes", "resp_retx_bytes")
 
 
-def build_conns(staged: DataFrame, placement: list[dict[str, Any]], hops: DataFrame, interests: DataFrame) -> DataFrame:
+def build_conns(staged: DataFrame, nodes: DataFrame, hops: DataFrame, interests: DataFrame) -> DataFrame:
     """The ``conns`` table.
 
     Args:
         staged: two rows a connection (one where only one end was captured), ``metrics.pcap.CONNS``.
-        placement: the plan's, for the node behind an address.
+        nodes: node and ip of every node.
         hops: the ``hops`` table.
         interests: node, topic of every subscription.
     """
@@ -36,9 +36,6 @@ def build_conns(staged: DataFrame, placement: list[dict[str, Any]], hops: DataFr
         F.sum("missed_bytes").alias("missed_bytes"),
         *(of(name, own=True) for name in (*_IDENTITY, *_ORIG)),
         *(of(name, own=False) for name in _RESP),
-    )
-    nodes = staged.sparkSession.createDataFrame(
-        [(place["wan_ip"], place["node"]) for place in placement], "ip string, node int"
     )
     for side in ("orig", "resp"):
         named = nodes.select(F.col("ip").alias(f"id_{side}_h"), F.col("node").alias(f"{side}_node"))

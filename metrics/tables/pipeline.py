@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from metrics.checks import check_consistency, is_complete
 from metrics.certificate import check_certificate
+from metrics.checks import check_consistency, is_complete
 from metrics.rundata import Check, RunDir
 from metrics.tables import deliveries, fidelity, hops, links, logs, overhead
 from metrics.tables.conns import build_conns
@@ -77,7 +78,7 @@ class Pipeline:
             manifest = self._run.manifest
             self.wire.read(self._run.path / "capture", traced, manifest.epoch_offset_ns, manifest.zero_ns)
         self.pairs = self._stage_pairs()
-        self.nodes = self._spark.createDataFrame([(node,) for node in self._run.nodes], "node int")
+        self.nodes = self._stage_nodes()
         self.schedule = self._spark.read.schema(_SCHEDULE).json(str(self._run.path / "schedule.jsonl"))
         overlay = self._spark.read.schema(_OVERLAY).option("multiLine", True).json(str(self._run.path / "overlay.json"))
         self.interests = deliveries.subscriptions(overlay, self.events)
@@ -87,46 +88,53 @@ class Pipeline:
         underlay, places = self._run.underlay, self._run.plan["placement"]
         node = np.array([place["node"] for place in places], dtype=np.int32)
         host = np.array([place["host"] for place in places])
-        size = len(node)
-        table = pa.table(
-            {
-                "src_node": np.repeat(node, size),
-                "dst_node": np.tile(node, size),
-                "asked_delay_ms": underlay.delay_ms[np.ix_(host, host)].ravel(),
-                "asked_jitter_ms": underlay.jitter_ms[np.ix_(host, host)].ravel(),
-            }
-        )
-        path = self._staging / "pairs.parquet"
+        columns = {
+            "src_node": np.repeat(node, len(node)),
+            "dst_node": np.tile(node, len(node)),
+            "asked_delay_ms": underlay.delay_ms[np.ix_(host, host)].ravel(),
+            "asked_jitter_ms": underlay.jitter_ms[np.ix_(host, host)].ravel(),
+        }
+        return self._stage_small("pairs", pa.table(columns))
+
+    def _stage_nodes(self) -> DataFrame:
+        """The nodes and their addresses."""
+        places = self._run.plan["placement"]
+        columns = {"node": [place["node"] for place in places], "ip": [place["wan_ip"] for place in places]}
+        return self._stage_small("nodes", pa.table(columns, pa.schema([("node", pa.int32()), ("ip", pa.string())])))
+
+    def _stage_small(self, name: str, table: pa.Table) -> DataFrame:
+        """A table of the driver's as a file: a list handed to Spark would start Python workers wherever it is used."""
+        path = self._staging / f"{name}.parquet"
         pq.write_table(table, path)
         return self._spark.read.parquet(str(path))
 
     # ---------------------------------------------------------------------------------------------- tables
 
     def _build(self) -> None:
-        run, zero_ns = self._run, self._run.manifest.zero_ns
+        run = self._run
         taps, conns = self.wire.table("frames"), self.wire.table("conns")
-        self._save("frames", taps)
-        published = deliveries.all_messages(self.schedule, self.events, zero_ns)
-        published.write.parquet(str(self._staging / "messages"))
+        raw = deliveries.all_messages(self.schedule, self.events, run.manifest.zero_ns)
+        raw.write.parquet(str(self._staging / "messages"))
         published = self._spark.read.parquet(str(self._staging / "messages"))
-        raw = hops.build_hops(
-            self.framed,
-            self.reused,
-            taps,
-            conns,
-            run.nodes_by_host,
-            self.pairs,
-            published.select("message_id", "topics"),
-        )
-        self._save("hops", hops.mark_duplicates(raw, hops.first_copies(self.events)))
+        topics = published.select("message_id", "topics")
+        found = hops.build_hops(self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, topics)
+        self._save("hops", hops.mark_duplicates(found, hops.first_copies(self.events)))
         made = self._table("hops")
+        # What follows depends on no other of these, and none keeps all cores busy to its end.
+        parts = (self._save_frames, self._save_deliveries, self._save_links, self._save_overhead)
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            for outcome in [pool.submit(part, made, published) for part in parts]:
+                outcome.result()
+        self._save_small("fidelity", fidelity.build_fidelity(run, *self._seconds(made)))
+        self._save_small("checks", [msgspec.to_builtins(check) for check in self._checks(made)])
+
+    def _save_frames(self, _made: DataFrame, _published: DataFrame) -> None:
+        self._save("frames", self.wire.table("frames"))
+
+    def _save_deliveries(self, made: DataFrame, published: DataFrame) -> None:
         expected = deliveries.expected_deliveries(published, self.interests)
         self._save("deliveries", deliveries.build_deliveries(expected, self.events, made, self.pairs))
         self._save("messages", deliveries.build_messages(published, self._table("deliveries"), made))
-        self._save_links(made)
-        self._save_overhead(made)
-        self._save_small("fidelity", fidelity.build_fidelity(run, *self._seconds(made)))
-        self._save_small("checks", [msgspec.to_builtins(check) for check in self._checks(made)])
 
     def _checks(self, made: DataFrame) -> list[Check]:
         staged = {"events": self.events, "conns": self.wire.table("conns"), "captures": self.wire.table("captures")}
@@ -135,18 +143,18 @@ class Pipeline:
         seconds = pq.read_table(self._path("fidelity")).to_pylist()
         return check_consistency(self._run, evidence) + check_certificate(self._run, evidence, seconds)
 
-    def _save_links(self, made: DataFrame) -> None:
+    def _save_links(self, made: DataFrame, _published: DataFrame) -> None:
         end_ns = self._run.end_ns
-        self._save("conns", build_conns(self.wire.table("conns"), self._run.plan["placement"], made, self.interests))
+        self._save("conns", build_conns(self.wire.table("conns"), self.nodes, made, self.interests))
         self._save("physical_links", links.build_physical_links(self.events, end_ns))
         physical = self._table("physical_links")
         self._save("links", links.build_links(self.events, physical, end_ns))
         grid = self._grid()
-        rows = links.build_sharing("trace", self._table("links"), physical, self.nodes, grid)
+        rows = links.build_sharing("trace", self._table("links"), physical, self.nodes.select("node"), grid)
         if self._run.captures:
             connections = links.wire_physical_links(self._table("conns"))
             used = links.wire_links(made, self.interests, connections)
-            rows = rows.unionByName(links.build_sharing("wire", used, connections, self.nodes, grid))
+            rows = rows.unionByName(links.build_sharing("wire", used, connections, self.nodes.select("node"), grid))
         self._save("sharing", rows)
 
     def _grid(self) -> tuple[int, int, int]:
@@ -158,7 +166,7 @@ class Pipeline:
         last = max((phase.end_ns for phase in phases), default=zero_ns)
         return zero_ns, -((zero_ns - first) // _SECOND_NS), (last - zero_ns) // _SECOND_NS
 
-    def _save_overhead(self, made: DataFrame) -> None:
+    def _save_overhead(self, made: DataFrame, _published: DataFrame) -> None:
         classes = overhead.frame_classes(made, self.wire.table("spans"), self._run.manifest.zero_ns)
         table = overhead.build_overhead(classes, self.wire.table("wire"), self._run.nodes_by_host)
         self._save("overhead", table)

@@ -1,0 +1,33 @@
+"""``trellis tables RUN``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from harness.errors import ExperimentError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory of a finished run")
+    parser.add_argument(
+        "--master", help="a Spark master, such as spark://host:7077 (default: all cores of this machine)"
+    )
+    parser.add_argument("--packets", action="store_true", help="also write the packets table: a row a captured packet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compute the tables and the summary; the verdict is printed and leaves the exit code alone."""
+    from metrics import summary, tables
+
+    run_dir: Path = arguments.run
+    for name in ("manifest.json", "plan.json", "underlay.json"):
+        if not (run_dir / name).exists():
+            raise ExperimentError(str(run_dir), f"not a finished run ({name} is missing)")
+    tables.build(run_dir, arguments.master, packets=arguments.packets)
+    written = summary.write(run_dir)
+    print(f"{run_dir / 'tables'}: {len(tables.TABLES) + arguments.packets} tables; verdict {written.verdict}")
+    for reason in written.reasons:
+        print(f"  {reason}")
+    return 0
