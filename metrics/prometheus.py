@@ -19,12 +19,14 @@ TSDB_FOLDER = "data"
 
 GRAPHS = {
     "messages delivered and duplicates received, per second": (
-        'sum(rate(trellis_peer_events_total{event="deliver"}[$window]))',
-        'sum(rate(trellis_peer_events_total{event="duplicate"}[$window]))',
+        "sum(rate(trellis_deliveries_total[$window]))",
+        "sum(rate(trellis_duplicates_total[$window]))",
     ),
-    "bytes that the peers sent, per second": ("sum(rate(trellis_peer_sent_bytes_total[$window]))",),
-    "physical links, both ends counted": ("sum(trellis_peer_links)",),
-    "bytes waiting to be sent, at the worst peer": ("max(trellis_peer_send_queue_bytes)",),
+    "bytes that the peers sent, by kind of frame, per second": (
+        "sum by (kind) (rate(trellis_sent_bytes_total[$window]))",
+    ),
+    "physical links, both ends counted": ("sum(trellis_links)",),
+    "bytes waiting to be sent, at the worst peer": ("max(trellis_send_queue_bytes)",),
     "scrapes that answered": ("avg by (job) (up)",),
 }
 """What a reader wants to see first: a title, and the expressions of one page; ``$window`` spans a few scrapes."""

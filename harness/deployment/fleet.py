@@ -17,6 +17,7 @@ from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_
 from harness.deployment.session import FAULTS, Session, StepError
 from harness.errors import DeploymentError
 from harness.inventory import Machine
+from harness.rundir import FinalState
 from peer.runtime.spec import AgentSpec
 
 Result = TypeVar("Result")
@@ -44,6 +45,13 @@ class Versions(msgspec.Struct, frozen=True):
     python: str
     kernel: str
     packages: dict[str, str]
+
+
+class AgentStatus(msgspec.Struct, frozen=True):
+    """What the deployment reads of an agent's answer to ``status``; the agent says more."""
+
+    ready: bool
+    exits: tuple[FinalState, ...] = ()
 
 
 class Deployment:
@@ -202,15 +210,14 @@ def _clock_offset(session: Session) -> ClockOffset:
 
 def _is_ready(session: Session) -> bool:
     try:
-        status = session.call("status")
+        status = msgspec.convert(session.call("status"), AgentStatus)
     except UnexpectedExit:
         return False  # an agent that has just begun does not listen yet
-    if ended := status["ended"]:
-        first = ended[0]
-        raise StepError(
-            f"{len(ended)} peers ended before the start, first {first['process']}, status {first['status']}"
-        )
-    return bool(status["ready"])
+    if status.exits:
+        first = status.exits[0]
+        problem = f"{len(status.exits)} peers ended before the start"
+        raise StepError(f"{problem}, first {first.process}, status {first.status}")
+    return status.ready
 
 
 def _last_line(path: Path) -> str:

@@ -69,8 +69,11 @@ class Box:
         return sorted(path.name for path in (server / f"root/{folder}").iterdir())
 
     def _is_server(self, cmdline: Path) -> bool:
-        same = (cmdline.parent / "ns/net").readlink() == Path(f"/proc/{self.first}/ns/net").readlink()
-        return same and cmdline.read_bytes().startswith(b"sshd: ") and b"[listener]" in cmdline.read_bytes()
+        try:
+            same = (cmdline.parent / "ns/net").readlink() == Path(f"/proc/{self.first}/ns/net").readlink()
+            return same and cmdline.read_bytes().startswith(b"sshd: ") and b"[listener]" in cmdline.read_bytes()
+        except OSError:
+            return False  # ended while we looked
 
     def close(self) -> None:
         self._holder.kill()

@@ -41,8 +41,8 @@ server.listen()
 while True:
     link, _ = server.accept()
     words = json.loads(link.makefile().readline())
-    ended = spec["send_queue_bytes"] * [{"process": "peer-7", "status": 1}]
-    link.sendall(json.dumps({"ready": True, "ended": ended}).encode() + b"\\n")
+    exits = spec["send_queue_bytes"] * [{"process": "peer-7", "expected": "exited", "state": "exited", "status": 1}]
+    link.sendall(json.dumps({"ready": True, "exits": exits}).encode() + b"\\n")
     link.close()
     if words[0] == "start":
         break
