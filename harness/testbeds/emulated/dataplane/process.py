@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import resource
 import select
 import signal
 import socket
@@ -64,11 +65,13 @@ class Plane:
         """The loop."""
         poll, links = self._poll.poll, self._links
         next_tick_ns = monotonic_ns() + TICK_NS
-        while not self._closed:
+        while True:
             for descriptor, _ in poll(0, READY_DEVICES):
                 link = links.get(descriptor)
                 if link is None:
                     self._command()
+                    if self._closed:
+                        return  # or the last counters would not be the last
                     continue
                 try:
                     forwarder.take_in(link)
@@ -228,6 +231,8 @@ def gain_priority() -> bool:
 
 def main() -> None:
     """Serve the control socket and publish to the memory given as descriptors."""
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
     control = socket.socket(fileno=int(sys.argv[1]))
     memory = mmap.mmap(int(sys.argv[2]), gauges.SIZE_BYTES)
