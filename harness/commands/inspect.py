@@ -1,0 +1,142 @@
+"""``trellis inspect``: print the overlay frames of a capture, a line each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from scapy.packet import Packet
+
+    from harness.dissector import TrellisFrame
+
+TAPS = {"tx": 2, "rx": 1}
+"""pcapng's direction flags: outbound at the source's host, inbound at the destination's."""
+
+
+class Segment(NamedTuple):
+    """A TCP segment with data: epoch seconds, ends as ``ip:port``, tap, sequence number, kept bytes, length."""
+
+    time_s: float
+    source: str
+    destination: str
+    tap: str
+    seq: int
+    kept: bytes
+    length: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("capture", type=Path, help="a pcap or pcapng file")
+    parser.add_argument("--tap", choices=("tx", "rx", "both"), default="tx",
+                        help="where a frame is seen: leaving its sender (default), reaching its receiver")  # fmt: skip
+    parser.add_argument("--limit", type=int, default=0, help="stop after so many frames")
+    parser.add_argument("--port", type=int, help="the peers' TCP port, where it is not the usual one")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print frames, then what was seen and what was not understood.
+
+    Raises:
+        ExperimentError: the file is no capture.
+    """
+    from scapy.error import Scapy_Exception
+
+    trouble: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    try:
+        for line, kind in _lines(arguments, trouble):
+            print(line)
+            kinds[kind] += 1
+            if kinds.total() == arguments.limit:
+                break
+    except (OSError, EOFError, Scapy_Exception) as error:
+        raise ExperimentError(str(arguments.capture), f"not a capture: {error}") from error
+    except BrokenPipeError:
+        return 0
+    print(_summary(kinds, trouble), file=sys.stderr)
+    return 0
+
+
+def _lines(arguments: argparse.Namespace, trouble: Counter[str]) -> Iterator[tuple[str, str]]:
+    """(line, kind) of every frame."""
+    from harness.dissector import TrellisFrame
+    from harness.frame_walk import FrameWalk
+    from harness.plan import PEER_PORT
+
+    walks: dict[tuple[str, str, str], FrameWalk] = {}
+    start_s: float | None = None
+    for segment in _segments(arguments.capture, arguments.port or PEER_PORT, trouble):
+        start_s = segment.time_s if start_s is None else start_s
+        if arguments.tap != "both" and segment.tap not in ("", arguments.tap):
+            continue
+        walk = walks.setdefault((segment.source, segment.destination, segment.tap), FrameWalk(trouble))
+        for content, length in walk.segment(segment.seq, segment.kept, segment.length):
+            frame = TrellisFrame(content[:length])
+            if len(content) < length:
+                trouble["cut"] += 1
+            yield _line(segment, segment.time_s - start_s, frame, len(content) < length), _kind(frame)
+
+
+def _segments(path: Path, port: int, trouble: Counter[str]) -> Iterator[Segment]:
+    """The segments with data of the peers' port; others are counted."""
+    from scapy.layers.inet import IP, TCP
+    from scapy.utils import PcapReader
+
+    with PcapReader(str(path)) as packets:
+        for packet in packets:
+            if IP not in packet or TCP not in packet or port not in (packet[TCP].sport, packet[TCP].dport):
+                trouble["other_packets"] += 1
+                continue
+            segment = _segment(packet, packet[IP], packet[TCP])
+            if segment.length > 0:
+                yield segment
+
+
+def _segment(packet: Packet, ip: Packet, tcp: Packet) -> Segment:
+    header = tcp.dataofs * 4
+    length = ip.len - ip.ihl * 4 - header
+    taps = {flag: tap for tap, flag in TAPS.items()}
+    return Segment(
+        float(packet.time),
+        f"{ip.src}:{tcp.sport}",
+        f"{ip.dst}:{tcp.dport}",
+        taps.get(getattr(packet, "direction", None) or 0, ""),
+        tcp.seq,
+        tcp.original[header : header + length],
+        length,
+    )
+
+
+def _line(segment: Segment, at_s: float, frame: TrellisFrame, cut: bool) -> str:
+    words = [f"{at_s:13.6f}", f"{segment.tap:2}", f"{segment.source} > {segment.destination}", _kind(frame)]
+    if frame.message_id:
+        words += [f"id={frame.message_id >> 32}/{frame.message_id & 0xFFFFFFFF}"]
+        words += [f"topics={','.join(map(str, frame.topics))}", f"hops={frame.hops}", f"ttl={frame.ttl}"]
+    return " ".join([*words, f"length={frame.length}", "(cut)" if cut else _body(frame)])
+
+
+def _kind(frame: TrellisFrame) -> str:
+    return str(frame.sprintf("%kind%"))
+
+
+def _body(frame: TrellisFrame) -> str:
+    fields = frame.fields_of_body()
+    if fields is None:
+        return "(body not understood)"
+    return " ".join(f"<{len(value)} bytes>" if isinstance(value, bytes) else repr(value) for value in fields)
+
+
+def _summary(kinds: Counter[str], trouble: Counter[str]) -> str:
+    seen = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "no overlay frame"
+    if trouble["cut"] or trouble["hidden"]:
+        seen += "; the capture cut the payload: bodies are not shown, and headers behind the cut are not seen"
+    missed = ", ".join(f"{count} {name}" for name, count in sorted(trouble.items()))
+    return f"{kinds.total()} frames: {seen}" + (f"\nnot shown as frames: {missed}" if missed else "")
