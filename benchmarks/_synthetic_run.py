@@ -1,0 +1,343 @@
+"""A run directory of any size, made with NumPy in seconds: header-only captures, and the traces that match them.
+
+A few hosts, a TCP connection between every two, a topic a host to which its ``FANOUT`` followers subscribe. A publisher
+sends each message straight to its followers; a frame takes three segments and two acknowledgements, and one segment in
+a hundred is lost and sent again. Everything is consistent: every frame is in the traces of both ends and at both taps.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from peer.core.frames import Data
+from peer.wire import encode
+from topologies.model import Host, Underlay
+
+HOSTS, FANOUT = 50, 10
+PORT, SNAPLEN = 9000, 96
+SECOND = 10**9
+ZERO_NS = 1_000 * SECOND
+OFFSET_NS = 1_700_000_000 * SECOND
+PACKETS_PER_FRAME = 10.1
+_MESSAGE_GAP_NS = 200_000_000  # between a publisher's messages: longer than any retransmission takes
+_PAYLOAD_BYTES, _SEGMENT_BYTES = 4000, 1448
+_HEADER_BYTES = 52
+_CHUNK = 400_000
+SYN, ACK = 2, 16
+
+Ints = npt.NDArray[np.int64]
+
+_BLOCK = np.dtype(
+    [
+        ("kind", "<u4"), ("length", "<u4"), ("interface", "<u4"), ("high", "<u4"), ("low", "<u4"), ("cap", "<u4"),
+        ("wire", "<u4"),
+        ("vihl", "u1"), ("tos", "u1"), ("ip_length", ">u2"), ("id", ">u4"), ("ttl", "u1"), ("proto", "u1"), ("sum", ">u2"),
+        ("src", ">u4"), ("dst", ">u4"),
+        ("sport", ">u2"), ("dport", ">u2"), ("seq", ">u4"), ("ack", ">u4"), ("offset", "u1"), ("flags", "u1"),
+        ("window", ">u2"), ("tail", "V16"),
+    ]
+)  # fmt: skip
+"""A packet block as far as the end of the TCP header; payload and trailer follow."""
+
+
+@dataclass
+class Sent:
+    """Frames that were sent, by column: times in ns of CLOCK_MONOTONIC, ``off`` the offset in their stream."""
+
+    src: Ints
+    dst: Ints
+    number: Ints
+    sent_ns: Ints
+    off: Ints
+    lost: npt.NDArray[np.bool_]
+    delay_ns: Ints
+
+    @property
+    def read_ns(self) -> Ints:
+        """When the receiver read it."""
+        return self.sent_ns + 130_000 + self.delay_ns + np.where(self.lost, 3 * self.delay_ns, 0)
+
+
+def write_run(folder: Path, packets: int, seed: int = 1) -> int:
+    """Write a run directory of about ``packets`` captured packets; returns how many there are."""
+    rng = np.random.default_rng(seed)
+    delay_ns = rng.integers(2_000_000, 40_000_000, (HOSTS, HOSTS))
+    np.fill_diagonal(delay_ns, 0)
+    messages = max(1, round(packets / PACKETS_PER_FRAME / FANOUT / HOSTS))
+    frames = _frames(rng, messages, delay_ns)
+    for name in ("capture", "trace"):
+        (folder / name).mkdir(parents=True)
+    count = _write_capture(folder / "capture" / "plane.pcapng", _packets(rng, frames, delay_ns))
+    _write_traces(folder / "trace", frames, messages)
+    _write_documents(folder, messages, delay_ns, count)
+    return count
+
+
+def followers(host: int) -> list[int]:
+    """Who subscribes to the topic of ``host``."""
+    return [(host + step) % HOSTS for step in range(1, FANOUT + 1)]
+
+
+def frame_bytes() -> int:
+    """The length of every frame."""
+    return len(encode(Data(1, (1,), 1, 1, bytes(_PAYLOAD_BYTES))))
+
+
+def _frames(rng: np.random.Generator, messages: int, delay_ns: Ints) -> Sent:
+    src = np.repeat(np.arange(HOSTS), messages * FANOUT)
+    number = np.tile(np.repeat(np.arange(messages), FANOUT), HOSTS)
+    place = np.tile(np.arange(FANOUT), HOSTS * messages)
+    dst = (src + 1 + place) % HOSTS
+    sent_ns = ZERO_NS + number * _MESSAGE_GAP_NS + src * 3_000_000 + place * 20_000 + 60_000
+    return Sent(src, dst, number, sent_ns, number * frame_bytes(), rng.random(len(src)) < 0.03, delay_ns[src, dst])
+
+
+def _packets(rng: np.random.Generator, frames: Sent, delay_ns: Ints) -> dict[str, Ints]:
+    """Every captured packet as columns, in time order."""
+    parts = [_handshakes(delay_ns)]
+    size = frame_bytes()
+    lost_segment = np.where(frames.lost, rng.integers(0, 3, len(frames.src)), -1)
+    for segment in range(3):
+        start = segment * _SEGMENT_BYTES
+        payload = min(_SEGMENT_BYTES, size - start)
+        tx = frames.sent_ns + 50_000 + segment * 3_000
+        for again in (False, True):
+            chosen = lost_segment == segment if again else np.ones(len(tx), bool)
+            arrives = chosen if again else lost_segment != segment
+            at = tx + 3 * frames.delay_ns if again else tx
+            columns = {"seq": frames.off + start, "payload": np.full(len(tx), payload)}
+            parts.append(_seen(frames, frames.src, frames.dst, at, 2, columns, chosen))
+            parts.append(_seen(frames, frames.src, frames.dst, at + frames.delay_ns, 1, columns, arrives))
+            if segment and not again or again:  # every second segment is acknowledged, and every repeated one
+                back_ns = delay_ns[frames.dst, frames.src]
+                none = {"seq": np.zeros(len(tx), np.int64), "payload": np.zeros(len(tx), np.int64)}
+                acked = at + frames.delay_ns + 1_000
+                parts.append(_seen(frames, frames.dst, frames.src, acked, 2, none, arrives))
+                parts.append(_seen(frames, frames.dst, frames.src, acked + back_ns, 1, none, arrives))
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(joined["ts_ns"], kind="stable")
+    return {name: column[order] for name, column in joined.items()}
+
+
+def _seen(
+    frames: Sent,
+    src: Ints,
+    dst: Ints,
+    ts_ns: Ints,
+    direction: int,
+    columns: dict[str, Ints],
+    rows: npt.NDArray[np.bool_],
+) -> dict[str, Ints]:
+    del frames
+    count = int(rows.sum())
+    whole = {"src": src, "dst": dst, "ts_ns": ts_ns, **columns}
+    fixed = {"direction": direction, "flags": ACK}
+    return {name: column[rows] for name, column in whole.items()} | {
+        name: np.full(count, value, np.int64) for name, value in fixed.items()
+    }
+
+
+def _handshakes(delay_ns: Ints) -> dict[str, Ints]:
+    """Three packets at two taps for every pair of hosts; the one with the smaller number opens the connection."""
+    low, high = np.triu_indices(HOSTS, 1)
+    there, back = delay_ns[low, high], delay_ns[high, low]
+    start = np.full(len(low), ZERO_NS - SECOND)
+    parts = []
+    for src, dst, at, taken, flags, seq in (
+        (low, high, start, there, SYN, -1),
+        (high, low, start + there, back, SYN | ACK, -1),
+        (low, high, start + there + back, there, ACK, 0),
+    ):
+        for ts_ns, direction in ((at, 2), (at + taken, 1)):
+            fixed = {"seq": seq, "payload": 0, "direction": direction, "flags": flags}
+            part = {"src": src, "dst": dst, "ts_ns": ts_ns}
+            parts.append(part | {name: np.full(len(low), value) for name, value in fixed.items()})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _write_capture(path: Path, packets: dict[str, Ints]) -> int:
+    count = len(packets["ts_ns"])
+    with path.open("wb") as file:
+        file.write(_head())
+        for first in range(0, count, _CHUNK):
+            file.write(_blocks({name: column[first : first + _CHUNK] for name, column in packets.items()}))
+    return count
+
+
+def _head() -> bytes:
+    def block(kind: int, body: bytes) -> bytes:
+        length = np.uint32(12 + len(body)).tobytes()
+        return np.uint32(kind).tobytes() + length + body + length
+
+    def option(code: int, value: bytes) -> bytes:
+        return np.array([code, len(value)], "<u2").tobytes() + value + bytes(-len(value) % 4)
+
+    section = np.array([0x1A2B3C4D, 1], "<u4").tobytes() + b"\xff" * 8
+    interface = np.array([101, SNAPLEN], "<u4").tobytes()
+    blocks = [
+        block(1, interface + option(2, str(host).encode()) + option(9, b"\x09") + bytes(4)) for host in range(HOSTS)
+    ]
+    return block(0x0A0D0D0A, section) + b"".join(blocks)
+
+
+def _blocks(packets: dict[str, Ints]) -> npt.NDArray[np.uint8]:
+    """The packet blocks of consecutive packets: two sizes, laid into one buffer through overlapping views."""
+    src, dst, payload = packets["src"], packets["dst"], packets["payload"]
+    cap = np.minimum(_HEADER_BYTES + payload, SNAPLEN)
+    length = 28 + cap + 12 + 4
+    at = np.cumsum(length) - length
+    out = np.zeros(int(length.sum()) + 256, np.uint8)
+    head = np.zeros(len(src), _BLOCK)
+    opener = src < dst
+    stamp = (packets["ts_ns"] + OFFSET_NS).astype(np.uint64)
+    wire = _HEADER_BYTES + payload
+    initial = src * 1_000_003 * 64 + dst * 7_919 * 4096 & 0xFFFFFFFF
+    values = {
+        "kind": 6, "length": length, "interface": np.where(packets["direction"] == 2, src, dst),
+        "high": stamp >> np.uint64(32), "low": stamp & np.uint64(0xFFFFFFFF), "cap": cap, "wire": wire,
+        "vihl": 0x45, "ip_length": wire, "ttl": 64, "proto": 6, "src": _address(src), "dst": _address(dst),
+        "sport": np.where(opener, _port(src, dst), PORT), "dport": np.where(opener, PORT, _port(dst, src)),
+        "seq": initial + 1 + packets["seq"] & 0xFFFFFFFF, "offset": 0x80, "flags": packets["flags"], "window": 65535,
+    }  # fmt: skip
+    peer_initial = dst * 1_000_003 * 64 + src * 7_919 * 4096 & 0xFFFFFFFF
+    values["ack"] = np.where(packets["flags"] & ACK, peer_initial + 1, 0) & 0xFFFFFFFF
+    for name, value in values.items():
+        head[name] = value
+    np.lib.stride_tricks.sliding_window_view(out, _BLOCK.itemsize, writeable=True)[at] = head.view(
+        (np.uint8, _BLOCK.itemsize)
+    )
+    tail = np.zeros((len(src), 16), np.uint8)
+    tail[:, 0], tail[:, 2], tail[:, 4] = 2, 4, packets["direction"]
+    tail[:, 12:] = length.astype("<u4").view(np.uint8).reshape(-1, 4)
+    np.lib.stride_tricks.sliding_window_view(out, 16, writeable=True)[at + length - 16] = tail
+    return out[:-256]
+
+
+def _address(host: Ints) -> Ints:
+    return (10 << 24) + host + 1
+
+
+def _port(host: Ints, other: Ints) -> Ints:
+    return 40_000 + (host + other) * 0 + other
+
+
+def _write_traces(folder: Path, frames: Sent, messages: int) -> None:
+    """Every node's file, its lines in time order."""
+    size = frame_bytes()
+    for node in range(HOSTS):
+        lines: list[tuple[int, str]] = [(ZERO_NS - 2 * SECOND, '"event":"start","version":1')]
+        for number in range(messages):
+            at = ZERO_NS + number * _MESSAGE_GAP_NS + node * 3_000_000 + 50_000
+            lines.append(
+                (at, f'"event":"publish","message_id":{node << 32 | number},"topics":[{node}],"len_bytes":4000')
+            )
+        for event, mine in (("send", frames.src == node), ("receive", frames.dst == node)):
+            lines += _frame_lines(node, event, frames, np.flatnonzero(mine), size)
+        lines.sort()
+        lines.append((lines[-1][0] + 1, f'"event":"stop","records":{len(lines)}'))
+        text = "\n".join(f'{{"ts_ns":{at},"node":{node},{rest}}}' for at, rest in lines)
+        (folder / f"{node}.jsonl").write_text(text + "\n")
+
+
+def _frame_lines(node: int, event: str, frames: Sent, rows: Ints, size: int) -> list[tuple[int, str]]:
+    at = (frames.sent_ns if event == "send" else frames.read_ns)[rows].tolist()
+    columns = (
+        frames.src[rows].tolist(),
+        frames.dst[rows].tolist(),
+        frames.number[rows].tolist(),
+        frames.off[rows].tolist(),
+    )
+    lines = []
+    for ts_ns, src, dst, number, off in zip(at, *columns, strict=True):
+        low, high = min(src, dst), max(src, dst)
+        common = f'"peer":{dst if event == "send" else src},"message_id":{src << 32 | number},"topics":[{src}]'
+        conn = f"10.0.0.{low + 1}:{40_000 + high}-10.0.0.{high + 1}:{PORT}"
+        side = "orig" if src == low else "resp"
+        place = f'"kind":16,"conn":"{conn}","direction":"{side}","off":{off},"len_bytes":{size},"hops":1,"ttl":1'
+        lines.append((ts_ns, f'"event":"{event}",{common},{place}'))
+        if event == "receive":
+            lines.append((ts_ns + 5_000, f'"event":"deliver",{common},"hops":1'))
+    return lines
+
+
+def _write_documents(folder: Path, messages: int, delay_ns: Ints, records: int) -> None:
+    duration_s = messages * _MESSAGE_GAP_NS / SECOND
+    for name, document in _documents(duration_s, delay_ns, records).items():
+        (folder / name).write_text(json.dumps(document))
+    with (folder / "schedule.jsonl").open("w") as file:
+        for number in range(messages):
+            for node in range(HOSTS):
+                at_ns = number * _MESSAGE_GAP_NS + node * 3_000_000
+                action = {"at_ns": at_ns, "node": node, "action": "publish", "message_id": node << 32 | number}
+                file.write(json.dumps(action | {"topics": [node], "payload_bytes": _PAYLOAD_BYTES}) + "\n")
+    src, dst = np.nonzero(~np.eye(HOSTS, dtype=bool))
+    rtt = (delay_ns + delay_ns.T)[src, dst] / 1e6
+    columns: dict[str, Any] = {
+        "src": src,
+        "dst": dst,
+        "phase": ["before"] * len(src),
+        "at_ns": np.full(len(src), ZERO_NS),
+    }
+    columns |= {"asked_rtt_ms": rtt, "asked_jitter_ms": rtt * 0, "first_rtt_ms": rtt, "rtt_ms": rtt}
+    columns |= {"sent": np.full(len(src), 2), "received": np.full(len(src), 2)}
+    pq.write_table(pa.table(columns), folder / "achieved.parquet")
+    for name in ("dataplane.jsonl", "pressure.jsonl"):
+        (folder / name).write_text("")
+
+
+def _documents(duration_s: float, delay_ns: Ints, records: int) -> dict[str, Any]:
+    square = np.zeros((HOSTS, HOSTS))
+    underlay = Underlay(
+        kind="matrix", hosts=tuple(Host(f"h{host}", f"site{host}") for host in range(HOSTS)), delay_ms=delay_ns / 1e6,
+        jitter_ms=square, loss_ratio=square, rate_mbit=square[0], queue_ms=square[0] + 100, filled=square.astype(np.int8),
+    )  # fmt: skip
+    end_ns = ZERO_NS + int(duration_s * SECOND)
+    phases = [
+        ("warmup", ZERO_NS - 2 * SECOND, ZERO_NS),
+        ("workload", ZERO_NS, end_ns),
+        ("cooldown", end_ns, end_ns + 2 * SECOND),
+    ]
+    topics = {node: [other for other in range(HOSTS) if node in followers(other)] for node in range(HOSTS)}
+    verdict = dict.fromkeys(
+        (
+            "rtt_error_p50_ms",
+            "rtt_error_p50_ratio",
+            "rtt_error_p99_ms",
+            "rtt_error_p99_ratio",
+            "lateness_p99_ms",
+            "wire_error_p99_ms",
+        ),
+        1.0,
+    )
+    return {
+        "underlay.json": underlay.to_builtins(),
+        "overlay.json": {
+            "run": 1, "protocol": "random", "nodes": [{"node": node, "topics": mine} for node, mine in topics.items()]
+        },
+        "plan.json": {
+            "name": "synthetic", "seed": 1, "hashes": {},
+            "experiment": {
+                "name": "synthetic", "protocol": "random", "testbed": "emulated", "underlay": {"kind": "matrix"},
+                "workload": {"topics": HOSTS, "duration_s": duration_s, "warmup_s": 2.0, "cooldown_s": 2.0},
+                "capture": {"enabled": True, "snaplen_bytes": SNAPLEN}, "probes": {"packets_per_pair": 2}, "verdict": verdict,
+            },
+            "placement": [
+                {"node": node, "host": node, "machine": "sandbox", "wan_ip": f"10.0.0.{node + 1}", "ctl_ip": ""}
+                for node in range(HOSTS)
+            ],
+        },
+        "manifest.json": {
+            "run_id": "synthetic", "testbed": "emulated", "epoch_offset_ns": OFFSET_NS, "zero_ns": ZERO_NS,
+            "phases": [{"name": name, "start_ns": start, "end_ns": stop} for name, start, stop in phases],
+            "final_states": [], "counters": {"records_written": records, "records_dropped": 0}, "versions": {}, "kernel": {},
+            "hashes": {}, "capture_files": ["capture/plane.pcapng"],
+        },
+    }  # fmt: skip

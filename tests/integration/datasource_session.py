@@ -1,0 +1,42 @@
+"""Run by test_datasource.py in a process of its own: read captures through Spark and print the sorted rows' digests.
+
+The folder with Trellis's code is put on this process's path only: the executors have to get the code from ``register``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+
+ROOT, MASTER, CAPTURES, TRACED = sys.argv[1:]
+sys.path.insert(0, ROOT)
+
+from metrics.pcap.schemas import SCHEMAS  # noqa: E402
+from metrics.pcap.source import register  # noqa: E402
+from metrics.session import session  # noqa: E402
+
+TABLES = ("conns", "frames", "spans", "wire", "captures")
+
+
+def main() -> None:
+    found: dict[str, object] = {}
+    with session(MASTER) as spark:
+        register(spark)
+        register(spark)  # a second time is none
+        reader = spark.read.format("pcap").options(path=CAPTURES, parallelism="2", partition_bytes="20000")
+        union = reader.options(tables=",".join(TABLES), traced=TRACED).load()
+        found["partitions"] = union.rdd.getNumPartitions()
+        rows = {"packets": reader.options(tables="packets").load().collect()}
+        collected = union.collect()
+        for table in TABLES:
+            rows[table] = [
+                tuple(row[name] for name in SCHEMAS[table].names) for row in collected if row["table"] == table
+            ]
+        for table, some in rows.items():
+            texts = sorted(repr(tuple(row)) for row in some)
+            found[table] = [len(texts), hashlib.sha256("\n".join(texts).encode()).hexdigest()]
+    print(json.dumps(found))
+
+
+main()
