@@ -46,6 +46,9 @@ LOAD_S = 3.0
 TCP_S = 5
 ROUNDS = 2
 LOADS = (0.1, 0.5, 0.9)
+SEGMENTS = 4
+UDP_SEGMENT = 103
+TARGETS = {"tcp_ratio": "target: at least 1.5", "rtt_mean_error_ratio": "target: at most 0.5"}
 NEEDED = {"wirefilter": "vde2", "vde_switch": "vde2", "vde_plug2tap": "vde2", "iperf3": "iperf3"}
 
 
@@ -62,8 +65,17 @@ def main(argv: list[str] | None = None) -> int:
     if not given.inside:
         return sandbox.run([sys.executable, __file__, "--inside", *(["--json"] if given.json else [])])
     result = measure()
-    print(json.dumps(result) if given.json else "\n".join(f"{name:>44}  {value:.4g}" for name, value in result.items()))
+    print(json.dumps(result) if given.json else _table(result))
     return 0
+
+
+def _table(result: dict[str, float]) -> str:
+    lines = [f"{name:>32}  {value:10.4g}  {TARGETS.get(name, '')}" for name, value in result.items()]
+    for share in LOADS:
+        name = f"load_{share * 100:.0f}"
+        if result[f"{name}_frames_per_s"] < 0.95 * result[f"{name}_asked_frames_per_s"]:
+            lines.append(f"{name}: the sender had not the CPU time for the asked rate; measure on an idle machine")
+    return "\n".join(lines)
 
 
 def measure() -> dict[str, float]:
@@ -88,10 +100,10 @@ def _compare() -> dict[str, float]:
     return {
         "tcp_mbit": ours[0],
         "wirefilter_tcp_mbit": theirs[0],
-        "tcp_ratio (target >= 1.5)": ours[0] / theirs[0],
+        "tcp_ratio": ours[0] / theirs[0],
         "rtt_mean_error_ms": ours[1],
         "wirefilter_rtt_mean_error_ms": theirs[1],
-        "rtt_mean_error_ratio (target <= 0.5)": ours[1] / theirs[1],
+        "rtt_mean_error_ratio": ours[1] / theirs[1],
     }
 
 
@@ -231,14 +243,14 @@ def _load(netns: list[str], share: float, capacity: float) -> dict[str, float]:
             error_ms = _ping(netns, int(LOAD_S * 200), 200.0) - RTT_MS
             carried = (plane.counters().frames_out - before) / (time.monotonic() - started_s)
         lateness_ns = plane.close().lateness_ns
-    name = f"load_{share:.0%}"
+    name = f"load_{share * 100:.0f}"
     return {
-        f"{name} asked_frames_per_s": share * capacity,
-        f"{name} frames_per_s": carried,
-        f"{name} added_rtt_ms_p50": float(np.nanpercentile(error_ms, 50)),
-        f"{name} added_rtt_ms_p99": float(np.nanpercentile(error_ms, 99)),
-        f"{name} lateness_ms_p50": lateness_ns["p50"] / 1e6,
-        f"{name} lateness_ms_p99": lateness_ns["p99"] / 1e6,
+        f"{name}_asked_frames_per_s": share * capacity,
+        f"{name}_frames_per_s": carried,
+        f"{name}_added_rtt_ms_p50": float(np.nanpercentile(error_ms, 50)),
+        f"{name}_added_rtt_ms_p99": float(np.nanpercentile(error_ms, 99)),
+        f"{name}_lateness_ms_p50": lateness_ns["p50"] / 1e6,
+        f"{name}_lateness_ms_p99": lateness_ns["p99"] / 1e6,
     }
 
 
@@ -261,7 +273,7 @@ def _listening(netns: str) -> Iterator[None]:
 
 @contextmanager
 def _sending(netns: str, rate_per_s: float) -> Iterator[None]:
-    """A process that sends datagrams, evenly spaced, from the namespace."""
+    """A process that sends datagrams from the namespace, SEGMENTS at a time: one system call each takes too long."""
     sender = multiprocessing.get_context("fork").Process(target=_send, args=(netns, rate_per_s), daemon=True)
     sender.start()
     try:
@@ -277,8 +289,9 @@ def _send(netns: str, rate_per_s: float) -> None:
     with entered(descriptor):
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.connect((ADDRESSES[1], 9))
-    payload, send, clock = bytes(FRAME_BYTES - 28), sender.send, time.monotonic_ns
-    due_ns, step_ns = float(clock()), 1e9 / rate_per_s
+    sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, FRAME_BYTES - 28)
+    payload, send, clock = bytes(SEGMENTS * (FRAME_BYTES - 28)), sender.send, time.monotonic_ns
+    due_ns, step_ns = float(clock()), SEGMENTS * 1e9 / rate_per_s
     while True:
         while clock() < due_ns:
             pass
