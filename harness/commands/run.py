@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             return status  # the running stage has said why
         with step("tables and report"):
             summary = analyse(run_dir, arguments.master)
-        _print(run_dir, summary, as_json=arguments.json)
+        print_outcome(run_dir, summary, as_json=arguments.json)
         verdicts.append(summary.verdict)
     return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
 
@@ -87,8 +87,8 @@ def _run_stage(testbed: str, run_dir: Path) -> int:
     return subprocess.run(["setpriv", "--pdeathsig", "KILL", *argv], check=False).returncode
 
 
-def _print(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
-    """The verdict, its reasons, the headline numbers and where the report is."""
+def print_outcome(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
+    """Print the verdict, its reasons, the headline numbers and where the report is."""
     if as_json:
         print(msgspec.json.encode({"run_dir": str(run_dir), **msgspec.to_builtins(summary)}).decode())
         return

@@ -1,0 +1,23 @@
+"""``trellis report RUN``: analyse a finished run and write its report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    parser.add_argument("run_dir", type=Path, metavar="RUN", help="the run directory")
+    parser.add_argument("--master", help="a Spark master such as spark://host:7077 (default: this machine's cores)")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Analyse the run; the exit code tells the verdict as ``trellis run`` does."""
+    from harness.analysis import EXIT_CODES, analyse
+    from harness.commands.run import print_outcome
+
+    summary = analyse(arguments.run_dir, arguments.master)
+    print_outcome(arguments.run_dir, summary, as_json=arguments.json)
+    return EXIT_CODES[summary.verdict]
