@@ -35,7 +35,7 @@ def left_by_kill(folder: Path, moment: str) -> dict[str, Any]:
     return observe(moment, trellis("run", write_experiment(folder), "--out", folder / "run"), folder)
 
 
-@pytest.mark.parametrize("moment", ["plan", "boot", "probe_before", "warmup", "collect"])
+@pytest.mark.parametrize("moment", ["plan", "boot", "probe before", "warmup", "collect"])
 def test_leaves_nothing_when_killed_after(moment: str, tmp_path: Path) -> None:
     seen = left_by_kill(tmp_path, moment)
     assert str(seen["killed_at"]).startswith(moment)
