@@ -92,7 +92,7 @@ class Box:
             "ip link set lo up",
             f"ip address add {self.address}/24 dev eth0",
             "ip link set eth0 up",
-            f"ip route add default via 10.77.{number}.1",
+            f"ip route add 10.77.0.0/16 via 10.77.{number}.1",
         ):
             subprocess.run([*self.enter, *command.split()], check=True)
 

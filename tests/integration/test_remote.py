@@ -79,6 +79,7 @@ def await_bare(boxes: list[Box]) -> list[list[str]]:
     return left
 
 
+@pytest.mark.slow
 @sandboxed
 def test_a_small_experiment_from_plan_to_manifest(tmp_path: Path):
     with machines(tmp_path, 3) as fleet:
@@ -125,6 +126,7 @@ def assert_metrics_as_documented(run_dir: Path) -> None:
     assert {row["metric"].get("node") for row in rows} >= set(map(str, range(6)))
 
 
+@pytest.mark.slow
 @sandboxed
 def test_a_killed_run_leaves_nothing_on_the_machines(tmp_path: Path):
     with machines(tmp_path, 3) as fleet:
@@ -145,6 +147,7 @@ def test_a_killed_run_leaves_nothing_on_the_machines(tmp_path: Path):
         assert not prometheus_runs()
 
 
+@pytest.mark.slow
 @sandboxed
 def test_a_machine_lost_during_the_run_is_named_and_the_rest_is_collected(tmp_path: Path):
     with machines(tmp_path, 3) as fleet:
@@ -161,6 +164,7 @@ def test_a_machine_lost_during_the_run_is_named_and_the_rest_is_collected(tmp_pa
     assert sorted(path.name for path in (run_dir / "trace").iterdir()) == ["0.jsonl", "1.jsonl", "3.jsonl", "4.jsonl"]
 
 
+@pytest.mark.slow
 @sandboxed
 def test_fab_looks_at_a_run_in_progress_and_stops_it(tmp_path: Path):
     def fab(*words: str) -> str:
