@@ -21,7 +21,8 @@ from peer.core.frames import Data
 from peer.wire import encode
 from topologies.model import Host, Underlay
 
-HOSTS, FANOUT = 50, 10
+HOSTS, FANOUT = 64, 10
+GROUP_HOSTS = 32  # hosts a capture file, as the data plane writes them
 PORT, SNAPLEN = 9000, 96
 SECOND = 10**9
 ZERO_NS = 1_000 * SECOND
@@ -75,9 +76,11 @@ def write_run(folder: Path, packets: int, seed: int = 1) -> int:
     frames = _frames(rng, messages, delay_ns)
     for name in ("capture", "trace"):
         (folder / name).mkdir(parents=True)
-    count = _write_capture(folder / "capture" / "plane.pcapng", _packets(rng, frames, delay_ns))
+    packets_seen = _packets(rng, frames, delay_ns)
+    count = len(packets_seen["ts_ns"])
+    names = _write_captures(folder / "capture", packets_seen)
     _write_traces(folder / "trace", frames, messages)
-    _write_documents(folder, messages, delay_ns, count)
+    _write_documents(folder, messages, delay_ns, {"records": count, "files": [f"capture/{name}" for name in names]})
     return count
 
 
@@ -114,21 +117,20 @@ def _packets(rng: np.random.Generator, frames: Sent, delay_ns: Ints) -> dict[str
             arrives = chosen if again else lost_segment != segment
             at = tx + 3 * frames.delay_ns if again else tx
             columns = {"seq": frames.off + start, "payload": np.full(len(tx), payload)}
-            parts.append(_seen(frames, frames.src, frames.dst, at, 2, columns, chosen))
-            parts.append(_seen(frames, frames.src, frames.dst, at + frames.delay_ns, 1, columns, arrives))
+            parts.append(_seen(frames.src, frames.dst, at, 2, columns, chosen))
+            parts.append(_seen(frames.src, frames.dst, at + frames.delay_ns, 1, columns, arrives))
             if segment and not again or again:  # every second segment is acknowledged, and every repeated one
                 back_ns = delay_ns[frames.dst, frames.src]
                 none = {"seq": np.zeros(len(tx), np.int64), "payload": np.zeros(len(tx), np.int64)}
                 acked = at + frames.delay_ns + 1_000
-                parts.append(_seen(frames, frames.dst, frames.src, acked, 2, none, arrives))
-                parts.append(_seen(frames, frames.dst, frames.src, acked + back_ns, 1, none, arrives))
+                parts.append(_seen(frames.dst, frames.src, acked, 2, none, arrives))
+                parts.append(_seen(frames.dst, frames.src, acked + back_ns, 1, none, arrives))
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = np.argsort(joined["ts_ns"], kind="stable")
     return {name: column[order] for name, column in joined.items()}
 
 
 def _seen(
-    frames: Sent,
     src: Ints,
     dst: Ints,
     ts_ns: Ints,
@@ -136,7 +138,6 @@ def _seen(
     columns: dict[str, Ints],
     rows: npt.NDArray[np.bool_],
 ) -> dict[str, Ints]:
-    del frames
     count = int(rows.sum())
     whole = {"src": src, "dst": dst, "ts_ns": ts_ns, **columns}
     fixed = {"direction": direction, "flags": ACK}
@@ -163,16 +164,25 @@ def _handshakes(delay_ns: Ints) -> dict[str, Ints]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _write_capture(path: Path, packets: dict[str, Ints]) -> int:
-    count = len(packets["ts_ns"])
-    with path.open("wb") as file:
-        file.write(_head())
-        for first in range(0, count, _CHUNK):
-            file.write(_blocks({name: column[first : first + _CHUNK] for name, column in packets.items()}))
-    return count
+def _write_captures(folder: Path, packets: dict[str, Ints]) -> list[str]:
+    """A file for each group of hosts; returns their names."""
+    host = np.where(packets["direction"] == 2, packets["src"], packets["dst"])
+    names = []
+    for first_host in range(0, HOSTS, GROUP_HOSTS):
+        rows = np.flatnonzero(host // GROUP_HOSTS == first_host // GROUP_HOSTS)
+        names.append(f"hosts-{first_host // GROUP_HOSTS}.pcapng")
+        with (folder / names[-1]).open("wb") as file:
+            file.write(_head(first_host))
+            for first in range(0, len(rows), _CHUNK):
+                chosen = rows[first : first + _CHUNK]
+                chunk = {name: column[chosen] for name, column in packets.items()}
+                file.write(_blocks(chunk, host[chosen] - first_host))
+    return names
 
 
-def _head() -> bytes:
+def _head(first_host: int) -> bytes:
+    hosts = range(first_host, min(first_host + GROUP_HOSTS, HOSTS))
+
     def block(kind: int, body: bytes) -> bytes:
         length = np.uint32(12 + len(body)).tobytes()
         return np.uint32(kind).tobytes() + length + body + length
@@ -182,13 +192,11 @@ def _head() -> bytes:
 
     section = np.array([0x1A2B3C4D, 1], "<u4").tobytes() + b"\xff" * 8
     interface = np.array([101, SNAPLEN], "<u4").tobytes()
-    blocks = [
-        block(1, interface + option(2, str(host).encode()) + option(9, b"\x09") + bytes(4)) for host in range(HOSTS)
-    ]
+    blocks = [block(1, interface + option(2, str(host).encode()) + option(9, b"\x09") + bytes(4)) for host in hosts]
     return block(0x0A0D0D0A, section) + b"".join(blocks)
 
 
-def _blocks(packets: dict[str, Ints]) -> npt.NDArray[np.uint8]:
+def _blocks(packets: dict[str, Ints], interface: Ints) -> npt.NDArray[np.uint8]:
     """The packet blocks of consecutive packets: two sizes, laid into one buffer through overlapping views."""
     src, dst, payload = packets["src"], packets["dst"], packets["payload"]
     cap = np.minimum(_HEADER_BYTES + payload, SNAPLEN)
@@ -201,10 +209,10 @@ def _blocks(packets: dict[str, Ints]) -> npt.NDArray[np.uint8]:
     wire = _HEADER_BYTES + payload
     initial = src * 1_000_003 * 64 + dst * 7_919 * 4096 & 0xFFFFFFFF
     values = {
-        "kind": 6, "length": length, "interface": np.where(packets["direction"] == 2, src, dst),
+        "kind": 6, "length": length, "interface": interface,
         "high": stamp >> np.uint64(32), "low": stamp & np.uint64(0xFFFFFFFF), "cap": cap, "wire": wire,
         "vihl": 0x45, "ip_length": wire, "ttl": 64, "proto": 6, "src": _address(src), "dst": _address(dst),
-        "sport": np.where(opener, _port(src, dst), PORT), "dport": np.where(opener, PORT, _port(dst, src)),
+        "sport": np.where(opener, 40_000 + dst, PORT), "dport": np.where(opener, PORT, 40_000 + src),
         "seq": initial + 1 + packets["seq"] & 0xFFFFFFFF, "offset": 0x80, "flags": packets["flags"], "window": 65535,
     }  # fmt: skip
     peer_initial = dst * 1_000_003 * 64 + src * 7_919 * 4096 & 0xFFFFFFFF
@@ -223,10 +231,6 @@ def _blocks(packets: dict[str, Ints]) -> npt.NDArray[np.uint8]:
 
 def _address(host: Ints) -> Ints:
     return (10 << 24) + host + 1
-
-
-def _port(host: Ints, other: Ints) -> Ints:
-    return 40_000 + (host + other) * 0 + other
 
 
 def _write_traces(folder: Path, frames: Sent, messages: int) -> None:
@@ -268,9 +272,9 @@ def _frame_lines(node: int, event: str, frames: Sent, rows: Ints, size: int) -> 
     return lines
 
 
-def _write_documents(folder: Path, messages: int, delay_ns: Ints, records: int) -> None:
+def _write_documents(folder: Path, messages: int, delay_ns: Ints, captured: dict[str, Any]) -> None:
     duration_s = messages * _MESSAGE_GAP_NS / SECOND
-    for name, document in _documents(duration_s, delay_ns, records).items():
+    for name, document in _documents(duration_s, delay_ns, captured).items():
         (folder / name).write_text(json.dumps(document))
     with (folder / "schedule.jsonl").open("w") as file:
         for number in range(messages):
@@ -293,7 +297,7 @@ def _write_documents(folder: Path, messages: int, delay_ns: Ints, records: int) 
         (folder / name).write_text("")
 
 
-def _documents(duration_s: float, delay_ns: Ints, records: int) -> dict[str, Any]:
+def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> dict[str, Any]:
     square = np.zeros((HOSTS, HOSTS))
     underlay = Underlay(
         kind="matrix", hosts=tuple(Host(f"h{host}", f"site{host}") for host in range(HOSTS)), delay_ms=delay_ns / 1e6,
@@ -337,7 +341,7 @@ def _documents(duration_s: float, delay_ns: Ints, records: int) -> dict[str, Any
         "manifest.json": {
             "run_id": "synthetic", "testbed": "emulated", "epoch_offset_ns": OFFSET_NS, "zero_ns": ZERO_NS,
             "phases": [{"name": name, "start_ns": start, "end_ns": stop} for name, start, stop in phases],
-            "final_states": [], "counters": {"records_written": records, "records_dropped": 0}, "versions": {}, "kernel": {},
-            "hashes": {}, "capture_files": ["capture/plane.pcapng"],
+            "final_states": [], "counters": {"records_written": captured["records"], "records_dropped": 0}, "versions": {}, "kernel": {},
+            "hashes": {}, "capture_files": captured["files"],
         },
     }  # fmt: skip

@@ -9,8 +9,8 @@ import struct
 
 import numpy as np
 
-from metrics.pcap.records import Interface, Records, no_records
-from metrics.pcap.walk import Bools, Bytes, Ints, walk, word_view
+from metrics.pcap.records import Interface, Records, Selection, host_of, no_records
+from metrics.pcap.walk import NONE, Bools, Bytes, Ints, walk, word_view
 
 _MAGIC = {  # as the first four bytes -> byte order, nanoseconds in a unit of the fraction
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
@@ -36,21 +36,19 @@ class _Layout:
     def __init__(self, data: Bytes, order: str, fraction_limit: int) -> None:
         self._data = data.data
         self._words = word_view(data, order)
-        self._last = max(len(self._words) - _RECORD_HEADER_BYTES, 0)
         self._length = struct.Struct(f"{order}I").unpack_from
         self._fraction_limit = fraction_limit
         self._first_s = int(self._words[_FILE_HEADER_BYTES]) if len(self._words) > _FILE_HEADER_BYTES else 0
 
     def length(self, at: int) -> int:
         kept: int = self._length(self._data, at + 8)[0]
-        return _RECORD_HEADER_BYTES + kept if kept <= _MAX_PACKET_BYTES else 0
+        return _RECORD_HEADER_BYTES + kept if kept <= _MAX_PACKET_BYTES else NONE
 
     def lengths(self, at: Ints) -> Ints:
-        kept = self._words[np.minimum(at, self._last) + 8].astype(np.int64)
-        return np.where(kept <= _MAX_PACKET_BYTES, _RECORD_HEADER_BYTES + kept, 0)
+        kept = self._words[at + 8].astype(np.int64)
+        return np.where(kept <= _MAX_PACKET_BYTES, _RECORD_HEADER_BYTES + kept, NONE)
 
     def plausible(self, at: Ints) -> Bools:
-        at = np.minimum(at, self._last)
         seconds = self._words[at].astype(np.int64)
         kept = self._words[at + 8]
         return (
@@ -62,13 +60,15 @@ class _Layout:
         )
 
 
-def read_classic(data: Bytes) -> Records:
+def read_classic(data: Bytes, file_name: str, selection: Selection) -> Records:
     """The packets of a classic pcap file. A file too short for its header yields none."""
     order, fraction_ns = _MAGIC[data[:4].tobytes()]
     if len(data) < _FILE_HEADER_BYTES:
         return no_records(data, len(data))
     snaplen, linktype = struct.unpack_from(f"{order}II", data.data, 16)
     at, stop = walk(_Layout(data, order, 10**9 // fraction_ns), _FILE_HEADER_BYTES, len(data))
+    interface = Interface("", linktype & 0xFFFF, snaplen, host_of("", file_name))
+    at = at[selection.range_of(len(at))] if selection.wants(interface.host) else at[:0]
     words = word_view(data, order)
     seconds, fraction = words[at].astype(np.int64), words[at + 4].astype(np.int64)
     return Records(
@@ -80,6 +80,6 @@ def read_classic(data: Bytes) -> Records:
         ts_ns=seconds * 10**9 + fraction * fraction_ns,
         interface=np.zeros(len(at), np.int32),
         tap=np.zeros(len(at), np.int8),
-        interfaces=[Interface("", linktype & 0xFFFF, snaplen)],
+        interfaces=[interface],
         unread_bytes=len(data) - stop,
     )

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from metrics.pcap.records import RX, TX, Interface, Records, no_records
-from metrics.pcap.walk import Bools, Bytes, Ints, walk, word_view
+from metrics.pcap.records import RX, TX, Interface, Records, Selection, host_of, no_records
+from metrics.pcap.walk import NONE, Bools, Bytes, Ints, walk, word_view
 
 _SECTION, _INTERFACE, _SIMPLE, _STATISTICS, _ENHANCED = 0x0A0D0D0A, 1, 3, 5, 6
 _ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
@@ -36,49 +36,60 @@ class _Layout:
     def __init__(self, data: Bytes, order: str) -> None:
         self._bytes, self._data = data, data.data
         self._words = word_view(data, order)
-        self._last = max(len(self._words) - 12, 0)
         self._header = struct.Struct(f"{order}II").unpack_from
         self._order = order
 
     def length(self, at: int) -> int:
         kind, length = self._header(self._data, at)
-        if length % 4 or (kind == _SECTION and _order_at(self._bytes, at) != self._order):
-            return 0
+        if length < self.minimum or length % 4 or (kind == _SECTION and _order_at(self._bytes, at) != self._order):
+            return NONE
         return int(length)
 
     def lengths(self, at: Ints) -> Ints:
-        length = self._words[np.minimum(at, self._last) + 4].astype(np.int64)
-        return np.where(length % 4 == 0, length, 0)
+        length = self._words[at + 4].astype(np.int64)
+        return np.where(length < self.minimum, NONE, length)
 
     def plausible(self, at: Ints) -> Bools:
-        at = np.minimum(at, self._last)
         length = self._words[at + 4].astype(np.int64)
         trailer = np.minimum(at + length - 4, len(self._words) - 1)
-        return (  # type: ignore[no-any-return]
-            (self._words[at] == _ENHANCED) & (length >= 32) & (self._words[trailer] == length)
-        )
+        found: Bools = (self._words[at] == _ENHANCED) & (length >= 32) & (self._words[trailer] == length)
+        return found
+
+
+@dataclass
+class _Blocks:
+    """Blocks of one byte order in a row: offsets, types and lengths."""
+
+    at: Ints
+    kind: npt.NDArray[np.uint32]
+    length: Ints
+
+    def __getitem__(self, rows: npt.NDArray[np.generic] | slice) -> _Blocks:
+        return _Blocks(self.at[rows], self.kind[rows], self.length[rows])
 
 
 @dataclass
 class _Section:
-    """The blocks of a section, and what its special blocks said."""
+    """A section: its blocks, and the interfaces that they describe."""
 
     order: str
-    blocks: Ints
+    blocks: _Blocks
     interfaces: list[Interface] = field(default_factory=list)
 
 
-def read_pcapng(data: Bytes) -> Records:
-    """The packets of a pcapng file. What cannot be read is counted; a self-contradicting block ends the walk."""
+def read_pcapng(data: Bytes, file_name: str, selection: Selection) -> Records:
+    """The selected packets. What cannot be read is counted; a block that contradicts itself ends the walk."""
     parts: list[Records] = []
     interfaces: list[Interface] = []
     unknown = at = 0
     while at < len(data) and (order := _order_at(data, at)) is not None:
         blocks, stop = _blocks(data, order, at)
-        if not len(blocks):
+        if not len(blocks.at):
             break
         for section in _sections(data, order, blocks):
-            part = _packets(data, section)
+            for interface in section.interfaces:
+                interface.host = host_of(interface.name, file_name)
+            part = _packets(data, section, selection)
             part.interface += len(interfaces)
             interfaces += section.interfaces
             unknown += part.unknown_blocks
@@ -87,7 +98,10 @@ def read_pcapng(data: Bytes) -> Records:
     if not parts:
         return no_records(data, len(data))
     columns = ("at", "start", "cap_bytes", "wire_bytes", "ts_ns", "interface", "tap")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+    if len(parts) == 1:
+        joined = {name: getattr(parts[0], name) for name in columns}
+    else:
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
     return Records(data, **joined, interfaces=interfaces, unread_bytes=len(data) - at, unknown_blocks=unknown)
 
 
@@ -98,29 +112,36 @@ def _order_at(data: Bytes, at: int) -> str | None:
     return _ORDERS.get(data[at + 8 : at + 12].tobytes())
 
 
-def _blocks(data: Bytes, order: str, start: int) -> tuple[Ints, int]:
+def _blocks(data: Bytes, order: str, start: int) -> tuple[_Blocks, int]:
     """The blocks up to the file's end, the first inconsistent one, or the first section of another byte order."""
     at, stop = walk(_Layout(data, order), start, len(data))
     words = word_view(data, order)
+    blocks = _Blocks(at, words[at], words[at + 4].astype(np.int64))
     if len(at):
-        bad = words[at + words[at + 4].astype(np.int64) - 4] != words[at + 4]
-        bad |= (words[at] == _ENHANCED) & (words[at + 4] < 32) | (words[at] == _SIMPLE) & (words[at + 4] < 16)
-        bad[words[at] == _SECTION] |= [_order_at(data, int(each)) != order for each in at[words[at] == _SECTION]]
+        bad = (words[at + blocks.length - 4] != blocks.length) | (blocks.length & 3 != 0)
+        bad |= (blocks.length < 32) & (blocks.kind == _ENHANCED) | (blocks.length < 16) & (blocks.kind == _SIMPLE)
+        sections = np.flatnonzero(blocks.kind == _SECTION)
+        bad[sections] |= [_order_at(data, int(each)) != order for each in at[sections]]
         if bad.any():
             first = int(np.argmax(bad))
-            at, stop = at[:first], int(at[first])
-    return at, stop
+            return blocks[:first], int(at[first])
+    return blocks, stop
 
 
-def _sections(data: Bytes, order: str, blocks: Ints) -> Iterator[_Section]:
-    kinds = word_view(data, order)[blocks]
-    starts = np.flatnonzero(kinds == _SECTION)
-    for first, last in zip(starts, [*starts[1:], len(blocks)], strict=True):
+def _sections(data: Bytes, order: str, blocks: _Blocks) -> Iterator[_Section]:
+    starts = np.flatnonzero(blocks.kind == _SECTION)
+    for first, last in zip(starts, [*starts[1:], len(blocks.at)], strict=True):
         section = _Section(order, blocks[first:last])
-        special = np.isin(kinds[first:last], (_INTERFACE, _STATISTICS))
-        for at in section.blocks[special]:
+        for at in section.blocks.at[_is_one_of(section.blocks.kind, _INTERFACE, _STATISTICS)]:
             _read_special(data, section, int(at))
         yield section
+
+
+def _is_one_of(kind: npt.NDArray[np.uint32], *wanted: int) -> Bools:
+    found: Bools = kind == wanted[0]
+    for each in wanted[1:]:
+        found |= kind == each
+    return found
 
 
 def _read_special(data: Bytes, section: _Section, at: int) -> None:
@@ -162,40 +183,53 @@ def _options(data: Bytes, order: str, at: int, end: int) -> dict[int, bytes]:
     return options
 
 
-def _packets(data: Bytes, section: _Section) -> Records:
-    words, blocks, count = word_view(data, section.order), section.blocks, len(section.interfaces)
-    kinds = words[blocks]
-    enhanced, simple = kinds == _ENHANCED, kinds == _SIMPLE
-    length = words[blocks + 4].astype(np.int64)
-    # One gather for both kinds: a simple packet's fields are overwritten after it.
-    interface = np.where(enhanced, words[blocks + 8], 0).astype(np.int64)
-    inner = np.where(enhanced, blocks, 0)
+def _packets(data: Bytes, section: _Section, selection: Selection) -> Records:
+    words, count = word_view(data, section.order), len(section.interfaces)
+    kind, at = section.blocks.kind, section.blocks.at
+    simple = kind == _SIMPLE
+    interface = np.where(simple, 0, words[at + 8]).astype(np.int64)
+    is_packet = (simple | (kind == _ENHANCED)) & (interface < count)
+    unknown = ~is_packet & ~_is_one_of(kind, _SECTION, _INTERFACE, _STATISTICS)
+    chosen = np.zeros(len(at), np.bool_)
+    chosen[selection.range_of(len(at))] = True
+    if selection.by_host:
+        wanted = np.array([selection.wants(each.host) for each in section.interfaces] or [False])
+        chosen &= wanted[np.minimum(interface, len(wanted) - 1)]
+    # A packet without a time needs its predecessor's, wanted or not.
+    early = is_packet & (chosen | simple.any())
+    records = _read_blocks(data, section, section.blocks[early], interface[early])
+    if simple.any():
+        records = records.select(np.flatnonzero(chosen[early]))
+    records.unknown_blocks = int(unknown.sum())
+    return records
+
+
+def _read_blocks(data: Bytes, section: _Section, blocks: _Blocks, interface: Ints) -> Records:
+    """The packets of enhanced and simple blocks. A length beyond the block's end is cut there."""
+    words, at = word_view(data, section.order), blocks.at
+    simple = np.flatnonzero(blocks.kind == _SIMPLE)
+    inner = np.minimum(at, len(words) - 25)  # a simple block may end the file too early for these, and needs none
     cap, wire = words[inner + 20].astype(np.int64), words[inner + 24].astype(np.int64)
-    start, room = blocks + 28, length - 32
-    if simple.any():
-        snaplen = (section.interfaces[0].snaplen if count else 0) or _SNAPLEN_UNLIMITED
-        wire[simple] = words[blocks[simple] + 8]
-        start[simple], room[simple] = blocks[simple] + 12, length[simple] - 16
-        cap[simple] = np.minimum(np.minimum(wire[simple], room[simple]), snaplen)
-    packet = (enhanced | simple) & (interface < count) & (cap <= room)
-    special = np.isin(kinds, (_SECTION, _INTERFACE, _STATISTICS))
-    at = blocks[packet]
-    ticks = (words[at + 12].astype(np.uint64) << np.uint64(32)) | words[np.minimum(at + 16, len(words) - 1)]
-    ts_ns = _nanoseconds(ticks, interface[packet], section.interfaces)
-    if simple.any():
-        ts_ns = _fill_from_before(ts_ns, simple[packet])
-    options_at = start[packet] + (cap[packet] + 3) // 4 * 4
-    flags = _packet_flags(data, section.order, options_at, at + length[packet] - 4, enhanced[packet])
+    start, room = at + 28, blocks.length - 32
+    ticks = words[inner + 12].astype(np.uint64) << np.uint64(32) | words[inner + 16]
+    ts_ns = _nanoseconds(ticks, interface, section.interfaces)
+    if len(simple):
+        wire[simple] = words[at[simple] + 8]
+        start[simple], room[simple] = at[simple] + 12, blocks.length[simple] - 16
+        cap[simple] = np.minimum(wire[simple], section.interfaces[0].snaplen or _SNAPLEN_UNLIMITED)
+        ts_ns = _fill_from_before(ts_ns, blocks.kind == _SIMPLE)
+    cap = np.minimum(cap, room)
+    options_at = start + (cap + 3) // 4 * 4
+    flags = _packet_flags(data, section.order, options_at, at + blocks.length - 4, blocks.kind == _ENHANCED)
     return Records(
         data=data,
         at=at,
-        start=start[packet],
-        cap_bytes=cap[packet],
-        wire_bytes=wire[packet],
+        start=start,
+        cap_bytes=cap,
+        wire_bytes=wire,
         ts_ns=ts_ns,
-        interface=interface[packet].astype(np.int32),
+        interface=interface.astype(np.int32),
         tap=_DIRECTION_TAP[flags & 3],
-        unknown_blocks=int((~packet & ~special).sum()),
     )
 
 

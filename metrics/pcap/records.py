@@ -69,6 +69,28 @@ class Records:
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
 
+@dataclass(frozen=True)
+class Selection:
+    """Which packets of a file are wanted: the ``part``-th of ``parts``, by host (index modulo parts) or by place."""
+
+    part: int = 0
+    parts: int = 1
+    by_host: bool = False
+
+    def wants(self, host: int) -> bool:
+        """Whether a host's packets are among those wanted by host."""
+        return not self.by_host or host % self.parts == self.part
+
+    def range_of(self, count: int) -> slice:
+        """Which of ``count`` records in a row are wanted by place."""
+        if self.by_host:
+            return slice(0, count)
+        return slice(count * self.part // self.parts, count * (self.part + 1) // self.parts)
+
+
+EVERYTHING = Selection()
+
+
 def no_records(data: Bytes, unread_bytes: int) -> Records:
     """A file in which nothing could be read."""
     none = np.empty(0, np.int64)
@@ -85,9 +107,9 @@ def map_file(path: Path) -> Bytes:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
-def host_of(if_name: str, path: Path) -> int:
+def host_of(if_name: str, file_name: str) -> int:
     """The host index: the interface's name where that is a number, else the first number in the file's name."""
     if if_name.isdecimal():
         return int(if_name[:9])
-    number = re.search(r"\d{1,9}", path.name.split(".")[0])
+    number = re.search(r"\d{1,9}", file_name.split(".")[0])
     return int(number.group()) if number else UNKNOWN_HOST

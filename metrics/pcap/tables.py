@@ -16,7 +16,7 @@ from metrics.pcap.files import read_file
 from metrics.pcap.flows import Connections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
 from metrics.pcap.headers import TCP, Packets, address_text, decode
-from metrics.pcap.records import TAPS, Records
+from metrics.pcap.records import TAPS, Records, Selection
 from metrics.pcap.schemas import PACKETS, SCHEMAS
 from metrics.pcap.sightings import sight
 from metrics.pcap.streams import Streams, reassemble
@@ -67,10 +67,11 @@ class Reading:
 
 def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
     """The tables of a capture file, as (name, piece); a table may come in several pieces, or in none."""
-    records = read_file(path)
+    by_host = reading.reassembles
+    records = read_file(path, Selection(reading.part, reading.parts, by_host))
     records.ts_ns -= reading.epoch_offset_ns
-    if not reading.reassembles:
-        yield from _read_packets(records, path, reading)
+    if not by_host:
+        yield from _read_packets(records, path)
         return
     counts = InterfaceCounts(records)
     hosts = np.array([each.host for each in records.interfaces], np.int64)
@@ -81,11 +82,9 @@ def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
         yield "captures", counts.table(records, path, mine)
 
 
-def _read_packets(records: Records, path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
-    total = len(records)
-    first, last = (total * part // reading.parts for part in (reading.part, reading.part + 1))
-    for start in range(first, last, _PIECE_PACKETS):
-        packets = decode(records.select(slice(start, min(start + _PIECE_PACKETS, last))))
+def _read_packets(records: Records, path: Path) -> Iterator[tuple[str, pa.Table]]:
+    for start in range(0, len(records), _PIECE_PACKETS):
+        packets = decode(records.select(slice(start, start + _PIECE_PACKETS)))
         yield "packets", _packets_table(packets, path, None)
 
 
@@ -102,7 +101,7 @@ def _pieces(records: Records, hosts: npt.NDArray[np.int64], wanted: set[int]) ->
         batches[-1].append(host)
         filled += size
     for batch in batches:
-        if set(batch) == set(hosts.tolist()):
+        if len(batch) == len(wanted):
             yield records
         elif batch:
             yield records.select(np.flatnonzero(np.isin(hosts, batch)[records.interface]))

@@ -17,27 +17,30 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_CURSORS = 384
+_CURSORS = 256
 _MIN_STRIDE_BYTES = 32 * 1024
 _FIRST_WINDOW_BYTES = 4096
 _LAST_WINDOW_BYTES = 512 * 1024
-_CHAIN = 4
+_CHAIN = 3
+
+NONE = 1 << 48
+"""A record's length where there can be no record: beyond the end of any file."""
 
 
 class Layout(Protocol):
     """How a format says where its records end.
 
-    ``minimum`` is the smallest record, a smaller claim ends a walk; all records start at multiples of ``alignment``.
+    ``minimum`` is the length of the smallest record; all start at multiples of ``alignment``.
     """
 
     minimum: int
     alignment: int
 
     def length(self, at: int) -> int:
-        """The length that the record at ``at`` claims, 0 if there can be none."""
+        """The length that the record at ``at`` claims, ``NONE`` if there can be none."""
 
     def lengths(self, at: Ints) -> Ints:
-        """The same for many, at any offsets from 0 to the file's end."""
+        """The same for many, none of which is nearer to the file's end than the smallest record is long."""
 
     def plausible(self, at: Ints) -> Bools:
         """Whether a record may start at each offset: a guess, that decides about speed only."""
@@ -88,20 +91,17 @@ def _border(layout: Layout, position: int, end: int) -> int | None:
 
 def _lockstep(layout: Layout, borders: Ints) -> Ints | None:
     """The records from the first border to the last one, None if the borders do not all prove true."""
-    cursors, limits = borders[:-1].copy(), borders[1:]
+    cursors, limits = borders[:-1], borders[1:]
     steps: list[Ints] = []
-    moving = cursors < limits
-    while moving.any():
-        steps.append(np.where(moving, cursors, -1))
-        claimed = layout.lengths(cursors)
-        if (claimed[moving] < layout.minimum).any():
-            return None
-        cursors = np.where(moving, cursors + claimed, cursors)
+    while len(cursors):
+        steps.append(cursors)
+        cursors = cursors + layout.lengths(cursors)
         moving = cursors < limits
-    if (cursors != limits).any():
-        return None
-    visited = np.array(steps).T.ravel()
-    return visited[visited >= 0]
+        if not moving.all():
+            if (cursors > limits).any():
+                return None
+            cursors, limits = cursors[moving], limits[moving]
+    return np.sort(np.concatenate(steps))
 
 
 def _loop(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
@@ -109,7 +109,7 @@ def _loop(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
     at, length = start, layout.length
     while at + layout.minimum <= end:
         claimed = length(at)
-        if claimed < layout.minimum or at + claimed > end:
+        if at + claimed > end:
             break
         offsets.append(at)
         at += claimed
