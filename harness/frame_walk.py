@@ -66,7 +66,7 @@ class FrameWalk:
     def _advance(self, seq: int, kept: bytes, length: int) -> tuple[bytes, int, int]:
         """What is new in a segment; numbers continue beyond 2**32."""
         if self._seen < 0:
-            self._seen = seq
+            self._seen = self._boundary = seq
         ahead = (seq - self._seen + (1 << 31)) % (1 << 32) - (1 << 31)
         if length > 0 and ahead + length <= 0:
             self.trouble["retransmitted"] += 1

@@ -60,8 +60,12 @@ def encode(frame: Frame) -> bytes:
             raise ValueError(f"a data frame carries at most {MAX_FRAME_TOPICS} topics, got {len(topics)}")
         body = _encode_body((frame.payload,))
         length = HEADER_BYTES + 4 * len(topics) + len(body)
-        head = HEADER.pack(MAGIC, VERSION, frame.kind, length, frame.message_id, frame.ttl, frame.hops, len(topics), 0)
-        head += struct.pack(f">{len(topics)}I", *topics)
+        try:
+            head = HEADER.pack(
+                MAGIC, VERSION, frame.kind, length, frame.message_id, frame.ttl, frame.hops, len(topics), 0
+            ) + struct.pack(f">{len(topics)}I", *topics)
+        except struct.error as error:
+            raise ValueError(f"a data frame's header cannot hold {frame.message_id}, {topics}: {error}") from None
     else:
         body = _encode_body(msgspec.structs.astuple(frame))
         length = HEADER_BYTES + len(body)

@@ -9,8 +9,9 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client import start_http_server
@@ -22,6 +23,8 @@ from peer.runtime.process import Orders
 from peer.runtime.spec import Action, AgentSpec, OverlayDocument
 
 EXITS = "exits.jsonl"
+Document = TypeVar("Document")
+
 STOP_S = 8.0
 """How long peers have to end after SIGTERM before they are killed."""
 
@@ -33,19 +36,24 @@ def read_orders(folder: Path) -> Orders:
 
     Raises:
         OSError: a document is missing.
-        msgspec.DecodeError: one is malformed.
-        ValueError: they do not fit together.
+        ValueError: one is malformed, or they do not fit together; names the document.
     """
-    actions: dict[int, list[Action]] = defaultdict(list)
-    for action in msgspec.json.Decoder(Action).decode_lines((folder / "schedule.jsonl").read_bytes()):
-        actions[action.node].append(action)
-    agent = msgspec.json.decode((folder / "agent.json").read_bytes(), type=AgentSpec)
-    overlay = msgspec.json.decode((folder / "overlay.json").read_bytes(), type=OverlayDocument)
-    nodes = [spec.node for spec in overlay.nodes]
-    if nodes != list(range(len(agent.addresses))):
+    agent = _read(folder / "agent.json", msgspec.json.Decoder(AgentSpec).decode)
+    overlay = _read(folder / "overlay.json", msgspec.json.Decoder(OverlayDocument).decode)
+    schedule = _read(folder / "schedule.jsonl", msgspec.json.Decoder(Action).decode_lines)
+    if [spec.node for spec in overlay.nodes] != list(range(len(agent.addresses))):
         raise ValueError("overlay.json must name the nodes 0 .. n-1 in order, agent.json an address for each")
-    ordered = {node: tuple(sorted(found, key=lambda action: action.at_ns)) for node, found in actions.items()}
-    return Orders(agent, overlay, ordered, folder)
+    actions: dict[int, list[Action]] = defaultdict(list)
+    for action in sorted(schedule, key=lambda action: action.at_ns):
+        actions[action.node].append(action)
+    return Orders(agent, overlay, {node: tuple(found) for node, found in actions.items()}, folder)
+
+
+def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:
+    try:
+        return decode(path.read_bytes())
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path.name}: {error}") from None
 
 
 class Supervisor:

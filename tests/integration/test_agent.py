@@ -1,0 +1,319 @@
+"""The agent with real peer processes on loopback, in a network namespace of their own where the test has root."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from peer.core.contract import message_id
+from peer.runtime.agent import call
+from peer.runtime.spec import Action, AgentSpec, NodeSpec, OverlayDocument, PeerPlace
+from peer.trace import EVENTS, TraceEvent
+
+CHECKOUT = Path(__file__).parents[2]
+WARMUP_S, STOP_S, DRAIN_S = 1.0, 1.2, 0.3
+LIMIT_S = 30.0
+
+
+class Machine:
+    """A work folder with its documents, and the agent that was started on it."""
+
+    def __init__(self, folder: Path, nodes: int, documents: dict[str, str] | None = None, **changes: Any) -> None:
+        self.folder = folder
+        ports = free_ports(2 * nodes + 1)
+        self.metrics = ports[nodes : 2 * nodes]
+        self.agent_metrics = ports[-1]
+        addresses = tuple(("127.0.0.1", port) for port in ports[:nodes])
+        spec = AgentSpec(
+            machine="m",
+            peers=tuple(PeerPlace(n, addresses[n], ("127.0.0.1", self.metrics[n])) for n in range(nodes)),
+            addresses=addresses,
+            warmup_ns=int(WARMUP_S * 1e9),
+            stop_ns=int(STOP_S * 1e9),
+            drain_ns=int(DRAIN_S * 1e9),
+            send_queue_bytes=1 << 20,
+            lease_s=60.0,
+            agent_metrics=("127.0.0.1", self.agent_metrics),
+        )
+        self.spec = msgspec.structs.replace(spec, **changes)
+        self.actions = [
+            Action(k * 50_000_000, k % nodes, "publish", message_id(k % nodes, k), (k % 4,), 100 + k) for k in range(20)
+        ]
+        self.topics = [tuple(t for t in range(4) if (n + t) % 2 == 0) for n in range(nodes)]
+        overlay = {"name": "complete"}
+        self.overlay = OverlayDocument(
+            5, "complete", tuple(NodeSpec(n, 1, self.topics[n], overlay, {"name": "flood"}) for n in range(nodes))
+        )
+        folder.joinpath("agent.json").write_bytes(msgspec.json.encode(self.spec))
+        folder.joinpath("overlay.json").write_bytes(msgspec.json.encode(self.overlay))
+        folder.joinpath("schedule.jsonl").write_bytes(b"".join(msgspec.json.encode(a) + b"\n" for a in self.actions))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "peer.runtime.agent", str(folder)],
+            cwd=CHECKOUT,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def call(self, *words: str) -> dict[str, Any]:
+        return call(self.folder, list(words))
+
+    def await_ready(self) -> dict[str, Any]:
+        return until(lambda: self.folder.joinpath("agent.sock").exists() and (s := self.call("status"))["ready"] and s)
+
+    def start(self, lead_s: float = 0.2) -> int:
+        zero_ns = time.time_ns() + int((WARMUP_S + lead_s) * 1e9)
+        return self.call("start", str(zero_ns))["zero_ns"]
+
+    def wait(self) -> int:
+        return self.process.wait(LIMIT_S)
+
+    def exits(self) -> dict[str, dict[str, Any]]:
+        lines = self.folder.joinpath("exits.jsonl").read_text().splitlines()
+        return {line["process"]: line for line in map(json.loads, lines)}
+
+    def trace(self, node: int) -> list[TraceEvent]:
+        return msgspec.json.Decoder(TraceEvent).decode_lines(self.folder.joinpath(f"trace/{node}.jsonl").read_bytes())
+
+
+def free_ports(count: int) -> list[int]:
+    doors = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [door.getsockname()[1] for door in doors]
+    for door in doors:
+        door.close()
+    return ports
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        if answer := condition():
+            return answer
+        time.sleep(0.01)
+    raise AssertionError("it did not happen in time")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+    started: list[Machine] = []
+
+    def make(nodes: int = 5, **changes: Any) -> Machine:
+        started.append(Machine(tmp_path, nodes, **changes))
+        return started[-1]
+
+    yield make
+    for one in started:
+        one.process.stdin.close()
+        one.process.wait(LIMIT_S)
+        one.process.stderr.close()
+
+
+def frame_set(traces: list[list[TraceEvent]], event: str) -> Counter:
+    return Counter(
+        (e.conn, e.direction, e.off, e.len_bytes, e.kind, e.message_id)
+        for trace in traces
+        for e in trace
+        if e.event == event
+    )
+
+
+def test_a_healthy_run_delivers_everything_and_loses_no_frame(machine):
+    m = machine()
+    status = m.await_ready()
+    assert status["counts"] == {"ready": 5}
+    zero_ns = m.start()
+    until(lambda: "trellis_publications_total 4.0" in scrape(m.metrics[0]))
+    page = scrape(m.metrics[0])
+    assert "trellis_links 4.0" in page
+    assert 'trellis_sent_frames_total{kind="hello"} 4.0' in page
+    assert 'trellis_agent_peers{state="ready"} 5.0' in scrape(m.agent_metrics)
+    assert m.call("status", "pss")["pss_bytes"] < 5 * 20e6
+    assert m.wait() == 0
+    assert {(e["state"], e["status"], e["expected"]) for e in m.exits().values()} == {("exited", 0, "exited")}
+    traces = [m.trace(node) for node in range(5)]
+    sent, received = frame_set(traces, "send"), frame_set(traces, "receive")
+    assert sent == received
+    assert set(sent.values()) == {1}
+    delivered = Counter((e.node, e.message_id) for trace in traces for e in trace if e.event == "deliver")
+    assert delivered == {(n, a.message_id): 1 for a in m.actions for n in range(5) if set(a.topics) & set(m.topics[n])}
+    for node, trace in enumerate(traces):
+        check_trace(trace, node, zero_ns)
+
+
+def check_trace(trace: list[TraceEvent], node: int, zero_ns: int) -> None:
+    """Every line follows ``peer.trace``, and the timeline was kept."""
+    assert (trace[0].event, trace[-1].event, trace[-1].records) == ("start", "stop", len(trace) - 1)
+    assert {event.event for event in trace} <= EVENTS.keys()
+    assert {event.node for event in trace} == {node}
+    published = [event.ts_ns for event in trace if event.event == "publish"]
+    assert published
+    assert all(zero_ns <= at < zero_ns + STOP_S * 1e9 for at in published)
+    assert min(event.ts_ns for event in trace[1:]) >= zero_ns - WARMUP_S * 1e9
+    assert trace[-1].ts_ns >= zero_ns + (STOP_S + DRAIN_S) * 1e9
+    up, sent = {}, defaultdict(int)
+    for event in trace:
+        if event.event == "add_peer":
+            up[event.conn] = event.direction
+        if event.event == "send":
+            assert event.off == sent[event.conn]
+            sent[event.conn] += event.len_bytes
+    assert len(up) == 4
+
+
+def scrape(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=LIMIT_S) as page:
+        return page.read().decode()
+
+
+def test_a_peer_killed_by_hand_shows_and_the_others_go_on(machine):
+    m = machine()
+    m.await_ready()
+    m.start(0.1)
+    until(lambda: "trellis_links 4.0" in scrape(m.metrics[1]))
+    victim = m.call("status")["peers"]["2"]["pid"]
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: m.call("status")["counts"] == {"ready": 4, "signalled": 1})
+    assert m.wait() == 1
+    exits = m.exits()
+    assert (exits["peer-2"]["state"], exits["peer-2"]["status"]) == ("signalled", signal.SIGKILL)
+    assert {exits[f"peer-{n}"]["status"] for n in (0, 1, 3, 4)} == {0}
+    assert m.trace(0)[-1].event == "stop"
+    removed = [e for n in (0, 1, 3, 4) for e in m.trace(n) if e.event == "remove_peer" and e.peer == 2]
+    assert len(removed) == 4
+
+
+@pytest.mark.parametrize("ending", ["lifeline", "stop", "terminate", "lease"])
+def test_whatever_ends_the_agent_early_ends_the_peers_in_order(machine, ending: str):
+    m = machine(lease_s=2.5 if ending == "lease" else 60.0)
+    pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
+    m.start(0.1)
+    until(lambda: "trellis_links 4.0" in scrape(m.metrics[1]))
+    match ending:
+        case "lifeline":
+            m.process.stdin.close()
+        case "stop":
+            m.call("stop")
+        case "terminate":
+            m.process.terminate()
+    assert m.wait() == (0 if ending == "stop" else 1)
+    assert not any(map(is_alive, pids))
+    assert {(e["state"], e["status"]) for e in m.exits().values()} == {("exited", 0)}
+    traces = [m.trace(node) for node in range(5)]
+    assert all(trace[-1].event == "stop" for trace in traces)
+    assert frame_set(traces, "send") == frame_set(traces, "receive")
+
+
+def test_a_killed_agent_takes_its_peers_along(machine):
+    m = machine()
+    pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
+    m.process.kill()
+    m.wait()
+    until(lambda: not any(map(is_alive, pids)))
+
+
+def test_a_peer_that_cannot_listen_ends_the_agent_with_its_words(machine):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = PeerPlace(0, taken.getsockname(), None)
+        m = machine(1, peers=(place,))
+        assert m.wait() == 1
+        words = m.process.stderr.read().decode()
+    assert "peer-0 exited (1) before the start" in words
+    assert "Address already in use" in words
+
+
+def test_the_barrier_is_lifted_once(machine):
+    m = machine(2)
+    m.await_ready()
+    m.start()
+    assert m.call("start", "1") == {"error": "started already"}
+    assert "no such call" in m.call("dance")["error"]
+
+
+def test_the_client_prints_json_and_says_when_nobody_answers(machine, tmp_path: Path):
+    m = machine(1)
+    m.await_ready()
+    client = [sys.executable, "-m", "peer.runtime.agent", str(m.folder), "--call"]
+    told = subprocess.run([*client, "status"], cwd=CHECKOUT, capture_output=True, check=True)
+    assert json.loads(told.stdout)["ready"] is True
+    client[3] = str(tmp_path / "nothing")
+    told = subprocess.run([*client, "status"], cwd=CHECKOUT, capture_output=True, check=False)
+    assert (told.returncode, told.stdout) == (1, b"")
+    assert b"no agent answers" in told.stderr
+
+
+@pytest.mark.parametrize(("expected", "script", "state"), [
+    ("exited", "sleep 0.3", ("exited", 0)),
+    ("exited", "exit 7", ("exited", 7)),
+    ("running", "exec sleep 60", ("running", None)),
+    ("exited", "trap 'exit 0' TERM; while :; do sleep 0.02; done", ("exited", 0)),
+])  # fmt: skip
+def test_another_program_runs_as_given_and_its_end_is_told(machine, expected: str, script: str, state: tuple):
+    note = "echo {node} {spec} {trace} '{x}' > {spec}.args; "
+    m = machine(2, command=("sh", "-c", note + script), expected_final_state=expected)
+    m.await_ready()
+    assert not m.folder.joinpath("spec").exists()
+    zero_ns = m.start()
+    assert m.wait() == (1 if state[1] == 7 else 0)
+    assert {(e["state"], e["status"]) for e in m.exits().values()} == {state}
+    for node in range(2):
+        spec = m.folder / f"spec/{node}.json"
+        trace = m.folder / f"trace/{node}.jsonl"
+        assert m.folder.joinpath(f"spec/{node}.json.args").read_text() == f"{node} {spec} {trace} {{x}}\n"
+        document = json.loads(spec.read_text())
+        assert (document["zero_ns"], document["node"]["topics"]) == (zero_ns, list(m.topics[node]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("agent.json", "{"),
+        ("agent.json", "{}"),
+        ("overlay.json", '{"run": 1, "protocol": "complete", "nodes": []}'),
+        ("overlay.json", '{"run": "one"}'),
+        ("schedule.jsonl", '{"at_ns": 1}'),
+    ],
+)
+def test_malformed_documents_are_refused_before_anything_starts(machine, name: str, content: str):
+    m = machine(1, documents={name: content})
+    assert m.wait() == 2
+    words = m.process.stderr.read().decode()
+    assert name in words
+    assert len(words.splitlines()) == 1
+    assert not m.folder.joinpath("trace").exists()
+
+
+@pytest.mark.root
+def test_each_peer_lives_in_its_namespace(machine):
+    holder = subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", "ip link set lo up; echo; exec sleep 60"], stdout=subprocess.PIPE
+    )
+    try:
+        holder.stdout.readline()
+        netns = f"/proc/{holder.pid}/ns/net"
+        place = PeerPlace(0, ("127.0.0.1", 9000), ("127.0.0.1", 9100), netns)
+        m = machine(1, peers=(place,))
+        pid = m.await_ready()["peers"]["0"]["pid"]
+        theirs, inside, ours = (Path(path).readlink() for path in (f"/proc/{pid}/ns/net", netns, "/proc/self/ns/net"))
+        assert theirs == inside != ours
+    finally:
+        holder.kill()
+        holder.wait()
