@@ -60,12 +60,10 @@ class Machine:
         folder.joinpath("agent.json").write_bytes(msgspec.json.encode(self.spec))
         folder.joinpath("overlay.json").write_bytes(msgspec.json.encode(self.overlay))
         folder.joinpath("schedule.jsonl").write_bytes(b"".join(msgspec.json.encode(a) + b"\n" for a in self.actions))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "peer.runtime.agent", str(folder)],
-            cwd=CHECKOUT,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        for name, content in (documents or {}).items():
+            folder.joinpath(name).write_text(content)
+        command = [sys.executable, "-m", "peer.runtime.agent", str(folder)]
+        self.process = subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def call(self, *words: str) -> dict[str, Any]:
         return call(self.folder, list(words))
