@@ -89,9 +89,11 @@ def make_class_archive() -> Path:
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         _train(spark, Path(scratch))
-        jvm = spark.sparkContext._gateway.proc
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None, "a session that has run a job has a gateway"
+        jvm = gateway.proc
         spark.stop()
-        spark.sparkContext._gateway.shutdown()
+        gateway.shutdown()
         jvm.stdin.close()
         jvm.wait()
     return archive

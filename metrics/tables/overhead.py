@@ -30,8 +30,9 @@ def frame_classes(hops: DataFrame, spans: DataFrame, zero_ns: int) -> DataFrame:
     is_data = F.col("kind") == Data.kind
     payload = F.when(is_data, _payload_bytes()).otherwise(0)
     useful = F.coalesce(~F.col("is_dup") & ~F.col("is_relay"), F.lit(False))
-    columns = ["conn", "direction", "off", F.col("src_node").alias("node"), "kind", "len_bytes"]
-    described = [*columns, payload.alias("payload"), useful.alias("useful"), is_data.alias("is_data")]
+    columns = [F.col(name) for name in ("conn", "direction", "off", "kind", "len_bytes")]
+    columns += [F.col("src_node").alias("node"), payload.alias("payload")]
+    described = [*columns, useful.alias("useful"), is_data.alias("is_data")]
     whole = sent.where(F.col("n_seconds") <= 1).select(
         *described, "second_ns", F.col("len_bytes").alias("here"), F.lit(0).cast("bigint").alias("before")
     )

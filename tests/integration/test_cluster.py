@@ -1,0 +1,83 @@
+"""The same tables from a cluster: two executors in one process, and a standalone master with two workers.
+
+The standalone cluster lives in a network namespace of its own without a way out, and ends with its processes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fabricate import Fabrication
+
+from metrics.tables.schemas import TABLES
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+BUILD = "import sys; from pathlib import Path; from metrics import tables; tables.build(Path(sys.argv[1]), sys.argv[2])"
+
+STANDALONE = """
+set -e
+ip link set lo up
+spark_class=$({python} -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent / "bin" / "spark-class")')
+export SPARK_HOME=$(dirname $(dirname $spark_class)) SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON={python}
+cd {work}
+$spark_class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 > master.log 2>&1 &
+for worker in 1 2; do
+  $spark_class org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --webui-port 0 -c 1 -m 1g -d {work}/worker$worker \
+    spark://127.0.0.1:7077 > worker$worker.log 2>&1 &
+done
+grep -m 2 'Registering worker' < <(tail --pid=$$ -n +1 -F master.log 2>/dev/null) > /dev/null
+PYTHONPATH={root} {python} -c '{build}' {run} spark://127.0.0.1:7077
+"""
+
+
+def rows(run_dir: Path, name: str) -> list[str]:
+    table = pq.read_table(run_dir / "tables" / f"{name}.parquet")
+    return sorted(map(str, table.to_pylist()))
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run_dir = Fabrication(seed=5, nodes=6, topics=3, messages=30).write(tmp_path_factory.mktemp("local") / "run")
+    subprocess.run([sys.executable, "-c", BUILD, run_dir, "local[2]"], cwd=ROOT, check=True, timeout=300)
+    return run_dir
+
+
+def copy_of(local: Path, target: Path) -> Path:
+    """The same run, not analysed."""
+    subprocess.run(["cp", "-r", local, target], check=True)
+    subprocess.run(["rm", "-r", target / "tables"], check=True)
+    return target
+
+
+def assert_equal(local: Path, other: Path) -> None:
+    for name in TABLES:
+        assert rows(other, name) == rows(local, name), name
+
+
+def test_cluster_in_two_executors_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
+    run_dir = copy_of(local, tmp_path / "run")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    # From another folder and with the code in a path that only the driver knows: it reaches executors as a zip or not at all.
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {BUILD}"
+    argv = [sys.executable, "-c", script, str(run_dir), "local-cluster[2,1,1024]"]
+    subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)
+    assert_equal(local, run_dir)
+
+
+@pytest.mark.root
+def test_cluster_standalone_with_two_workers_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
+    run_dir = copy_of(local, tmp_path / "run")
+    script = STANDALONE.format(python=sys.executable, work=tmp_path, root=ROOT, build=BUILD, run=run_dir)
+    isolated = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    done = subprocess.run([*isolated, "bash", "-c", script], check=False, timeout=200, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert_equal(local, run_dir)

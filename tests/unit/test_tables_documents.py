@@ -1,0 +1,34 @@
+"""docs/tables.md against the schema, and the trace schema against its type."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from metrics.tables.schemas import TABLES
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "tables.md"
+
+
+def documented() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for section in re.split(r"^## ", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]:
+        name = section.split("\n", 1)[0].strip()
+        found[name] = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
+    return found
+
+
+def test_tables_document_lists_every_column_in_order() -> None:
+    assert {name: columns for name, columns in documented().items() if "packets" not in name} == {
+        name: list(columns) for name, columns in TABLES.items()
+    }
+
+
+def test_tables_read_every_field_of_a_trace_event() -> None:
+    from metrics.tables.logs import event_schema
+
+    assert event_schema() == (
+        "event string, ts_ns bigint, node bigint, peer bigint, message_id bigint, topics array<bigint>, kind bigint, "
+        "conn string, direction string, off bigint, len_bytes bigint, hops bigint, ttl bigint, reason string, "
+        "version bigint, records bigint, corrupt string"
+    )

@@ -1,0 +1,212 @@
+"""The verdict and the limits behind it, without a JVM."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fabricate import SECOND, ZERO_NS, Fabrication
+
+from metrics.certificate import check_certificate
+from metrics.checks import Evidence, check_consistency, is_complete
+from metrics.rundata import Check, FinalState, Manifest, RunDir
+from metrics.verdict import judge
+
+
+def manifest(**changes: Any) -> Manifest:
+    fields: dict[str, Any] = {
+        "run_id": "r", "testbed": "emulated", "epoch_offset_ns": 0, "zero_ns": 0, "phases": (), "final_states": (),
+        "counters": {}, "versions": {}, "kernel": {}, "hashes": {},
+    }  # fmt: skip
+    return Manifest(**(fields | changes))
+
+
+def check(failed: int, severity: str) -> Check:
+    return Check("plane_lateness", 30, failed, 7.25, 1.0, "ms", severity, "worst second")
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        ([], "valid"),
+        ([check(0, "invalid")], "valid"),
+        ([check(1, "suspect")], "suspect"),
+        ([check(1, "suspect"), check(2, "invalid")], "invalid"),
+    ],
+)
+def test_verdict_is_its_gravest_reason(checks: list[Check], expected: str) -> None:
+    verdict, reasons = judge(manifest(), checks, 1.0, 0.0)
+    assert verdict == expected
+    assert bool(reasons) == (expected != "valid")
+
+
+def test_verdict_reasons_are_sentences_with_numbers() -> None:
+    killed = FinalState("peer-7", "exited", "signalled", 9, int(12.3e9))
+    verdict, reasons = judge(manifest(final_states=(killed,)), [check(3, "suspect")], 0.5, 0.9)
+    assert verdict == "invalid"
+    assert reasons == (
+        "peer-7 was killed by signal 9 at 12.3 s, expected exited.",
+        "Check plane lateness failed (3 of 30 failed, worst 7.25 ms, tolerance 1): worst second.",
+        "The delivery ratio is 0.5000, expected at least 0.9.",
+    )
+
+
+def test_verdict_says_a_process_s_end_once() -> None:
+    killed = FinalState("peer-7", "exited", "signalled", 9)
+    said = ("invalid", "peer-7 ended signalled (status 9), expected exited")
+    _, reasons = judge(manifest(final_states=(killed,), problems=(said,)), [], None, 0.0)
+    assert reasons == ("peer-7 ended signalled (status 9), expected exited.",)
+
+
+def test_checks_know_a_complete_trace() -> None:
+    assert is_complete({"lines": 10, "records": 9, "corrupt": 0})
+    assert not is_complete({"lines": 9, "records": 9, "corrupt": 0})
+    assert not is_complete({"lines": 10, "records": 9, "corrupt": 1})
+    assert not is_complete({"lines": 10, "records": None, "corrupt": 0})
+    assert not is_complete(None)
+
+
+HOPS = {
+    "order_tested": 40, "order_failed": 0, "order_worst_ns": 0, "sets_tested": 10, "sent_unseen": 0, "read_unseen": 0,
+    "seen_unsent": 0, "read_unsent": 0, "frames_sent": 10, "frames_unread": 0, "receive_ms_p50": 0.1, "receive_ms_p99": 1.0,
+    "send_ms_p50": 0.1, "send_ms_p99": 1.0,
+}  # fmt: skip
+WIRE = {
+    "steady_tested": 10, "steady_ms_p50": 0.1, "steady_ms_p99": 0.2, "steady_ms_max": 0.3, "jittered_tested": 0,
+    "jittered_ms_p50": None, "jittered_ms_p99": None, "jittered_ms_max": None, "jitter_sigmas_std": None,
+}  # fmt: skip
+
+
+def evidence(fabrication: Fabrication, **changes: dict[str, Any]) -> Evidence:
+    """What a sound run of the fabrication yields, but for ``changes``."""
+    expected, scheduled = len(fabrication.truth.expected()), len(fabrication.schedule)
+    parts: dict[str, dict[str, Any]] = {
+        "hops": HOPS,
+        "wire": WIRE,
+        "coverage": {"coverage_tested": 4, "coverage_failed": 0, "coverage_worst_bytes": 0, "covered_bytes": 100},
+        "captures": {
+            "records": len(fabrication.packets), "dropped": 0, "interfaces": 2, "not_understood": 0, "truncated": 0
+        },
+        "deliveries": {
+            "rows": expected, "delivered": 9, "both": 9, "negative": 0, "most_negative_ms": -1.0,
+            "difference_ms_p50": 0.2, "difference_ms_p99": 0.5, "before_publication": 0,
+        },
+        "messages": {
+            "messages": scheduled, "subscribers": expected, "with_schedule": scheduled, "lag_ms_p99": 0.1, "lag_ms_max": 1.0
+        },
+        "overhead": {"identity_tested": 5, "identity_failed": 0, "identity_worst_bytes": 0, "wire_bytes": 1000},
+        "conns": {"connections": 2, "only_traced": 0, "only_on_wire": 0},
+    }  # fmt: skip
+    merged = {name: values | changes.get(name, {}) for name, values in parts.items()}
+    dropped = changes.get("dropped_frames", {})
+    incomplete = list(changes.get("incomplete", {}))
+    return Evidence(traces={}, incomplete=incomplete, captured=True, dropped_frames=dropped, **merged)
+
+
+def row(second: int, **changes: Any) -> dict[str, Any]:
+    fields = {
+        "at_ns": ZERO_NS + second * SECOND, "lateness_p99_ns": 90_000, "busy_ratio": 0.2, "cpu_busy_ratio": 0.4,
+        "steal_ratio": 0.0,
+    }  # fmt: skip
+    return fields | changes
+
+
+@pytest.fixture(scope="module")
+def fabrication() -> Fabrication:
+    return Fabrication(seed=3, nodes=5, topics=3, messages=20)
+
+
+@pytest.fixture
+def run(fabrication: Fabrication, tmp_path: Path) -> RunDir:
+    return RunDir(fabrication.write(tmp_path / "run"))
+
+
+def failures(run: RunDir, found: Evidence, seconds: list[dict[str, Any]]) -> dict[str, str]:
+    checks = check_consistency(run, found) + check_certificate(run, found, seconds)
+    return {check.name: check.severity for check in checks if check.failed}
+
+
+def test_checks_of_a_sound_run_all_hold(run: RunDir, fabrication: Fabrication) -> None:
+    assert failures(run, evidence(fabrication), [row(second) for second in range(4)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "name", "severity"),
+    [
+        ("hops", {"order_failed": 1, "order_worst_ns": 5000}, "causal_order", "invalid"),
+        ("hops", {"frames_unread": 1}, "frames_arrived", "suspect"),
+        ("hops", {"seen_unsent": 1}, "frame_sets", "suspect"),
+        ("hops", {"receive_ms_p99": 11.0}, "receive_delay", "suspect"),
+        ("hops", {"receive_ms_p99": 101.0}, "receive_delay", "invalid"),
+        ("hops", {"send_ms_p50": 6.0}, "send_delay", "suspect"),
+        ("wire", {"steady_ms_p99": 0.6}, "wire_delay", "invalid"),
+        ("wire", {"jittered_tested": 5, "jittered_ms_p99": 0.6}, "wire_delay_jittered", "invalid"),
+        ("coverage", {"coverage_failed": 1, "coverage_worst_bytes": 3}, "stream_coverage", "suspect"),
+        ("captures", {"records": 7}, "conservation", "invalid"),
+        ("captures", {"truncated": 1}, "capture_drops", "suspect"),
+        ("deliveries", {"rows": 1}, "delivery_rows", "invalid"),
+        ("deliveries", {"negative": 1, "most_negative_ms": 0.5}, "delay_order", "invalid"),
+        ("deliveries", {"difference_ms_p99": 10.5}, "delay_agreement", "suspect"),
+        ("messages", {"with_schedule": 19}, "schedule_executed", "invalid"),
+        ("messages", {"lag_ms_p99": 21.0}, "publish_lag", "suspect"),
+        ("messages", {"lag_ms_p99": 201.0}, "publish_lag", "invalid"),
+        ("overhead", {"identity_failed": 1, "identity_worst_bytes": 1}, "overhead_identity", "invalid"),
+        ("conns", {"only_on_wire": 1}, "connections", "suspect"),
+        ("dropped_frames", {"queue_full": 2}, "frames_kept", "suspect"),
+        ("incomplete", {2: 0}, "traces_complete", "suspect"),
+    ],
+)
+def test_checks_find_each_fault(
+    run: RunDir, fabrication: Fabrication, part: str, change: dict[str, Any], name: str, severity: str
+) -> None:
+    found = failures(run, evidence(fabrication, **{part: change}), [row(second) for second in range(4)])
+    assert found.get(name) == severity
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "severity"),
+    [
+        ({"lateness_p99_ns": 1_500_000}, "plane_lateness", "invalid"),
+        ({"busy_ratio": 0.97}, "plane_busy", "suspect"),
+        ({"cpu_busy_ratio": 1.0}, "cpu_busy", "suspect"),
+        ({"steal_ratio": 0.3}, "steal", "suspect"),
+    ],
+)
+def test_checks_find_an_overloaded_machine(
+    run: RunDir, fabrication: Fabrication, change: dict[str, Any], name: str, severity: str
+) -> None:
+    assert failures(run, evidence(fabrication), [row(second, **change) for second in range(4)]) == {name: severity}
+
+
+def test_checks_forgive_one_late_second_only_partly(run: RunDir, fabrication: Fabrication) -> None:
+    seconds = [row(0, lateness_p99_ns=1_500_000), *(row(0) for _ in range(30))]
+    assert failures(run, evidence(fabrication), seconds) == {"plane_lateness": "suspect"}
+
+
+def test_checks_find_a_data_plane_that_stopped(run: RunDir, fabrication: Fabrication) -> None:
+    path = run.path / "dataplane.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:4] + lines[7:]) + "\n")
+    assert failures(run, evidence(fabrication), [row(second) for second in range(4)])["plane_present"] == "invalid"
+
+
+def test_checks_find_a_network_that_is_not_what_was_asked(run: RunDir, fabrication: Fabrication) -> None:
+    path = run.path / "achieved.parquet"
+    table = pq.read_table(path).to_pandas()
+    table.loc[table["phase"] == "before", "rtt_ms"] += 3.0
+    table.loc[(table["phase"] == "after") & (table["src"] == 0), "received"] = 0
+    table["first_rtt_ms"] += 5.0
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path)
+    found = failures(run, evidence(fabrication), [row(second) for second in range(4)])
+    assert found == {
+        "rtt_error_p50_before": "invalid",
+        "rtt_error_p99_before": "invalid",
+        "probes_returned_after": "invalid",
+        "first_packet": "suspect",
+    }
