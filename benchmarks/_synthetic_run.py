@@ -40,10 +40,10 @@ _BLOCK = np.dtype(
     [
         ("kind", "<u4"), ("length", "<u4"), ("interface", "<u4"), ("high", "<u4"), ("low", "<u4"), ("cap", "<u4"),
         ("wire", "<u4"),
-        ("vihl", "u1"), ("tos", "u1"), ("ip_length", ">u2"), ("id", ">u4"), ("ttl", "u1"), ("proto", "u1"), ("sum", ">u2"),
-        ("src", ">u4"), ("dst", ">u4"),
+        ("vihl", "u1"), ("tos", "u1"), ("ip_length", ">u2"), ("id", ">u4"), ("ttl", "u1"), ("proto", "u1"),
+        ("sum", ">u2"), ("src", ">u4"), ("dst", ">u4"),
         ("sport", ">u2"), ("dport", ">u2"), ("seq", ">u4"), ("ack", ">u4"), ("offset", "u1"), ("flags", "u1"),
-        ("window", ">u2"), ("tail", "V16"),
+        ("window", ">u2"), ("options", "V12"),
     ]
 )  # fmt: skip
 """A packet block as far as the end of the TCP header; payload and trailer follow."""
@@ -119,7 +119,7 @@ def _packets(rng: np.random.Generator, frames: Sent, delay_ns: Ints) -> dict[str
             columns = {"seq": frames.off + start, "payload": np.full(len(tx), payload)}
             parts.append(_seen(frames.src, frames.dst, at, 2, columns, chosen))
             parts.append(_seen(frames.src, frames.dst, at + frames.delay_ns, 1, columns, arrives))
-            if segment and not again or again:  # every second segment is acknowledged, and every repeated one
+            if (segment and not again) or again:  # every second segment is acknowledged, and every repeated one
                 back_ns = delay_ns[frames.dst, frames.src]
                 none = {"seq": np.zeros(len(tx), np.int64), "payload": np.zeros(len(tx), np.int64)}
                 acked = at + frames.delay_ns + 1_000
@@ -301,7 +301,8 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
     square = np.zeros((HOSTS, HOSTS))
     underlay = Underlay(
         kind="matrix", hosts=tuple(Host(f"h{host}", f"site{host}") for host in range(HOSTS)), delay_ms=delay_ns / 1e6,
-        jitter_ms=square, loss_ratio=square, rate_mbit=square[0], queue_ms=square[0] + 100, filled=square.astype(np.int8),
+        jitter_ms=square, loss_ratio=square, rate_mbit=square[0], queue_ms=square[0] + 100,
+        filled=square.astype(np.int8),
     )  # fmt: skip
     end_ns = ZERO_NS + int(duration_s * SECOND)
     phases = [
@@ -310,17 +311,8 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
         ("cooldown", end_ns, end_ns + 2 * SECOND),
     ]
     topics = {node: [other for other in range(HOSTS) if node in followers(other)] for node in range(HOSTS)}
-    verdict = dict.fromkeys(
-        (
-            "rtt_error_p50_ms",
-            "rtt_error_p50_ratio",
-            "rtt_error_p99_ms",
-            "rtt_error_p99_ratio",
-            "lateness_p99_ms",
-            "wire_error_p99_ms",
-        ),
-        1.0,
-    )
+    rtt_limits = [f"rtt_error_{quantile}_{unit}" for quantile in ("p50", "p99") for unit in ("ms", "ratio")]
+    verdict = dict.fromkeys((*rtt_limits, "lateness_p99_ms", "wire_error_p99_ms"), 1.0)
     return {
         "underlay.json": underlay.to_builtins(),
         "overlay.json": {
@@ -331,7 +323,8 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
             "experiment": {
                 "name": "synthetic", "protocol": "random", "testbed": "emulated", "underlay": {"kind": "matrix"},
                 "workload": {"topics": HOSTS, "duration_s": duration_s, "warmup_s": 2.0, "cooldown_s": 2.0},
-                "capture": {"enabled": True, "snaplen_bytes": SNAPLEN}, "probes": {"packets_per_pair": 2}, "verdict": verdict,
+                "capture": {"enabled": True, "snaplen_bytes": SNAPLEN}, "probes": {"packets_per_pair": 2},
+                "verdict": verdict,
             },
             "placement": [
                 {"node": node, "host": node, "machine": "sandbox", "wan_ip": f"10.0.0.{node + 1}", "ctl_ip": ""}
@@ -341,7 +334,7 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
         "manifest.json": {
             "run_id": "synthetic", "testbed": "emulated", "epoch_offset_ns": OFFSET_NS, "zero_ns": ZERO_NS,
             "phases": [{"name": name, "start_ns": start, "end_ns": stop} for name, start, stop in phases],
-            "final_states": [], "counters": {"records_written": captured["records"], "records_dropped": 0}, "versions": {}, "kernel": {},
-            "hashes": {}, "capture_files": captured["files"],
+            "final_states": [], "counters": {"records_written": captured["records"], "records_dropped": 0},
+            "versions": {}, "kernel": {}, "hashes": {}, "capture_files": captured["files"],
         },
     }  # fmt: skip
