@@ -2,7 +2,7 @@
 
 Files are packed into few tasks, since a Python task costs tens of milliseconds to start. A file that is large beside
 the others is shared by several tasks: by hosts where connections are reassembled, by packets otherwise. Each of them
-walks the whole file's record headers, which is cheap and leaves no border to guess.
+walks all its record headers, a fifth of the work of reassembly, and no border is guessed.
 """
 
 from __future__ import annotations
