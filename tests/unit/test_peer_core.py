@@ -1,0 +1,214 @@
+"""A node alone: what a driver may not do, and what a remote node cannot cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from peer.core import contract
+from peer.core.contract import (
+    Connect,
+    ContractError,
+    Deliver,
+    FrameReceived,
+    LinkDown,
+    LinkUp,
+    Message,
+    PeerInfo,
+    PeerList,
+    Publish,
+    Send,
+    SetTimer,
+    Started,
+    TimerFired,
+    Trace,
+    message_id,
+    publisher_of,
+)
+from peer.core.frames import UNLIMITED_TTL, Data, Frame, Hello, Subscriptions, frame_type, kind_names, register
+from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.core.randomness import substream
+
+RANDOM = {"name": "random", "degree": 2}
+
+
+def node(topics: tuple[int, ...] = (1,), overlay: dict = RANDOM, **flood: int):
+    made = compose(0, 1, topics, Composition(overlay, {"name": "flood", **flood}))
+    assert made.handle(0, Started()) == []
+    return made
+
+
+def linked(*peers: int, **options):
+    made = node(**options)
+    for peer in peers:
+        [hello] = made.handle(1, LinkUp(peer, True))
+        assert hello == Send(peer, Subscriptions((1,)))
+    return made
+
+
+def sends(effects: list) -> list[tuple[int, Frame]]:
+    return [(effect.peer, effect.frame) for effect in effects if isinstance(effect, Send)]
+
+
+def traces(effects: list) -> list[str]:
+    return [effect.event.event for effect in effects if isinstance(effect, Trace)]
+
+
+def test_a_driver_that_breaks_the_contract_is_told():
+    fresh = compose(0, 1, (), PROTOCOLS["random"])
+    with pytest.raises(ContractError, match="before Started"):
+        fresh.handle(0, LinkUp(1, True))
+    made = linked(1)
+    for event, words in (
+        (Started(), "Started after"),
+        (LinkUp(1, True), "second link"),
+        (FrameReceived(7, Subscriptions(())), "no link"),
+        (TimerFired("nobody/x"), "nobody/x"),
+        (contract.Event(), "not an event"),
+    ):
+        with pytest.raises(ContractError, match=words):
+            made.handle(5, event)
+    made.handle(9, PeerList(()))
+    with pytest.raises(ContractError, match="ran back"):
+        made.handle(8, PeerList(()))
+
+
+def test_a_frame_that_no_part_takes_is_rejected_and_the_link_stays():
+    made = linked(1)
+    effects = made.handle(2, FrameReceived(1, Hello(1, 1)))
+    assert traces(effects) == ["reject"]
+    assert sends(made.handle(3, Publish((1,), 5, b""))) == [(1, Data(5, (1,), 1, 1, b""))]
+
+
+def test_the_first_copy_is_delivered_and_sent_on_and_the_second_is_noted():
+    made = linked(1, 2, 3)
+    copy = Data(9, (1, 8), 2, 1, b"x")
+    effects = made.handle(2, FrameReceived(1, copy))
+    assert [effect for effect in effects if isinstance(effect, Deliver)] == [Deliver(Message(9, (1, 8), b"x", 2))]
+    assert sends(effects) == [(2, Data(9, (1, 8), 3, 1, b"x")), (3, Data(9, (1, 8), 3, 1, b"x"))]
+    [first] = [effect.event for effect in effects if isinstance(effect, Trace)]
+    assert (first.event, first.ts_ns, first.node, first.peer, first.hops) == ("deliver", 2, 0, 1, 2)
+    assert traces(made.handle(3, FrameReceived(2, copy))) == ["duplicate"]
+    assert sends(made.handle(3, FrameReceived(2, copy))) == []
+
+
+@pytest.mark.parametrize(
+    ("ttl", "topic", "receivers", "onward"),
+    [
+        (2, 1, [2, 3], 2),  # interested: the TTL stays
+        (2, 8, [2, 3], 1),  # not interested: one less
+        (1, 8, [3], 0),  # none left: only to the neighbour with an interest
+        (0, 8, [3], 0),
+        (0, 1, [2], 0),
+        (UNLIMITED_TTL, 8, [2, 3], UNLIMITED_TTL),
+    ],
+)
+def test_the_ttl_counts_uninterested_nodes_only(ttl: int, topic: int, receivers: list[int], onward: int):
+    made = linked(1, 2, 3)
+    made.handle(2, FrameReceived(2, Subscriptions((1,))))
+    made.handle(2, FrameReceived(3, Subscriptions((8,))))
+    out = sends(made.handle(3, FrameReceived(1, Data(9, (topic,), 1, ttl, b""))))
+    assert out == [(peer, Data(9, (topic,), 2, onward, b"")) for peer in receivers]
+
+
+def test_a_publisher_sends_by_the_same_rule():
+    made = linked(1, 2, ttl=0)
+    made.handle(2, FrameReceived(2, Subscriptions((8,))))
+    effects = made.handle(3, Publish((8, 9), 5, b"abc"))
+    assert sends(effects) == [(2, Data(5, (8, 9), 1, 0, b"abc"))]
+    assert traces(effects) == ["publish"]
+    assert traces(made.handle(4, Publish((1,), 6, b""))) == ["publish", "deliver"]
+
+
+def test_hops_stay_at_what_the_header_can_hold():
+    made = linked(1, 2)
+    [(_, onward)] = sends(made.handle(2, FrameReceived(1, Data(9, (1,), 255, 255, b""))))
+    assert onward.hops == 255
+
+
+def test_only_the_latest_messages_are_remembered():
+    made = linked(1, seen_messages=3)
+    for identifier in range(4):
+        made.handle(2, FrameReceived(1, Data(identifier, (1,), 1, 1, b"")))
+    assert traces(made.handle(3, FrameReceived(1, Data(3, (1,), 1, 1, b"")))) == ["duplicate"]
+    assert traces(made.handle(3, FrameReceived(1, Data(0, (1,), 1, 1, b"")))) == ["deliver"]
+
+
+def connects(effects: list) -> list[int]:
+    return [effect.peer for effect in effects if isinstance(effect, Connect)]
+
+
+def everybody(nodes: int) -> PeerList:
+    return PeerList(tuple(PeerInfo(number) for number in range(nodes)))
+
+
+def test_the_random_overlay_replaces_whom_the_driver_gave_up_and_then_waits():
+    made = node()
+    chosen = connects(made.handle(1, everybody(4)))
+    assert len(set(chosen)) == 2
+    assert 0 not in chosen
+    assert made.handle(2, LinkDown(chosen[0], "reset", retrying=True)) == []
+    [third] = connects(made.handle(3, LinkDown(chosen[0], "unreachable")))
+    assert {third, *chosen} == {1, 2, 3}
+    [timer] = made.handle(4, LinkDown(third, "unreachable"))
+    assert isinstance(timer, SetTimer)
+    [again] = connects(made.handle(timer.at_ns, TimerFired(timer.name)))
+    assert again in (chosen[0], third)
+
+
+def test_the_random_overlay_draws_uniformly():
+    counts = dict.fromkeys(range(1, 10), 0)
+    for seed in range(3000):
+        made = compose(0, seed, (), Composition({"name": "random", "degree": 3}))
+        made.handle(0, Started())
+        for peer in connects(made.handle(0, everybody(10))):
+            counts[peer] += 1
+    assert sum(counts.values()) == 9000
+    # Chi-squared with 8 degrees of freedom; sampling without replacement only narrows it.
+    assert sum((count - 1000) ** 2 / 1000 for count in counts.values()) < 26.1
+
+
+def test_in_the_complete_overlay_the_lower_node_opens_and_tries_again():
+    made = compose(2, 1, (), PROTOCOLS["complete"])
+    made.handle(0, Started())
+    assert connects(made.handle(1, everybody(5))) == [3, 4]
+    assert made.handle(2, LinkDown(1, "stop")) == []
+    [timer] = made.handle(3, LinkDown(4, "unreachable"))
+    assert connects(made.handle(timer.at_ns, TimerFired(timer.name))) == [4]
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (Composition({"name": "ring"}), "no overlay is called 'ring'; there are: complete, random"),
+        (Composition({}), "no overlay is called None"),
+        (Composition(RANDOM, {"name": "flood", "speed": 3}), "dissemination 'flood'.*speed"),
+        (Composition(RANDOM, membership={"name": "none"}), "no membership is called 'none'"),
+    ],
+)
+def test_a_composition_that_cannot_be_made_says_why(parts: Composition, words: str):
+    with pytest.raises(ValueError, match=words):
+        compose(0, 1, (), parts)
+
+
+def test_streams_of_other_nodes_seeds_and_purposes_differ_and_never_change():
+    draws = {substream(*key).random() for key in ((1, 1, "a"), (1, 1, "b"), (1, 11, "a"), (11, 1, "a"), (2, 1, "a"))}
+    assert len(draws) == 5
+    assert substream(1, 2, "overlay").getrandbits(64) == substream(1, 2, "overlay").getrandbits(64)
+
+
+def test_identifiers_name_their_publisher():
+    assert publisher_of(message_id(7, 2**32 - 1)) == 7
+    assert message_id(2**31 - 1, 2**32 - 1) < 2**63
+
+
+def test_a_kind_is_registered_once_and_in_range():
+    class Late(Frame, frozen=True):
+        kind = 1
+
+    with pytest.raises(ValueError, match="kind 1 belongs to Hello"):
+        register(Late)
+    Late.kind = 256
+    with pytest.raises(ValueError, match="not in 1-255"):
+        register(Late)
+    assert frame_type(255) is None
+    assert kind_names()[16] == "data"

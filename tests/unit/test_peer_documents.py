@@ -1,0 +1,74 @@
+"""The pages about peers say what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from peer import wire
+from peer.core import frames
+from peer.core.contract import Started
+from peer.core.dissemination.flood import SEEN_MESSAGES
+from peer.core.protocols import DISSEMINATIONS, MEMBERSHIPS, OVERLAYS, PROTOCOLS, compose
+from peer.runtime import link, pool
+from peer.trace import EVENTS, VERSION, TraceEvent
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def rows(page: str, columns: int) -> list[list[str]]:
+    lines = (DOCS / page).read_text().splitlines()
+    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines if line.startswith("|")]
+    return [[cell.strip().strip("`") for cell in row] for row in cells if len(row) == columns]
+
+
+def test_every_trace_event_is_described_in_the_codes_own_words():
+    assert dict(rows("trace-events.md", 2)[2:]) == EVENTS
+    assert f"version {VERSION}" in (DOCS / "trace-events.md").read_text()
+
+
+def test_the_events_name_only_fields_that_a_line_has():
+    fields = set(TraceEvent.__struct_fields__)
+    for text in EVENTS.values():
+        assert set(re.findall(r"[a-z]+_[a-z]+", text)) <= fields
+
+
+def test_the_header_is_laid_out_as_the_page_says():
+    fixed = [row[:2] for row in rows("wire-format.md", 4) if row[0].isdigit() and row[1].isdigit()]
+    formats = {1: "B", 2: "H", 4: "I", 8: "Q"}
+    assert wire.HEADER.format == ">" + "".join(formats[int(size)] for _, size in fixed)
+    assert [int(offset) for offset, _ in fixed] == [sum(int(size) for _, size in fixed[:place]) for place in range(9)]
+    text = (DOCS / "wire-format.md").read_text()
+    assert f"0x{wire.MAGIC:x}" in text
+    assert str(wire.MAX_FRAME_BYTES) in text
+
+
+def test_every_kind_is_in_the_page():
+    kinds = {int(row[0]): row[1] for row in rows("wire-format.md", 4) if row[0].isdigit() and row[1].isalpha()}
+    assert kinds == frames.kind_names()
+    bodies = {row[1]: row[2].split(", ") for row in rows("wire-format.md", 4) if row[1] in kinds.values()}
+    for kind, name in kinds.items():
+        fields = frames.frame_type(kind).__struct_fields__
+        assert bodies[name] == (["payload"] if name == "data" else list(fields))
+
+
+def test_the_parts_and_limits_are_in_the_page():
+    text = (DOCS / "protocol-contract.md").read_text()
+    for name in (*MEMBERSHIPS, *OVERLAYS, *DISSEMINATIONS):
+        assert f"`{name}`" in text
+    assert str(SEEN_MESSAGES) in text
+    assert len(pool.PAUSES_S) == 6
+    assert "up to six attempts" in text
+    assert f"at most {link.CLOSE_TIMEOUT_S:.0f} s" in text
+
+
+def test_reasons_for_passing_refusals_are_in_the_page():
+    assert pool.REPLACED in (DOCS / "trace-events.md").read_text()
+    assert pool.SIMULTANEOUS in (DOCS / "wire-format.md").read_text()
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocols_default_composition_can_be_made(name: str):
+    assert compose(3, 1, (1, 2), PROTOCOLS[name]).handle(0, Started()) == []
