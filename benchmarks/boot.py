@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if not given.inside:
         options = ["--json"] if given.json else []
-        return sandbox.run([sys.executable, __file__, "--inside", f"--hosts={given.hosts}", *options])
+        return sandbox.run([sys.executable, "-P", __file__, "--inside", f"--hosts={given.hosts}", *options])
     result = measure(given.hosts)
     print(json.dumps(result) if given.json else "\n".join(f"{name:>40}  {value:.4g}" for name, value in result.items()))
     return 0

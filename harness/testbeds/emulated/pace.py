@@ -9,7 +9,7 @@ from harness.testbeds.emulated.userspace import UserspacePlane
 
 FIRST_PER_S = 8000.0
 SLOWEST_PER_S, FASTEST_PER_S = 500.0, 12_000.0
-BUSY_RATIO = 0.5
+BUSY_RATIO = 0.6
 """How busy the probes may keep the data plane: beyond it frames begin to wait for each other."""
 
 
