@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import encodings.idna  # noqa: F401 - the metrics server looks its address up with it: loaded once, not in every peer
 import gc
 import os
 import signal
