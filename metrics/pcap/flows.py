@@ -84,37 +84,26 @@ def find_connections(packets: Packets) -> Connections:
     src_port, dst_port = columns.src_port[rows].astype(np.int64), columns.dst_port[rows].astype(np.int64)
     upward = (src < dst) | (src == dst) & (src_port < dst_port)
     low, high = np.where(upward, src, dst), np.where(upward, dst, src)
-    ports = np.where(upward, src_port << 16 | dst_port, dst_port << 16 | src_port)
-    flow, _ = factorise(packets.host[rows] + 1, low, high, ports)
-    flags, seq, ack = columns.flags[rows], columns.seq[rows], columns.ack[rows]
-    opening = np.flatnonzero(flags & (SYN | ACK) == SYN)
+    low_port, high_port = np.where(upward, src_port, dst_port), np.where(upward, dst_port, src_port)
+    flow, _ = factorise(packets.host[rows] + 1, low, high, low_port << 16 | high_port)
+    seq, handshake = columns.seq[rows], columns.flags[rows] & (SYN | ACK)
+    opening, answering = np.flatnonzero(handshake == SYN), np.flatnonzero(handshake == SYN | ACK)
     conn, count = factorise(flow, _incarnations(flow, opening, seq))
 
     first = _first_of(conn, count)
-    answering = np.flatnonzero(flags & (SYN | ACK) == SYN | ACK)
-    opener = _first_of(conn, count, opening)
-    answer = _first_of(conn, count, answering)
+    opener, answer = _first_of(conn, count, opening), _first_of(conn, count, answering)
     # Without a handshake the side with the larger port is taken for the originator: both vantages agree on that.
-    orig_is_low = ports[first] >> 16 > ports[first] & 0xFFFF
-    orig_is_low = np.where(answer >= 0, ~upward[answer], orig_is_low)
+    orig_is_low = np.where(answer >= 0, ~upward[answer], (low_port > high_port)[first])
     orig_is_low = np.where(opener >= 0, upward[opener], orig_is_low)
-
-    base = np.full(2 * count, UNKNOWN, np.int64)
-    base[RESP::2] = np.where(answer >= 0, seq[answer] + 1 & 0xFFFFFFFF, UNKNOWN)
-    base[ORIG::2] = np.where(answer >= 0, ack[answer], UNKNOWN)
-    base[ORIG::2] = np.where(opener >= 0, seq[opener] + 1 & 0xFFFFFFFF, base[ORIG::2])
-
-    stream = 2 * conn + np.where(upward == orig_is_low[conn], ORIG, RESP)
-    segments = _sort_by_stream(packets, rows, stream, 2 * count)
-    low_port, high_port = ports[first] >> 16, ports[first] & 0xFFFF
+    segments = _sort_by_stream(packets, rows, 2 * conn + np.where(upward == orig_is_low[conn], ORIG, RESP), 2 * count)
     found = Connections(
         segments=segments,
         host=packets.host[rows[first]],
         orig=np.where(orig_is_low, low[first], high[first]),
-        orig_port=np.where(orig_is_low, low_port, high_port),
+        orig_port=np.where(orig_is_low, low_port[first], high_port[first]),
         resp=np.where(orig_is_low, high[first], low[first]),
-        resp_port=np.where(orig_is_low, high_port, low_port),
-        base=base,
+        resp_port=np.where(orig_is_low, high_port[first], low_port[first]),
+        base=_bases(opener, answer, seq, columns.ack[rows]),
         tap=_stream_taps(packets, segments, 2 * count),
         start_ns=packets.records.ts_ns[rows[first]],
         names=[],
@@ -123,6 +112,15 @@ def find_connections(packets: Packets) -> Connections:
     )
     _name(found, packets.ipv6)
     return found
+
+
+def _bases(opener: Ints, answer: Ints, seq: Ints, ack: Ints) -> Ints:
+    """The sequence number of each stream's byte 0, from the connections' SYN and SYN-ACK (-1: not seen)."""
+    base = np.full(2 * len(opener), UNKNOWN, np.int64)
+    base[RESP::2] = np.where(answer >= 0, seq[answer] + 1 & 0xFFFFFFFF, UNKNOWN)
+    base[ORIG::2] = np.where(answer >= 0, ack[answer], UNKNOWN)
+    base[ORIG::2] = np.where(opener >= 0, seq[opener] + 1 & 0xFFFFFFFF, base[ORIG::2])
+    return base
 
 
 def _in_time_order(packets: Packets) -> Ints:

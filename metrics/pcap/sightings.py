@@ -28,6 +28,35 @@ def sight(located: Located, connections: Connections, streams: Streams, origin_n
         streams: of this capture.
         origin_ns: where the one-second buckets start.
     """
+    rows, first, last = _seen(located, connections, streams)
+    stream, length, off = located.stream[rows], located.len_bytes[rows], located.off[rows]
+    position = streams.axis[stream] + off
+    in_order = connections.tap[stream] == RX
+    (frame, at_ns, span_bytes), n_seconds = _spans(streams, position, length, first, last, origin_ns)
+    n_segments, n_retx = _count_segments(streams, position, length)
+    taken = pa.array(rows)
+    identity = _identity(connections, stream) | {"off": pa.array(off)}
+    columns = identity | {
+        "len_bytes": pa.array(length),
+        "kind": located.kind.take(taken),
+        "topics": located.topics.take(taken),
+        "message_id": located.message_id.take(taken),
+        "t_first_ns": pa.array(streams.first_ns[first]),
+        "t_last_ns": pa.array(np.where(in_order, streams.available_ns[last], streams.first_ns[last])),
+        "n_segments": pa.array(n_segments, pa.int32()),
+        "n_retx": pa.array(n_retx, pa.int32()),
+        "n_seconds": pa.array(n_seconds, pa.int32()),
+    }
+    spans = {name: column.take(pa.array(frame)) for name, column in identity.items()}
+    spans |= {"at_ns": pa.array(at_ns), "span_bytes": pa.array(span_bytes)}
+    return (
+        pa.table([columns[name] for name in FRAMES.names], schema=FRAMES),
+        pa.table([spans[name] for name in SPANS.names], schema=SPANS),
+    )
+
+
+def _seen(located: Located, connections: Connections, streams: Streams) -> tuple[Ints, Ints, Ints]:
+    """The frames all of whose bytes were seen, with the intervals that hold their first and last byte."""
     stream, length = located.stream, located.len_bytes
     position = streams.axis[stream] + located.off
     first, first_seen = streams.interval_at(position)
@@ -37,31 +66,7 @@ def sight(located: Located, connections: Connections, streams: Streams, origin_n
         seen &= streams.gaps[first] == streams.gaps[last]
         seen &= (connections.tap[stream] != RX) | streams.reachable[last]
     rows = np.flatnonzero(seen)
-    stream, position, length, first, last = (each[rows] for each in (stream, position, length, first, last))
-    spans, n_seconds = _spans(streams, position, length, first, last, origin_ns)
-    n_segments, n_retx = _count_segments(streams, position, length)
-    taken = pa.array(rows)
-    identity = _identity(connections, stream) | {"off": pa.array(located.off[rows])}
-    columns = identity | {
-        "len_bytes": pa.array(length),
-        "kind": located.kind.take(taken),
-        "topics": located.topics.take(taken),
-        "message_id": located.message_id.take(taken),
-        "t_first_ns": pa.array(streams.first_ns[first]),
-        "t_last_ns": pa.array(
-            np.where(connections.tap[stream] == RX, streams.available_ns[last], streams.first_ns[last])
-        ),
-        "n_segments": pa.array(n_segments, pa.int32()),
-        "n_retx": pa.array(n_retx, pa.int32()),
-        "n_seconds": pa.array(n_seconds, pa.int32()),
-    }
-    frame, at_ns, span_bytes = spans
-    columns_of_spans = {name: column.take(pa.array(frame)) for name, column in identity.items()}
-    columns_of_spans |= {"at_ns": pa.array(at_ns), "span_bytes": pa.array(span_bytes)}
-    return (
-        pa.table([columns[name] for name in FRAMES.names], schema=FRAMES),
-        pa.table([columns_of_spans[name] for name in SPANS.names], schema=SPANS),
-    )
+    return rows, first[rows], last[rows]
 
 
 def _identity(connections: Connections, stream: Ints) -> dict[str, pa.Array]:
