@@ -1,4 +1,4 @@
-"""Arbitrary segments of a stream, in any order and overlapping anyhow, against the receiver that handles single bytes."""
+"""Arbitrary segments of a stream, in any order and overlapping, against the receiver that handles single bytes."""
 
 from __future__ import annotations
 
