@@ -135,7 +135,7 @@ class Link(asyncio.Protocol):
         self.limit_time(None)
         if not self.ended.done():
             self.ended.set_result(None)
-        self._watcher.lost(self, error)
+            self._watcher.lost(self, error)
 
     def write(self, frame: Frame, content: bytes) -> None:
         """Send a frame, whose bytes are ``content``. The instant is taken before."""

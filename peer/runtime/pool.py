@@ -117,8 +117,8 @@ class LinkPool:
     def disconnect(self, peer: NodeId, reason: str) -> None:
         """Close the link to the peer and keep none."""
         self._wanted.pop(peer, None)
-        if (dial := self._dials.pop(peer, None)) is not None:
-            dial.cancel()
+        if self._pending.get(peer) is not None:
+            del self._pending[peer]  # it closes by itself, and a new wish need not wait for that
         for link in [link for link in self._open if link.peer == peer]:
             self._close(link, reason)
 
@@ -136,9 +136,6 @@ class LinkPool:
     def quiesce(self) -> None:
         """Open no more connections and take none; those that are up stay."""
         self._quiet = True
-        for dial in self._dials.values():
-            dial.cancel()
-        self._dials.clear()
 
     async def close(self) -> None:
         """Close all connections; each ends when both sides have said their last, or is cut after a while."""
@@ -189,8 +186,7 @@ class LinkPool:
         self._take_down(link)
         if peer is not None and self._pending.get(peer) is link:
             del self._pending[peer]
-            if peer in self._wanted and peer not in self._links:
-                self._retry_or_give_up(peer, link.reason, link.broke or link.reason in PASSING)
+            self._retry_or_give_up(peer, link.reason, link.broke or link.reason in PASSING)
 
     def trace(self, event: TraceEvent) -> None:
         """Pass a link's event on."""
@@ -199,43 +195,46 @@ class LinkPool:
     # ------------------------------------------------------------------------------------------------ opening
 
     def _dial(self, peer: NodeId) -> None:
+        """Begin an attempt, unless one is under way or there is a link."""
         if not (self._quiet or peer in self._links or peer in self._dials or peer in self._pending):
-            self._dials[peer] = asyncio.get_running_loop().create_task(self._open_link(peer))
+            pause_s = PAUSES_S[self._wanted[peer]] * self._draws.uniform(0.5, 1.5)
+            self._wanted[peer] += 1
+            self._dials[peer] = asyncio.get_running_loop().create_task(self._open_link(peer, pause_s))
 
-    async def _open_link(self, peer: NodeId) -> None:
-        """One attempt, after its pause."""
-        attempt = self._wanted[peer]
-        self._wanted[peer] = attempt + 1
-        await asyncio.sleep(PAUSES_S[attempt] * self._draws.uniform(0.5, 1.5))
-        if peer in self._links:
-            del self._dials[peer]
-            return
-        self._pending[peer] = None
-        reached = False
-        try:
+    async def _open_link(self, peer: NodeId, pause_s: float) -> None:
+        """One attempt, after its pause. Never cancelled: a loop may then close a connection without saying so."""
+        await asyncio.sleep(pause_s)
+        if peer in self._wanted and peer not in self._links and not self._quiet:
+            self._pending[peer] = None
             await self._connect_socket(peer)
-            reached = True
-        except (OSError, TimeoutError, LookupError):
-            pass
-        finally:
-            self._dials.pop(peer, None)
             if self._pending.get(peer, self) is None:
                 del self._pending[peer]
-        if not reached and peer in self._wanted and peer not in self._links:
-            self._retry_or_give_up(peer, "unreachable", True)
+        del self._dials[peer]
+        self._retry_or_give_up(peer, "unreachable", True)
 
     async def _connect_socket(self, peer: NodeId) -> None:
+        """Try to reach the peer; ``opened`` is told when that works."""
+        link: Link | None = None
+
         def make_link() -> Link:
-            return Link(self, self.counts, self._node, peer)
+            nonlocal link
+            link = Link(self, self.counts, self._node, peer)
+            return link
 
         if not self._is_node(peer):
-            raise LookupError(f"no node {peer}")
+            return
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await loop.create_connection(make_link, *self._addresses[peer], local_addr=(self._local_ip, 0))
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await loop.create_connection(make_link, *self._addresses[peer], local_addr=(self._local_ip, 0))
+        except (OSError, TimeoutError):
+            if link in self._open:  # it timed out the very moment it was there
+                link.connection_lost(None)
 
     def _retry_or_give_up(self, peer: NodeId, reason: str, worth_it: bool) -> None:
-        """After an attempt that failed; the owner heard nothing of it so far."""
+        """After an attempt, of which the owner has heard nothing: begin the next one where it did not succeed."""
+        if self._quiet or peer not in self._wanted or peer in self._links or peer in self._pending:
+            return
         if worth_it and self._wanted[peer] < len(PAUSES_S):
             self._dial(peer)
         else:

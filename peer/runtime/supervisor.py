@@ -180,7 +180,10 @@ class Supervisor:
         for child in self._children.values():
             loop.add_reader(child.pidfd, self._reap, child)
             loop.add_reader(child.control, self._hear, child)
-        loop.add_reader(0, self._hold_lifeline)
+        try:
+            loop.add_reader(0, self._hold_lifeline)
+        except PermissionError:
+            self._cut("standard input is the lifeline: give the agent a pipe, a terminal or a channel")
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._cut, f"got {number.name}")
         loop.call_later(self._orders.agent.lease_s, self._cut, "the lease has run out")

@@ -238,6 +238,19 @@ def test_a_peer_that_cannot_listen_ends_the_agent_with_its_words(machine):
     assert "Address already in use" in words
 
 
+def test_an_agent_without_a_lifeline_does_not_run(machine):
+    m = machine(1)
+    m.await_ready()
+    m.call("stop")
+    m.wait()
+    command = [sys.executable, "-m", "peer.runtime.agent", str(m.folder)]
+    told = subprocess.run(
+        command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False
+    )
+    assert told.returncode == 1
+    assert b"lifeline" in told.stderr
+
+
 def test_the_barrier_is_lifted_once(machine):
     m = machine(2)
     m.await_ready()

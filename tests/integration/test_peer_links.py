@@ -31,12 +31,15 @@ class Recorder:
         self.events: list[TraceEvent] = []
         self.frames: list[tuple[int, Frame]] = []
         self.changed = asyncio.Event()
+        self.insist: Callable[[int], None] | None = None
 
     def link_up(self, peer: int, outbound: bool) -> None:
         self.note("up", peer, outbound)
 
     def link_down(self, peer: int, reason: str, retrying: bool) -> None:
         self.note("down", peer, reason, retrying)
+        if self.insist is not None and not retrying:
+            self.insist(peer)
 
     def note(self, *what: object) -> None:
         self.told.append(what)
@@ -432,3 +435,61 @@ def test_a_reconnection_replaces_a_link_whose_end_was_not_noticed():
             writer.close()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_after_any_turmoil_the_wanted_links_and_no_others_are_up(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """Nodes open, close and lose links at random; when that ends, both ends agree and every wish is met."""
+    monkeypatch.setattr(pool_module, "PAUSES_S", tuple(0.002 * step for step in range(40)))
+    nodes = 4
+    pairs = list(itertools.permutations(range(nodes), 2))
+
+    async def scenario() -> None:
+        draws = Random(seed)
+        async with Network(nodes) as net:
+            for _ in range(60):
+                one, other = draws.choice(pairs)
+                stir(net, draws, one, other)
+                await asyncio.sleep(draws.choice([0, 0, 0.001, 0.003]))
+            # From now on every link is wanted, also where a late Bye makes a pool forget the wish.
+            for owner, pool in zip(net.owners, net.pools, strict=True):
+                owner.insist = pool.connect
+            for one, other in pairs:
+                net.pools[one].connect(other)
+            await net.linked(*pairs)
+            for one, other in pairs:
+                net.pools[one].send(other, data(one * nodes + other))
+            for owner in net.owners:
+                await owner.until(lambda owner=owner: len(owner.frames) >= nodes - 1)
+            for one, other in itertools.combinations(range(nodes), 2):
+                assert net.pools[one]._links[other].conn == net.pools[other]._links[one].conn
+        for owner in net.owners:
+            check_story(owner)
+        assert not any(owner.named("reject") for owner in net.owners)
+
+    run(scenario)
+
+
+def stir(net: Network, draws: Random, one: int, other: int) -> None:
+    match draws.randrange(4):
+        case 0 | 1:
+            net.pools[one].connect(other)
+        case 2:
+            net.pools[one].disconnect(other, "stirred")
+        case 3 if other in net.pools[one]._links:
+            net.pools[one]._links[other].transport.abort()
+
+
+def check_story(owner: Recorder) -> None:
+    """What an owner is told makes sense: up and down in turn, and a traced link for each."""
+    up: set[int] = set()
+    for what, peer, *_ in owner.told:
+        if what == "up":
+            assert peer not in up
+            up.add(peer)
+        else:
+            up.discard(peer)
+    assert up == set()
+    added, removed = ([(e.peer, e.conn) for e in owner.named(event)] for event in ("add_peer", "remove_peer"))
+    assert sorted(added) == sorted(removed)
+    assert len(set(added)) == len(added)
