@@ -3,7 +3,8 @@
 Three processes in a row over loopback TCP: source, relay, sink. The peers are started by the agent and do all that they
 do in a run: protocol, seen-cache, a trace line for every frame and copy, metrics. The bare relay, also on uvloop, cuts
 the stream into length-prefixed frames and writes each on, nothing else. What counts is the relay's own CPU time, so
-other load on the machine matters little. Everything happens inside one sandbox.
+other load on the machine matters little. The bare source sends at the rate that the peers reached, since a relay that
+reads more at a time spends less on each frame. Everything happens inside one sandbox.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--messages", type=int, default=MESSAGES)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rate", type=float, default=0.0, help=argparse.SUPPRESS)
     parser.add_argument("--bare", choices=("source", "relay", "sink"), help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.bare:
-        uvloop.run(_be_bare(given.bare, given.messages))
+        uvloop.run(_be_bare(given.bare, given.messages, given.rate))
         return 0
     if not given.inside:
         options = ["--json"] if given.json else []
@@ -65,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 def measure(messages: int) -> dict[str, float]:
     """CPU time of both relays for the same messages, and their ratio."""
     peer_s, peer_wall_s = _time_peers(messages)
-    bare_s, bare_wall_s = _time_bare(messages)
+    bare_s, bare_wall_s = _time_bare(messages, messages / peer_wall_s)
     return {
         "messages": float(messages),
         "payload_bytes": float(PAYLOAD_BYTES),
@@ -148,11 +150,11 @@ def _await(condition: Callable[[], object], what: str) -> None:
 # ------------------------------------------------------------------------------------------------- bare relay
 
 
-def _time_bare(messages: int) -> tuple[float, float]:
-    """The same for the bare relay."""
-    processes = {role: _start_bare(role, messages) for role in ("sink", "relay")}
+def _time_bare(messages: int, rate_per_s: float) -> tuple[float, float]:
+    """The same for the bare relay at this rate."""
+    processes = {role: _start_bare(role, messages, rate_per_s) for role in ("sink", "relay")}
     before_s, start = _cpu_s(processes["relay"].pid), time.monotonic()
-    processes["source"] = _start_bare("source", messages)
+    processes["source"] = _start_bare("source", messages, rate_per_s)
     processes["sink"].wait(LIMIT_S)
     wall_s, spent_s = time.monotonic() - start, _cpu_s(processes["relay"].pid) - before_s
     for process in processes.values():
@@ -161,9 +163,9 @@ def _time_bare(messages: int) -> tuple[float, float]:
     return spent_s, wall_s
 
 
-def _start_bare(role: str, messages: int) -> subprocess.Popen[bytes]:
+def _start_bare(role: str, messages: int, rate_per_s: float) -> subprocess.Popen[bytes]:
     """Start a process of the row; it has said that it is ready."""
-    command = [sys.executable, __file__, f"--bare={role}", f"--messages={messages}"]
+    command = [sys.executable, __file__, f"--bare={role}", f"--messages={messages}", f"--rate={rate_per_s}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -197,11 +199,11 @@ class BareEnd(asyncio.Protocol):
             self._done.set()
 
 
-async def _be_bare(role: str, messages: int) -> None:
+async def _be_bare(role: str, messages: int, rate_per_s: float) -> None:
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     if role == "source":
         print("ready", flush=True)
-        await _pour(messages)
+        await _pour(messages, rate_per_s)
         return
     onward = None
     if role == "relay":
@@ -212,14 +214,17 @@ async def _be_bare(role: str, messages: int) -> None:
     await done.wait()
 
 
-async def _pour(messages: int) -> None:
-    """Write the frames, one by one as a publisher would; as long as those of the peers."""
+async def _pour(messages: int, rate_per_s: float) -> None:
+    """Write the frames, one by one and at this rate as a publisher would; as long as those of the peers."""
     _, writer = await asyncio.open_connection(HOST, BARE_PORT)
     content = encode(Data(0, (0,), 1, UNLIMITED_TTL, bytes(PAYLOAD_BYTES)))
     frame = LENGTH.pack(len(content) - LENGTH.size) + content[LENGTH.size :]
-    for _ in range(messages):
+    start = time.monotonic()
+    for number in range(messages):
         writer.write(frame)
         await asyncio.sleep(0)
+        while (time.monotonic() - start) * rate_per_s < number:
+            await asyncio.sleep(0)
     await writer.drain()
     await asyncio.sleep(LIMIT_S)
 
