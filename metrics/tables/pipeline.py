@@ -22,7 +22,7 @@ from metrics.tables import deliveries, fidelity, hops, links, logs, overhead
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import gather
 from metrics.tables.schemas import TABLES
-from metrics.tables.wire import Wire
+from metrics.tables.wire import STAGED, Wire
 
 _SMALL = frozenset(("conns", "messages", "links", "physical_links", "sharing", "overhead", "control"))
 _SCHEDULE = "at_ns bigint, node int, action string, message_id bigint, topics array<bigint>, payload_bytes bigint"
@@ -61,7 +61,7 @@ class Pipeline:
     def _stage(self) -> None:
         """Read the raw files once: traces to ``events``, captures to ``wire``; small inputs as they are."""
         staged = str(self._staging / "events")
-        logs.read_events(self._spark, self._run.path / "trace").write.parquet(staged)
+        logs.read_events(self._spark, self._run.path / "trace").write.options(**STAGED).parquet(staged)
         self.events = self._spark.read.parquet(staged)
         self.states = {row["node"]: row.asDict() for row in logs.trace_states(self.events).collect()}
         self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
@@ -114,7 +114,7 @@ class Pipeline:
         run = self._run
         taps, conns = self.wire.table("frames"), self.wire.table("conns")
         raw = deliveries.all_messages(self.schedule, self.events, run.manifest.zero_ns)
-        raw.write.parquet(str(self._staging / "messages"))
+        raw.write.options(**STAGED).parquet(str(self._staging / "messages"))
         published = self._spark.read.parquet(str(self._staging / "messages"))
         topics = published.select("message_id", "topics")
         found = hops.build_hops(self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, topics)

@@ -10,7 +10,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from metrics.pcap import SCHEMAS, union_schema
 
-STAGED = ("conns", "frames", "spans", "wire", "captures")
+STAGED = {"compression": "snappy"}
+"""What lives for minutes is compressed for speed."""
+
+_TABLES = ("conns", "frames", "spans", "wire", "captures")
 
 
 class Wire:
@@ -26,20 +29,20 @@ class Wire:
 
         register(self._spark)
         options = {
-            "tables": ",".join(STAGED),
+            "tables": ",".join(_TABLES),
             "traced": str(traced),
             "epoch_offset_ns": str(epoch_offset_ns),
             "origin_ns": str(zero_ns),
             "parallelism": str(self._spark.sparkContext.defaultParallelism),
         }
         everything = self._spark.read.format("pcap").options(**options).load(str(capture_dir))
-        everything.write.partitionBy("table").parquet(str(self._staging))
+        everything.write.options(**STAGED).partitionBy("table").parquet(str(self._staging))
 
     def table(self, name: str) -> DataFrame:
         """A staged table in its own schema."""
         columns = SCHEMAS[name].names
         if not self._staging.exists():
             return self._spark.createDataFrame([], from_arrow_schema(SCHEMAS[name]))
-        schema = from_arrow_schema(union_schema(STAGED))
+        schema = from_arrow_schema(union_schema(_TABLES))
         everything = self._spark.read.schema(schema).parquet(str(self._staging))
         return everything.where(F.col("table") == name).select(columns)

@@ -29,12 +29,13 @@ ip link set lo up
 spark_class=$({python} -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent / "bin" / "spark-class")')
 export SPARK_HOME=$(dirname $(dirname $spark_class)) SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON={python}
 cd {work}
-$spark_class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 > master.log 2>&1 &
+exec {{master}}< <($spark_class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 2>&1)
 for worker in 1 2; do
   $spark_class org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --webui-port 0 -c 1 -m 1g -d {work}/worker$worker \
     spark://127.0.0.1:7077 > worker$worker.log 2>&1 &
 done
-grep -m 2 'Registering worker' < <(tail --pid=$$ -n +1 -F master.log 2>/dev/null) > /dev/null
+grep --line-buffered -m 2 'Registering worker' <&$master
+cat <&$master > /dev/null &
 PYTHONPATH={root} {python} -c '{build}' {run} spark://127.0.0.1:7077
 """
 
