@@ -58,4 +58,4 @@ def choose(benchmarks: Mapping[str, Path], name: str | None) -> Mapping[str, Pat
 def _measure(name: str, path: Path, options: list[str]) -> int:
     print(f"== {name}", file=sys.stderr, flush=True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(CHECKOUT), str(BENCHMARKS)))}
-    return subprocess.run([sys.executable, str(path), *options], env=environment, check=False).returncode
+    return subprocess.run([sys.executable, "-P", str(path), *options], env=environment, check=False).returncode
