@@ -27,7 +27,7 @@ from peer.runtime.spec import NodeSpec, OverlayDocument
 
 HOSTS = 100
 WORK = Path("/run/bench")
-PLAIN_PEER = "import sys, peer.runtime.agent; print('ready', flush=True); sys.stdin.read()"
+PLAIN_PEER = "import sys, peer.runtime.supervisor; print('ready', flush=True); sys.stdin.read()"
 
 
 def main(argv: list[str] | None = None) -> int:

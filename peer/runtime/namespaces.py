@@ -11,7 +11,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def enter_network(path: str) -> None:
-    """Move this process into the network namespace at ``path`` (such as /proc/123/ns/net).
+    """Move this thread into the network namespace at ``path`` (such as /proc/123/ns/net).
 
     Raises:
         OSError: no such namespace, or no right to enter it.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_CLONE_NEWNET = 0x40000000
+from peer.runtime.namespaces import enter_network
 
 
 @contextmanager
@@ -19,17 +18,10 @@ def entered(descriptor: int) -> Iterator[None]:
     """
     own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
-        _enter(descriptor)
+        enter_network(f"/proc/self/fd/{descriptor}")
         try:
             yield
         finally:
-            _enter(own)
+            enter_network(f"/proc/self/fd/{own}")
     finally:
         os.close(own)
-
-
-def _enter(descriptor: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(descriptor, _CLONE_NEWNET) != 0:
-        problem = ctypes.get_errno()
-        raise OSError(problem, os.strerror(problem))
