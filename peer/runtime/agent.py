@@ -67,7 +67,7 @@ def _supervise(folder: Path) -> int:
     """Be the agent. Imported here, since a call needs none of it and is to be fast."""
     from peer.runtime.supervisor import run_agent
 
-    return run_agent(folder)
+    return run_agent(folder, folder / SOCKET)
 
 
 if __name__ == "__main__":

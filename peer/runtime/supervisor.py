@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client import start_http_server
 
-from peer.runtime.agent import SOCKET
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.children import Child, Exit, start_child
 from peer.runtime.process import Orders
@@ -77,7 +76,7 @@ class Supervisor:
         for place in self._orders.agent.peers:
             self._children[place.node] = start_child(place, self._orders, self._children.values())
 
-    async def serve(self) -> int:
+    async def serve(self, socket_path: Path) -> int:
         """Watch the peers and answer calls until all have ended, or the lifeline or the lease does.
 
         Returns:
@@ -88,7 +87,7 @@ class Supervisor:
         if agent.agent_metrics is not None:
             address, port = agent.agent_metrics
             start_http_server(port, address, make_agent_registry(self.count_states, self.running_pids))
-        server = await asyncio.start_unix_server(self._answer, self._orders.folder / SOCKET)
+        server = await asyncio.start_unix_server(self._answer, path=socket_path)
         if not self._children:
             self._done.set()
         await self._done.wait()
@@ -248,8 +247,8 @@ class Supervisor:
             self._note(child.ended)
 
 
-def run_agent(folder: Path) -> int:
-    """Be the agent of a folder.
+def run_agent(folder: Path, socket_path: Path) -> int:
+    """Be the agent of a folder, and answer calls on the socket.
 
     Returns:
         The exit status: 0 when every peer ended as expected, 2 when the documents are no good.
@@ -261,4 +260,4 @@ def run_agent(folder: Path) -> int:
         return 2
     supervisor = Supervisor(orders)
     supervisor.start_children()
-    return asyncio.run(supervisor.serve())
+    return asyncio.run(supervisor.serve(socket_path))
