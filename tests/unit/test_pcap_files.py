@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from harness.testbeds.emulated.dataplane import pcapng as plane
 from metrics.pcap import Reading, read_tables, walk
 from metrics.pcap.files import read_bytes
 from tests.synthetic_capture import (
@@ -221,3 +222,21 @@ def test_parts_make_the_whole(tmp_path: Path) -> None:
 def test_unknown_tables_are_refused() -> None:
     with pytest.raises(ValueError, match="expected some of packets, conns"):
         Reading(("packet",))
+
+
+def test_what_the_data_plane_writes_is_read(tmp_path: Path) -> None:
+    forms = plane.PacketForms(96)
+    packet = forms.packet(1, plane.OUTBOUND, FOUR.ts_ns, FOUR.ip_bytes())
+    heads = plane.section_header() + plane.interface("32", 96) + plane.interface("33", 96)
+    path = tmp_path / "hosts-1.pcapng"
+    path.write_bytes(heads + packet + plane.statistics(1, START_NS, START_NS + 9, received=6, dropped=5))
+    (row,) = dict(read_tables(path, Reading(("packets",), retransmissions=True)))["packets"].to_pylist()
+    assert [row["host"], row["tap"], row["ts_ns"], row["seq"], row["is_retx"]] == [
+        33,
+        "tx",
+        FOUR.ts_ns,
+        FOUR.seq,
+        False,
+    ]
+    captures = dict(read_tables(path, Reading(("captures",))))["captures"]
+    assert captures["dropped"].to_pylist() == [None, 5]
