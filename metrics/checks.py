@@ -30,7 +30,7 @@ class Evidence(Struct, frozen=True):
     overhead: dict[str, Any]
     conns: dict[str, Any]
     dropped_frames: dict[str, int] = field(default_factory=dict)
-    members: int = 0
+    member_changes: int = 0
 
 
 def is_complete(state: dict[str, Any] | None) -> bool:
@@ -97,7 +97,7 @@ def _published(run: RunDir, evidence: Evidence) -> Check:
 def _delivery_rows(run: RunDir, evidence: Evidence) -> Check:
     """Delivered and undelivered rows against the subscribers counted anew, from the documents alone."""
     rows = evidence.deliveries["rows"]
-    if evidence.members:
+    if evidence.member_changes:
         return _check(
             "delivery_rows", 0, 0, 0, 0, "rows", INVALID, "subscriptions changed during the run: not recounted"
         )
@@ -196,7 +196,8 @@ def _capture_drops(run: RunDir, evidence: Evidence) -> Check:
     found = evidence.captures
     dropped = max(run.manifest.counters.get("records_dropped", 0), found["dropped"])
     failed = dropped + found["truncated"] + found["not_understood"]
-    detail = f"{dropped:,} records dropped, {found['truncated']} files cut off, {found['not_understood']:,} packets not understood"
+    detail = f"{dropped:,} records dropped, {found['truncated']} files cut off"
+    detail += f", {found['not_understood']:,} packets not understood"
     return _check(
         "capture_drops", found["records"] + dropped, failed, failed, 0, "records", SUSPECT, detail if failed else ""
     )
@@ -212,7 +213,8 @@ def _delay_agreement(evidence: Evidence) -> Check:
     found = evidence.deliveries
     p99 = found["difference_ms_p99"] or 0
     failed = int(p99 > DELAY_AGREEMENT_P99_MS)
-    detail = f"delay by the traces less delay by the captures: median {found['difference_ms_p50'] or 0:.3g} ms, p99 {p99:.3g} ms"
+    p50 = found["difference_ms_p50"] or 0
+    detail = f"delay by the traces less delay by the captures: median {p50:.3g} ms, p99 {p99:.3g} ms"
     return _check("delay_agreement", found["both"], failed, p99, DELAY_AGREEMENT_P99_MS, "ms", SUSPECT, detail)
 
 
@@ -224,7 +226,8 @@ def _wire_delay(run: RunDir, evidence: Evidence) -> list[Check]:
         tested, p99 = found[f"{name}_tested"], found[f"{name}_ms_p99"] or 0
         if name == "jittered" and not tested:
             continue
-        detail = f"p50 {found[f'{name}_ms_p50'] or 0:.3g} ms, p99 {p99:.3g} ms, largest {found[f'{name}_ms_max'] or 0:.3g} ms{note}"
+        p50, largest = found[f"{name}_ms_p50"] or 0, found[f"{name}_ms_max"] or 0
+        detail = f"p50 {p50:.3g} ms, p99 {p99:.3g} ms, largest {largest:.3g} ms{note}"
         if name == "jittered" and found["jitter_sigmas_std"] is not None:
             detail += f"; the deviations' own spread is {found['jitter_sigmas_std']:.2f} of it"
         if not tested:

@@ -24,7 +24,7 @@ VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 class Phase(Struct, frozen=True):
     """A stretch of the running stage, in ns of CLOCK_MONOTONIC.
 
-    Names: boot, probe_before, warmup, workload, cooldown, stop, probe_after.
+    Names: boot, probe_before, warmup, workload, cooldown, stop, settle, probe_after, collect.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Summary(Struct, frozen=True):
 class RunDir:
     """A run directory whose running stage has ended.
 
-    The plan is read as plain values: its types belong to the harness, and the analysis must read plans of other versions.
+    The plan is read as plain values: its types belong to the harness, and plans of other versions must be readable.
     """
 
     def __init__(self, path: Path) -> None:

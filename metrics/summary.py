@@ -147,7 +147,8 @@ def _hop_parts(run: RunDir) -> dict[str, Any]:
     """The wire part's error as the check ``wire_delay`` takes it, and the time inside hosts."""
     checks = {row["name"]: row for row in _read(run, "checks").to_pylist()}
     wire = checks.get("wire_delay") or {"tested": 0}
-    hops = _read(run, "hops", ["d_sndbuf_ns", "d_rcv_ns"])
+    hops = _read(run, "hops", ["d_sndbuf_ns", "d_rcv_ns", "log_send_ns"])
+    hops = hops.filter(pc.greater_equal(hops["log_send_ns"], run.manifest.zero_ns))
     fidelity = _read(run, "fidelity", ["lateness_p99_ns"])
     late = _present(fidelity, "lateness_p99_ns")
     return {

@@ -238,11 +238,22 @@ class Fabrication:
         read = rx + pick.randrange(20_000, 120_000)
         self._log(now, read, stream, frame, off, len(content))
         self.truth.hops.append(
-            {"conn": stream.conn, "direction": stream.direction, "off": off, "len_bytes": len(content), "kind": frame.kind,
-             "src_node": stream.sender, "dst_node": stream.receiver, "log_send_ns": now, "tap_tx_ns": first_tx,
-             "tap_rx_ns": rx, "log_recv_ns": read, "n_retx": n_retx,
-             "message_id": frame.message_id if isinstance(frame, Data) else None}
-        )  # fmt: skip
+            {
+                "conn": stream.conn,
+                "direction": stream.direction,
+                "off": off,
+                "len_bytes": len(content),
+                "kind": frame.kind,
+                "src_node": stream.sender,
+                "dst_node": stream.receiver,
+                "log_send_ns": now,
+                "tap_tx_ns": first_tx,
+                "tap_rx_ns": rx,
+                "log_recv_ns": read,
+                "n_retx": n_retx,
+                "message_id": frame.message_id if isinstance(frame, Data) else None,
+            }
+        )
         if isinstance(frame, Data):
             self._at(read, self._arrive, stream, frame)
 
@@ -366,43 +377,74 @@ class Fabrication:
         return {
             "underlay.json": underlay.to_builtins(),
             "overlay.json": {
-                "run": 7, "protocol": "random",
+                "run": 7,
+                "protocol": "random",
                 "nodes": [
-                    {"node": node, "seed": node, "topics": sorted(topics), "overlay": {"name": "random"}, "dissemination": {"name": "flood"}}
+                    {
+                        "node": node,
+                        "seed": node,
+                        "topics": sorted(topics),
+                        "overlay": {"name": "random"},
+                        "dissemination": {"name": "flood"},
+                    }
                     for node, topics in self.truth.subscriptions.items()
                 ],
             },
             "plan.json": {
-                "name": "fabricated", "seed": 1,
+                "name": "fabricated",
+                "seed": 1,
                 "experiment": {
-                    "name": "fabricated", "protocol": "random", "testbed": "emulated", "underlay": {"kind": "matrix"},
-                    "workload": {"topics": self.topics, "duration_s": self.duration_s, "warmup_s": 2.0, "cooldown_s": 3.0},
+                    "name": "fabricated",
+                    "protocol": "random",
+                    "testbed": "emulated",
+                    "underlay": {"kind": "matrix"},
+                    "workload": {
+                        "topics": self.topics,
+                        "duration_s": self.duration_s,
+                        "warmup_s": 2.0,
+                        "cooldown_s": 3.0,
+                    },
                     "capture": {"enabled": True, "snaplen_bytes": SNAPLEN},
                     "probes": {"packets_per_pair": 2},
                     "verdict": {
-                        "rtt_error_p50_ms": 0.5, "rtt_error_p50_ratio": 0.005, "rtt_error_p99_ms": 1.5, "rtt_error_p99_ratio": 0.01,
-                        "lateness_p99_ms": 1.0, "wire_error_p99_ms": 0.5, "delivery_ratio_min": 0.0,
+                        "rtt_error_p50_ms": 0.5,
+                        "rtt_error_p50_ratio": 0.005,
+                        "rtt_error_p99_ms": 1.5,
+                        "rtt_error_p99_ratio": 0.01,
+                        "lateness_p99_ms": 1.0,
+                        "wire_error_p99_ms": 0.5,
+                        "delivery_ratio_min": 0.0,
                     },
                 },
                 "placement": [
-                    {"node": node, "host": node, "machine": "sandbox", "wan_ip": address(node), "ctl_ip": ""} for node in range(self.nodes)
+                    {"node": node, "host": node, "machine": "sandbox", "wan_ip": address(node), "ctl_ip": ""}
+                    for node in range(self.nodes)
                 ],
                 "hashes": {},
             },
             "manifest.json": {
-                "run_id": "fabricated", "testbed": "emulated", "epoch_offset_ns": OFFSET_NS, "zero_ns": ZERO_NS,
+                "run_id": "fabricated",
+                "testbed": "emulated",
+                "epoch_offset_ns": OFFSET_NS,
+                "zero_ns": ZERO_NS,
                 "phases": [{"name": name, "start_ns": start, "end_ns": end} for name, start, end in phases],
                 "final_states": [
-                    {"process": f"peer {node}", "expected": "exited", "state": "exited", "status": 0} for node in range(self.nodes)
+                    {"process": f"peer {node}", "expected": "exited", "state": "exited", "status": 0}
+                    for node in range(self.nodes)
                 ],
                 "counters": {
                     "frames_in": sum(1 for _, _, flag, _ in self.packets if flag == 2),
                     "frames_out": sum(1 for _, _, flag, _ in self.packets if flag == 1),
-                    "records_written": len(self.packets), "records_dropped": 0,
-                }, "versions": {}, "kernel": {}, "hashes": {},
+                    "records_written": len(self.packets),
+                    "records_dropped": 0,
+                },
+                "versions": {},
+                "kernel": {},
+                "hashes": {},
                 "capture_files": ["capture/plane.pcapng"],
-            } | manifest,
-        }  # fmt: skip
+            }
+            | manifest,
+        }
 
     def _write_certificate(self, run_dir: Path) -> None:
         rows = []
@@ -416,9 +458,19 @@ class Fabrication:
                 error = self.random.random() * 0.2
                 first = None if phase == "during" else asked + error + 0.1
                 rows.append(
-                    {"src": src, "dst": dst, "phase": phase, "at_ns": at_ns, "asked_rtt_ms": asked, "asked_jitter_ms": 0.0,
-                     "first_rtt_ms": first, "rtt_ms": asked + error, "sent": 2, "received": 2}
-                )  # fmt: skip
+                    {
+                        "src": src,
+                        "dst": dst,
+                        "phase": phase,
+                        "at_ns": at_ns,
+                        "asked_rtt_ms": asked,
+                        "asked_jitter_ms": 0.0,
+                        "first_rtt_ms": first,
+                        "rtt_ms": asked + error,
+                        "sent": 2,
+                        "received": 2,
+                    }
+                )
         pq.write_table(pa.Table.from_pylist(rows), run_dir / "achieved.parquet")
         frames = 0
         with (run_dir / "dataplane.jsonl").open("w") as lines, (run_dir / "pressure.jsonl").open("w") as pressure:
@@ -426,10 +478,23 @@ class Fabrication:
                 at_ns = ZERO_NS + second * SECOND
                 frames = sum(1 for ts, _, flag, _ in self.packets if flag == 2 and ts <= at_ns)
                 out = sum(1 for ts, _, flag, _ in self.packets if flag == 1 and ts <= at_ns)
-                lines.write(json.dumps(
-                    {"at_ns": at_ns, "frames_in": frames, "frames_out": out, "bytes_in": 0, "bytes_out": 0, "drops": {"loss": frames - out},
-                     "records_written": frames + out, "records_dropped": 0,
-                     "lateness_ns": {"p50": 20_000, "p90": 40_000, "p99": 90_000, "max": 200_000}, "busy_ratio": 0.1}) + "\n")  # fmt: skip
+                lines.write(
+                    json.dumps(
+                        {
+                            "at_ns": at_ns,
+                            "frames_in": frames,
+                            "frames_out": out,
+                            "bytes_in": 0,
+                            "bytes_out": 0,
+                            "drops": {"loss": frames - out},
+                            "records_written": frames + out,
+                            "records_dropped": 0,
+                            "lateness_ns": {"p50": 20_000, "p90": 40_000, "p99": 90_000, "max": 200_000},
+                            "busy_ratio": 0.1,
+                        }
+                    )
+                    + "\n"
+                )
                 pressure.write(
                     json.dumps({"at_ns": at_ns, "cpu_busy_ratio": 0.3, "steal_ratio": 0.0, "cpu_some_ratio": 0.05})
                     + "\n"

@@ -36,7 +36,9 @@ def gather(
         traces=states,
         incomplete=incomplete,
         captured=captured,
-        hops=_one(hops, _order() | (_sets(whole) if captured else {}) | _arrival(whole) | _shares()),
+        hops=_one(
+            hops, _order() | (_sets(whole) if captured else {}) | _arrival(whole) | _shares(run.manifest.zero_ns)
+        ),
         wire=_one(_undisturbed(run, hops), _wire_errors()) if captured else {},
         coverage=_one(_coverage(hops, staged["conns"], incomplete), _coverage_errors()) if captured else {},
         captures=_one(staged["captures"], _capture_counts()) if captured else {},
@@ -44,8 +46,8 @@ def gather(
         messages=_one(tables["messages"], _publications()),
         overhead=_one(tables["overhead"], _identity()) if captured else {},
         conns=_connections(staged["events"], staged["conns"], incomplete) if captured else {},
-        dropped_frames={row["reason"]: row["count"] for row in _drops(staged["events"]).collect()},
-        members=_member_changes(staged["events"]),
+        dropped_frames=_drops(staged["events"]) if any(state["drops"] for state in states.values()) else {},
+        member_changes=sum(state["changes"] for state in states.values()),
     )
 
 
@@ -91,14 +93,15 @@ def _arrival(whole: Column) -> dict[str, Column]:
     return {"frames_sent": _count(whole & sent), "frames_unread": _count(whole & sent & F.col("log_recv_ns").isNull())}
 
 
-def _shares() -> dict[str, Column]:
-    """Times that a frame spent inside hosts, and copies by what they were good for."""
+def _shares(zero_ns: int) -> dict[str, Column]:
+    """Times that frames sent from the workload's zero on spent inside hosts, and copies by what they were good for."""
+    receive, send = (F.when(F.col("log_send_ns") >= zero_ns, F.col(name)) for name in ("d_rcv_ns", "d_sndbuf_ns"))
     is_data = F.col("kind") == Data.kind
     return {
-        "receive_ms_p50": F.percentile_approx("d_rcv_ns", 0.5) / 1e6,
-        "receive_ms_p99": F.percentile_approx("d_rcv_ns", 0.99) / 1e6,
-        "send_ms_p50": F.percentile_approx("d_sndbuf_ns", 0.5) / 1e6,
-        "send_ms_p99": F.percentile_approx("d_sndbuf_ns", 0.99) / 1e6,
+        "receive_ms_p50": F.percentile_approx(receive, 0.5) / 1e6,
+        "receive_ms_p99": F.percentile_approx(receive, 0.99) / 1e6,
+        "send_ms_p50": F.percentile_approx(send, 0.5) / 1e6,
+        "send_ms_p99": F.percentile_approx(send, 0.99) / 1e6,
         "copies": _count(is_data & F.col("is_dup").isNotNull()),
         "duplicates": _count(F.col("is_dup")),
         "relayed": _count(F.col("is_relay")),
@@ -107,7 +110,7 @@ def _shares() -> dict[str, Column]:
 
 
 def _undisturbed(run: RunDir, hops: DataFrame) -> DataFrame:
-    """Hops whose wire part is the emulated delay alone: no retransmission on their stream, no access rate, both taps."""
+    """Hops whose wire part is the emulated delay alone: no retransmission on their stream, and no access rate."""
     rated = [run.nodes_by_host[host] for host in range(run.underlay.size) if run.underlay.rate_mbit[host] > 0]
     streams = hops.where(F.col("n_retx") > 0).select("conn", "direction", "incarnation").distinct()
     clean = hops.where(
@@ -232,9 +235,7 @@ def _connections(events: DataFrame, conns: DataFrame, incomplete: list[int]) -> 
     )
 
 
-def _drops(events: DataFrame) -> DataFrame:
-    return events.where(F.col("event") == "drop").groupBy(F.coalesce("reason", F.lit("unsaid")).alias("reason")).count()
-
-
-def _member_changes(events: DataFrame) -> int:
-    return events.where(F.col("event").isin("join", "leave")).count()
+def _drops(events: DataFrame) -> dict[str, int]:
+    """Frames that peers dropped, by reason."""
+    drops = events.where(F.col("event") == "drop").groupBy(F.coalesce("reason", F.lit("unsaid")).alias("reason"))
+    return {row["reason"]: row["count"] for row in drops.count().collect()}

@@ -1,4 +1,4 @@
-"""The ``fidelity`` table: what the emulation did second by second, from the data plane's, the machine's and the probes' records."""
+"""The ``fidelity`` table: what the emulation did second by second, by data plane, machine and probes."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def _delays() -> dict[str, Column]:
 
 
 def first_copies(events: DataFrame) -> DataFrame:
-    """The first copy of each message at each node: ``dst_node``, ``message_id``, who sent it and when it was handed on."""
+    """The first copy of each message at each node (``dst_node``): who sent it and when it was handed on."""
     firsts = events.where(F.col("event").isin("deliver", "relay") & F.col("peer").isNotNull())
     return firsts.groupBy(F.col("node").alias("dst_node"), "message_id").agg(
         F.min("ts_ns").alias("first_ns"),

@@ -40,13 +40,14 @@ def read_events(spark: SparkSession, trace_dir: Path) -> DataFrame:
 
 
 def trace_states(events: DataFrame) -> DataFrame:
-    """A row a trace: lines, lines that are no event, and whether its ``stop`` counts the lines before it."""
+    """A row a trace: lines, lines that are no event, the count in its ``stop``, and its number of rare events."""
     stops = F.max(F.when(F.col("event") == "stop", F.col("records")))
     return events.groupBy("node").agg(
         F.count("*").alias("lines"),
-        F.sum(F.when(F.col("event").isNull(), 1).otherwise(0)).alias("corrupt"),
+        F.count_if(F.col("event").isNull()).alias("corrupt"),
         stops.alias("records"),
-        F.max("ts_ns").alias("last_ns"),
+        F.count_if(F.col("event") == "drop").alias("drops"),
+        F.count_if(F.col("event").isin("join", "leave")).alias("changes"),
     )
 
 

@@ -23,8 +23,7 @@ def _payload_bytes() -> Column:
 def frame_classes(hops: DataFrame, spans: DataFrame, zero_ns: int) -> DataFrame:
     """Stream bytes of located frames by sender, second and class (and kind): what the four frame classes sum.
 
-    A frame whose bytes were first sent in several seconds (``spans``: conn, direction, off, at_ns, span_bytes) fills them
-    in order, its framing first.
+    A frame whose bytes were first sent in several seconds (``spans``, as staged) fills them in order, framing first.
     """
     sent = hops.where(F.col("tap_tx_ns").isNotNull()).withColumn("second_ns", _floor("tap_tx_ns", zero_ns))
     is_data = F.col("kind") == Data.kind

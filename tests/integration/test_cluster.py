@@ -26,13 +26,14 @@ BUILD = "import sys; from pathlib import Path; from metrics import tables; table
 STANDALONE = """
 set -e
 ip link set lo up
-spark_class=$({python} -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent / "bin" / "spark-class")')
-export SPARK_HOME=$(dirname $(dirname $spark_class)) SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON={python}
+export SPARK_HOME=$({python} -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent)')
+spark_class=$SPARK_HOME/bin/spark-class
+export SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON={python}
 cd {work}
 exec {{master}}< <($spark_class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 2>&1)
 for worker in 1 2; do
-  $spark_class org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --webui-port 0 -c 1 -m 1g -d {work}/worker$worker \
-    spark://127.0.0.1:7077 > worker$worker.log 2>&1 &
+  $spark_class org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --webui-port 0 -c 1 -m 1g \
+    -d {work}/worker$worker spark://127.0.0.1:7077 > worker$worker.log 2>&1 &
 done
 grep --line-buffered -m 2 'Registering worker' <&$master
 cat <&$master > /dev/null &
@@ -67,7 +68,7 @@ def assert_equal(local: Path, other: Path) -> None:
 def test_cluster_in_two_executors_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
     run_dir = copy_of(local, tmp_path / "run")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    # From another folder and with the code in a path that only the driver knows: it reaches executors as a zip or not at all.
+    # From another folder, with a path that only the driver knows: the code reaches executors as a zip or not at all.
     script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {BUILD}"
     argv = [sys.executable, "-c", script, str(run_dir), "local-cluster[2,1,1024]"]
     subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)

@@ -74,7 +74,8 @@ def test_checks_know_a_complete_trace() -> None:
 
 HOPS = {
     "order_tested": 40, "order_failed": 0, "order_worst_ns": 0, "sets_tested": 10, "sent_unseen": 0, "read_unseen": 0,
-    "seen_unsent": 0, "read_unsent": 0, "frames_sent": 10, "frames_unread": 0, "receive_ms_p50": 0.1, "receive_ms_p99": 1.0,
+    "seen_unsent": 0, "read_unsent": 0, "frames_sent": 10, "frames_unread": 0, "receive_ms_p50": 0.1,
+    "receive_ms_p99": 1.0,
     "send_ms_p50": 0.1, "send_ms_p99": 1.0,
 }  # fmt: skip
 WIRE = {
@@ -98,7 +99,8 @@ def evidence(fabrication: Fabrication, **changes: dict[str, Any]) -> Evidence:
             "difference_ms_p50": 0.2, "difference_ms_p99": 0.5, "before_publication": 0,
         },
         "messages": {
-            "messages": scheduled, "subscribers": expected, "with_schedule": scheduled, "lag_ms_p99": 0.1, "lag_ms_max": 1.0
+            "messages": scheduled, "subscribers": expected, "with_schedule": scheduled, "lag_ms_p99": 0.1,
+            "lag_ms_max": 1.0,
         },
         "overhead": {"identity_tested": 5, "identity_failed": 0, "identity_worst_bytes": 0, "wire_bytes": 1000},
         "conns": {"connections": 2, "only_traced": 0, "only_on_wire": 0},
