@@ -35,6 +35,9 @@ LEAD_S = 1.0
 STOP_S = 30.0
 """How long past the last instant of the plan the peers may take to end."""
 
+SETTLE_S = 1.0
+"""From the peers' end to the probing of the idle network: ending processes hold the kernel for milliseconds."""
+
 
 class Run:
     """One run in progress: its plan, its testbed, and what there is to tell so far."""
@@ -176,6 +179,8 @@ def run_planned(run_dir: Path) -> Manifest:
         with run.scraping():
             run.perform(deployment)
         testbed.stop_recording()
+        with timeline.phase("settle"):
+            time.sleep(SETTLE_S)
         with timeline.phase("probe_after"):
             testbed.probe("after")
         run.collect(deployment)
