@@ -1,0 +1,106 @@
+"""The report and the comparison of runs, from an analysed run directory."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from fabricate import Fabrication
+
+from harness import cli
+from metrics import report, summary, tables
+from metrics.report.comparison import differing_settings, headline_rows, labels
+from metrics.report.figures import FIGURES
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fabricated run whose hosts have places on the map, with its report."""
+    run_dir = Fabrication(seed=2, nodes=6, messages=30).write(tmp_path_factory.mktemp("report") / "run")
+    underlay = json.loads((run_dir / "underlay.json").read_text())
+    for number, host in enumerate(underlay["hosts"]):
+        host |= {"latitude": 10.0 * number - 20, "longitude": 60.0 * number - 170, "site": f"<City {number}>"}
+    (run_dir / "underlay.json").write_text(json.dumps(underlay))
+    tables.build(run_dir)
+    summary.write(run_dir)
+    report.write(run_dir)
+    return run_dir
+
+
+@pytest.fixture
+def page(analysed: Path) -> str:
+    return (analysed / "report" / "index.html").read_text()
+
+
+def test_page_starts_with_the_verdict(page: str, analysed: Path) -> None:
+    verdict = json.loads((analysed / "summary.json").read_text())["verdict"]
+    assert page.index(f'class="verdict {verdict}"') < page.index("<h2>Results</h2>")
+
+
+def test_page_needs_no_network(page: str) -> None:
+    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert sources
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert "@import" not in page
+
+
+def test_every_figure_is_drawn_and_in_the_page(page: str, analysed: Path) -> None:
+    drawn = {path.stem for path in (analysed / "report").glob("*.png") if path.read_bytes().startswith(b"\x89PNG")}
+    assert drawn == {figure.name for figure in FIGURES}
+    assert all(f'id="{name}"' in page for name in drawn)
+
+
+def test_every_check_and_number_is_in_the_page(page: str, analysed: Path) -> None:
+    document = json.loads((analysed / "summary.json").read_text())
+    assert all(check["name"].replace("_", " ") in page for check in document["checks"])
+    assert all(f"<code>{name}</code>" in page for name in document["headline"])
+
+
+def test_reasons_are_text_not_markup(analysed: Path, tmp_path: Path) -> None:
+    run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
+    document = json.loads((run_dir / "summary.json").read_text())
+    document |= {"verdict": "invalid", "reasons": ["peer <b>7</b> was killed"]}
+    (run_dir / "summary.json").write_text(json.dumps(document))
+    written = report.write(run_dir).read_text()
+    assert "peer &lt;b&gt;7&lt;/b&gt; was killed" in written
+    assert 'class="verdict invalid"' in written
+
+
+def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tmp_path: Path) -> None:
+    run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
+    underlay = json.loads((run_dir / "underlay.json").read_text())
+    for host in underlay["hosts"]:
+        del host["latitude"], host["longitude"]
+    (run_dir / "underlay.json").write_text(json.dumps(underlay))
+    (run_dir / "achieved.parquet").unlink()
+    written = report.write(run_dir).read_text()
+    assert "Nothing to show for: The overlay on the planet, The emulated network against what was asked." in written
+
+
+def test_comparison_shows_what_differs(analysed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = Path(shutil.copytree(analysed, tmp_path / "other"))
+    plan = json.loads((other / "plan.json").read_text())
+    plan["experiment"]["protocol"] = "complete"
+    (other / "plan.json").write_text(json.dumps(plan))
+    runs = [report.Run(path) for path in (analysed, other)]
+    assert differing_settings(runs) == [("protocol", ["random", "complete"])]
+    assert labels(runs) == ["random", "complete"]
+    assert dict(headline_rows(runs))["delivery_ratio"] == [run.summary.headline["delivery_ratio"] for run in runs]
+    page = tmp_path / "comparison.html"
+    assert cli.main(["compare", str(analysed), str(other), "--out", str(page)]) == 0
+    assert "delivery_ratio" in capsys.readouterr().out
+    assert 'src="data:image/png;base64,' in page.read_text()
+
+
+def test_comparison_of_a_run_that_was_not_analysed_is_a_usage_error(
+    analysed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
+    (run_dir / "summary.json").unlink()
+    assert cli.main(["compare", str(run_dir)]) == 2
+    assert "summary.json is missing" in capsys.readouterr().err
