@@ -8,12 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fabricate import Fabrication
 
 from harness import cli
 from metrics import report, summary, tables
 from metrics.report.comparison import differing_settings, headline_rows, labels
 from metrics.report.figures import FIGURES
+from tests.fabricate import Fabrication
 
 pytestmark = pytest.mark.spark
 
