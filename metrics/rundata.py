@@ -157,6 +157,15 @@ class RunDir:
         """The running stage's last instant."""
         return max(phase.end_ns for phase in self.manifest.phases)
 
+    @property
+    def judged_ns(self) -> tuple[int, int]:
+        """The span in which hosts are judged: from the workload's zero until the peers are told to end.
+
+        Before it all links are built at once, after it all are closed at once: bursts that no delivery takes part in.
+        """
+        ends = [phase.start_ns for phase in self.manifest.phases if phase.name == "stop"]
+        return self.manifest.zero_ns, min(ends, default=self.end_ns)
+
     def phase(self, name: str) -> Phase | None:
         """A phase of the running stage, None where it had none of that name."""
         return next((phase for phase in self.manifest.phases if phase.name == name), None)

@@ -36,9 +36,7 @@ def gather(
         traces=states,
         incomplete=incomplete,
         captured=captured,
-        hops=_one(
-            hops, _order() | (_sets(whole) if captured else {}) | _arrival(whole) | _shares(run.manifest.zero_ns)
-        ),
+        hops=_one(hops, _order() | (_sets(whole) if captured else {}) | _arrival(whole) | _shares(run.judged_ns)),
         wire=_one(_undisturbed(run, hops), _wire_errors()) if captured else {},
         coverage=_one(_coverage(hops, staged["conns"], incomplete), _coverage_errors()) if captured else {},
         captures=_one(staged["captures"], _capture_counts()) if captured else {},
@@ -93,9 +91,10 @@ def _arrival(whole: Column) -> dict[str, Column]:
     return {"frames_sent": _count(whole & sent), "frames_unread": _count(whole & sent & F.col("log_recv_ns").isNull())}
 
 
-def _shares(zero_ns: int) -> dict[str, Column]:
-    """Times that frames sent from the workload's zero on spent inside hosts, and copies by what they were good for."""
-    receive, send = (F.when(F.col("log_send_ns") >= zero_ns, F.col(name)) for name in ("d_rcv_ns", "d_sndbuf_ns"))
+def _shares(judged_ns: tuple[int, int]) -> dict[str, Column]:
+    """Times that frames sent in the judged span spent inside hosts, and copies by what they were good for."""
+    judged = F.col("log_send_ns").between(*judged_ns)
+    receive, send = (F.when(judged, F.col(name)) for name in ("d_rcv_ns", "d_sndbuf_ns"))
     is_data = F.col("kind") == Data.kind
     return {
         "receive_ms_p50": F.percentile_approx(receive, 0.5) / 1e6,

@@ -14,6 +14,9 @@ from peer.runtime.pool import Address, LinkPool
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
+MAX_TIMER_S = 1.0
+"""Longer timers are set anew after this time: see ``process.NAP_S``."""
+
 
 class Driver:
     """Feeds one node with events and carries out its effects.
@@ -90,7 +93,7 @@ class Driver:
     def _set_timer(self, name: str, at_ns: int) -> None:
         self._cancel_timer(name)
         if not self._quiet:
-            delay_s = max(0.0, (at_ns - time.monotonic_ns()) / 1e9)
+            delay_s = min(max(0.0, (at_ns - time.monotonic_ns()) / 1e9), MAX_TIMER_S)
             self._timers[name] = asyncio.get_running_loop().call_later(delay_s, self._fire, name, at_ns)
 
     def _cancel_timer(self, name: str) -> None:
@@ -98,7 +101,7 @@ class Driver:
             timer.cancel()
 
     def _fire(self, name: str, at_ns: int) -> None:
-        if time.monotonic_ns() < at_ns:  # the loop's clock counts milliseconds and may round down
+        if time.monotonic_ns() < at_ns:  # not due yet: a long timer's nap, or the loop's milliseconds rounded down
             self._set_timer(name, at_ns)
             return
         del self._timers[name]
