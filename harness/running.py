@@ -139,7 +139,6 @@ class Run:
     def conclude(self, findings: Findings) -> Manifest:
         """Close the running stage."""
         final_states = (*_peer_states(self.plan, self.run_dir), *findings.final_states)
-        unexpected = [_unexpected(state) for state in final_states if state.state != state.expected or state.status]
         result = Manifest(
             run_id=self.run_id,
             testbed=self.plan.experiment.testbed,
@@ -151,7 +150,7 @@ class Run:
             versions=manifest.versions(),
             kernel=manifest.kernel(),
             hashes=self.plan.hashes,
-            problems=(*self.problems, *findings.problems, *unexpected, *_complaints(self.plan, self.run_dir)),
+            problems=(*self.problems, *findings.problems, *_complaints(self.plan, self.run_dir)),
             capture_files=findings.capture_files,
             resources=self.resources,
         )
@@ -236,11 +235,6 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
     node, path = next(iter(said.items()))
     last = path.read_text(errors="replace").strip().splitlines()[-1]
     return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {last}")]
-
-
-def _unexpected(state: FinalState) -> tuple[str, str]:
-    status = "" if state.status is None else f" (status {state.status})"
-    return "invalid", f"{state.process} ended {state.state}{status}, expected {state.expected}"
 
 
 if __name__ == "__main__":

@@ -148,8 +148,8 @@ def _hop_parts(run: RunDir) -> dict[str, Any]:
     checks = {row["name"]: row for row in _read(run, "checks").to_pylist()}
     wire = checks.get("wire_delay") or {"tested": 0}
     hops = _read(run, "hops", ["d_sndbuf_ns", "d_rcv_ns", "log_send_ns"])
-    hops = hops.filter(pc.greater_equal(hops["log_send_ns"], run.manifest.zero_ns))
-    fidelity = _read(run, "fidelity", ["lateness_p99_ns"])
+    fidelity = _read(run, "fidelity", ["at_ns", "lateness_p99_ns"])
+    hops, fidelity = _judged(run, hops, "log_send_ns"), _judged(run, fidelity, "at_ns")
     late = _present(fidelity, "lateness_p99_ns")
     return {
         "wire_error_ms_p99": wire["worst"] if wire["tested"] else None,
@@ -157,3 +157,9 @@ def _hop_parts(run: RunDir) -> dict[str, Any]:
         "receive_delay_ms_p99": _quantile(_present(hops, "d_rcv_ns") / 1e6, 0.99),
         "lateness_ms_p99_worst": float(late.max() / 1e6) if len(late) else None,
     }
+
+
+def _judged(run: RunDir, table: pa.Table, instant: str) -> pa.Table:
+    """The rows in the span in which hosts are judged."""
+    start_ns, end_ns = run.judged_ns
+    return table.filter(pc.and_(pc.greater_equal(table[instant], start_ns), pc.less_equal(table[instant], end_ns)))

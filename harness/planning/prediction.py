@@ -41,16 +41,16 @@ HOST_FILES = 4
 SUPPORT_FILES = 64
 """Files that any process has open anyway: libraries, logs, captures."""
 
-BOOT_S = 8.0
+BOOT_S = 3.0
 """Wall time to make the sandbox and to start what it has once."""
 
-HOST_BOOT_S = 0.06
+HOST_BOOT_S = 0.02
 """Wall time to make a host with its interfaces and to start its peer."""
 
 PROBES_PER_S = 8_000
 """Echo requests a second while all pairs are probed."""
 
-COLLECT_S = 8.0
+COLLECT_S = 4.0
 """Wall time to stop the peers, collect their files and close the run; the analysis comes on top."""
 
 SAMPLED_MESSAGES = 50
