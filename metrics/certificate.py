@@ -25,6 +25,9 @@ CPU_BUSY_RATIO = 0.98
 STEAL_RATIO = 0.10
 BUSY_SECONDS_RATIO = 0.10
 """Share of the workload's seconds that may be above CPU_BUSY_RATIO or STEAL_RATIO."""
+STALL_MS = 100.0
+"""The latest that any frame may be. Crowded machines were seen to hold the plane for 80 ms."""
+
 SILENCE_S = 2.0
 """The data plane writes a line a second; a longer gap means that it did not run."""
 
@@ -43,7 +46,13 @@ def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, A
     working = [row for row in seconds if _is_workload(run, row["at_ns"])]
     checks = [_publish_lag(evidence)]
     if run.manifest.testbed == "emulated":
-        checks += [*_probes(run), _lateness(run, working), *_presence(run, working), _plane_busy(working)]
+        checks += [
+            *_probes(run),
+            _lateness(run, working),
+            _stalls(run, working),
+            *_presence(run, working),
+            _plane_busy(working),
+        ]
     if evidence.captured:
         checks += [_receive(evidence), _send(evidence)]
     if any(row["cpu_busy_ratio"] is not None for row in working):
@@ -138,6 +147,16 @@ def _lateness(run: RunDir, working: list[dict[str, Any]]) -> Check:
     second = (at_ns - run.manifest.zero_ns) / 1e9
     detail = f"worst second: p99 of the data plane's lateness {worst:.3g} ms at {second:.0f} s"
     return Check("plane_lateness", len(late), failed, worst, limit, "ms", severity, detail)
+
+
+def _stalls(run: RunDir, working: list[dict[str, Any]]) -> Check:
+    """A plane that stood still: few frames are late then, so the 99th percentile of a busy second may not show it."""
+    late = [(row["lateness_max_ns"] / 1e6, row["at_ns"]) for row in working if row["lateness_max_ns"] is not None]
+    worst, at_ns = max(late, default=(0.0, run.manifest.zero_ns))
+    failed = sum(1 for value, _ in late if value > STALL_MS)
+    second = (at_ns - run.manifest.zero_ns) / 1e9
+    detail = f"the data plane's latest frame was {worst:.3g} ms late, at {second:.0f} s"
+    return Check("plane_stalls", len(late), failed, worst, STALL_MS, "ms", SUSPECT, detail)
 
 
 def _presence(run: RunDir, working: list[dict[str, Any]]) -> list[Check]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import encodings.idna  # noqa: F401 - the metrics server looks its address up with it: loaded once, not in every peer
 import gc
 import os
@@ -218,9 +219,10 @@ class Supervisor:
     def _cut(self, why: str) -> None:
         """End before the plan does."""
         if not self._done.is_set():
-            print(f"agent: {why}", file=sys.stderr, flush=True)
             self._cut_short = True
             self._done.set()
+            with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
+                print(f"agent: {why}", file=sys.stderr, flush=True)
 
     async def _end_children(self) -> None:
         """End what still runs: first a word, then force. What is meant to run to the plan's end is noted as running."""

@@ -108,7 +108,8 @@ def test_every_directed_pair_is_probed_before_and_after(run: Finished) -> None:
 
 def test_phases_follow_each_other_and_last_as_planned(run: Finished) -> None:
     phases = {phase["name"]: phase for phase in run.manifest["phases"]}
-    order = ["boot", "deploy", "probe_before", "warmup", "workload", "cooldown", "stop", "probe_after", "collect"]
+    running = ["warmup", "workload", "cooldown", "stop"]
+    order = ["boot", "deploy", "probe_before", *running, "settle", "probe_after", "collect"]
     assert [phase["name"] for phase in run.manifest["phases"]] == order
     assert all(phases[a]["end_ns"] <= phases[b]["start_ns"] for a, b in pairwise(order))
     assert phases["workload"]["end_ns"] - phases["workload"]["start_ns"] == 5_000_000_000

@@ -113,7 +113,8 @@ def evidence(fabrication: Fabrication, **changes: dict[str, Any]) -> Evidence:
 
 def row(second: int, **changes: Any) -> dict[str, Any]:
     fields = {
-        "at_ns": ZERO_NS + second * SECOND, "lateness_p99_ns": 90_000, "busy_ratio": 0.2, "cpu_busy_ratio": 0.4,
+        "at_ns": ZERO_NS + second * SECOND, "lateness_p99_ns": 90_000, "lateness_max_ns": 900_000,
+        "busy_ratio": 0.2, "cpu_busy_ratio": 0.4,
         "steal_ratio": 0.0,
     }  # fmt: skip
     return fields | changes
@@ -175,6 +176,7 @@ def test_checks_find_each_fault(
     ("change", "name", "severity"),
     [
         ({"lateness_p99_ns": 1_500_000}, "plane_lateness", "invalid"),
+        ({"lateness_max_ns": 950_000_000}, "plane_stalls", "suspect"),
         ({"busy_ratio": 0.97}, "plane_busy", "suspect"),
         ({"cpu_busy_ratio": 1.0}, "cpu_busy", "suspect"),
         ({"steal_ratio": 0.3}, "steal", "suspect"),
