@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"dataplane: not installed: {' '.join(missing)} (apt-get install {' '.join(missing)})", file=sys.stderr)
         return 2
     if not given.inside:
-        return sandbox.run([sys.executable, __file__, "--inside", *(["--json"] if given.json else [])])
+        return sandbox.run([sys.executable, "-P", __file__, "--inside", *(["--json"] if given.json else [])])
     result = measure()
     print(json.dumps(result) if given.json else _table(result))
     return 0
