@@ -9,6 +9,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from peer.core.dissemination.flood import FloodParameters
+from peer.core.overlay.random_graph import RandomParameters
+
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -20,7 +23,7 @@ FilePath = Annotated[str, Meta(min_length=1)]
 
 
 class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[underlay]``: the network below."""
+    """The network below."""
 
     kind: Literal["world-cities", "wondernetwork", "unit-square", "uniform", "matrix"] = "world-cities"
     """``world-cities``: embedded cities, delays modelled from distances. ``wondernetwork``: the measured planet.
@@ -46,22 +49,22 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Length of the access link's drop-tail queue."""
 
 
-class OverlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[overlay]``: who my neighbours are."""
+class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Which nodes a node knows."""
 
-    degree: Count = 5
-    """Outgoing links a node opens (``random``)."""
+    kind: Literal["full"] = "full"
+    """``full``: every node, as the bootstrap service tells."""
 
 
 class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[dissemination]``: how a message spreads."""
+    """How a message spreads over the overlay."""
 
-    ttl: Annotated[int, Meta(ge=0, le=255)] = 1
-    """Links to uninterested nodes that a copy may cross in a row of decrements (Topiary's rule); 255 = unlimited."""
+    kind: Literal["protocol", "flood"] = "protocol"
+    """``protocol``: the protocol's own way. ``flood``: to all neighbours, with a TTL."""
 
 
 class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[workload]``: who subscribes to what, and what is published when."""
+    """Who subscribes to what, and what is published when."""
 
     topics: Annotated[int, Meta(ge=1, le=100_000)] = 10
     """Number of topics, 0 .. topics - 1."""
@@ -85,7 +88,7 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[capture]``: packets kept from the emulated network."""
+    """Packets kept from the emulated network."""
 
     enabled: bool = True
     """Capture at all; without it the tables that need the wire stay empty."""
@@ -94,7 +97,7 @@ class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[peer]``: the process of a node."""
+    """The process of a node."""
 
     send_queue_bytes: Count = 1 << 20
     """Bytes waiting for a neighbour beyond which frames to it are dropped (and traced)."""
@@ -107,7 +110,7 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PrometheusSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[prometheus]``: scraping."""
+    """Scraping."""
 
     enabled: bool = True
     """Run a Prometheus server that scrapes peers, agents and data plane."""
@@ -116,7 +119,7 @@ class PrometheusSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[probes]``: how the fidelity of the emulated network is measured."""
+    """How the fidelity of the emulated network is measured."""
 
     packets_per_pair: Annotated[int, Meta(ge=2, le=20)] = 2
     """Echo requests to every directed pair before and after the workload; the first is a flow's first packet."""
@@ -125,7 +128,7 @@ class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class VerdictSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """``[verdict]``: the limits a run must keep to be ``valid``."""
+    """The limits a run must keep to be ``valid``."""
 
     rtt_error_p50_ms: Positive = 0.5
     """Largest acceptable median of the RTT error ..."""
@@ -144,12 +147,13 @@ class VerdictSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
-    """Top level."""
+    """The experiment itself."""
 
     name: Name
     """Names the run's directory below ``runs/``."""
     protocol: Literal["random", "complete"] = "random"
-    """``random``: every node opens links to ``overlay.degree`` random others. ``complete``: to all others."""
+    """``random``: every node opens links to ``random.degree`` random others. ``complete``: to all others. A protocol's
+    parameters stand in the section of its name, so that changing this line alone changes the protocol."""
     description: str = ""
     """For the reader of the file."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
@@ -159,8 +163,10 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     inventory: FilePath | None = None
     """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
-    overlay: OverlaySpec = field(default_factory=OverlaySpec)
+    random: RandomParameters = field(default_factory=RandomParameters)
+    membership: MembershipSpec = field(default_factory=MembershipSpec)
     dissemination: DisseminationSpec = field(default_factory=DisseminationSpec)
+    flood: FloodParameters = field(default_factory=FloodParameters)
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     peer: PeerSpec = field(default_factory=PeerSpec)
     capture: CaptureSpec = field(default_factory=CaptureSpec)

@@ -84,9 +84,9 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 
 
 def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:
-    degree = experiment.overlay.degree
+    degree = experiment.random.degree
     too_many = experiment.protocol == "random" and degree >= hosts
-    yield too_many, "$.overlay.degree", f"expected fewer than the {hosts} hosts, got {degree}"
+    yield too_many, "$.random.degree", f"expected fewer than the {hosts} hosts, got {degree}"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

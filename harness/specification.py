@@ -1,4 +1,4 @@
-"""Prints docs/experiment-spec.md, made from the experiment form: ``python -m harness.specification``."""
+"""Prints docs/experiment-spec.md, made from the experiment's form: ``python -m harness.specification``."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def write_specification() -> str:
 
 
 def _sections() -> Iterator[str]:
-    documented = _field_texts(experiment)
-    kinds: list[type[msgspec.Struct]] = [experiment.Experiment, *_section_types()]
-    for kind in kinds:
+    top: tuple[str, type[msgspec.Struct]] = ("the top level", experiment.Experiment)
+    for name, kind in (top, *_section_types()):
+        documented = _field_texts(sys.modules[kind.__module__])
         title = (kind.__doc__ or "").splitlines()[0].replace("``", "`")
-        yield f"## {title}\n"
+        yield f"## {name}: {title[:1].lower()}{title[1:]}\n"
         yield "| key | takes | default | meaning |\n|---|---|---|---|"
         info = msgspec.inspect.type_info(kind)
         assert isinstance(info, msgspec.inspect.StructType), "sections are Structs"
@@ -75,10 +75,10 @@ def _sections() -> Iterator[str]:
         yield ""
 
 
-def _section_types() -> Iterator[type[msgspec.Struct]]:
+def _section_types() -> Iterator[tuple[str, type[msgspec.Struct]]]:
     for field in msgspec.structs.fields(experiment.Experiment):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            yield field.type
+            yield f"`[{field.name}]`", field.type
 
 
 def _default(field: msgspec.inspect.Field) -> str:

@@ -15,6 +15,7 @@ from peer.core.contract import (
     CancelTimer,
     Connect,
     Deliver,
+    Directory,
     Disconnect,
     Effect,
     Event,
@@ -81,11 +82,11 @@ class Pump:
 
     def start(self) -> None:
         """Start every node and tell it of all others."""
-        everybody = tuple(PeerInfo(node) for node in self._nodes)
+        everybody = Directory(PeerInfo(node) for node in self._nodes)
         for node in self._nodes:
             self.give(node, Started())
         for node in self._nodes:
-            self.give(node, PeerList(tuple(info for info in everybody if info.node != node)))
+            self.give(node, PeerList(everybody))
 
     def give(self, node: NodeId, event: Event) -> None:
         """Hand an event to a node now, and do what it wants."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,6 +12,7 @@ from harness.experiment import Experiment
 from harness.inventory import load_inventory
 from harness.loading import check_rules
 from harness.plan import Placement, Plan, PlannedRun
+from harness.planning.composing import choose_parts
 from harness.planning.files import hash_documents
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
@@ -69,15 +69,21 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
 
 
 def _make_overlay(experiment: Experiment, interests: Interests) -> OverlayDocument:
-    overlay: dict[str, Any] = {"name": experiment.protocol}
-    if experiment.protocol == "random":
-        overlay["degree"] = experiment.overlay.degree
-    dissemination = {"name": "flood", "ttl": experiment.dissemination.ttl}
+    parts = choose_parts(experiment)
     return OverlayDocument(
         run=_run_number(experiment),
         protocol=experiment.protocol,
         nodes=tuple(
-            NodeSpec(node, experiment.seed, topics, overlay, dissemination) for node, topics in enumerate(interests)
+            NodeSpec(
+                node,
+                experiment.seed,
+                topics,
+                parts.overlay,
+                parts.dissemination,
+                membership=parts.membership,
+                interests=parts.interests,
+            )
+            for node, topics in enumerate(interests)
         ),
     )
 

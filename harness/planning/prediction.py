@@ -102,7 +102,7 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
 
 
 def _needs(experiment: Experiment, hosts: int) -> Capacity:
-    links = 2 * experiment.overlay.degree if experiment.protocol == "random" else hosts - 1
+    links = 2 * experiment.random.degree if experiment.protocol == "random" else hosts - 1
     return Capacity(
         processes=hosts * HOST_PROCESSES + SUPPORT_PROCESSES,
         memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
@@ -127,7 +127,7 @@ def expected_copies(experiment: Experiment, interests: Interests, schedule: Sequ
     neighbours = _draw_graph(experiment, len(interests), random)
     subscribed = [frozenset(topics) for topics in interests]
     size = max(1, min(SAMPLED_MESSAGES, len(schedule), SAMPLED_LINKS // sum(map(len, neighbours))))
-    ttl = experiment.dissemination.ttl
+    ttl = experiment.flood.ttl
     sample = random.sample(schedule, size)
     return sum(count_copies(neighbours, subscribed, it.node, it.topics, ttl) for it in sample) / size
 
@@ -170,7 +170,7 @@ def _draw_graph(experiment: Experiment, nodes: int, random: Random) -> list[list
         return [[other for other in range(nodes) if other != node] for node in range(nodes)]
     neighbours: list[set[int]] = [set() for _ in range(nodes)]
     for node in range(nodes):
-        for drawn in random.sample(range(nodes - 1), experiment.overlay.degree):
+        for drawn in random.sample(range(nodes - 1), experiment.random.degree):
             other = drawn + (drawn >= node)
             neighbours[node].add(other)
             neighbours[other].add(node)

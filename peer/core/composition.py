@@ -7,6 +7,7 @@ from peer.core.contract import (
     Effect,
     Event,
     FrameReceived,
+    Leaving,
     LinkDown,
     LinkUp,
     NodeId,
@@ -46,6 +47,7 @@ class ComposedNode:
             Publish: self._publish,
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
+            Leaving: self._leave,
         }
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
@@ -69,7 +71,11 @@ class ComposedNode:
 
     def _meet(self, turn: Turn, event: PeerList) -> None:
         for part in self._each:
-            part.meet(turn, event.peers)
+            part.meet(turn, event.directory)
+
+    def _leave(self, turn: Turn, event: Leaving) -> None:
+        for part in self._each:
+            part.leave(turn)
 
     def _link_up(self, turn: Turn, event: LinkUp) -> None:
         if event.peer in self.state.neighbours:

@@ -23,37 +23,42 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from peer.core.directory import Directory, PeerInfo
 from peer.core.frames import Frame
+from peer.core.identifiers import MessageId, NodeId, TopicId, message_id, publisher_of
 from peer.trace import TraceEvent
 
-NodeId = int
-"""A participant's number, 0 .. 2**31 - 1. The driver maps it to an address."""
-
-TopicId = int
-"""A topic's number, 0 .. 2**32 - 1."""
-
-MessageId = int
-"""``publisher << 32 | sequence``, below 2**63: unique in a run, ordered per publisher."""
-
-
-def message_id(publisher: NodeId, sequence: int) -> MessageId:
-    """The identifier of a publisher's message number ``sequence`` (0 .. 2**32 - 1)."""
-    return publisher << 32 | sequence
-
-
-def publisher_of(identifier: MessageId) -> NodeId:
-    """The node that published the message."""
-    return identifier >> 32
-
-
-class PeerInfo(Struct, frozen=True):
-    """What the bootstrap or a membership service says of a node.
-
-    ``topics`` is None when the service does not disclose interests.
-    """
-
-    node: NodeId
-    topics: tuple[TopicId, ...] | None = None
+__all__ = [
+    "CancelTimer",
+    "Connect",
+    "ContractError",
+    "Deliver",
+    "Directory",
+    "Disconnect",
+    "Effect",
+    "Event",
+    "FrameReceived",
+    "Leaving",
+    "LinkDown",
+    "LinkUp",
+    "Message",
+    "MessageId",
+    "Node",
+    "NodeId",
+    "PeerInfo",
+    "PeerList",
+    "Publish",
+    "Send",
+    "SetTimer",
+    "Started",
+    "Subscribe",
+    "TimerFired",
+    "TopicId",
+    "Trace",
+    "Unsubscribe",
+    "message_id",
+    "publisher_of",
+]
 
 
 class Message(Struct, frozen=True):
@@ -77,9 +82,16 @@ class Started(Event, frozen=True):
 
 
 class PeerList(Event, frozen=True):
-    """The bootstrap service's answer: the nodes one may connect to (never the node itself)."""
+    """The bootstrap service's answer: the nodes one may connect to; it may name the node itself.
 
-    peers: tuple[PeerInfo, ...]
+    Where nodes come and go, the service answers again, and the last answer holds.
+    """
+
+    directory: Directory
+
+
+class Leaving(Event, frozen=True):
+    """The node's last event where it leaves in order: what it still sends goes out before its links close."""
 
 
 class LinkUp(Event, frozen=True):

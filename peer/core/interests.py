@@ -1,4 +1,4 @@
-"""Interests: neighbours tell each other what they subscribe to. Part of every node."""
+"""Interests: what the node subscribes to, and whether it tells its neighbours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,21 @@ from peer.core.frames import Frame, Subscriptions
 from peer.core.node import Neighbour, Part, Turn
 
 
-class Interests(Part):
+class PrivateInterests(Part):
+    """Keeps the node's subscriptions and tells nobody; the overlay decides over logical links."""
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        """One topic more."""
+        self.state.topics |= {topic}
+        turn.trace("join", topics=(topic,))
+
+    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
+        """One topic less."""
+        self.state.topics -= {topic}
+        turn.trace("leave", topics=(topic,))
+
+
+class AnnouncedInterests(PrivateInterests):
     """Sends the node's subscriptions when a link comes up and when they change, and keeps those of the neighbours.
 
     A topic to which both ends of a physical link subscribe makes a logical link; its beginning is traced as ``graft``
@@ -29,14 +43,12 @@ class Interests(Part):
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Tell all neighbours of one topic more."""
-        self.state.topics |= {topic}
-        turn.trace("join", topics=(topic,))
+        super().subscribe(turn, topic)
         self._announce(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
         """Tell all neighbours of one topic less."""
-        self.state.topics -= {topic}
-        turn.trace("leave", topics=(topic,))
+        super().unsubscribe(turn, topic)
         self._announce(turn)
 
     def _own(self) -> Subscriptions:
@@ -50,9 +62,4 @@ class Interests(Part):
 
     def _relink(self, turn: Turn, peer: NodeId, neighbour: Neighbour, reason: str) -> None:
         """Bring the logical links in line with both ends' subscriptions."""
-        shared = tuple(sorted(self.state.topics & neighbour.topics))
-        before, neighbour.logical = neighbour.logical, shared
-        if ended := tuple(topic for topic in before if topic not in shared):
-            turn.trace("prune", peer=peer, topics=ended, reason=reason)
-        if begun := tuple(topic for topic in shared if topic not in before):
-            turn.trace("graft", peer=peer, topics=begun)
+        self.state.set_logical(turn, peer, tuple(sorted(self.state.topics & neighbour.topics)), reason)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from msgspec import Struct
+
 from peer.core.contract import (
     CancelTimer,
     Connect,
     Deliver,
+    Directory,
     Disconnect,
     Effect,
     Message,
     NodeId,
-    PeerInfo,
     Publish,
     Send,
     SetTimer,
@@ -51,6 +53,19 @@ class State:
         self.seed = seed
         self.topics = frozenset(topics)
         self.neighbours: dict[NodeId, Neighbour] = {}
+
+    def set_logical(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...], reason: str) -> None:
+        """Say which topics' logical links the link to a neighbour carries now; what begins or ends is traced.
+
+        Called by the one part that decides over logical links: the interests part where any shared topic makes one,
+        the overlay where it keeps neighbours or views of its own. ``topics`` rise; ``reason`` is for those that end.
+        """
+        neighbour = self.neighbours[peer]
+        before, neighbour.logical = neighbour.logical, topics
+        if ended := tuple(topic for topic in before if topic not in topics):
+            turn.trace("prune", peer=peer, topics=ended, reason=reason)
+        if begun := tuple(topic for topic in topics if topic not in before):
+            turn.trace("graft", peer=peer, topics=begun)
 
 
 class Turn:
@@ -92,11 +107,18 @@ class Turn:
         self.effects.append(Trace(TraceEvent(event, self.now_ns, self._node, **fields)))
 
 
+class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """Nothing to set."""
+
+
 class Part:
     """One of the parts that a node is composed of. Each method handles one kind of event; the default ignores it.
 
     ``state`` is kept by the composition and the interests part; other parts only read it.
     """
+
+    Parameters: ClassVar[type[Struct]] = NoParameters
+    """What may be set. An experiment's section of the part's name has this form."""
 
     frames: ClassVar[tuple[type[Frame], ...]] = ()
     """The frame types that this part receives; no two parts of a node share one."""
@@ -107,8 +129,11 @@ class Part:
     def start(self, turn: Turn) -> None:
         """The node's first event."""
 
-    def meet(self, turn: Turn, peers: tuple[PeerInfo, ...]) -> None:
-        """The bootstrap service answered."""
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """The bootstrap service answered; it may do so again."""
+
+    def leave(self, turn: Turn) -> None:
+        """The node leaves in order: its last turn."""
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """A link came up; ``state.neighbours`` has it."""

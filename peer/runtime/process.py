@@ -118,7 +118,7 @@ class Peer:
 
     def _make_driver(self, trace: TraceFile) -> Driver:
         spec, agent = self._spec, self._orders.agent
-        parts = Composition(spec.overlay, spec.dissemination, spec.membership)
+        parts = Composition(spec.overlay, spec.dissemination, spec.membership, spec.interests)
         return Driver(
             spec.node,
             compose(spec.node, spec.seed, spec.topics, parts),
@@ -185,10 +185,10 @@ class Peer:
         if self._stopping.is_set():
             raise _Stopped
 
-    def _bootstrap(self) -> tuple[contract.PeerInfo, ...]:
+    def _bootstrap(self) -> contract.Directory:
         known = self._spec.bootstrap
         nodes = range(len(self._orders.agent.addresses)) if known is None else known
-        return tuple(contract.PeerInfo(node) for node in nodes if node != self._spec.node)
+        return contract.Directory(contract.PeerInfo(node) for node in nodes)
 
 
 def _listen(address: tuple[str, int]) -> socket.socket:

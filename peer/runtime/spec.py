@@ -15,7 +15,8 @@ class NodeSpec(Struct, frozen=True):
     """A node of the overlay.
 
     ``membership``, ``overlay`` and ``dissemination`` name the parts and hold their parameters, such as
-    ``{"name": "random", "degree": 5}``. ``bootstrap`` lists the nodes it hears of at the start; None = all others.
+    ``{"name": "random", "degree": 5}``. ``interests`` says whether it tells its
+    neighbours what it subscribes to. ``bootstrap`` lists the nodes it hears of at the start; None = all others.
     """
 
     node: int
@@ -25,6 +26,7 @@ class NodeSpec(Struct, frozen=True):
     dissemination: dict[str, Any]
     bootstrap: tuple[int, ...] | None = None
     membership: dict[str, Any] = field(default_factory=lambda: {"name": "full"})
+    interests: str = "announced"
 
 
 class OverlayDocument(Struct, frozen=True):

@@ -20,7 +20,7 @@ kind = "uniform"
 hosts = 8
 delay_ms = 20
 
-[overlay]
+[random]
 degree = 3
 
 [workload]

@@ -10,10 +10,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.experiment import Experiment, OverlaySpec, UnderlaySpec, WorkloadSpec
+from harness.experiment import Experiment, UnderlaySpec, WorkloadSpec
 from harness.planning import make_plan
 from harness.schedule import draw_instants, draw_interests, draw_schedule
 from peer.core.contract import publisher_of
+from peer.core.overlay.random_graph import RandomParameters
 
 seeds = st.integers(0, 2**63 - 1)
 workloads = st.builds(
@@ -84,7 +85,7 @@ def test_plans_repeat(kind: str, hosts: int, workload: WorkloadSpec, seed: int) 
         name="x",
         seed=seed,
         underlay=UnderlaySpec(kind=kind, hosts=hosts),
-        overlay=OverlaySpec(degree=5),
+        random=RandomParameters(degree=5),
         workload=msgspec.structs.replace(workload, interest_ratio=1.0, publish_interval="fixed"),
     )
     once, again = (make_plan(experiment, Path("x.toml")) for _ in range(2))

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "x.toml"
-    path.write_text('name = "x"\nseed = 5\n[underlay]\nkind = "uniform"\nhosts = 4\n[overlay]\ndegree = 2\n')
+    path.write_text('name = "x"\nseed = 5\n[underlay]\nkind = "uniform"\nhosts = 4\n[random]\ndegree = 2\n')
     return path
 
 

@@ -9,6 +9,7 @@ from peer.core.contract import (
     Connect,
     ContractError,
     Deliver,
+    Directory,
     FrameReceived,
     LinkDown,
     LinkUp,
@@ -67,9 +68,9 @@ def test_a_driver_that_breaks_the_contract_is_told():
     ):
         with pytest.raises(ContractError, match=words):
             made.handle(5, event)
-    made.handle(9, PeerList(()))
+    made.handle(9, PeerList(Directory()))
     with pytest.raises(ContractError, match="ran back"):
-        made.handle(8, PeerList(()))
+        made.handle(8, PeerList(Directory()))
 
 
 def test_a_frame_that_no_part_takes_is_rejected_and_the_link_stays():
@@ -138,7 +139,7 @@ def connects(effects: list) -> list[int]:
 
 
 def everybody(nodes: int) -> PeerList:
-    return PeerList(tuple(PeerInfo(number) for number in range(nodes)))
+    return PeerList(Directory(PeerInfo(number) for number in range(nodes)))
 
 
 def test_the_random_overlay_replaces_whom_the_driver_gave_up_and_then_waits():

@@ -10,7 +10,7 @@ import pytest
 from peer import wire
 from peer.core import frames
 from peer.core.contract import Started
-from peer.core.dissemination.flood import SEEN_MESSAGES
+from peer.core.dissemination.flood import FloodParameters
 from peer.core.protocols import DISSEMINATIONS, MEMBERSHIPS, OVERLAYS, PROTOCOLS, compose
 from peer.runtime import link, pool
 from peer.trace import EVENTS, VERSION, TraceEvent
@@ -58,7 +58,7 @@ def test_the_parts_and_limits_are_in_the_page():
     text = (DOCS / "protocol-contract.md").read_text()
     for name in (*MEMBERSHIPS, *OVERLAYS, *DISSEMINATIONS):
         assert f"`{name}`" in text
-    assert str(SEEN_MESSAGES) in text
+    assert str(FloodParameters().seen_messages) in text
     assert len(pool.PAUSES_S) == 6
     assert "up to six attempts" in text
     assert f"at most {link.CLOSE_TIMEOUT_S:.0f} s" in text

@@ -94,12 +94,12 @@ def test_a_damaged_plan_is_refused(file: Path, tmp_path: Path) -> None:
 
 
 def test_placement_and_overlay_follow_the_experiment(file: Path) -> None:
-    planned = plan(file, "underlay.hosts=300", "overlay.degree=7", "dissemination.ttl=3", "underlay.kind=uniform")
+    planned = plan(file, "underlay.hosts=300", "random.degree=7", "flood.ttl=3", "underlay.kind=uniform")
     last = planned.plan.placement[299]
     assert (last.node, last.host, last.wan_ip, last.ctl_ip) == (299, 299, "10.0.1.44", "172.16.1.44")
     assert len({place.wan_ip for place in planned.plan.placement}) == 300
     assert planned.overlay.nodes[5].overlay == {"name": "random", "degree": 7}
-    assert planned.overlay.nodes[5].dissemination == {"name": "flood", "ttl": 3}
+    assert planned.overlay.nodes[5].dissemination == {"name": "flood", "ttl": 3, "seen_messages": 65536}
     assert 0 < planned.overlay.run < 2**53
     assert plan(file, "protocol=complete").overlay.nodes[0].overlay == {"name": "complete"}
 

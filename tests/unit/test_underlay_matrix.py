@@ -39,7 +39,7 @@ def test_malformed_matrix_is_refused(case: str, tmp_path: Path, capsys: pytest.C
     matrix = tmp_path / "m.csv"
     matrix.write_text(text)
     experiment = tmp_path / "x.toml"
-    experiment.write_text('name = "x"\n[underlay]\nkind = "matrix"\npath = "m.csv"\n[overlay]\ndegree = 1\n')
+    experiment.write_text('name = "x"\n[underlay]\nkind = "matrix"\npath = "m.csv"\n[random]\ndegree = 1\n')
     for arguments in (["plan", str(experiment), "--out", str(tmp_path / "out")], _import(matrix, tmp_path / "out")):
         assert main(arguments) == 2
         captured = capsys.readouterr()

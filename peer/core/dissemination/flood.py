@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.node import Part, State, Turn
 
-SEEN_MESSAGES = 1 << 16
-"""How many of the latest messages a node remembers. A copy that is still under way after so many others would be
-taken for new."""
+
+class FloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """Flooding with a TTL."""
+
+    ttl: Annotated[int, Meta(ge=0, le=UNLIMITED_TTL)] = 1
+    """Links to uninterested nodes that a copy may cross in a row of decrements (Topiary's rule); 255 = unlimited."""
+    seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
+    """How many of the latest messages a node remembers. A copy that is still under way after so many others would be
+    taken for new."""
 
 
 class Flood(Part):
@@ -23,13 +32,14 @@ class Flood(Part):
     Source: Topiary section II-A.
     """
 
+    Parameters = FloodParameters
     frames = (Data,)
 
-    def __init__(self, state: State, ttl: int = 1, seen_messages: int = SEEN_MESSAGES) -> None:
+    def __init__(self, state: State, parameters: FloodParameters) -> None:
         super().__init__(state)
-        self._ttl = ttl
+        self._ttl = parameters.ttl
         self._seen: dict[MessageId, None] = {}
-        self._seen_messages = seen_messages
+        self._seen_messages = parameters.seen_messages
 
     def publish(self, turn: Turn, publication: Publish) -> None:
         """Send a message of this node's own to its neighbours; deliver it here too where this node subscribes."""

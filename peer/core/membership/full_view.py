@@ -1,18 +1,29 @@
-"""The full view: every node that the bootstrap service named."""
+"""The full view: every node that the bootstrap service named last."""
 
 from __future__ import annotations
 
-from peer.core.contract import NodeId, PeerInfo
-from peer.core.node import Part, State, Turn
+from peer.core.bitset import Bitset
+from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.node import NoParameters, Part, State, Turn
 
 
 class FullView(Part):
-    """Takes the bootstrap list for the truth and never changes it."""
+    """Takes the bootstrap service's last answer for the truth."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, parameters: NoParameters) -> None:
         super().__init__(state)
-        self.candidates: tuple[NodeId, ...] = ()
+        self.known: Bitset = 0
+        self._directory = Directory()
 
-    def meet(self, turn: Turn, peers: tuple[PeerInfo, ...]) -> None:
-        """Keep the list, sorted and without this node."""
-        self.candidates = tuple(sorted({peer.node for peer in peers} - {self.state.node}))
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """Take the new answer for the truth."""
+        self._directory = directory
+        self.known = directory.nodes & ~(1 << self.state.node)
+
+    def topics_of(self, node: NodeId) -> frozenset[TopicId]:
+        """See ``Membership``."""
+        return self._directory.topics_of(node)
+
+    def subscribers(self, topic: TopicId) -> Bitset:
+        """See ``Membership``."""
+        return self._directory.subscribers(topic) & self.known

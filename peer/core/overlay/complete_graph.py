@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from peer.core.contract import NodeId, PeerInfo
-from peer.core.node import Part, State, Turn
+from peer.core.bitset import members
+from peer.core.contract import Directory, NodeId
+from peer.core.node import NoParameters, Part, State, Turn
 from peer.core.overlay.membership import Membership
 
 REFILL = "overlay/refill"
@@ -14,14 +15,14 @@ REFILL_NS = 5_000_000_000
 class CompleteGraph(Part):
     """Opens a link to every candidate with a higher number: of two nodes the lower one opens."""
 
-    def __init__(self, state: State, membership: Membership) -> None:
+    def __init__(self, state: State, membership: Membership, parameters: NoParameters) -> None:
         super().__init__(state)
         self._membership = membership
         self._failed: dict[NodeId, None] = {}
 
-    def meet(self, turn: Turn, peers: tuple[PeerInfo, ...]) -> None:
+    def meet(self, turn: Turn, directory: Directory) -> None:
         """Open this node's share of the links."""
-        for peer in self._membership.candidates:
+        for peer in members(self._membership.known):
             if peer > self.state.node:
                 turn.connect(peer)
 

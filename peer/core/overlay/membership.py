@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from peer.core.contract import NodeId
+from peer.core.bitset import Bitset
+from peer.core.contract import NodeId, TopicId
 
 
 class Membership(Protocol):
-    """A view of the network. ``candidates``: nodes to connect to, rising, without this one."""
+    """A view of the network. ``known``: the nodes one may connect to, never this one."""
 
-    candidates: tuple[NodeId, ...]
+    known: Bitset
+
+    def topics_of(self, node: NodeId) -> frozenset[TopicId]:
+        """What a node is said to subscribe to; empty when nothing is said."""
+        ...
+
+    def subscribers(self, topic: TopicId) -> Bitset:
+        """The known nodes that are said to subscribe to a topic."""
+        ...

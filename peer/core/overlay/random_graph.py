@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from peer.core.contract import NodeId, PeerInfo
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from peer.core.bitset import members
+from peer.core.contract import Directory, NodeId
 from peer.core.node import Part, State, Turn
 from peer.core.overlay.membership import Membership
 from peer.core.randomness import substream
@@ -10,6 +15,13 @@ from peer.core.randomness import substream
 REFILL = "overlay/refill"
 REFILL_NS = 5_000_000_000
 """How long a node that has tried every candidate in vain waits before it tries them again."""
+
+
+class RandomParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """The random overlay: links to nodes drawn uniformly."""
+
+    degree: Annotated[int, Meta(ge=1)] = 5
+    """Outgoing links a node opens; incoming ones are not limited."""
 
 
 class RandomGraph(Part):
@@ -21,15 +33,17 @@ class RandomGraph(Part):
     Source: Topiary section II-A (outgoing links); GossipSub's and Bitcoin's random connections are of this kind.
     """
 
-    def __init__(self, state: State, membership: Membership, degree: int = 5) -> None:
+    Parameters = RandomParameters
+
+    def __init__(self, state: State, membership: Membership, parameters: RandomParameters) -> None:
         super().__init__(state)
         self._membership = membership
-        self._degree = degree
+        self._degree = parameters.degree
         self._draws = substream(state.seed, state.node, "overlay")
         self._chosen: dict[NodeId, None] = {}
         self._failed: dict[NodeId, None] = {}
 
-    def meet(self, turn: Turn, peers: tuple[PeerInfo, ...]) -> None:
+    def meet(self, turn: Turn, directory: Directory) -> None:
         """Choose as many as are missing."""
         self._fill(turn)
 
@@ -46,7 +60,9 @@ class RandomGraph(Part):
         self._fill(turn)
 
     def _fill(self, turn: Turn) -> None:
-        fresh = [node for node in self._membership.candidates if node not in self._chosen and node not in self._failed]
+        fresh = [
+            node for node in members(self._membership.known) if node not in self._chosen and node not in self._failed
+        ]
         missing = self._degree - len(self._chosen)
         for peer in self._draws.sample(fresh, min(missing, len(fresh))):
             self._chosen[peer] = None

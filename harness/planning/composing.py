@@ -1,0 +1,28 @@
+"""From an experiment's sections to the parts that its nodes are made of."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from harness.experiment import Experiment
+from peer.core.protocols import PROTOCOLS, Choice, Composition
+
+
+def choose_parts(experiment: Experiment) -> Composition:
+    """The protocol's default composition with the parts and parameters that the experiment sets."""
+    default = PROTOCOLS[experiment.protocol]
+    overlay = _choice(experiment, str(default.overlay["name"]), default.overlay)
+    spread = default.dissemination
+    if experiment.dissemination.kind != "protocol":
+        spread = {"name": experiment.dissemination.kind}
+    dissemination = _choice(experiment, str(spread["name"]), spread)
+    membership = msgspec.to_builtins(experiment.membership)
+    membership["name"] = membership.pop("kind")
+    return replace(default, overlay=overlay, dissemination=dissemination, membership=membership)
+
+
+def _choice(experiment: Experiment, name: str, default: Choice) -> Choice:
+    """A part with the parameters of the section of its name; the protocol's own settings are only its defaults."""
+    section = getattr(experiment, name.replace("-", "_"), None)
+    return {"name": name} | (msgspec.to_builtins(section) if section is not None else default)
