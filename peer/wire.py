@@ -75,6 +75,20 @@ def encode(frame: Frame) -> bytes:
     return head + body
 
 
+def size(frame: Frame) -> int:
+    """How many bytes ``encode`` makes of a frame.
+
+    Raises:
+        ValueError: see ``encode``.
+    """
+    if isinstance(frame, Data):
+        payload_bytes = len(frame.payload)
+        # msgpack: an array of one takes a byte, a byte string's head 2, 3 or 5.
+        head_bytes = 3 if payload_bytes < 1 << 8 else 4 if payload_bytes < 1 << 16 else 6
+        return HEADER_BYTES + 4 * len(frame.topics) + head_bytes + payload_bytes
+    return len(encode(frame))
+
+
 class Decoder:
     """Cuts a byte stream into frames.
 

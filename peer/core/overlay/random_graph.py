@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from peer.core.bitset import members
+from peer.core.bitset import bitset, choose
 from peer.core.contract import Directory, NodeId
 from peer.core.node import Part, State, Turn
 from peer.core.overlay.membership import Membership
@@ -60,12 +60,12 @@ class RandomGraph(Part):
         self._fill(turn)
 
     def _fill(self, turn: Turn) -> None:
-        fresh = [
-            node for node in members(self._membership.known) if node not in self._chosen and node not in self._failed
-        ]
+        fresh = self._membership.known & ~bitset(self._chosen) & ~bitset(self._failed)
         missing = self._degree - len(self._chosen)
-        for peer in self._draws.sample(fresh, min(missing, len(fresh))):
+        for _ in range(min(missing, fresh.bit_count())):
+            peer = choose(fresh, self._draws)
+            fresh ^= 1 << peer
             self._chosen[peer] = None
             turn.connect(peer)
-        if missing > len(fresh) and self._failed:
+        if len(self._chosen) < self._degree and self._failed:
             turn.set_timer(REFILL, turn.now_ns + REFILL_NS)

@@ -1,0 +1,304 @@
+"""The discrete-event simulation: an event heap, and what the driver of a peer process does, for all nodes at once.
+
+Frames travel by reference; their size is what ``peer.wire`` would make of them. The same arguments and calls give the
+same run, under any PYTHONHASHSEED.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from harness.testbeds.simulated.hosts import End, Host
+from harness.testbeds.simulated.network import Network
+from peer import wire
+from peer.core import contract
+from peer.core.contract import Effect, Event, FrameReceived, Message, Node, NodeId, TimerFired
+from peer.core.frames import Bye, Data, Frame, Hello
+from peer.core.randomness import substream
+from peer.trace import TraceEvent
+
+
+class Observer(Protocol):
+    """Who watches a simulation. The instants are virtual, in ns."""
+
+    frames: bool
+    """Whether it wants to know of every frame and link; nodes' own trace events it gets in any case."""
+
+    def trace(self, event: TraceEvent) -> None:
+        """A trace event, of a node or of its driver; ``event.node`` says whose."""
+
+    def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
+        """A node handed a message to its application."""
+
+
+class Simulation:
+    """Many nodes on virtual time, each on the host of its number.
+
+    Args:
+        network: what lies between the hosts.
+        observer: who watches.
+        seed: for the pauses between attempts at a link.
+        run_number: what nodes put into their Hello.
+        processing_ns: how long a node takes for every frame it receives; frames wait for each other.
+        encode: turn every frame into bytes and back, as a real link does, rather than passing the value.
+        address: a node's address in the names of connections.
+
+    Attributes:
+        now_ns: the virtual instant.
+        hosts: every host; one whose ``node`` is None is down.
+        handled: events that nodes have handled so far.
+        sent_frames, sent_bytes: frames written to links so far, by kind.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        observer: Observer,
+        *,
+        seed: int,
+        run_number: int = 0,
+        processing_ns: Callable[[NodeId], int] | None = None,
+        encode: bool = False,
+        address: Callable[[NodeId], str] = str,
+    ) -> None:
+        self.now_ns = 0
+        self.hosts: dict[NodeId, Host] = {}
+        self.handled = 0
+        self.sent_frames: dict[int, int] = {}
+        self.sent_bytes: dict[int, int] = {}
+        self.run_number = run_number
+        self.delay_ns = network.delay_ns
+        self._network = network
+        self._observer = observer
+        self._traces_frames = observer.frames
+        self._seed = seed
+        self._processing_ns = processing_ns
+        self._encode = encode
+        self._address = address
+        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = 0
+        self._sized: tuple[Frame | None, int] = (None, 0)
+        self._perform: dict[type[Effect], Callable[[Host, Any], None]] = {
+            contract.Send: self._send,
+            contract.Trace: lambda host, effect: observer.trace(effect.event),
+            contract.Deliver: lambda host, effect: observer.deliver(self.now_ns, host.number, effect.message),
+            contract.SetTimer: self._set_timer,
+            contract.CancelTimer: self._cancel_timer,
+            contract.Connect: lambda host, effect: host.connect(effect.peer),
+            contract.Disconnect: lambda host, effect: host.disconnect(effect.peer, effect.reason),
+        }
+
+    # ------------------------------------------------------------------------------------------- for the user
+
+    def add_host(self, number: NodeId) -> Host:
+        """A host, on which no node runs yet."""
+        host = self.hosts[number] = Host(self, number, substream(self._seed, number, "runtime"))
+        return host
+
+    def start(self, number: NodeId, node: Node, directory: contract.Directory) -> None:
+        """Start a node on its host, now."""
+        host = self.hosts[number]
+        host.node = node
+        host.feed(contract.Started())
+        host.feed(contract.PeerList(directory))
+
+    def give(self, number: NodeId, event: Event) -> None:
+        """Hand an event to a node, now; nothing happens to one that is down."""
+        self.hosts[number].feed(event)
+
+    def leave(self, number: NodeId, reason: str = "left") -> None:
+        """A node leaves in order: it says its last, and its links close."""
+        host = self.hosts[number]
+        host.feed(contract.Leaving())
+        self._end_links(host, reason, goodbye=True)
+
+    def crash(self, number: NodeId) -> None:
+        """A node vanishes: its links break without a word, and its neighbours learn of it when the resets arrive."""
+        self._end_links(self.hosts[number], "crashed", goodbye=False)
+
+    def quiesce(self) -> None:
+        """No more timers, publications or new links; frames are still received and forwarded."""
+        for host in self.hosts.values():
+            host.quiesce()
+
+    def close(self) -> None:
+        """Close every link, as peers do before they exit."""
+        for host in self.hosts.values():
+            for end in list(host.links.values()):
+                host.close(end, "stop")
+
+    def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
+        """Call ``action(*arguments)`` at a virtual instant, after what was asked for the same instant before."""
+        self._order += 1
+        heapq.heappush(self._heap, (max(at_ns, self.now_ns), self._order, action, arguments))
+
+    def after(self, delay_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
+        """Call ``action(*arguments)`` when this time has passed."""
+        self.at(self.now_ns + delay_ns, action, *arguments)
+
+    def run(self, until_ns: int) -> None:
+        """Let virtual time pass up to and including an instant."""
+        heap, pop = self._heap, heapq.heappop
+        with _rare_collections():
+            while heap and heap[0][0] <= until_ns:
+                self.now_ns, _, action, arguments = pop(heap)
+                action(*arguments)
+        self.now_ns = max(self.now_ns, until_ns)
+
+    # ------------------------------------------------------------------------------------------- for the hosts
+
+    def perform(self, host: Host, effect: Effect) -> None:
+        """Carry out an effect."""
+        self._perform[type(effect)](host, effect)
+
+    def join(self, opener: Host, peer: NodeId) -> End:
+        """A connection between two hosts; the opener's end of it."""
+        acceptor = self.hosts[peer]
+        conn = ""
+        if self._traces_frames:
+            opener.port += 1
+            conn = f"{self._address(opener.number)}:{opener.port}-{self._address(peer)}:9000"
+        end, other = End(opener, peer, True, conn), End(acceptor, opener.number, False, conn)
+        end.other, other.other = other, end
+        return end
+
+    def write(self, end: End, frame: Frame) -> None:
+        """Put a frame into a connection's stream."""
+        other = end.other
+        if other is None:
+            return
+        last, size = self._sized
+        if last is not frame:
+            size = wire.size(frame)
+            self._sized = (frame, size)
+        kind = frame.kind
+        self.sent_frames[kind] = self.sent_frames.get(kind, 0) + 1
+        self.sent_bytes[kind] = self.sent_bytes.get(kind, 0) + size
+        off = end.written_bytes
+        end.written_bytes = off + size
+        if self._traces_frames:
+            self._observer.trace(self._locate("send", end, end.side, frame, off, size))
+        arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, size)
+        if arrival_ns < end.latest_ns:
+            arrival_ns = end.latest_ns
+        end.latest_ns = arrival_ns
+        if self._encode:
+            [(_, _, frame)] = wire.Decoder().feed(wire.encode(frame))
+        self._order += 1
+        heapq.heappush(self._heap, (arrival_ns, self._order, self._arrive, (other, frame, off, size)))
+
+    def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
+        """Trace what became of a link."""
+        if self._traces_frames:
+            self._observer.trace(
+                TraceEvent(
+                    event, self.now_ns, end.host.number, end.peer, conn=end.conn, direction=direction, reason=reason
+                )
+            )
+
+    # ------------------------------------------------------------------------------------------------ effects
+
+    def _send(self, host: Host, effect: contract.Send) -> None:
+        end = host.links.get(effect.peer)
+        if end is not None and not end.reason:
+            self.write(end, effect.frame)
+        elif self._traces_frames:
+            frame = effect.frame
+            self._observer.trace(
+                TraceEvent(
+                    "drop",
+                    self.now_ns,
+                    host.number,
+                    effect.peer,
+                    message_id=getattr(frame, "message_id", None),
+                    kind=frame.kind,
+                    len_bytes=wire.size(frame),
+                    reason="no_link",
+                )
+            )
+
+    def _set_timer(self, host: Host, effect: contract.SetTimer) -> None:
+        if not host.quiet:
+            host.timers[effect.name] = effect.at_ns
+            self.at(effect.at_ns, self._fire, host, host.node, effect.name, effect.at_ns)
+
+    def _cancel_timer(self, host: Host, effect: contract.CancelTimer) -> None:
+        host.timers.pop(effect.name, None)
+
+    def _fire(self, host: Host, node: Node, name: str, at_ns: int) -> None:
+        if host.node is node and host.timers.get(name) == at_ns:
+            del host.timers[name]
+            host.feed(TimerFired(name))
+
+    # ------------------------------------------------------------------------------------------------ arrivals
+
+    def _arrive(self, end: End, frame: Frame, off: int, size: int) -> None:
+        host = end.host
+        if host.node is None:
+            return
+        if self._traces_frames:
+            side = "resp" if end.opener else "orig"
+            self._observer.trace(self._locate("receive", end, side, frame, off, size))
+        if self._processing_ns is not None and (cost_ns := self._processing_ns(host.number)):
+            host.ready_ns = max(host.ready_ns, self.now_ns) + cost_ns
+            self.at(host.ready_ns, self._handle, end, frame)
+        else:
+            self._handle(end, frame)
+
+    def _handle(self, end: End, frame: Frame) -> None:
+        if end.up and frame.kind != Bye.kind:
+            end.host.feed(FrameReceived(end.peer, frame))
+        elif end.host.node is None:
+            return
+        elif isinstance(frame, Bye):
+            end.host.receive_bye(end, frame.reason)
+        elif isinstance(frame, Hello):
+            end.host.introduce(end)
+
+    def _end_links(self, host: Host, reason: str, *, goodbye: bool) -> None:
+        """Take a host down."""
+        for end in [*host.links.values(), *(end for end in host.pending.values() if end is not None)]:
+            if goodbye:
+                self._part(end, reason)
+            elif end.other is not None:
+                self.after(self.delay_ns(host.number, end.peer), self._reset, end.other)
+            if end.up:
+                self.note("remove_peer", end, reason=reason)
+            end.up, end.reason = False, reason
+        host.node = None
+        host.links, host.pending, host.wanted, host.timers = {}, {}, {}, {}
+        host.dialling = set()
+
+    def _part(self, end: End, reason: str) -> None:
+        if not end.reason:
+            end.reason = reason
+            self.write(end, Bye(reason))
+
+    def _reset(self, end: End) -> None:
+        if end.host.node is not None:
+            end.host.lose(end, broke=True)
+
+    def _locate(self, event: str, end: End, side: str, frame: Frame, off: int, size: int) -> TraceEvent:
+        """The trace event of a frame. Positional, since there is one for every frame."""
+        identifier = topics = hops = ttl = None
+        if isinstance(frame, Data):
+            identifier, topics, hops, ttl = frame.message_id, frame.topics, frame.hops, frame.ttl
+        where = (end.conn, side, off, size)
+        return TraceEvent(
+            event, self.now_ns, end.host.number, end.peer, identifier, topics, frame.kind, *where, hops, ttl
+        )
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect cyclic garbage rarely: a simulation holds millions of live objects and makes few cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(500_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
