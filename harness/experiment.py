@@ -63,18 +63,48 @@ class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """``protocol``: the protocol's own way. ``flood``: to all neighbours, with a TTL."""
 
 
+class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Who subscribes to what."""
+
+    kind: Literal["independent", "popularity", "grid", "file"] = "independent"
+    """``independent``: every node takes every topic with the same probability. ``popularity``: a number of topics,
+    drawn by popularity (SpiderCast 3.1). ``grid``: what lies within a radius on a grid (StAN 3). ``file``: yours."""
+    ratio: Ratio = 0.2
+    """Probability of every pair of node and topic (``independent``); a node may end up with no topic."""
+    popularity: Literal["zipf", "nyse", "uniform"] = "zipf"
+    """How the topics' weights fall (``popularity``), topic 0 first. ``zipf``: rank to the power of -exponent; 0.5 is
+    the papers' RSS. ``nyse``: exponentially, so that the first tenth of the topics has mass 0.55."""
+    zipf_exponent: Annotated[float, Meta(ge=0, le=10)] = 0.5
+    """Exponent of ``zipf``."""
+    subscriptions_min: Count = 10
+    """Fewest topics of a node (``popularity``); the number is uniform from here ..."""
+    subscriptions_max: Count = 10
+    """... to here, the most topics of a node (``popularity``)."""
+    grid_side: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
+    """Cells along a side of the square on which nodes and topics are placed at random (``grid``)."""
+    copies_exponent: Annotated[float, Meta(ge=0, le=10)] = 1.0
+    """Exponent of the power law of how many copies of a topic are placed (``grid``) ..."""
+    copies_max: Annotated[int, Meta(ge=1, le=10_000)] = 20
+    """... and the largest number of copies."""
+    radius_exponent: Annotated[float, Meta(ge=0, le=10)] = 1.0
+    """Exponent of the power law of the nodes' radii of interest (``grid``) ..."""
+    radius_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 50
+    """... and the largest radius, in cells."""
+    path: FilePath | None = None
+    """CSV lines ``node,topic``, or a .jsonl file of lines ``{"node": 3, "topics": [1, 7]}`` (``file``); relative to
+    this file."""
+
+
 class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """Who subscribes to what, and what is published when."""
+    """What is published when."""
 
     topics: Annotated[int, Meta(ge=1, le=100_000)] = 10
     """Number of topics, 0 .. topics - 1."""
-    interest_ratio: Ratio = 0.2
-    """Each node subscribes to each topic with this probability, independently; a node may end up with none."""
     publish_interval: Literal["poisson", "fixed"] = "poisson"
     """Time between two publications of the whole network: exponentially distributed, or always the same."""
     publish_rate_per_s: Positive = 2.0
-    """Messages a second over all topics together. Topics are drawn uniformly among those with a subscriber, the
-    publisher among the subscribers of the first one."""
+    """Messages a second over all topics together. Topics are drawn uniformly among those with a subscriber at that
+    instant, the publisher among the subscribers of the first one."""
     topics_per_message: Annotated[int, Meta(ge=1, le=255)] = 1
     """Topics that every message is published on."""
     payload_bytes: Annotated[int, Meta(ge=0, le=1_000_000)] = 200
@@ -118,6 +148,15 @@ class PrometheusSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Time between two scrapes of a target."""
 
 
+class SimulatorSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """The simulated testbed."""
+
+    processing_ms: NonNegative = 0.0
+    """How long a node takes for each frame it receives; frames wait for each other."""
+    encode_frames: bool = False
+    """Turn every frame into bytes and back, as a real link does; otherwise nodes are handed the sender's value."""
+
+
 class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How the fidelity of the emulated network is measured."""
 
@@ -158,8 +197,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """For the reader of the file."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
     """Everything random in the run is derived from it."""
-    testbed: Literal["emulated", "remote"] = "emulated"
-    """``emulated``: real processes on an emulated network, all here. ``remote``: machines of your own, over SSH."""
+    testbed: Literal["emulated", "simulated", "remote"] = "emulated"
+    """``emulated``: real processes on an emulated network, all here. ``simulated``: the same nodes on virtual time, in
+    one process and without root. ``remote``: machines of your own, over SSH."""
     inventory: FilePath | None = None
     """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
@@ -168,8 +208,10 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     dissemination: DisseminationSpec = field(default_factory=DisseminationSpec)
     flood: FloodParameters = field(default_factory=FloodParameters)
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
+    interests: InterestsSpec = field(default_factory=InterestsSpec)
     peer: PeerSpec = field(default_factory=PeerSpec)
     capture: CaptureSpec = field(default_factory=CaptureSpec)
     prometheus: PrometheusSpec = field(default_factory=PrometheusSpec)
+    simulator: SimulatorSpec = field(default_factory=SimulatorSpec)
     probes: ProbeSpec = field(default_factory=ProbeSpec)
     verdict: VerdictSpec = field(default_factory=VerdictSpec)

@@ -79,8 +79,22 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         "$.peer.expected_final_state",
         '"running" needs peer.command: Python peers exit after the stop',
     )
+    yield from _interest_rules(experiment)
     if underlay.hosts is not None:
         yield from _host_rules(experiment, underlay.hosts)
+
+
+def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    interests, topics = experiment.interests, experiment.workload.topics
+    reads_file = interests.kind == "file"
+    yield reads_file and not interests.path, "$.interests.path", 'missing: kind = "file" needs it'
+    yield bool(interests.path) and not reads_file, "$.interests.path", f'kind = "{interests.kind}" reads no file'
+    if interests.kind == "popularity":
+        fewest, most = interests.subscriptions_min, interests.subscriptions_max
+        problem = f"expected at most subscriptions_max = {most}, got {fewest}"
+        yield fewest > most, "$.interests.subscriptions_min", problem
+        problem = f"expected at most workload.topics = {topics}, got {most}"
+        yield most > topics, "$.interests.subscriptions_max", problem
 
 
 def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:

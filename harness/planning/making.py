@@ -16,7 +16,8 @@ from harness.planning.composing import choose_parts
 from harness.planning.files import hash_documents
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
-from harness.schedule import Interests, draw_interests, draw_schedule
+from harness.workload.interests import Interests, draw_interests, make_model
+from harness.workload.publications import draw_schedule
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 SANDBOX = "sandbox"
@@ -51,7 +52,9 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
     experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
     check_rules(experiment)
     refuse_oversized(experiment, underlay.size)
-    interests = draw_interests(experiment.workload, underlay.size, experiment.seed)
+    topics = experiment.workload.topics
+    model = make_model(experiment.interests, topics, underlay.size, experiment.seed, source.parent)
+    interests = draw_interests(model, underlay.size)
     schedule = draw_schedule(experiment.workload, interests, experiment.seed)
     if not schedule:
         raise ExperimentError("$.workload.publish_rate_per_s", "with this seed no message falls into the window")
@@ -95,8 +98,8 @@ def _run_number(experiment: Experiment) -> int:
 
 
 def _place_nodes(experiment: Experiment, source: Path, nodes: int) -> tuple[Placement, ...]:
-    """Node i on host i: in the sandbox, or on the seats of the inventory's machines."""
-    if experiment.testbed == "emulated":
+    """Node i on host i: here, or on the seats of the inventory's machines."""
+    if experiment.testbed != "remote":
         return tuple(
             Placement(node, node, SANDBOX, _address(WAN_PREFIX, node), _address(CTL_PREFIX, node))
             for node in range(nodes)

@@ -14,7 +14,8 @@ from harness.errors import ExperimentError
 from harness.experiment import Experiment
 from harness.plan import Prediction
 from harness.planning.capacity import Capacity, this_machine
-from harness.schedule import NETWORK, Interests
+from harness.workload.interests import Interests
+from harness.workload.streams import NETWORK
 from peer.core.frames import UNLIMITED_TTL
 from peer.core.randomness import substream
 from peer.runtime.spec import Action

@@ -1,4 +1,4 @@
-"""The workload, drawn before the run: who subscribes to what, and what is published when."""
+"""What is published when, on which topics and by whom."""
 
 from __future__ import annotations
 
@@ -6,23 +6,11 @@ from random import Random
 
 from harness.errors import ExperimentError
 from harness.experiment import WorkloadSpec
+from harness.workload.interests import Interests
+from harness.workload.streams import NETWORK
 from peer.core.contract import message_id
 from peer.core.randomness import substream
 from peer.runtime.spec import Action
-
-NETWORK = 2**31 - 1
-"""The number, which no node has, whose random streams draw what belongs to the network as a whole."""
-
-Interests = tuple[tuple[int, ...], ...]
-
-
-def draw_interests(workload: WorkloadSpec, nodes: int, seed: int) -> Interests:
-    """Every node's topics in rising order. Each pair of node and topic is drawn independently; a node may have none."""
-    interests = []
-    for node in range(nodes):
-        random = substream(seed, node, "interests")
-        interests.append(tuple(t for t in range(workload.topics) if random.random() < workload.interest_ratio))
-    return tuple(interests)
 
 
 def draw_schedule(workload: WorkloadSpec, interests: Interests, seed: int) -> tuple[Action, ...]:
@@ -39,7 +27,7 @@ def draw_schedule(workload: WorkloadSpec, interests: Interests, seed: int) -> tu
     wanted = workload.topics_per_message
     if len(topics) < wanted:
         raise ExperimentError(
-            "$.workload.interest_ratio",
+            "$.interests",
             f"{len(topics)} of {workload.topics} topics have a subscriber, a message needs {wanted}",
         )
     random = substream(seed, NETWORK, "publications")

@@ -25,11 +25,13 @@ degree = 3
 
 [workload]
 topics = 4
-interest_ratio = 0.5
 publish_rate_per_s = 10
 warmup_s = 2
 duration_s = 5
 cooldown_s = 1
+
+[interests]
+ratio = 0.5
 
 [prometheus]
 scrape_interval_s = 1

@@ -43,11 +43,13 @@ hosts = 6
 
 [workload]
 topics = 2
-interest_ratio = 1.0
 publish_rate_per_s = 10
 warmup_s = {warmup_s}
 duration_s = {duration_s}
 cooldown_s = 0.5
+
+[interests]
+ratio = 1.0
 
 [prometheus]
 scrape_interval_s = 1

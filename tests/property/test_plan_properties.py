@@ -10,9 +10,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.experiment import Experiment, UnderlaySpec, WorkloadSpec
+from harness.experiment import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
 from harness.planning import make_plan
-from harness.schedule import draw_instants, draw_interests, draw_schedule
+from harness.workload.interests import IndependentInterests, draw_interests
+from harness.workload.publications import draw_instants, draw_schedule
 from peer.core.contract import publisher_of
 from peer.core.overlay.random_graph import RandomParameters
 
@@ -20,7 +21,6 @@ seeds = st.integers(0, 2**63 - 1)
 workloads = st.builds(
     WorkloadSpec,
     topics=st.integers(3, 30),
-    interest_ratio=st.floats(0.3, 1),
     publish_interval=st.sampled_from(["poisson", "fixed"]),
     publish_rate_per_s=st.floats(0.1, 300),
     topics_per_message=st.integers(1, 2),
@@ -28,11 +28,11 @@ workloads = st.builds(
 )
 
 
-@given(workloads, st.integers(10, 40), seeds)
+@given(workloads, st.floats(0.3, 1), st.integers(10, 40), seeds)
 def test_schedules_are_sorted_inside_the_window_and_published_by_subscribers(
-    workload: WorkloadSpec, nodes: int, seed: int
+    workload: WorkloadSpec, ratio: float, nodes: int, seed: int
 ) -> None:
-    interests = draw_interests(workload, nodes, seed)
+    interests = draw_interests(IndependentInterests(ratio, workload.topics, seed), nodes)
     schedule = draw_schedule(workload, interests, seed)
     instants = [action.at_ns for action in schedule]
     assert instants == sorted(set(instants))
@@ -69,15 +69,6 @@ def test_poisson_counts_lie_within_six_deviations_of_the_rate(rate_per_s: float,
     assert abs(len(draw_instants(workload, Random(seed))) - expected) <= 6 * math.sqrt(expected) + 1
 
 
-@given(st.floats(0, 1), seeds)
-@settings(max_examples=30)
-def test_interests_lie_within_six_deviations_of_the_ratio(ratio: float, seed: int) -> None:
-    interests = draw_interests(WorkloadSpec(topics=50, interest_ratio=ratio), 60, seed)
-    taken = sum(len(topics) for topics in interests)
-    assert abs(taken - 3000 * ratio) <= 6 * math.sqrt(3000 * ratio * (1 - ratio)) + 1
-    assert all(list(topics) == sorted(set(topics)) for topics in interests)
-
-
 @given(st.sampled_from(["world-cities", "unit-square", "uniform"]), st.integers(6, 30), workloads, seeds)
 @settings(max_examples=25, deadline=None)
 def test_plans_repeat(kind: str, hosts: int, workload: WorkloadSpec, seed: int) -> None:
@@ -86,15 +77,10 @@ def test_plans_repeat(kind: str, hosts: int, workload: WorkloadSpec, seed: int) 
         seed=seed,
         underlay=UnderlaySpec(kind=kind, hosts=hosts),
         random=RandomParameters(degree=5),
-        workload=msgspec.structs.replace(workload, interest_ratio=1.0, publish_interval="fixed"),
+        workload=msgspec.structs.replace(workload, publish_interval="fixed"),
+        interests=InterestsSpec(ratio=1.0),
     )
     once, again = (make_plan(experiment, Path("x.toml")) for _ in range(2))
     assert once.plan == again.plan
     assert once.schedule == again.schedule
     assert once.plan.hashes.keys() == {"plan", "underlay", "placement", "overlay", "schedule"}
-
-
-@given(seeds, st.integers(1, 20), st.integers(21, 40))
-def test_more_nodes_leave_the_interests_of_the_others_alone(seed: int, few: int, many: int) -> None:
-    workload = WorkloadSpec()
-    assert draw_interests(workload, many, seed)[:few] == draw_interests(workload, few, seed)

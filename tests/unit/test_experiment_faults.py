@@ -57,10 +57,20 @@ FILES = {
     ),
     "ttl": (GOOD + "[flood]\nttl = 256\n", ": $.flood.ttl: expected an integer >= 0 and <= 255"),
     "topics_zero": (GOOD + "[workload]\ntopics = 0\n", ": $.workload.topics: expected an integer >= 1"),
-    "interest": (GOOD + "[workload]\ninterest_ratio = 1.2\n", ": $.workload.interest_ratio: expected a number >= 0"),
+    "interest": (GOOD + "[interests]\nratio = 1.2\n", ": $.interests.ratio: expected a number >= 0"),
     "no_interest": (
-        GOOD + "[workload]\ninterest_ratio = 0\n",
-        ": $.workload.interest_ratio: 0 of 10 topics have a subscriber, a message needs 1",
+        GOOD + "[interests]\nratio = 0\n",
+        ": $.interests: 0 of 10 topics have a subscriber, a message needs 1",
+    ),
+    "interest_file_missing": (GOOD + '[interests]\nkind = "file"\n', ": $.interests.path: missing"),
+    "interest_file_unused": (GOOD + '[interests]\npath = "x"\n', ': $.interests.path: kind = "independent" reads no'),
+    "subscriptions": (
+        GOOD + '[interests]\nkind = "popularity"\nsubscriptions_max = 11\n',
+        ": $.interests.subscriptions_max: expected at most workload.topics = 10, got 11",
+    ),
+    "subscriptions_range": (
+        GOOD + '[interests]\nkind = "popularity"\nsubscriptions_min = 5\nsubscriptions_max = 4\n',
+        ": $.interests.subscriptions_min: expected at most subscriptions_max = 4, got 5",
     ),
     "topics_per_message": (
         GOOD + "[workload]\ntopics = 3\ntopics_per_message = 4\n",

@@ -19,7 +19,7 @@ from harness.loading import load_experiment
 from harness.plan import PlannedRun
 from harness.planning import capacity, make_plan, read_plan, write_plan
 from harness.planning.prediction import count_copies, expected_copies
-from harness.schedule import draw_interests, draw_schedule
+from harness.workload.publications import draw_schedule
 
 ROOT = Path(__file__).parents[2]
 FILES = ["experiment.toml", "overlay.json", "plan.json", "schedule.jsonl", "underlay.json"]
@@ -166,8 +166,8 @@ def test_copies_follow_the_ttl_rule(ttl: int, interested: set[int], copies: int)
 
 
 def test_a_flood_over_a_complete_graph_crosses_every_link_but_the_first_ones(file: Path) -> None:
-    experiment = load_experiment(file, ["protocol=complete", "workload.interest_ratio=1"])
-    interests = draw_interests(experiment.workload, 12, 1)
+    experiment = load_experiment(file, ["protocol=complete", "interests.ratio=1"])
+    interests = (tuple(range(10)),) * 12
     schedule = draw_schedule(experiment.workload, interests, 1)
     # Everybody sends to all but itself and the node that it had the message from; the publisher to all others.
     assert expected_copies(experiment, interests, schedule) == 11 + 11 * 10
