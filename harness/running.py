@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -188,14 +188,24 @@ def run_planned(run_dir: Path) -> Manifest:
 
 def main() -> int:
     """Run the run directory given as the only argument."""
+    run_dir = Path(sys.argv[1])
     try:
-        run_planned(Path(sys.argv[1]))
+        _stage_of(run_dir)(run_dir)
     except TrellisError as error:
         print(f"trellis run: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
+    """What runs the plan: a simulation has no machines to deploy to."""
+    if read_plan(run_dir).plan.experiment.testbed == "simulated":
+        from harness.testbeds.simulated.testbed import simulate_planned
+
+        return simulate_planned
+    return run_planned
 
 
 def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int) -> Testbed:

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, help="the experiment (TOML)")
     parser.add_argument("--seed", type=int, help="in place of the file's seed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a field")
-    parser.add_argument("--testbed", choices=("emulated", "remote"), help="in place of the file's testbed")
+    parser.add_argument("--testbed", choices=("emulated", "simulated", "remote"), help="in place of the file's testbed")
     parser.add_argument("--repeat", type=int, default=1, metavar="R", help="R runs with seeds N, N+1, ...")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run directory, which must not exist yet")
     parser.add_argument("--master", help="a Spark master for the analysis (default: all cores of this machine)")
@@ -80,7 +80,7 @@ def _make_run_dir(planned: PlannedRun, out: Path | None) -> Path:
 
 
 def _run_stage(testbed: str, run_dir: Path) -> int:
-    """The running stage as a process: in a sandbox, or with the network where the machines are remote."""
+    """The running stage as a process: in a sandbox where hosts are emulated; nothing else needs one."""
     argv = [sys.executable, "-m", "harness.running", str(run_dir)]
     if testbed == "emulated":
         return sandbox.run(argv, keep=[run_dir])

@@ -1,0 +1,156 @@
+"""The running stage on the simulated testbed: from a planned run directory to traces and manifest, in one process.
+
+No machine is deployed to and nothing is measured, so this is no ``Testbed``: what the others do with processes, SSH
+and a data plane, ``Simulation`` does on virtual time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+from itertools import pairwise
+from pathlib import Path
+
+from harness import manifest
+from harness.deployment.agents import DRAIN_S
+from harness.planning import read_plan
+from harness.progress import step
+from harness.rundir import FinalState, Manifest, Phase
+from harness.testbeds.simulated.network import matrix_network
+from harness.testbeds.simulated.simulation import Simulation
+from harness.workload.streams import NETWORK
+from peer.core.contract import Directory, Message, NodeId, PeerInfo
+from peer.core.protocols import Composition, compose
+from peer.core.randomness import substream
+from peer.runtime.process import make_event
+from peer.runtime.spec import Action, NodeSpec
+from peer.runtime.tracefile import TraceFile
+from peer.trace import TraceEvent
+
+START_NS = 1_000_000_000
+"""The virtual instant of the peers' start: an instant of 0 would pass for one that is missing."""
+
+LAST_S = 30.0
+"""From the closing of the links to the end: what is under way then arrives."""
+
+
+class Traces:
+    """The observer of a run: a trace file a node, as the peers of other testbeds write it."""
+
+    frames = True
+
+    def __init__(self, folder: Path, specs: tuple[NodeSpec, ...]) -> None:
+        folder.mkdir()
+        self._paths = [folder / f"{spec.node}.jsonl" for spec in specs]
+        self._files = {
+            spec.node: TraceFile(path, spec.node, spec.topics, START_NS)
+            for spec, path in zip(specs, self._paths, strict=True)
+        }
+
+    def trace(self, event: TraceEvent) -> None:
+        """Write it to its node's file."""
+        self._files[event.node].write(event)
+
+    def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
+        """Nobody listens; the node's own trace tells that it happened."""
+
+    def close(self, now_ns: int) -> str:
+        """End every file.
+
+        Returns:
+            The SHA-256 of all of them in the order of their nodes.
+        """
+        for file in self._files.values():
+            file.close(now_ns)
+        digest = hashlib.sha256()
+        for path in self._paths:
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+class SimulatedRun:
+    """One run in progress."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._planned = read_plan(run_dir)
+        experiment = self._planned.plan.experiment
+        seed = self._planned.plan.seed
+        most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+        self._traces = Traces(run_dir / "trace", self._planned.overlay.nodes)
+        addresses = {place.node: place.wan_ip for place in self._planned.plan.placement}
+        cost_ns = round(experiment.simulator.processing_ms * 1e6)
+        self._simulation = Simulation(
+            matrix_network(self._planned.underlay, substream(seed, NETWORK, "network")),
+            self._traces,
+            seed=seed,
+            run_number=self._planned.overlay.run,
+            processing_ns=(lambda node: cost_ns) if cost_ns else None,
+            encode=experiment.simulator.encode_frames,
+            address=addresses.__getitem__,
+        )
+        workload = experiment.workload
+        self._zero_ns = START_NS + round(workload.warmup_s * 1e9)
+        self._published_ns = self._zero_ns + round(workload.duration_s * 1e9)
+        self._stop_ns = self._published_ns + round(workload.cooldown_s * 1e9)
+        self._close_ns = self._stop_ns + round(DRAIN_S * 1e9)
+        self._end_ns = self._close_ns + round(LAST_S * 1e9)
+
+    def perform(self) -> Manifest:
+        """Start the nodes, see the schedule through, stop, and close the running stage."""
+        offset_ns = manifest.epoch_offset_ns()
+        simulation = self._simulation
+        directory = Directory(PeerInfo(spec.node, spec.topics) for spec in self._planned.overlay.nodes)
+        for spec in self._planned.overlay.nodes:
+            simulation.add_host(spec.node)
+            simulation.at(START_NS, self._start, spec, directory)
+        for action in self._planned.schedule:
+            simulation.at(self._zero_ns + action.at_ns, self._apply, action)
+        simulation.at(self._stop_ns, simulation.quiesce)
+        simulation.at(self._close_ns, simulation.close)
+        with step("simulate", 0.0):
+            simulation.run(self._end_ns)
+        return self._conclude(offset_ns, self._traces.close(self._end_ns))
+
+    def _start(self, spec: NodeSpec, directory: Directory) -> None:
+        parts = Composition(spec.overlay, spec.dissemination, spec.membership, spec.interests)
+        self._simulation.start(spec.node, compose(spec.node, spec.seed, spec.topics, parts), directory)
+
+    def _apply(self, action: Action) -> None:
+        self._simulation.give(action.node, make_event(action))
+
+    def _conclude(self, offset_ns: int, digest: str) -> Manifest:
+        planned, simulation = self._planned, self._simulation
+        plan = planned.plan
+        result = Manifest(
+            run_id=f"{plan.name}-{self._run_dir.name}",
+            testbed="simulated",
+            epoch_offset_ns=offset_ns,
+            zero_ns=self._zero_ns,
+            phases=self._phases(),
+            final_states=tuple(_ended(f"peer-{spec.node}", self._close_ns) for spec in planned.overlay.nodes),
+            counters={"events_handled": simulation.handled, "frames_sent": sum(simulation.sent_frames.values())},
+            versions=manifest.versions(),
+            kernel=manifest.kernel(),
+            hashes={**plan.hashes, "trace": digest},
+        )
+        manifest.write(self._run_dir, result)
+        return result
+
+    def _phases(self) -> tuple[Phase, ...]:
+        instants = (START_NS, self._zero_ns, self._published_ns, self._stop_ns, self._end_ns)
+        names = ("warmup", "workload", "cooldown", "stop")
+        return tuple(Phase(name, *span) for name, span in zip(names, pairwise(instants), strict=True))
+
+
+def simulate_planned(run_dir: Path) -> Manifest:
+    """Simulate a planned experiment: the traces, and ``manifest.json`` with their digest among its hashes.
+
+    The same plan gives the same digest on any machine and under any PYTHONHASHSEED.
+    """
+    return SimulatedRun(run_dir).perform()
+
+
+def _ended(process: str, at_ns: int) -> FinalState:
+    return FinalState(process, "exited", "exited", 0, at_ns)

@@ -1,0 +1,181 @@
+"""The simulated hosts keep the rules of the real pool, and a simulation is the same under any PYTHONHASHSEED."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.testbeds.simulated.network import Network, uniform_network
+from harness.testbeds.simulated.simulation import Simulation
+from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
+from peer.core.protocols import Composition, compose
+from peer.trace import TraceEvent
+
+MILLISECOND_NS = 1_000_000
+SECOND_NS = 1_000_000_000
+
+
+class Record:
+    """An observer that keeps everything."""
+
+    frames = True
+
+    def __init__(self) -> None:
+        self.events: list[TraceEvent] = []
+        self.delivered: list[tuple[int, int, Message]] = []
+
+    def trace(self, event: TraceEvent) -> None:
+        self.events.append(event)
+
+    def deliver(self, now_ns: int, node: int, message: Message) -> None:
+        self.delivered.append((now_ns, node, message))
+
+
+def simulate(nodes: int, overlay: dict, network: Network, *, seed: int = 1, encode: bool = False, ttl: int = 255):
+    record = Record()
+    simulation = Simulation(network, record, seed=seed, encode=encode)
+    directory = Directory(PeerInfo(node) for node in range(nodes))
+    parts = Composition(overlay, {"name": "flood", "ttl": ttl})
+    for node in range(nodes):
+        simulation.add_host(node)
+    for node in range(nodes):
+        simulation.start(node, compose(node, seed, (0,), parts), directory)
+    return simulation, record
+
+
+def links(simulation: Simulation) -> set[tuple[int, int]]:
+    return {(number, peer) for number, host in simulation.hosts.items() for peer in host.links}
+
+
+@given(nodes=st.integers(2, 12), degree=st.integers(1, 6), seed=st.integers(0, 2**32), loss=st.sampled_from([0, 0.2]))
+@settings(max_examples=40)
+def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, degree, seed, loss):
+    draws = Random(seed)
+    delays = {(a, b): draws.randrange(1, 300) * MILLISECOND_NS for a in range(nodes) for b in range(nodes)}
+    network = Network(
+        lambda a, b: delays[a, b],
+        jitter_ns=lambda a, b: 20 * MILLISECOND_NS,
+        loss_ratio=(lambda a, b: loss) if loss else None,
+        draws=draws,
+    )
+    simulation, record = simulate(nodes, {"name": "random", "degree": degree}, network, seed=seed)
+    simulation.run(30 * SECOND_NS)
+    up = links(simulation)
+    assert up == {(b, a) for a, b in up}
+    assert all(len(host.links) >= min(degree, nodes - 1) for host in simulation.hosts.values())
+    for publisher in range(nodes):
+        simulation.give(publisher, Publish((0,), message_id(publisher, 0), b"payload"))
+    simulation.run(60 * SECOND_NS)
+    simulation.quiesce()
+    simulation.close()
+    simulation.run(120 * SECOND_NS)
+    assert not links(simulation)
+    assert all(not host.pending for host in simulation.hosts.values())
+    sent, received = (
+        {(e.conn, e.direction, e.off, e.len_bytes, e.kind) for e in record.events if e.event == name}
+        for name in ("send", "receive")
+    )
+    assert sent == received
+    offsets: dict[tuple, int] = {}
+    for event in record.events:
+        if event.event == "receive":
+            assert event.off == offsets.get((event.conn, event.direction), 0)
+            offsets[event.conn, event.direction] = event.off + event.len_bytes
+
+
+def test_two_nodes_that_open_at_once_share_the_link_that_the_lower_one_opened():
+    simulation, record = simulate(2, {"name": "random", "degree": 1}, uniform_network(50, Random(1)))
+    simulation.run(SECOND_NS * 5)
+    assert links(simulation) == {(0, 1), (1, 0)}
+    ups = [event for event in record.events if event.event == "add_peer"]
+    assert {(event.node, event.direction) for event in ups} == {(0, "orig"), (1, "resp")}
+    refused = [e for e in record.events if e.event == "send" and e.kind == 2]
+    assert [event.node for event in refused] == [0]
+
+
+def test_a_link_takes_the_round_trips_of_a_real_one():
+    simulation, record = simulate(2, {"name": "complete"}, uniform_network(50, Random(1)))
+    simulation.run(SECOND_NS)
+    ups = {event.node: event.ts_ns for event in record.events if event.event == "add_peer"}
+    assert ups == {1: 150 * MILLISECOND_NS, 0: 200 * MILLISECOND_NS}
+
+
+def test_a_crashed_node_is_missed_and_a_node_that_left_is_forgotten():
+    simulation, record = simulate(3, {"name": "complete"}, uniform_network(10, Random(1)))
+    simulation.run(SECOND_NS)
+    simulation.crash(2)
+    simulation.leave(1)
+    simulation.run(2 * SECOND_NS)
+    assert links(simulation) == set()
+    reasons = {(e.node, e.peer): e.reason for e in record.events if e.event == "remove_peer"}
+    assert reasons[0, 2] == "ConnectionResetError"
+    assert reasons[0, 1] == "left"
+
+
+def test_an_access_rate_holds_frames_up():
+    payload = b"x" * 12_448  # nine packets
+    network = Network(lambda a, b: 0, rate_mbit=lambda host: 1.0, draws=Random(1))
+    simulation, record = simulate(2, {"name": "complete"}, network)
+    simulation.run(SECOND_NS)
+    start_ns = simulation.now_ns
+    simulation.give(0, Publish((0,), message_id(0, 0), payload))
+    simulation.run(10 * SECOND_NS)
+    at_ns = next(at for at, node, _ in record.delivered if node == 1)
+    size = next(e.len_bytes for e in record.events if e.kind == 16 and e.event == "send")
+    wire_ns = (size + 9 * 52) * 8 * 1000
+    assert at_ns - start_ns == 2 * wire_ns  # up one link and down the other
+
+
+@pytest.mark.parametrize("encode", [False, True])
+def test_encoding_changes_nothing(encode):
+    simulation, record = simulate(
+        20, {"name": "random", "degree": 3}, uniform_network(50, Random(1)), encode=encode, ttl=3
+    )
+    simulation.run(SECOND_NS)
+    simulation.give(3, Publish((0,), message_id(3, 0), b"abc"))
+    simulation.run(3 * SECOND_NS)
+    reference, other = simulate(20, {"name": "random", "degree": 3}, uniform_network(50, Random(1)), ttl=3)
+    reference.run(SECOND_NS)
+    reference.give(3, Publish((0,), message_id(3, 0), b"abc"))
+    reference.run(3 * SECOND_NS)
+    assert record.events == other.events
+    assert len(record.delivered) == 20
+
+
+SCRIPT = """
+import sys; sys.path.insert(0, {root!r})
+import hashlib, msgspec
+from random import Random
+from tests.simulation.test_simulation import simulate
+from harness.testbeds.simulated.network import uniform_network
+from peer.core.contract import Publish, message_id
+simulation, record = simulate(40, {{"name": "random", "degree": 4}}, uniform_network(20, Random(5)), seed=9)
+simulation.run(10**9)
+for node in range(40):
+    simulation.give(node, Publish((0,), message_id(node, 0), b"x"))
+simulation.crash(7); simulation.leave(9)
+simulation.run(5 * 10**9)
+print(hashlib.sha256(msgspec.json.encode(record.events)).hexdigest())
+"""
+
+
+def test_the_trace_does_not_depend_on_the_hash_seed():
+    root = str(Path(__file__).parents[2])
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT.format(root=root)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "77")
+    }
+    assert len(digests) == 1
