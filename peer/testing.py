@@ -31,6 +31,7 @@ from peer.core.contract import (
     SetTimer,
     Started,
     TimerFired,
+    TopicId,
     Trace,
 )
 from peer.core.frames import Frame
@@ -80,9 +81,10 @@ class Pump:
         self._up: dict[tuple[NodeId, NodeId], int] = {}
         self._last_arrival_ns: dict[tuple[NodeId, NodeId], int] = {}
 
-    def start(self) -> None:
-        """Start every node and tell it of all others."""
-        everybody = Directory(PeerInfo(node) for node in self._nodes)
+    def start(self, interests: Mapping[NodeId, tuple[TopicId, ...]] | None = None) -> None:
+        """Start every node and tell it of all others, and of their interests where these are given."""
+        disclosed = interests or {}
+        everybody = Directory(PeerInfo(node, disclosed.get(node)) for node in self._nodes)
         for node in self._nodes:
             self.give(node, Started())
         for node in self._nodes:

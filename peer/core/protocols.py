@@ -20,13 +20,14 @@ from peer.core.membership.full_view import FullView
 from peer.core.node import Part, State
 from peer.core.overlay.complete_graph import CompleteGraph
 from peer.core.overlay.random_graph import RandomGraph
+from peer.core.overlay.spidercast import SpiderCast
 
 Choice = dict[str, Any]
 """A part as an experiment names it: ``name`` and the part's own parameters."""
 
 MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView}
 INTERESTS: dict[str, type[Part]] = {"announced": AnnouncedInterests, "private": PrivateInterests}
-OVERLAYS: dict[str, type[Part]] = {"random": RandomGraph, "complete": CompleteGraph}
+OVERLAYS: dict[str, type[Part]] = {"random": RandomGraph, "complete": CompleteGraph, "spidercast": SpiderCast}
 DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood}
 
 
@@ -42,6 +43,9 @@ class Composition(Struct, frozen=True):
 PROTOCOLS: dict[str, Composition] = {
     "random": Composition(overlay={"name": "random"}),
     "complete": Composition(overlay={"name": "complete"}),
+    "spidercast": Composition(
+        overlay={"name": "spidercast"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
+    ),
 }
 """Every protocol's default composition."""
 

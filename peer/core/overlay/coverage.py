@@ -1,0 +1,97 @@
+"""K-coverage: what SpiderCast's tasks aim at, and how they choose the next neighbour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from peer.core.bitset import Bitset, choose, most_often
+from peer.core.contract import NodeId, TopicId
+from peer.core.overlay.membership import Membership
+
+Interest = frozenset[TopicId]
+
+
+class Coverage:
+    """Counts, for each topic of the node's interest, the neighbours that share it: ``times`` (K) are wanted.
+
+    It is kept up to date neighbour by neighbour, so that asking costs one step for each topic of the own interest.
+
+    Attributes:
+        times: K, the number of neighbours wanted on every topic.
+
+    Source: SpiderCast section 2.3, Figure 3, lines 1-7.
+    """
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self._counts: dict[TopicId, int] = {}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any neighbours are wanted."""
+        return self.times > 0
+
+    @property
+    def limit(self) -> int:
+        """L_max: enough neighbours even where each covers a single topic."""
+        return self.times * len(self._counts)
+
+    def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
+        """Begin anew with this interest and these neighbours."""
+        self._counts = dict.fromkeys(sorted(own), 0)
+        for interest in neighbours:
+            self.add(interest)
+
+    def add(self, interest: Interest) -> None:
+        """A neighbour more."""
+        counts = self._counts
+        for topic in interest:
+            if topic in counts:
+                counts[topic] += 1
+
+    def remove(self, interest: Interest) -> None:
+        """A neighbour less."""
+        counts = self._counts
+        for topic in interest:
+            if topic in counts:
+                counts[topic] -= 1
+
+    def missing(self, gone: Sequence[Interest] = ()) -> int:
+        """CALCKUNCOVERED: how many topics fewer than K neighbours share, not counting the neighbours in ``gone``."""
+        times = self.times
+        if not gone:
+            return sum(count < times for count in self._counts.values())
+        return sum(count - sum(topic in interest for interest in gone) < times for topic, count in self._counts.items())
+
+    def uncovered(self) -> list[TopicId]:
+        """The topics that fewer than K neighbours share, rising."""
+        return [topic for topic, count in self._counts.items() if count < self.times]
+
+
+class GreedyCoverage(Coverage):
+    """Chooses the node that covers the most topics of those that are not covered yet."""
+
+    def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
+        """NEXTGREEDYCOVERAGENODE: ties are broken at random; None where nobody covers any.
+
+        Source: SpiderCast Figure 5, lines 1-9, coverage taken over the neighbours (lines 5 and 6 of the figure take it
+        over the candidates, by which every popular topic looks covered).
+        """
+        best = most_often((membership.subscribers(topic) for topic in self.uncovered()), among)
+        return choose(best, draws) if best else None
+
+
+class RandomCoverage(Coverage):
+    """Chooses any node that covers at least one topic of those that are not covered yet."""
+
+    def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
+        """NEXTRANDOMCOVERAGENODE: None where nobody covers any.
+
+        Source: SpiderCast Figure 5, lines 10-19, coverage taken over the neighbours.
+        """
+        useful = 0
+        for topic in self.uncovered():
+            useful |= membership.subscribers(topic)
+        useful &= among
+        return choose(useful, draws) if useful else None
