@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from peer.core.bitset import Bitset, bitset
+from peer.core.bitset import Bitset, bitset, members
 from peer.core.identifiers import NodeId, TopicId
+from peer.core.shelf import Shelf
+
+NOTHING: frozenset[TopicId] = frozenset()
 
 
 class PeerInfo(Struct, frozen=True):
@@ -24,24 +26,36 @@ class PeerInfo(Struct, frozen=True):
 class Directory:
     """Nodes and their interests at one instant. Immutable, so that all nodes of a process share one.
 
+    A directory that differs from another in a few nodes is made from it by ``changed`` and shares the rest with it.
+
     Attributes:
-        peers: an entry a node, in rising order of nodes; the receiver of a directory may be among them.
+        nodes: all nodes; the receiver of a directory may be among them.
     """
 
+    __slots__ = ("_interests", "_peers", "_subscribers", "nodes")
+
     def __init__(self, peers: Iterable[PeerInfo] = ()) -> None:
-        self.peers = tuple(sorted(peers, key=lambda info: info.node))
+        given = {info.node: info.topics for info in peers}
+        subscribers: dict[TopicId, list[NodeId]] = {}
+        for node, topics in given.items():
+            for topic in topics or ():
+                subscribers.setdefault(topic, []).append(node)
+        self.nodes = bitset(given)
+        self._interests = Shelf({node: frozenset(topics) for node, topics in given.items() if topics is not None})
+        self._subscribers = Shelf({topic: bitset(nodes) for topic, nodes in subscribers.items()})
+        self._peers: tuple[PeerInfo, ...] | None = None
 
     def __eq__(self, other: object) -> bool:
         """Equal entries."""
-        return isinstance(other, Directory) and self.peers == other.peers
+        return isinstance(other, Directory) and self.nodes == other.nodes and self.peers == other.peers
 
     def __hash__(self) -> int:
-        """By the entries."""
-        return hash(self.peers)
+        """By the nodes."""
+        return hash(self.nodes)
 
     def __len__(self) -> int:
         """The number of nodes."""
-        return len(self.peers)
+        return self.nodes.bit_count()
 
     def __iter__(self) -> Iterator[PeerInfo]:
         """The entries."""
@@ -51,27 +65,41 @@ class Directory:
         """The entries."""
         return f"Directory({self.peers!r})"
 
-    @cached_property
-    def nodes(self) -> Bitset:
-        """All nodes."""
-        return bitset(info.node for info in self.peers)
+    @property
+    def peers(self) -> tuple[PeerInfo, ...]:
+        """An entry a node, in rising order of nodes, topics in rising order."""
+        if self._peers is None:
+            self._peers = tuple(self._entry(node) for node in members(self.nodes))
+        return self._peers
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
         """What a node is said to subscribe to; empty for nodes that are not here or do not say."""
-        return self._interests.get(node, frozenset())
+        return self._interests.get(node) or NOTHING
 
     def subscribers(self, topic: TopicId) -> Bitset:
         """The nodes that are said to subscribe to a topic."""
-        return self._subscribers.get(topic, 0)
+        return self._subscribers.get(topic) or 0
 
-    @cached_property
-    def _interests(self) -> dict[NodeId, frozenset[TopicId]]:
-        return {info.node: frozenset(info.topics or ()) for info in self.peers}
+    def changed(self, changes: Mapping[NodeId, PeerInfo | None]) -> Directory:
+        """A directory with these entries instead; None takes a node away."""
+        topics = {node: None if info is None else info.topics for node, info in changes.items()}
+        flips: dict[TopicId, Bitset] = {}
+        gone = here = 0
+        for node, said in topics.items():
+            for topic in self.topics_of(node).symmetric_difference(said or ()):
+                flips[topic] = flips.get(topic, 0) | 1 << node
+            gone |= 1 << node
+            here |= (changes[node] is not None) << node
+        made = Directory()
+        made.nodes = self.nodes & ~gone | here
+        made._interests = self._interests.changed(
+            {node: None if said is None else frozenset(said) for node, said in topics.items()}
+        )
+        made._subscribers = self._subscribers.changed(
+            {topic: (self.subscribers(topic) ^ flipped) or None for topic, flipped in flips.items()}
+        )
+        return made
 
-    @cached_property
-    def _subscribers(self) -> dict[TopicId, Bitset]:
-        nodes: dict[TopicId, list[NodeId]] = {}
-        for info in self.peers:
-            for topic in info.topics or ():
-                nodes.setdefault(topic, []).append(info.node)
-        return {topic: bitset(subscribers) for topic, subscribers in nodes.items()}
+    def _entry(self, node: NodeId) -> PeerInfo:
+        topics = self._interests.get(node)
+        return PeerInfo(node, None if topics is None else tuple(sorted(topics)))

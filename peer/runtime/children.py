@@ -158,7 +158,7 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
         "place": place,
         "run": orders.overlay.run,
         "addresses": agent.addresses,
-        "actions": orders.actions.get(place.node, ()),
+        "actions": [step.action for step in orders.steps.get(place.node, ())],
         "zero_ns": zero_ns,
         "stop_ns": agent.stop_ns,
         "drain_ns": agent.drain_ns,

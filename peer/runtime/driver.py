@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from random import Random
 
 from peer.core import contract
 from peer.core.contract import Effect, Event, Node, NodeId
 from peer.core.frames import Frame
-from peer.runtime.pool import Address, LinkPool
+from peer.runtime.pool import LinkPool
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
@@ -19,33 +18,34 @@ MAX_TIMER_S = 1.0
 
 
 class Driver:
-    """Feeds one node with events and carries out its effects.
+    """Feeds one node with events and carries out its effects, during one of its lives.
 
     ``feed`` is the only place that calls the node, so recording what it passes is enough to replay the node.
 
-    Attributes:
-        links: the node's connections; see ``LinkPool`` for the arguments.
+    Args:
+        node: the node.
+        trace: where trace events go.
         events: trace events by name, counted for the metrics.
+        make_links: makes the pool of which this driver is the owner.
+
+    Attributes:
+        links: the node's connections.
     """
 
     def __init__(
         self,
-        number: NodeId,
         node: Node,
         trace: TraceFile,
-        *,
-        run: int,
-        addresses: tuple[Address, ...],
-        local_ip: str,
-        send_queue_bytes: int,
-        draws: Random,
+        events: dict[str, int],
+        make_links: Callable[[Driver], LinkPool],
     ) -> None:
-        self.events: dict[str, int] = {}
-        self.links = LinkPool(self, number, run, addresses, local_ip, send_queue_bytes, draws)
+        self.links = make_links(self)
+        self._events = events
         self._node = node
         self._trace_file = trace
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._quiet = False
+        self._over = False
         self._apply: dict[type[Effect], Callable[..., None]] = {
             contract.Send: lambda effect: self.links.send(effect.peer, effect.frame),
             contract.Trace: lambda effect: self.trace(effect.event),
@@ -57,7 +57,9 @@ class Driver:
         }
 
     def feed(self, event: Event) -> None:
-        """Give the node an event and carry out what it answers."""
+        """Give the node an event and carry out what it answers; nothing reaches a node whose life is over."""
+        if self._over:
+            return
         for effect in self._node.handle(time.monotonic_ns(), event):
             self._apply[type(effect)](effect)
 
@@ -69,9 +71,14 @@ class Driver:
         self._timers.clear()
         self.links.quiesce()
 
+    def stop(self) -> None:
+        """The node's life is over; what is left of its links may still be traced."""
+        self.quiesce()
+        self._over = True
+
     def trace(self, event: TraceEvent) -> None:
         """Write a trace event."""
-        self.events[event.event] = self.events.get(event.event, 0) + 1
+        self._events[event.event] = self._events.get(event.event, 0) + 1
         self._trace_file.write(event)
 
     # -------------------------------------------------------------------------------------- told by the pool

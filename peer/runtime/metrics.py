@@ -1,4 +1,4 @@
-"""A peer's Prometheus metrics, read from the driver's own counts when they are scraped: counting costs no more."""
+"""A peer's Prometheus metrics, read from its own counts when they are scraped: counting costs no more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from peer.core.frames import kind_names
-from peer.runtime.driver import Driver
+from peer.runtime.lives import Lives
 
 _EVENTS = {
     "deliver": ("trellis_deliveries", "First copies on a subscribed topic, own messages included."),
@@ -19,21 +19,21 @@ _EVENTS = {
 }
 
 
-def make_registry(driver: Driver) -> CollectorRegistry:
+def make_registry(lives: Lives) -> CollectorRegistry:
     """A registry of its own for the peer's metrics."""
     registry = CollectorRegistry()
-    registry.register(_PeerCollector(driver))
+    registry.register(_PeerCollector(lives))
     return registry
 
 
 class _PeerCollector(Collector):
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, lives: Lives) -> None:
+        self._lives = lives
 
     def collect(self) -> Iterator[Metric]:
         """The metrics as of now. Scraped from another thread: dicts are copied before they are walked."""
-        links = self._driver.links
-        counts = links.counts
+        counts, driver = self._lives.counts, self._lives.driver
+        links, queued_bytes = (driver.links.links, driver.links.queued_bytes) if driver is not None else (0, 0)
         yield _by_kind("trellis_sent_frames", "Frames handed to the socket.", counts.sent_frames)
         yield _by_kind("trellis_sent_bytes", "Bytes of frames handed to the socket.", counts.sent_bytes)
         yield _by_kind("trellis_received_frames", "Frames read.", counts.received_frames)
@@ -41,9 +41,9 @@ class _PeerCollector(Collector):
         yield _by_label("trellis_dropped_frames", "Frames that were not sent.", "reason", dict(counts.dropped))
         yield _by_label("trellis_rejects", "Connections closed for what came in.", "reason", dict(counts.rejected))
         for event, (name, text) in _EVENTS.items():
-            yield CounterMetricFamily(name, text, value=self._driver.events.get(event, 0))
-        yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links.links)
-        yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=links.queued_bytes)
+            yield CounterMetricFamily(name, text, value=self._lives.events.get(event, 0))
+        yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links)
+        yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=queued_bytes)
 
 
 def _by_kind(name: str, text: str, values: dict[int, int]) -> CounterMetricFamily:

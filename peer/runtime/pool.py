@@ -67,6 +67,7 @@ class LinkPool:
         local_ip: the address to open connections from.
         send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
         draws: for the pauses between attempts.
+        counts: where frames, bytes, drops and rejects are counted; None = a place of the pool's own.
     """
 
     def __init__(
@@ -78,8 +79,9 @@ class LinkPool:
         local_ip: str,
         send_queue_bytes: int,
         draws: Random,
+        counts: Counts | None = None,
     ) -> None:
-        self.counts = Counts()
+        self.counts = counts or Counts()
         self._owner = owner
         self._node = node
         self._run = run
@@ -137,11 +139,18 @@ class LinkPool:
         """Open no more connections and take none; those that are up stay."""
         self._quiet = True
 
-    async def close(self) -> None:
+    def cut(self, reason: str) -> None:
+        """Break all connections without a word, as the end of the process would."""
+        self.quiesce()
+        for link in list(self._open):
+            link.reason = link.reason or reason
+            link.transport.abort()
+
+    async def close(self, reason: str = STOP) -> None:
         """Close all connections; each ends when both sides have said their last, or is cut after a while."""
         self.quiesce()
         for link in list(self._open):
-            self._close(link, STOP)
+            self._close(link, reason)
         if self._open:
             await asyncio.wait([link.ended for link in self._open], timeout=CLOSE_TIMEOUT_S + 1)
 

@@ -1,4 +1,4 @@
-"""A peer's life as a process: listen, say ready, start, publish, quiesce, close, exit.
+"""A peer's process: listen, say ready, start, live by the schedule, quiesce, close, exit.
 
 ``docs/protocol-contract.md`` shows the timeline. The agent holds the other end of the control socket: the peer says
 that it is ready by a byte, the agent says the workload's zero by a line, and a socket that closes before means: end.
@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from heapq import merge
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,15 +23,15 @@ from msgspec import Struct
 from prometheus_client import start_http_server
 
 from peer.core import contract
-from peer.core.protocols import Composition, compose
 from peer.core.randomness import substream
-from peer.runtime.driver import Driver
+from peer.runtime.bootstrap import Step, first_directory, tell
+from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, make_events
+from peer.runtime.lives import Lives
 from peer.runtime.metrics import make_registry
-from peer.runtime.spec import Action, AgentSpec, OverlayDocument, PeerPlace
+from peer.runtime.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.tracefile import TraceFile
 
 READY = b"R"
-BACKLOG = 512
 FLUSH_S = 1.0
 """How much of its trace's end a peer may lose when it is killed."""
 
@@ -43,11 +44,16 @@ SWITCH_S = 0.0005
 
 
 class Orders(Struct, frozen=True):
-    """What the peers of a machine share. ``actions``: node -> its actions in the order of their instants."""
+    """What the peers of a machine share.
+
+    ``steps``: node -> its actions in the order of their instants, joins with the bootstrap service's answers.
+    ``refreshes``: the answers that everybody gets.
+    """
 
     agent: AgentSpec
     overlay: OverlayDocument
-    actions: dict[int, tuple[Action, ...]]
+    steps: dict[int, tuple[Step, ...]]
+    refreshes: tuple[Step, ...]
     folder: Path
 
 
@@ -67,7 +73,7 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
 
 
 class Peer:
-    """One node with its driver, its server and its schedule."""
+    """One process with the lives of its node and its schedule."""
 
     def __init__(self, place: PeerPlace, orders: Orders, control: socket.socket) -> None:
         self._place = place
@@ -84,20 +90,20 @@ class Peer:
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         loop.set_exception_handler(self._fail)
         with self._tracing() as trace:
-            driver = self._make_driver(trace)
-            door = _listen(self._place.listen)
+            lives = self._make_lives(trace)
+            if self._spec.up:
+                lives.open_door()
             if self._place.metrics is not None:
                 address, port = self._place.metrics
-                start_http_server(port, address, make_registry(driver))
+                start_http_server(port, address, make_registry(lives))
             flushing = asyncio.create_task(_flush_now_and_then(trace, self._draws))
             try:
                 with contextlib.suppress(_Stopped):
-                    await self._perform(driver, door)
+                    await self._perform(lives)
             finally:
                 flushing.cancel()
-                driver.quiesce()
-                await driver.links.close()
-                door.close()
+                lives.quiesce()
+                await lives.close()
             if self._bug is not None:
                 raise self._bug
 
@@ -116,24 +122,18 @@ class Peer:
         self._bug = self._bug or context.get("exception") or RuntimeError(context["message"])
         self._stopping.set()
 
-    def _make_driver(self, trace: TraceFile) -> Driver:
-        spec, agent = self._spec, self._orders.agent
-        parts = Composition(spec.overlay, spec.dissemination, spec.membership, spec.interests)
-        return Driver(
-            spec.node,
-            compose(spec.node, spec.seed, spec.topics, parts),
+    def _make_lives(self, trace: TraceFile) -> Lives:
+        return Lives(
+            self._spec,
             trace,
             run=self._orders.overlay.run,
-            addresses=agent.addresses,
-            local_ip=self._place.listen[0],
-            send_queue_bytes=agent.send_queue_bytes,
-            draws=self._draws,
+            addresses=self._orders.agent.addresses,
+            listen=self._place.listen,
+            send_queue_bytes=self._orders.agent.send_queue_bytes,
         )
 
-    async def _perform(self, driver: Driver, door: socket.socket) -> None:
+    async def _perform(self, lives: Lives) -> None:
         """From the barrier to the end of the drain.
-
-        Connections of nodes whose clock is a little ahead wait in the kernel until this node has started.
 
         Raises:
             _Stopped: SIGTERM came, or the agent is gone.
@@ -141,17 +141,35 @@ class Peer:
         zero_ns = await self._await_zero()
         agent = self._orders.agent
         await self._sleep_until(zero_ns - agent.warmup_ns)
-        driver.feed(contract.Started())
-        await asyncio.get_running_loop().create_server(driver.links.accept, sock=door)
-        driver.feed(contract.PeerList(self._bootstrap()))
-        for action in self._orders.actions.get(self._spec.node, ()):
-            if action.at_ns >= agent.stop_ns:
+        if self._spec.up:
+            await lives.begin(tell(self._spec, first_directory(self._orders.overlay)))
+        own = self._orders.steps.get(self._spec.node, ())
+        for step in merge(own, self._orders.refreshes, key=lambda step: step.at_ns):
+            if step.at_ns >= agent.stop_ns:
                 break
-            await self._sleep_until(zero_ns + action.at_ns)
-            driver.feed(make_event(action))
+            await self._sleep_until(zero_ns + step.at_ns)
+            await self._take(lives, step)
         await self._sleep_until(zero_ns + agent.stop_ns)
-        driver.quiesce()
+        lives.quiesce()
         await self._sleep_until(zero_ns + agent.stop_ns + agent.drain_ns)
+
+    async def _take(self, lives: Lives, step: Step) -> None:
+        """Do what the schedule or the bootstrap service says."""
+        directory = None if step.directory is None else tell(self._spec, step.directory)
+        action = step.action
+        if action is None:
+            assert directory is not None, "a refresh has a directory"
+            lives.feed(contract.PeerList(directory))
+        elif action.action == JOIN:
+            assert directory is not None, "a join has a directory"
+            await lives.join(action.topics, directory)
+        elif action.action == LEAVE:
+            lives.leave()
+        elif action.action == CRASH:
+            lives.crash()
+        else:
+            for event in make_events(action):
+                lives.feed(event)
 
     async def _await_zero(self) -> int:
         """Tell the agent that we are ready; the workload's zero in ns of CLOCK_MONOTONIC.
@@ -185,17 +203,6 @@ class Peer:
         if self._stopping.is_set():
             raise _Stopped
 
-    def _bootstrap(self) -> contract.Directory:
-        known = self._spec.bootstrap
-        nodes = range(len(self._orders.agent.addresses)) if known is None else known
-        return contract.Directory(contract.PeerInfo(node) for node in nodes)
-
-
-def _listen(address: tuple[str, int]) -> socket.socket:
-    door = socket.create_server(address, backlog=BACKLOG)
-    door.setblocking(False)
-    return door
-
 
 class _Stopped(Exception):
     """The process was asked to end before its time."""
@@ -207,16 +214,3 @@ async def _flush_now_and_then(trace: TraceFile, draws: Random) -> None:
     while True:
         trace.flush()
         await asyncio.sleep(FLUSH_S)
-
-
-def make_event(action: Action) -> contract.Event:
-    """The event that a scheduled action is. A payload repeats its message's identifier.
-
-    Raises:
-        ValueError: an action that this version does not know.
-    """
-    if action.action == "publish":
-        word = action.message_id.to_bytes(8, "big")
-        payload = (word * (action.payload_bytes // 8 + 1))[: action.payload_bytes]
-        return contract.Publish(action.topics, action.message_id, payload)
-    raise ValueError(f"no action is called {action.action!r}")

@@ -15,8 +15,9 @@ class NodeSpec(Struct, frozen=True):
     """A node of the overlay.
 
     ``membership``, ``overlay`` and ``dissemination`` name the parts and hold their parameters, such as
-    ``{"name": "random", "degree": 5}``. ``interests`` says whether it tells its
-    neighbours what it subscribes to. ``bootstrap`` lists the nodes it hears of at the start; None = all others.
+    ``{"name": "random", "degree": 5}``. ``interests`` says whether it tells its neighbours what it subscribes to.
+    ``bootstrap`` lists the nodes it may hear of; None = all others. ``up``: whether it runs from the start; one that
+    does not has no topics here and may join later, by the schedule.
     """
 
     node: int
@@ -27,18 +28,33 @@ class NodeSpec(Struct, frozen=True):
     bootstrap: tuple[int, ...] | None = None
     membership: dict[str, Any] = field(default_factory=lambda: {"name": "full"})
     interests: str = "announced"
+    up: bool = True
 
 
 class OverlayDocument(Struct, frozen=True):
-    """``overlay.json``: every node of the run. ``run`` is the number that peers put into their Hello."""
+    """``overlay.json``: every node of the run.
+
+    Attributes:
+        run: the number that peers put into their Hello.
+        protocol: its name.
+        nodes: a specification a node, in the order of their numbers.
+        discloses: whether the bootstrap service tells nodes what others subscribe to.
+        refresh_ns: how often, at most, it tells everybody of changes.
+    """
 
     run: int
     protocol: str
     nodes: tuple[NodeSpec, ...]
+    discloses: bool = True
+    refresh_ns: int = 5_000_000_000
 
 
 class Action(Struct, frozen=True):
-    """A line of ``schedule.jsonl``; ``at_ns`` counts from the workload's zero."""
+    """A line of ``schedule.jsonl``; ``at_ns`` counts from the workload's zero, and is negative before it.
+
+    ``action``: publish (message_id, topics, payload_bytes), subscribe or unsubscribe (topics), join (topics), leave,
+    crash. See docs/workload.md.
+    """
 
     at_ns: int
     node: int

@@ -19,6 +19,7 @@ import msgspec
 from prometheus_client import start_http_server
 
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
+from peer.runtime.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, start_child
 from peer.runtime.process import Orders
 from peer.runtime.spec import Action, AgentSpec, OverlayDocument
@@ -44,10 +45,14 @@ def read_orders(folder: Path) -> Orders:
     schedule = _read(folder / "schedule.jsonl", msgspec.json.Decoder(Action).decode_lines)
     if [spec.node for spec in overlay.nodes] != list(range(len(agent.addresses))):
         raise ValueError("overlay.json must name the nodes 0 .. n-1 in order, agent.json an address for each")
-    actions: dict[int, list[Action]] = defaultdict(list)
-    for action in sorted(schedule, key=lambda action: action.at_ns):
-        actions[action.node].append(action)
-    return Orders(agent, overlay, {node: tuple(found) for node, found in actions.items()}, folder)
+    steps: dict[int, list[Step]] = defaultdict(list)
+    refreshes = []
+    for step in timeline(overlay, sorted(schedule, key=lambda action: action.at_ns), -agent.warmup_ns):
+        if step.action is None:
+            refreshes.append(step)
+        else:
+            steps[step.action.node].append(step)
+    return Orders(agent, overlay, {node: tuple(own) for node, own in steps.items()}, tuple(refreshes), folder)
 
 
 def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:

@@ -16,9 +16,11 @@ from harness.testbeds.simulated.hosts import End, Host
 from harness.testbeds.simulated.network import Network
 from peer import wire
 from peer.core import contract
+from peer.core.composition import ComposedNode
 from peer.core.contract import Effect, Event, FrameReceived, Message, Node, NodeId, TimerFired
 from peer.core.frames import Bye, Data, Frame, Hello
 from peer.core.randomness import substream
+from peer.runtime.lifecycle import CRASHED, LEFT, announce_end, announce_join
 from peer.trace import TraceEvent
 
 
@@ -99,10 +101,12 @@ class Simulation:
         host = self.hosts[number] = Host(self, number, substream(self._seed, number, "runtime"))
         return host
 
-    def start(self, number: NodeId, node: Node, directory: contract.Directory) -> None:
-        """Start a node on its host, now."""
+    def start(self, number: NodeId, node: ComposedNode, directory: contract.Directory, *, joins: bool = False) -> None:
+        """Start a node on its host, now; ``joins``: during the run, which is traced."""
         host = self.hosts[number]
         host.node = node
+        if joins:
+            self._observer.trace(announce_join(node, self.now_ns))
         host.feed(contract.Started())
         host.feed(contract.PeerList(directory))
 
@@ -110,15 +114,15 @@ class Simulation:
         """Hand an event to a node, now; nothing happens to one that is down."""
         self.hosts[number].feed(event)
 
-    def leave(self, number: NodeId, reason: str = "left") -> None:
+    def leave(self, number: NodeId) -> None:
         """A node leaves in order: it says its last, and its links close."""
         host = self.hosts[number]
         host.feed(contract.Leaving())
-        self._end_links(host, reason, goodbye=True)
+        self._end(host, LEFT, goodbye=True)
 
     def crash(self, number: NodeId) -> None:
         """A node vanishes: its links break without a word, and its neighbours learn of it when the resets arrive."""
-        self._end_links(self.hosts[number], "crashed", goodbye=False)
+        self._end(self.hosts[number], CRASHED, goodbye=False)
 
     def quiesce(self) -> None:
         """No more timers, publications or new links; frames are still received and forwarded."""
@@ -238,7 +242,8 @@ class Simulation:
 
     def _arrive(self, end: End, frame: Frame, off: int, size: int) -> None:
         host = end.host
-        if host.node is None:
+        if end.reason == CRASHED or (host.node is None and end.reason != LEFT):
+            self._refuse(end)
             return
         if self._traces_frames:
             side = "resp" if end.opener else "orig"
@@ -259,8 +264,12 @@ class Simulation:
         elif isinstance(frame, Hello):
             end.host.introduce(end)
 
-    def _end_links(self, host: Host, reason: str, *, goodbye: bool) -> None:
+    def _end(self, host: Host, reason: str, *, goodbye: bool) -> None:
         """Take a host down."""
+        if host.node is None:
+            return
+        for event in announce_end(host.node, self.now_ns, reason):
+            self._observer.trace(event)
         for end in [*host.links.values(), *(end for end in host.pending.values() if end is not None)]:
             if goodbye:
                 self._part(end, reason)
@@ -277,6 +286,11 @@ class Simulation:
         if not end.reason:
             end.reason = reason
             self.write(end, Bye(reason))
+
+    def _refuse(self, end: End) -> None:
+        """A frame came to a host that is down: nobody reads it. Who has just opened the connection hears of that."""
+        if not end.reason and end.other is not None:
+            self.after(self.delay_ns(end.host.number, end.peer), self._reset, end.other)
 
     def _reset(self, end: End) -> None:
         if end.host.node is not None:

@@ -16,14 +16,13 @@ from harness.deployment.agents import DRAIN_S
 from harness.planning import read_plan
 from harness.progress import step
 from harness.rundir import FinalState, Manifest, Phase
+from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.network import matrix_network
 from harness.testbeds.simulated.simulation import Simulation
 from harness.workload.streams import NETWORK
-from peer.core.contract import Directory, Message, NodeId, PeerInfo
-from peer.core.protocols import Composition, compose
+from peer.core.contract import Message, NodeId
 from peer.core.randomness import substream
-from peer.runtime.process import make_event
-from peer.runtime.spec import Action, NodeSpec
+from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
@@ -101,24 +100,19 @@ class SimulatedRun:
         """Start the nodes, see the schedule through, stop, and close the running stage."""
         offset_ns = manifest.epoch_offset_ns()
         simulation = self._simulation
-        directory = Directory(PeerInfo(spec.node, spec.topics) for spec in self._planned.overlay.nodes)
-        for spec in self._planned.overlay.nodes:
-            simulation.add_host(spec.node)
-            simulation.at(START_NS, self._start, spec, directory)
-        for action in self._planned.schedule:
-            simulation.at(self._zero_ns + action.at_ns, self._apply, action)
+        Enactment(
+            simulation,
+            self._planned.overlay,
+            self._planned.schedule,
+            start_ns=START_NS,
+            zero_ns=self._zero_ns,
+            stop_ns=self._stop_ns,
+        )
         simulation.at(self._stop_ns, simulation.quiesce)
         simulation.at(self._close_ns, simulation.close)
         with step("simulate", 0.0):
             simulation.run(self._end_ns)
         return self._conclude(offset_ns, self._traces.close(self._end_ns))
-
-    def _start(self, spec: NodeSpec, directory: Directory) -> None:
-        parts = Composition(spec.overlay, spec.dissemination, spec.membership, spec.interests)
-        self._simulation.start(spec.node, compose(spec.node, spec.seed, spec.topics, parts), directory)
-
-    def _apply(self, action: Action) -> None:
-        self._simulation.give(action.node, make_event(action))
 
     def _conclude(self, offset_ns: int, digest: str) -> Manifest:
         planned, simulation = self._planned, self._simulation

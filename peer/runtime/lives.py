@@ -1,0 +1,152 @@
+"""The lives of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Sequence
+from random import Random
+
+from peer.core import contract
+from peer.core.composition import ComposedNode
+from peer.core.directory import Directory
+from peer.core.randomness import substream
+from peer.runtime.driver import Driver
+from peer.runtime.lifecycle import CRASHED, LEFT, announce_end, announce_join, make_node
+from peer.runtime.link import Counts
+from peer.runtime.pool import Address, LinkPool
+from peer.runtime.spec import NodeSpec
+from peer.runtime.tracefile import TraceFile
+
+BACKLOG = 512
+
+
+class Lives:
+    """One seat in the network, which the node takes once or several times.
+
+    While the node is down, nobody listens at its address: whoever knocks is refused, as after a process has ended.
+
+    Args:
+        spec: the node.
+        trace: its trace, one for all lives.
+        run: the run's number.
+        addresses: where each node listens, index = node.
+        listen: where this one does.
+        send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
+
+    Attributes:
+        counts: frames, bytes, drops and rejects of all lives.
+        events: trace events by name, of all lives.
+        driver: that of the present life, None while the node is down.
+    """
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        trace: TraceFile,
+        *,
+        run: int,
+        addresses: tuple[Address, ...],
+        listen: Address,
+        send_queue_bytes: int,
+    ) -> None:
+        self.counts = Counts()
+        self.events: dict[str, int] = {}
+        self.driver: Driver | None = None
+        self._spec = spec
+        self._trace = trace
+        self._run = run
+        self._addresses = addresses
+        self._listen = listen
+        self._send_queue_bytes = send_queue_bytes
+        self._draws: Random = substream(spec.seed, spec.node, "runtime")
+        self._lives = 0
+        self._node: ComposedNode | None = None
+        self._door: socket.socket | None = None
+        self._server: asyncio.AbstractServer | None = None
+        self._closing: list[asyncio.Task[None]] = []
+
+    def open_door(self) -> None:
+        """Listen. Connections of nodes that are a little ahead wait in the kernel until this one has started."""
+        self._door = socket.create_server(self._listen, backlog=BACKLOG)
+        self._door.setblocking(False)
+
+    async def begin(self, directory: Directory) -> None:
+        """Begin the life that begins with the peers' start."""
+        await self._begin(make_node(self._spec), directory, joins=False)
+
+    async def join(self, topics: Sequence[int], directory: Directory) -> None:
+        """Begin a life during the run."""
+        self.open_door()
+        await self._begin(make_node(self._spec, self._lives, topics), directory, joins=True)
+
+    def feed(self, event: contract.Event) -> None:
+        """Give the node an event, if it is up."""
+        if self.driver is not None:
+            self.driver.feed(event)
+
+    def leave(self) -> None:
+        """End a life in order: the node says its last, and its links close. New connections are refused from now on."""
+        self.feed(contract.Leaving())
+        self._end(LEFT)
+
+    def crash(self) -> None:
+        """End a life as a dying process does: without a word; the kernel closes its connections."""
+        self._end(CRASHED)
+
+    def quiesce(self) -> None:
+        """Fire no more timers and open no more connections; frames are still received and forwarded."""
+        if self.driver is not None:
+            self.driver.quiesce()
+
+    async def close(self) -> None:
+        """Close all connections, those of lives past too."""
+        if self.driver is not None:
+            await self.driver.links.close()
+        self._shut_door()
+        await asyncio.gather(*self._closing)
+
+    async def _begin(self, node: ComposedNode, directory: Directory, *, joins: bool) -> None:
+        assert self._door is not None, "the door is opened first"
+        driver = Driver(node, self._trace, self.events, self._make_links)
+        self._node, self.driver = node, driver
+        self._lives += 1
+        if joins:
+            driver.trace(announce_join(node, time.monotonic_ns()))
+        driver.feed(contract.Started())
+        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._door)
+        driver.feed(contract.PeerList(directory))
+
+    def _make_links(self, driver: Driver) -> LinkPool:
+        return LinkPool(
+            driver,
+            self._spec.node,
+            self._run,
+            self._addresses,
+            self._listen[0],
+            self._send_queue_bytes,
+            self._draws,
+            self.counts,
+        )
+
+    def _end(self, reason: str) -> None:
+        driver, node = self.driver, self._node
+        assert driver is not None, "the schedule ends only lives that have begun"
+        assert node is not None, "a driver has a node"
+        for event in announce_end(node, time.monotonic_ns(), reason):
+            driver.trace(event)
+        self.driver = self._node = None
+        driver.stop()
+        self._shut_door()
+        if reason == CRASHED:
+            driver.links.cut(reason)
+        else:
+            self._closing.append(asyncio.get_running_loop().create_task(driver.links.close(reason)))
+
+    def _shut_door(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._door is not None:
+            self._door.close()
+        self._server = self._door = None
