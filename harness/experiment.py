@@ -10,7 +10,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from peer.core.dissemination.flood import FloodParameters
+from peer.core.gossipsub.bounded import GossipsubBoundedParameters
+from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.overlay.random_graph import RandomParameters
+from peer.core.topiary.overlay import TopiaryParameters
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
@@ -190,9 +193,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     name: Name
     """Names the run's directory below ``runs/``."""
-    protocol: Literal["random", "complete"] = "random"
-    """``random``: every node opens links to ``random.degree`` random others. ``complete``: to all others. A protocol's
-    parameters stand in the section of its name, so that changing this line alone changes the protocol."""
+    protocol: Literal["random", "complete", "topiary"] = "random"
+    """Which protocol the nodes speak; docs/protocols explains each. Its parameters stand in the section of its name, so
+    that changing this line alone changes the protocol."""
     description: str = ""
     """For the reader of the file."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
@@ -204,6 +207,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
     random: RandomParameters = field(default_factory=RandomParameters)
+    gossipsub: GossipsubParameters = field(default_factory=GossipsubParameters)
+    gossipsub_bounded: GossipsubBoundedParameters = field(default_factory=GossipsubBoundedParameters)
+    topiary: TopiaryParameters = field(default_factory=TopiaryParameters)
     membership: MembershipSpec = field(default_factory=MembershipSpec)
     dissemination: DisseminationSpec = field(default_factory=DisseminationSpec)
     flood: FloodParameters = field(default_factory=FloodParameters)

@@ -24,12 +24,18 @@ def describe_type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.LiteralType):
         return _one_of([f'"{value}"' for value in kind.values])
     if isinstance(kind, inspect.VarTupleType):
-        return f"a list of {_NAMES[type(kind.item_type)][1]}"
+        return f"a list of {_several(kind.item_type)}"
     if isinstance(kind, inspect.StructType):
         return "a section"
     bounds = [f"{sign} {_number(limit)}" for name, sign in _BOUNDS if (limit := getattr(kind, name, None)) is not None]
     pattern = getattr(kind, "pattern", None)
     return " ".join([_NAMES[type(kind)][0], " and ".join(bounds)]).strip() + (f" like {pattern}" if pattern else "")
+
+
+def _several(kind: inspect.Type) -> str:
+    if isinstance(kind, inspect.TupleType):
+        return f"[{', '.join(describe_type(part) for part in kind.item_types)}]"
+    return _NAMES[type(kind)][1] if type(kind) in _NAMES else describe_type(kind)
 
 
 def field_type(path: str) -> inspect.Type:

@@ -31,6 +31,7 @@ EVENTS: Final = {
     "send": "a frame was handed to the socket: peer, kind, conn, direction, off, len_bytes; "
     "data also message_id, topics, hops, ttl",
     "receive": "a frame was read: the same fields as send",
+    "epoch": "a node that learns its neighbours ended an epoch: epoch, score of the neighbours it keeps",
     "drop": "a frame was not sent: peer, kind, len_bytes, reason, perhaps message_id",
 }
 """Every event with the fields it carries beside ``ts_ns``, ``event`` and ``node``."""
@@ -60,3 +61,5 @@ class TraceEvent(Struct, frozen=True, omit_defaults=True):
     reason: str | None = None
     version: int | None = None
     records: int | None = None
+    epoch: int | None = None
+    score: float | None = None

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from peer.trace import TraceEvent
 
 _CORRUPT = "corrupt"
-_SPARK_TYPES = {"str": "string", "int": "bigint", "tuple": "array<bigint>"}
+_SPARK_TYPES = {"str": "string", "int": "bigint", "tuple": "array<bigint>", "float": "double"}
 
 
 def event_schema() -> str:
@@ -35,7 +35,7 @@ def read_events(spark: SparkSession, trace_dir: Path) -> DataFrame:
         F.col("peer").cast("int").alias("peer"),
         F.col("kind").cast("smallint").alias("kind"),
         F.col("hops").cast("int").alias("hops"),
-        *("ts_ns", "message_id", "topics", "conn", "direction", "off", "len_bytes", "reason", "records"),
+        *("ts_ns", "message_id", "topics", "conn", "direction", "off", "len_bytes", "reason", "records", "epoch", "score"),
     )
 
 

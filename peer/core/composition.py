@@ -35,6 +35,10 @@ class ComposedNode:
         self._parts = parts
         self._each = tuple(parts.values())
         self._takers = {kind.kind: part for part in self._each for kind in part.frames}
+        self._listeners: dict[int, list[Part]] = {}
+        for part in self._each:
+            for kind in part.overhears:
+                self._listeners.setdefault(kind.kind, []).append(part)
         self._now_ns = 0
         self._started = False
         self._handlers = {
@@ -97,6 +101,8 @@ class ComposedNode:
         if taker is None:
             turn.trace("reject", peer=event.peer, kind=event.frame.kind, reason="unexpected_kind")
             return
+        for listener in self._listeners.get(event.frame.kind, ()):
+            listener.overhear(turn, event.peer, event.frame)
         taker.receive(turn, event.peer, event.frame)
 
     def _require_link(self, peer: NodeId) -> None:

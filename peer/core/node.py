@@ -123,6 +123,13 @@ class Part:
     frames: ClassVar[tuple[type[Frame], ...]] = ()
     """The frame types that this part receives; no two parts of a node share one."""
 
+    rides_on: ClassVar[type[Part] | None] = None
+    """The overlay that this dissemination shares its work with; its constructor then takes ``(state, overlay,
+    parameters)``."""
+
+    overhears: ClassVar[tuple[type[Frame], ...]] = ()
+    """Frame types of other parts that this part learns from; it hears of each before the part that receives it."""
+
     def __init__(self, state: State) -> None:
         self.state = state
 
@@ -143,6 +150,9 @@ class Part:
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """A frame of one of this part's types came from a neighbour."""
+
+    def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A frame of one of the ``overhears`` types came from a neighbour."""
 
     def fire(self, turn: Turn, name: str) -> None:
         """A timer of this part fired; ``name`` is the whole name."""

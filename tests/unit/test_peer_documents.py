@@ -9,7 +9,7 @@ import pytest
 
 from peer import wire
 from peer.core import frames
-from peer.core.contract import Started
+from peer.core.contract import SetTimer, Started
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.protocols import DISSEMINATIONS, MEMBERSHIPS, OVERLAYS, PROTOCOLS, compose
 from peer.runtime import link, pool
@@ -71,4 +71,5 @@ def test_reasons_for_passing_refusals_are_in_the_page():
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_protocols_default_composition_can_be_made(name: str):
-    assert compose(3, 1, (1, 2), PROTOCOLS[name]).handle(0, Started()) == []
+    effects = compose(3, 1, (1, 2), PROTOCOLS[name]).handle(0, Started())
+    assert all(isinstance(effect, SetTimer) for effect in effects), "without a bootstrap list there is nobody to talk to"

@@ -1,0 +1,1 @@
+"""Topiary: nodes that learn their neighbours from the arrival times of messages."""
