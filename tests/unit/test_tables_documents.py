@@ -30,5 +30,5 @@ def test_tables_read_every_field_of_a_trace_event() -> None:
     assert event_schema() == (
         "event string, ts_ns bigint, node bigint, peer bigint, message_id bigint, topics array<bigint>, kind bigint, "
         "conn string, direction string, off bigint, len_bytes bigint, hops bigint, ttl bigint, reason string, "
-        "version bigint, records bigint, corrupt string"
+        "version bigint, records bigint, epoch bigint, score double, corrupt string"
     )
