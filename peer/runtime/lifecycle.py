@@ -12,6 +12,7 @@ from typing import Final
 from peer.core import contract
 from peer.core.composition import ComposedNode
 from peer.core.contract import Event
+from peer.core.payload import make_payload
 from peer.core.protocols import Composition, compose
 from peer.core.randomness import substream
 from peer.runtime.spec import Action, NodeSpec
@@ -49,14 +50,13 @@ def life_seed(seed: int, life: int) -> int:
 
 
 def make_events(action: Action) -> tuple[Event, ...]:
-    """What a node that is up is told of a scheduled action, in order. A payload repeats its message's identifier.
+    """What a node that is up is told of a scheduled action, in order.
 
     Raises:
         ValueError: an action that is no event of a node's life.
     """
     if action.action == PUBLISH:
-        word = action.message_id.to_bytes(8, "big")
-        payload = (word * (action.payload_bytes // 8 + 1))[: action.payload_bytes]
+        payload = make_payload(action.message_id, action.sequence, action.payload_bytes)
         return (contract.Publish(action.topics, action.message_id, payload),)
     if action.action == SUBSCRIBE:
         return tuple(contract.Subscribe(topic) for topic in action.topics)

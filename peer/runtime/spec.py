@@ -52,8 +52,8 @@ class OverlayDocument(Struct, frozen=True):
 class Action(Struct, frozen=True):
     """A line of ``schedule.jsonl``; ``at_ns`` counts from the workload's zero, and is negative before it.
 
-    ``action``: publish (message_id, topics, payload_bytes), subscribe or unsubscribe (topics), join (topics), leave,
-    crash. See docs/workload.md.
+    ``action``: publish (message_id, topics, payload_bytes, sequence = the publisher's count of its messages on the first
+    topic, from 0), subscribe or unsubscribe (topics), join (topics), leave, crash. See docs/workload.md.
     """
 
     at_ns: int
@@ -62,6 +62,7 @@ class Action(Struct, frozen=True):
     message_id: int = 0
     topics: tuple[int, ...] = ()
     payload_bytes: int = 0
+    sequence: int = 0
 
 
 class PeerPlace(Struct, frozen=True):
