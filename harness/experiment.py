@@ -13,6 +13,9 @@ from peer.core.dissemination.flood import FloodParameters
 from peer.core.gossipsub.bounded import GossipsubBoundedParameters
 from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.overlay.random_graph import RandomParameters
+from peer.core.overlay.ring_per_topic import RingPerTopicParameters
+from peer.core.overlay.similarity import SimilarityParameters
+from peer.core.overlay.spidercast import SpidercastParameters
 from peer.core.topiary.overlay import TopiaryParameters
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -193,7 +196,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     name: Name
     """Names the run's directory below ``runs/``."""
-    protocol: Literal["random", "complete", "topiary"] = "random"
+    protocol: Literal["random", "complete", "topiary", "spidercast", "similarity", "ring-per-topic"] = "random"
     """Which protocol the nodes speak; docs/protocols explains each. Its parameters stand in the section of its name, so
     that changing this line alone changes the protocol."""
     description: str = ""
@@ -207,6 +210,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
     random: RandomParameters = field(default_factory=RandomParameters)
+    spidercast: SpidercastParameters = field(default_factory=SpidercastParameters)
+    similarity: SimilarityParameters = field(default_factory=SimilarityParameters)
+    ring_per_topic: RingPerTopicParameters = field(default_factory=RingPerTopicParameters)
     gossipsub: GossipsubParameters = field(default_factory=GossipsubParameters)
     gossipsub_bounded: GossipsubBoundedParameters = field(default_factory=GossipsubBoundedParameters)
     topiary: TopiaryParameters = field(default_factory=TopiaryParameters)

@@ -61,7 +61,7 @@ def write_specification() -> str:
 def _sections() -> Iterator[str]:
     top: tuple[str, type[msgspec.Struct]] = ("the top level", experiment.Experiment)
     for name, kind in (top, *_section_types()):
-        documented = _field_texts(sys.modules[kind.__module__])
+        documented = _documented(kind)
         title = (kind.__doc__ or "").splitlines()[0].replace("``", "`")
         yield f"## {name}: {title[:1].lower()}{title[1:]}\n"
         yield "| key | takes | default | meaning |\n|---|---|---|---|"
@@ -69,7 +69,7 @@ def _sections() -> Iterator[str]:
         assert isinstance(info, msgspec.inspect.StructType), "sections are Structs"
         for field in info.fields:
             if not isinstance(field.type, msgspec.inspect.StructType):
-                text = documented[kind.__name__, field.name].replace("``", "`").replace("|", "\\|")
+                text = documented[field.name].replace("``", "`").replace("|", "\\|")
                 takes = describe_type(field.type).replace("|", "\\|")
                 yield f"| `{field.name}` | {takes} | {_default(field)} | {text} |"
         yield ""
@@ -93,10 +93,15 @@ def _constants() -> Iterator[str]:
         yield f"| `{name}` | {getattr(prediction, name):g} | {text} |"
 
 
-def _field_texts(module: ModuleType) -> dict[tuple[str, str], str]:
-    """The string below every field of every class, by class and field name."""
-    classes = [node for node in _tree(module).body if isinstance(node, ast.ClassDef)]
-    return {(node.name, name): text for node in classes for name, text in _assignment_texts(node.body).items()}
+def _documented(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The string below every field of a form, also of those that it inherits."""
+    texts: dict[str, str] = {}
+    for above in reversed(kind.__mro__[: kind.__mro__.index(msgspec.Struct)]):
+        classes = [node for node in _tree(sys.modules[above.__module__]).body if isinstance(node, ast.ClassDef)]
+        for node in classes:
+            if node.name == above.__name__:
+                texts |= _assignment_texts(node.body)
+    return texts
 
 
 def _assignment_texts(body: list[ast.stmt]) -> dict[str, str]:

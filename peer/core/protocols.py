@@ -20,6 +20,8 @@ from peer.core.membership.full_view import FullView
 from peer.core.node import Part, State
 from peer.core.overlay.complete_graph import CompleteGraph
 from peer.core.overlay.random_graph import RandomGraph
+from peer.core.overlay.ring_per_topic import RingPerTopic
+from peer.core.overlay.similarity import Similarity
 from peer.core.overlay.spidercast import SpiderCast
 
 Choice = dict[str, Any]
@@ -27,7 +29,13 @@ Choice = dict[str, Any]
 
 MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView}
 INTERESTS: dict[str, type[Part]] = {"announced": AnnouncedInterests, "private": PrivateInterests}
-OVERLAYS: dict[str, type[Part]] = {"random": RandomGraph, "complete": CompleteGraph, "spidercast": SpiderCast}
+OVERLAYS: dict[str, type[Part]] = {
+    "random": RandomGraph,
+    "complete": CompleteGraph,
+    "spidercast": SpiderCast,
+    "similarity": Similarity,
+    "ring-per-topic": RingPerTopic,
+}
 DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood}
 
 
@@ -45,6 +53,12 @@ PROTOCOLS: dict[str, Composition] = {
     "complete": Composition(overlay={"name": "complete"}),
     "spidercast": Composition(
         overlay={"name": "spidercast"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
+    ),
+    "similarity": Composition(
+        overlay={"name": "similarity"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
+    ),
+    "ring-per-topic": Composition(
+        overlay={"name": "ring-per-topic"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
     ),
 }
 """Every protocol's default composition."""

@@ -64,6 +64,17 @@ class Coverage:
             return sum(count < times for count in self._counts.values())
         return sum(count - sum(topic in interest for interest in gone) < times for topic, count in self._counts.items())
 
+    def gains_by(self, interest: Interest) -> bool:
+        """Whether an interest holds a topic that fewer than K neighbours share."""
+        return not interest.isdisjoint(self.uncovered())
+
+    def critical(self, gone: Sequence[Interest] = ()) -> Interest:
+        """The topics that exactly K neighbours share, not counting those in ``gone``."""
+        times, counts = self.times, self._counts
+        if not gone:
+            return frozenset([topic for topic, count in counts.items() if count == times])
+        return frozenset(topic for topic in counts if counts[topic] - sum(topic in other for other in gone) == times)
+
     def uncovered(self) -> list[TopicId]:
         """The topics that fewer than K neighbours share, rising."""
         return [topic for topic, count in self._counts.items() if count < self.times]

@@ -10,7 +10,8 @@ from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.node import Part, State, Turn
 from peer.core.overlay.coverage import Interest
-from peer.core.overlay.maintenance import SECOND_NS, Aim, MaintenanceParameters, Task
+from peer.core.overlay.maintenance import SECOND_NS, Aim, MaintenanceParameters
+from peer.core.overlay.maintenance_task import Task
 from peer.core.overlay.membership import Membership
 from peer.core.overlay.spidercast_frames import (
     SpiderConnect,
