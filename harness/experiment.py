@@ -196,7 +196,16 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     name: Name
     """Names the run's directory below ``runs/``."""
-    protocol: Literal["random", "complete", "topiary", "spidercast", "similarity", "ring-per-topic"] = "random"
+    protocol: Literal[
+        "random",
+        "complete",
+        "topiary",
+        "spidercast",
+        "similarity",
+        "ring-per-topic",
+        "gossipsub",
+        "gossipsub-bounded",
+    ] = "random"
     """Which protocol the nodes speak; docs/protocols explains each. Its parameters stand in the section of its name, so
     that changing this line alone changes the protocol."""
     description: str = ""

@@ -75,10 +75,13 @@ def _sections() -> Iterator[str]:
         yield ""
 
 
-def _section_types() -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    for field in msgspec.structs.fields(experiment.Experiment):
+def _section_types(
+    above: type[msgspec.Struct] = experiment.Experiment, path: str = ""
+) -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    for field in msgspec.structs.fields(above):
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            yield f"`[{field.name}]`", field.type
+            yield f"`[{path}{field.name}]`", field.type
+            yield from _section_types(field.type, f"{path}{field.name}.")
 
 
 def _default(field: msgspec.inspect.Field) -> str:

@@ -66,16 +66,16 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield from (f"{name:<12} {digest}" for name, digest in plan.hashes.items())
 
 
-def _sections(experiment: dict[str, Any]) -> Iterator[str]:
+def _sections(section: dict[str, Any], path: str = "") -> Iterator[str]:
     """The experiment in TOML's form, every default filled in; what has no value is a comment."""
-    for name, value in experiment.items():
+    for name, value in section.items():
         if not isinstance(value, dict):
             yield _assignment(name, value)
-    for name, section in experiment.items():
-        if isinstance(section, dict):
+    for name, value in section.items():
+        if isinstance(value, dict):
             yield ""
-            yield f"[{name}]"
-            yield from (_assignment(*item) for item in section.items())
+            yield f"[{path}{name}]"
+            yield from _sections(value, f"{path}{name}.")
 
 
 def _assignment(name: str, value: object) -> str:

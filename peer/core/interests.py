@@ -21,11 +21,10 @@ class PrivateInterests(Part):
         turn.trace("leave", topics=(topic,))
 
 
-class AnnouncedInterests(PrivateInterests):
+class ToldInterests(PrivateInterests):
     """Sends the node's subscriptions when a link comes up and when they change, and keeps those of the neighbours.
 
-    A topic to which both ends of a physical link subscribe makes a logical link; its beginning is traced as ``graft``
-    and its end as ``prune``, by each end when it learns of it.
+    The overlay decides over logical links.
     """
 
     frames = (Subscriptions,)
@@ -37,9 +36,7 @@ class AnnouncedInterests(PrivateInterests):
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Keep what the neighbour said."""
         assert isinstance(frame, Subscriptions)
-        neighbour = self.state.neighbours[peer]
-        neighbour.topics = frozenset(frame.topics)
-        self._relink(turn, peer, neighbour, "unsubscribed")
+        self.state.neighbours[peer].topics = frozenset(frame.topics)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Tell all neighbours of one topic more."""
@@ -56,8 +53,24 @@ class AnnouncedInterests(PrivateInterests):
 
     def _announce(self, turn: Turn) -> None:
         frame = self._own()
-        for peer, neighbour in self.state.neighbours.items():
+        for peer in self.state.neighbours:
             turn.send(peer, frame)
+
+
+class AnnouncedInterests(ToldInterests):
+    """Where any topic to which both ends of a physical link subscribe makes a logical link.
+
+    Its beginning is traced as ``graft`` and its end as ``prune``, by each end when it learns of it.
+    """
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Keep what the neighbour said."""
+        super().receive(turn, peer, frame)
+        self._relink(turn, peer, self.state.neighbours[peer], "unsubscribed")
+
+    def _announce(self, turn: Turn) -> None:
+        super()._announce(turn)
+        for peer, neighbour in self.state.neighbours.items():
             self._relink(turn, peer, neighbour, "left")
 
     def _relink(self, turn: Turn, peer: NodeId, neighbour: Neighbour, reason: str) -> None:

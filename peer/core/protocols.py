@@ -15,7 +15,10 @@ from msgspec import Struct, field
 from peer.core.composition import ComposedNode
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.flood import Flood
-from peer.core.interests import AnnouncedInterests, PrivateInterests
+from peer.core.gossipsub.bounded import BoundedGossipsub
+from peer.core.gossipsub.mesh import Mesh
+from peer.core.gossipsub.router import Router
+from peer.core.interests import AnnouncedInterests, PrivateInterests, ToldInterests
 from peer.core.membership.full_view import FullView
 from peer.core.node import Part, State
 from peer.core.overlay.complete_graph import CompleteGraph
@@ -28,15 +31,21 @@ Choice = dict[str, Any]
 """A part as an experiment names it: ``name`` and the part's own parameters."""
 
 MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView}
-INTERESTS: dict[str, type[Part]] = {"announced": AnnouncedInterests, "private": PrivateInterests}
+INTERESTS: dict[str, type[Part]] = {
+    "announced": AnnouncedInterests,
+    "announced-only": ToldInterests,
+    "private": PrivateInterests,
+}
 OVERLAYS: dict[str, type[Part]] = {
     "random": RandomGraph,
     "complete": CompleteGraph,
     "spidercast": SpiderCast,
     "similarity": Similarity,
     "ring-per-topic": RingPerTopic,
+    "gossipsub": Mesh,
+    "gossipsub-bounded": BoundedGossipsub,
 }
-DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood}
+DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "gossipsub": Router}
 
 
 class Composition(Struct, frozen=True):
@@ -60,6 +69,10 @@ PROTOCOLS: dict[str, Composition] = {
     "ring-per-topic": Composition(
         overlay={"name": "ring-per-topic"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
     ),
+    "gossipsub": Composition(
+        overlay={"name": "gossipsub"}, dissemination={"name": "gossipsub"}, interests="announced-only"
+    ),
+    "gossipsub-bounded": Composition(overlay={"name": "gossipsub-bounded"}),
 }
 """Every protocol's default composition."""
 
@@ -72,13 +85,14 @@ def compose(node: NodeId, seed: int, topics: tuple[TopicId, ...], parts: Composi
     """
     state = State(node, seed, topics)
     membership = _make("membership", MEMBERSHIPS, parts.membership, state)
+    overlay = _make("overlay", OVERLAYS, parts.overlay, state, membership)
     return ComposedNode(
         state,
         {
             "membership": membership,
             "interests": INTERESTS[parts.interests](state),
-            "overlay": _make("overlay", OVERLAYS, parts.overlay, state, membership),
-            "dissemination": _make("dissemination", DISSEMINATIONS, parts.dissemination, state),
+            "overlay": overlay,
+            "dissemination": _make("dissemination", DISSEMINATIONS, parts.dissemination, state, overlay),
         },
     )
 
@@ -93,5 +107,17 @@ def _make(role: str, registry: Mapping[str, Callable[..., Part]], chosen: Choice
         parameters = msgspec.convert(given, part.Parameters)
     except msgspec.ValidationError as error:
         raise ValueError(f"{role} {name!r}: {error}") from None
+    if role == "dissemination":
+        context = _foundation(part, str(name), *context)
     made: Part = part(*context, parameters)
     return made
+
+
+def _foundation(part: type[Part], name: str, state: object, overlay: object) -> tuple[object, ...]:
+    """What a dissemination is made on: the node's state, and the overlay where it rides on one of that kind."""
+    if part.rides_on is None:
+        return (state,)
+    if not isinstance(overlay, part.rides_on):
+        below = next(name for name, kind in OVERLAYS.items() if kind is part.rides_on)
+        raise ValueError(f"dissemination {name!r} needs the overlay {below!r} below it")
+    return state, overlay

@@ -1,0 +1,91 @@
+"""What a node remembers of messages: those it can still send, and those that it has seen.
+
+Source: gossipsub v1.0, Message Cache.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from peer.core.contract import MessageId, NodeId, TopicId
+from peer.core.frames import Data
+
+
+class MessageCache:
+    """The messages of the last heartbeats, in windows of one heartbeat each.
+
+    Args:
+        windows: how many are kept (``mcache_len``).
+        advertised: how many of the latest are advertised (``mcache_gossip``).
+    """
+
+    def __init__(self, windows: int, advertised: int) -> None:
+        self._windows: deque[list[MessageId]] = deque([[] for _ in range(windows)], maxlen=windows)
+        self._advertised = advertised
+        self._copies: dict[MessageId, Data] = {}
+        self._sent: dict[MessageId, dict[NodeId, int]] = {}
+
+    def put(self, copy: Data) -> None:
+        """Keep a copy as it would be sent on."""
+        if copy.message_id not in self._copies:
+            self._copies[copy.message_id] = copy
+            self._windows[0].append(copy.message_id)
+
+    def get(self, message_id: MessageId) -> Data | None:
+        """The copy, None where it is no longer kept."""
+        return self._copies.get(message_id)
+
+    def get_for_peer(self, message_id: MessageId, peer: NodeId, limit: int) -> Data | None:
+        """The copy for a peer that asks; None where it is no longer kept, or the peer got it ``limit`` times."""
+        copy = self._copies.get(message_id)
+        if copy is None:
+            return None
+        sent = self._sent.setdefault(message_id, {})
+        if sent.get(peer, 0) >= limit:
+            return None
+        sent[peer] = sent.get(peer, 0) + 1
+        return copy
+
+    def advertisable(self) -> dict[TopicId, list[MessageId]]:
+        """The messages to advertise, by topic, the latest window first."""
+        found: dict[TopicId, list[MessageId]] = {}
+        for window in list(self._windows)[: self._advertised]:
+            for message_id in window:
+                for topic in self._copies[message_id].topics:
+                    found.setdefault(topic, []).append(message_id)
+        return found
+
+    def shift(self) -> None:
+        """Begin a new window and forget the oldest one."""
+        for message_id in self._windows[-1]:
+            del self._copies[message_id]
+            self._sent.pop(message_id, None)
+        self._windows.appendleft([])
+
+
+class SeenCache:
+    """The messages that arrived first within the last ``ttl_ns``, by the instant at which they did."""
+
+    def __init__(self, ttl_ns: int) -> None:
+        self._ttl_ns = ttl_ns
+        self._first_ns: dict[MessageId, int] = {}
+
+    def __contains__(self, message_id: MessageId) -> bool:
+        """Whether the message was seen lately."""
+        return message_id in self._first_ns
+
+    def add(self, now_ns: int, message_id: MessageId) -> None:
+        """The message came for the first time."""
+        self._first_ns[message_id] = now_ns
+
+    def first_ns(self, message_id: MessageId) -> int:
+        """When a message that was seen came first."""
+        return self._first_ns[message_id]
+
+    def expire(self, now_ns: int) -> None:
+        """Forget what came too long ago."""
+        while self._first_ns:
+            oldest = next(iter(self._first_ns))
+            if now_ns - self._first_ns[oldest] <= self._ttl_ns:
+                return
+            del self._first_ns[oldest]

@@ -1,0 +1,162 @@
+"""GossipSub's dissemination: messages go eagerly through the mesh and lazily by gossip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of
+from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.gossipsub.cache import MessageCache, SeenCache
+from peer.core.gossipsub.frames import Ihave, Iwant
+from peer.core.gossipsub.gossip import Gossip
+from peer.core.gossipsub.mesh import Mesh
+from peer.core.gossipsub.parameters import GossipsubParameters, to_ns
+from peer.core.node import Part, State, Turn
+from peer.core.randomness import substream
+
+
+class Router(Part):
+    """Delivers and forwards messages on the node's topics, over the meshes of the overlay that it rides on.
+
+    A message on several topics goes once to the union of their meshes. Messages on topics without subscription are
+    neither kept nor forwarded. There is no validation by the application, and messages are not signed; the one message
+    that is invalid (P4) is an own one that comes back, which no honest peer sends.
+
+    Source: gossipsub v1.0, Message Processing; v1.1, Flood Publishing.
+    """
+
+    Parameters = GossipsubParameters
+    frames = (Data, Ihave, Iwant)
+    rides_on = Mesh
+
+    def __init__(self, state: State, overlay: Mesh, parameters: GossipsubParameters) -> None:
+        super().__init__(state)
+        self._mesh = overlay
+        self._p = parameters
+        self._flood_publish = parameters.chosen.flood_publish
+        self._window_ns = to_ns(parameters.score.mesh_message_deliveries_window_s)
+        self._cache = MessageCache(parameters.mcache_len, parameters.mcache_gossip)
+        self._seen = SeenCache(to_ns(parameters.seen_ttl_s))
+        self._gossip = Gossip(state, overlay, parameters, self._cache, self._seen)
+        self._draws = substream(state.seed, state.node, "gossipsub/fanout")
+        self._credited: dict[MessageId, dict[NodeId, None]] | None = {} if parameters.chosen.scoring else None
+        overlay.after_maintenance = self._beat
+
+    def publish(self, turn: Turn, publication: Publish) -> None:
+        """Send a message of this node's own; deliver it here too where this node subscribes."""
+        identifier, topics, payload = publication.message_id, publication.topics, publication.payload
+        turn.trace("publish", message_id=identifier, topics=topics, len_bytes=len(payload))
+        if identifier in self._seen:
+            return
+        self._seen.add(turn.now_ns, identifier)
+        if not self.state.topics.isdisjoint(topics):
+            turn.deliver(Message(identifier, topics, payload, 0))
+            turn.trace("deliver", message_id=identifier, topics=topics, hops=0)
+        copy = Data(identifier, topics, 1, UNLIMITED_TTL, payload)
+        self._cache.put(copy)
+        for peer in self._everybody(topics) if self._flood_publish else self._own_receivers(turn, topics):
+            turn.send(peer, copy)
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A message, or gossip about messages."""
+        if self._mesh.refuses(turn, peer, frame):
+            return
+        if isinstance(frame, Data):
+            self._take(turn, peer, frame)
+        elif isinstance(frame, Ihave):
+            self._gossip.take_ihave(turn, peer, frame)
+        elif isinstance(frame, Iwant):
+            self._gossip.take_iwant(turn, peer, frame)
+
+    def _take(self, turn: Turn, peer: NodeId, data: Data) -> None:
+        identifier = data.message_id
+        topics = tuple(topic for topic in data.topics if topic in self._mesh.peers)
+        if publisher_of(identifier) == self.state.node:
+            turn.trace("reject", peer=peer, message_id=identifier, topics=data.topics, reason="own_message")
+            self._mesh.scores.blame_invalid(peer, topics)
+            return
+        if not topics:
+            turn.trace("reject", peer=peer, message_id=identifier, topics=data.topics, reason="not_subscribed")
+            return
+        traced = {"message_id": identifier, "topics": data.topics, "peer": peer, "hops": data.hops}
+        if identifier in self._seen:
+            turn.trace("duplicate", **traced)
+            self._credit_near(turn, peer, identifier, topics)
+            return
+        self._seen.add(turn.now_ns, identifier)
+        self._credit_first(peer, identifier, topics)
+        turn.deliver(Message(identifier, data.topics, data.payload, data.hops))
+        turn.trace("deliver", **traced)
+        # A header's hop count has eight bits: a message that has come so far stays at the highest.
+        copy = Data(identifier, data.topics, min(data.hops + 1, 255), UNLIMITED_TTL, data.payload)
+        self._cache.put(copy)
+        for receiver in self._union(self._mesh.peers[topic] for topic in topics):
+            if receiver not in (peer, publisher_of(identifier)):
+                turn.send(receiver, copy)
+
+    # --------------------------------------------------------------------------------------------------- receivers
+
+    def _everybody(self, topics: Sequence[TopicId]) -> Iterable[NodeId]:
+        """Flood publishing: all neighbours on one of the topics, but those with too low a score."""
+        return self._union(self._publishable(topic) for topic in topics)
+
+    def _own_receivers(self, turn: Turn, topics: Sequence[TopicId]) -> Iterable[NodeId]:
+        """The mesh where this node subscribes, the fanout where it does not."""
+        return self._union(
+            self._mesh.peers[topic] if topic in self._mesh.peers else self._fanout(turn, topic) for topic in topics
+        )
+
+    def _fanout(self, turn: Turn, topic: TopicId) -> dict[NodeId, None]:
+        peers = self._mesh.fanout.use(topic, turn.now_ns)
+        if not peers:
+            self._fill_fanout(topic, peers)
+        return peers
+
+    def _fill_fanout(self, topic: TopicId, peers: dict[NodeId, None]) -> None:
+        fresh = [peer for peer in self._publishable(topic) if peer not in peers]
+        for peer in self._draws.sample(fresh, min(max(self._p.d - len(peers), 0), len(fresh))):
+            peers[peer] = None
+
+    def _publishable(self, topic: TopicId) -> list[NodeId]:
+        return self._mesh.subscribers(topic, self._p.score.publish_threshold)
+
+    @staticmethod
+    def _union(groups: Iterable[Iterable[NodeId]]) -> Iterable[NodeId]:
+        return dict.fromkeys(peer for group in groups for peer in group)
+
+    # --------------------------------------------------------------------------------------------------- heartbeat
+
+    def _beat(self, turn: Turn) -> None:
+        """Fanout maintenance, gossip emission, and the caches' clocks: what follows mesh maintenance."""
+        self._mesh.fanout.expire(turn.now_ns)
+        for topic, peers in self._mesh.fanout.peers.items():
+            publishable = self._publishable(topic)
+            for peer in [peer for peer in peers if peer not in publishable]:
+                del peers[peer]
+            self._fill_fanout(topic, peers)
+        self._gossip.emit(turn)
+        self._cache.shift()
+        self._seen.expire(turn.now_ns)
+        if self._credited is not None:
+            self._credited = {
+                identifier: peers
+                for identifier, peers in self._credited.items()
+                if identifier in self._seen and turn.now_ns - self._seen.first_ns(identifier) <= self._window_ns
+            }
+
+    # ------------------------------------------------------------------------------------------------------ scores
+
+    def _credit_first(self, peer: NodeId, identifier: MessageId, topics: Sequence[TopicId]) -> None:
+        self._mesh.promises.fulfil(identifier)
+        self._mesh.scores.credit_first(peer, topics)
+        if self._credited is not None:
+            self._credited[identifier] = {peer: None}
+
+    def _credit_near(self, turn: Turn, peer: NodeId, identifier: MessageId, topics: Sequence[TopicId]) -> None:
+        """A further copy counts for its sender where it is the sender's first and comes within the window."""
+        if self._credited is None or turn.now_ns - self._seen.first_ns(identifier) > self._window_ns:
+            return
+        senders = self._credited.setdefault(identifier, {})
+        if peer not in senders:
+            senders[peer] = None
+            self._mesh.scores.credit_near(peer, topics)

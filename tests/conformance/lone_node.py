@@ -1,0 +1,161 @@
+"""One GossipSub node whose peers are the test: it says what they send and reads what the node answers."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from peer.core.contract import (
+    Connect,
+    Directory,
+    Disconnect,
+    Effect,
+    Event,
+    FrameReceived,
+    LinkDown,
+    LinkUp,
+    Message,
+    PeerInfo,
+    PeerList,
+    Publish,
+    Send,
+    Started,
+    Subscribe,
+    TimerFired,
+    Unsubscribe,
+    message_id,
+)
+from peer.core.frames import Data, Frame, Subscriptions
+from peer.core.gossipsub.frames import Advert, Graft, Ihave, Iwant, Prune, Pruned
+from peer.core.gossipsub.mesh import DECAY, HEARTBEAT
+from peer.core.protocols import Composition, compose
+
+SECOND_NS = 1_000_000_000
+ME = 1000
+"""The node under test; its peers are numbered from 0."""
+
+F = TypeVar("F", bound=Frame)
+
+
+class LoneNode:
+    """A node with scripted peers. Time passes only by ``wait`` and ``beat``.
+
+    Args:
+        topics: the node's subscriptions.
+        known: the nodes that the bootstrap names, each with its topics.
+        parameters: of the section ``[gossipsub]``; no connection is opened unless they say so.
+    """
+
+    def __init__(self, topics=(0,), known=None, seed=1, **parameters) -> None:
+        parameters = {"connections": 0, "heartbeat_spread": False} | parameters
+        part = {"name": "gossipsub"} | parameters
+        self.node = compose(ME, seed, tuple(topics), Composition(part, part, interests="announced-only"))
+        self.now_ns = 0
+        self.effects: list[Effect] = []
+        self.frames: list[tuple[int, Frame]] = []
+        self.interval_ns = round(parameters.get("heartbeat_interval_s", 1.0) * SECOND_NS)
+        self._sequence = 0
+        self.give(Started())
+        self.give(PeerList(Directory(PeerInfo(node, said) for node, said in (known or {}).items())))
+
+    # ------------------------------------------------------------------------------------------- what happens to it
+
+    def give(self, event: Event) -> list[Effect]:
+        effects = self.node.handle(self.now_ns, event)
+        self.effects += effects
+        self.frames += [(effect.peer, effect.frame) for effect in effects if isinstance(effect, Send)]
+        return effects
+
+    def receive(self, peer: int, frame: Frame) -> None:
+        self.give(FrameReceived(peer, frame))
+
+    def link(self, peers, topics=(0,), outbound=True, graft=False) -> None:
+        """Peers on these topics come up; ``graft``: they graft this node for all of them."""
+        for peer in [peers] if isinstance(peers, int) else peers:
+            self.give(LinkUp(peer, outbound))
+            self.receive(peer, Subscriptions(tuple(topics)))
+            if graft:
+                self.receive(peer, Graft(tuple(topics)))
+        self.frames.clear()
+
+    def unlink(self, peer: int) -> None:
+        self.give(LinkDown(peer, "test"))
+
+    def graft(self, peer: int, topic=0) -> None:
+        self.receive(peer, Graft((topic,)))
+
+    def prune(self, peer: int, topic=0, backoff_s=60, peers=()) -> None:
+        self.receive(peer, Prune((Pruned(topic, round(backoff_s * 1000), tuple(peers)),)))
+
+    def message(self, peer: int, sequence: int, topics=(0,), publisher=500) -> int:
+        """A peer sends a message of a far node's."""
+        identifier = message_id(publisher, sequence)
+        self.receive(peer, Data(identifier, tuple(topics), 2, 255, b"x"))
+        return identifier
+
+    def advertise(self, peer: int, *message_ids: int, topic=0) -> None:
+        self.receive(peer, Ihave((Advert(topic, message_ids),)))
+
+    def request(self, peer: int, *message_ids: int) -> None:
+        self.receive(peer, Iwant(message_ids))
+
+    def publish(self, *topics: int) -> int:
+        self._sequence += 1
+        identifier = message_id(ME, self._sequence)
+        self.give(Publish(topics or (0,), identifier, b"y"))
+        return identifier
+
+    def subscribe(self, topic: int) -> None:
+        self.give(Subscribe(topic))
+
+    def unsubscribe(self, topic: int) -> None:
+        self.give(Unsubscribe(topic))
+
+    def wait(self, seconds: float) -> None:
+        """Time passes without a heartbeat."""
+        self.now_ns += round(seconds * SECOND_NS)
+
+    def beat(self, times: int = 1) -> None:
+        """An interval passes and the heartbeat comes, so many times."""
+        for _ in range(times):
+            self.now_ns += self.interval_ns
+            self.give(TimerFired(HEARTBEAT))
+
+    def decay(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.give(TimerFired(DECAY))
+
+    # ------------------------------------------------------------------------------------------------ what one reads
+
+    @property
+    def overlay(self):
+        return self.node._parts["overlay"]
+
+    def mesh(self, topic=0) -> list[int]:
+        return sorted(self.overlay.peers[topic])
+
+    def score(self, peer: int) -> float:
+        return self.overlay.scores.of(peer)
+
+    def sent(self, kind: type[F]) -> list[tuple[int, F]]:
+        """(receiver, frame) of all frames of a kind since the last call of ``forget``."""
+        return [(peer, frame) for peer, frame in self.frames if isinstance(frame, kind)]
+
+    def receivers(self, kind: type[Frame]) -> list[int]:
+        return sorted(peer for peer, _ in self.sent(kind))
+
+    def forget(self) -> None:
+        self.frames.clear()
+        self.effects.clear()
+
+    def connects(self) -> list[int]:
+        return sorted(effect.peer for effect in self.effects if isinstance(effect, Connect))
+
+    def disconnects(self) -> list[int]:
+        return sorted(effect.peer for effect in self.effects if isinstance(effect, Disconnect))
+
+    def delivered(self) -> list[Message]:
+        return [effect.message for effect in self.effects if type(effect).__name__ == "Deliver"]
+
+    def rejects(self) -> list[str]:
+        events = [effect.event for effect in self.effects if type(effect).__name__ == "Trace"]
+        return [event.reason for event in events if event.event == "reject"]
