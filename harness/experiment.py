@@ -60,6 +60,8 @@ class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
     kind: Literal["full"] = "full"
     """``full``: every node, as the bootstrap service tells."""
+    refresh_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
+    """Under churn, the bootstrap service tells all nodes of changes this often at most."""
 
 
 class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -99,6 +101,43 @@ class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
     path: FilePath | None = None
     """CSV lines ``node,topic``, or a .jsonl file of lines ``{"node": 3, "topics": [1, 7]}`` (``file``); relative to
     this file."""
+
+
+class ScriptedAction(Struct, forbid_unknown_fields=True, frozen=True):
+    """An entry of the script."""
+
+    at_s: float
+    """When, from the workload's zero; negative during the warm-up."""
+    node: Annotated[int, Meta(ge=0)]
+    """Who."""
+    action: Literal["join", "leave", "crash", "subscribe", "unsubscribe"]
+    """What it does. A node whose first entry is a join is down at the start."""
+    topics: tuple[Annotated[int, Meta(ge=0)], ...] = ()
+    """Topics of a subscribe, an unsubscribe, or a join (there, none = as the interest model draws)."""
+
+
+class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Which nodes come and go, from the peers' start to their stop."""
+
+    kind: Literal["none", "exponential", "sessions", "script"] = "none"
+    """``exponential``: up and down for exponential times, stationary from the start (SpiderCast 3.8). ``sessions``: as
+    a trace says. ``script``: as listed here."""
+    on_s: Positive = 300.0
+    """Mean time that a node is up (``exponential``)."""
+    off_s: Positive | None = None
+    """Mean time that it is down then; a quarter of ``on_s`` where nothing is said."""
+    crash_ratio: Ratio = 0.0
+    """Share of departures that are crashes (``exponential``, ``sessions``); the others are orderly leaves."""
+    new_interests: bool = True
+    """Draw a node's topics anew at every join, rather than keep those of its first (``exponential``, ``sessions``)."""
+    path: FilePath | None = None
+    """CSV lines ``node,from_s,to_s``, perhaps gzipped (``sessions``); relative to this file."""
+    origin_s: float = 0.0
+    """The trace's instant at which the run starts (``sessions``)."""
+    speedup: Positive = 1.0
+    """Seconds of the trace in a second of the run (``sessions``)."""
+    script: tuple[ScriptedAction, ...] = ()
+    """The entries (``script``)."""
 
 
 class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -230,6 +269,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     flood: FloodParameters = field(default_factory=FloodParameters)
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     interests: InterestsSpec = field(default_factory=InterestsSpec)
+    churn: ChurnSpec = field(default_factory=ChurnSpec)
     peer: PeerSpec = field(default_factory=PeerSpec)
     capture: CaptureSpec = field(default_factory=CaptureSpec)
     prometheus: PrometheusSpec = field(default_factory=PrometheusSpec)

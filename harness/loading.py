@@ -80,6 +80,7 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         '"running" needs peer.command: Python peers exit after the stop',
     )
     yield from _interest_rules(experiment)
+    yield from _churn_rules(experiment)
     if underlay.hosts is not None:
         yield from _host_rules(experiment, underlay.hosts)
 
@@ -95,6 +96,15 @@ def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         yield fewest > most, "$.interests.subscriptions_min", problem
         problem = f"expected at most workload.topics = {topics}, got {most}"
         yield most > topics, "$.interests.subscriptions_max", problem
+
+
+def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    churn = experiment.churn
+    unused = f'kind = "{churn.kind}" has no use for it'
+    yield churn.kind == "sessions" and not churn.path, "$.churn.path", 'missing: kind = "sessions" needs it'
+    yield bool(churn.path) and churn.kind != "sessions", "$.churn.path", unused
+    yield churn.kind == "script" and not churn.script, "$.churn.script", 'missing: kind = "script" needs it'
+    yield bool(churn.script) and churn.kind != "script", "$.churn.script", unused
 
 
 def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import get_args, get_origin
 
 import msgspec
 
@@ -82,6 +83,8 @@ def _section_types(
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield f"`[{path}{field.name}]`", field.type
             yield from _section_types(field.type, f"{path}{field.name}.")
+        elif get_origin(field.type) is tuple and issubclass(entry := get_args(field.type)[0], msgspec.Struct):
+            yield f"`[[{path}{field.name}]]`", entry
 
 
 def _default(field: msgspec.inspect.Field) -> str:

@@ -13,6 +13,7 @@ _NAMES: dict[type, tuple[str, str]] = {
     inspect.FloatType: ("a number", "numbers"),
     inspect.StrType: ("a string", "strings"),
     inspect.BoolType: ("true or false", "booleans"),
+    inspect.StructType: ("a section", "sections"),
 }
 _BOUNDS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
 
@@ -25,8 +26,6 @@ def describe_type(kind: inspect.Type) -> str:
         return _one_of([f'"{value}"' for value in kind.values])
     if isinstance(kind, inspect.VarTupleType):
         return f"a list of {_several(kind.item_type)}"
-    if isinstance(kind, inspect.StructType):
-        return "a section"
     bounds = [f"{sign} {_number(limit)}" for name, sign in _BOUNDS if (limit := getattr(kind, name, None)) is not None]
     pattern = getattr(kind, "pattern", None)
     return " ".join([_NAMES[type(kind)][0], " and ".join(bounds)]).strip() + (f" like {pattern}" if pattern else "")

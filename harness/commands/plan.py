@@ -49,7 +49,11 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield "# what it comes to"
     first, last = plan.placement[0], plan.placement[-1]
     yield f"nodes        {len(plan.placement)}: {first.wan_ip} to {last.wan_ip}"
-    yield f"messages     {len(planned.schedule)}"
+    published = sum(1 for action in planned.schedule if action.action == "publish")
+    yield f"messages     {published}"
+    if changes := len(planned.schedule) - published:
+        started = sum(1 for spec in planned.overlay.nodes if spec.up)
+        yield f"churn        {started} nodes are up at the start, {changes} joins, leaves and the like follow"
     filled = int((planned.underlay.filled > 0).sum())
     yield f"rtt          median {_median_rtt_ms(planned):.1f} ms, {filled} directed pairs filled"
     yield from (f"source       {source}" for source in planned.underlay.sources)
@@ -79,9 +83,18 @@ def _sections(section: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 def _assignment(name: str, value: object) -> str:
+    return f"# {name}: none" if value is None else f"{name} = {_toml(value)}"
+
+
+def _toml(value: object) -> str:
+    """A value in TOML's spelling, which is JSON's but for sections within lists."""
     import json
 
-    return f"# {name}: none" if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {_toml(inner)}" for name, inner in value.items() if inner is not None) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _median_rtt_ms(planned: PlannedRun) -> float:

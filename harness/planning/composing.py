@@ -19,6 +19,7 @@ def choose_parts(experiment: Experiment) -> Composition:
     dissemination = _choice(experiment, str(spread["name"]), spread)
     membership = msgspec.to_builtins(experiment.membership)
     membership["name"] = membership.pop("kind")
+    del membership["refresh_s"]  # the bootstrap service's, not the part's
     return replace(default, overlay=overlay, dissemination=dissemination, membership=membership)
 
 

@@ -16,8 +16,8 @@ from harness.planning.composing import choose_parts
 from harness.planning.files import hash_documents
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
-from harness.workload.interests import Interests, draw_interests, make_model
-from harness.workload.publications import draw_schedule
+from harness.workload.drawing import Workload, draw_workload
+from peer.runtime.lifecycle import PUBLISH
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 SANDBOX = "sandbox"
@@ -52,26 +52,23 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
     experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
     check_rules(experiment)
     refuse_oversized(experiment, underlay.size)
-    topics = experiment.workload.topics
-    model = make_model(experiment.interests, topics, underlay.size, experiment.seed, source.parent)
-    interests = draw_interests(model, underlay.size)
-    schedule = draw_schedule(experiment.workload, interests, experiment.seed)
-    if not schedule:
+    workload = draw_workload(experiment, underlay.size, source.parent)
+    if not any(action.action == PUBLISH for action in workload.schedule):
         raise ExperimentError("$.workload.publish_rate_per_s", "with this seed no message falls into the window")
     plan = Plan(
         name=experiment.name,
         seed=experiment.seed,
         experiment=experiment,
         placement=_place_nodes(experiment, source, underlay.size),
-        prediction=predict(experiment, underlay, interests, schedule),
+        prediction=predict(experiment, underlay, workload.interests, workload.schedule),
         hashes={},
     )
-    overlay = _make_overlay(experiment, interests)
-    plan = replace(plan, hashes=hash_documents(plan, underlay, overlay, schedule))
-    return PlannedRun(plan, underlay, overlay, schedule, source)
+    overlay = _make_overlay(experiment, workload)
+    plan = replace(plan, hashes=hash_documents(plan, underlay, overlay, workload.schedule))
+    return PlannedRun(plan, underlay, overlay, workload.schedule, source)
 
 
-def _make_overlay(experiment: Experiment, interests: Interests) -> OverlayDocument:
+def _make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     parts = choose_parts(experiment)
     return OverlayDocument(
         run=_run_number(experiment),
@@ -85,9 +82,12 @@ def _make_overlay(experiment: Experiment, interests: Interests) -> OverlayDocume
                 parts.dissemination,
                 membership=parts.membership,
                 interests=parts.interests,
+                up=workload.up[node],
             )
-            for node, topics in enumerate(interests)
+            for node, topics in enumerate(workload.interests)
         ),
+        discloses=parts.interests != "private" or parts.needs_interests,
+        refresh_ns=round(experiment.membership.refresh_s * 1e9),
     )
 
 

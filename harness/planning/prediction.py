@@ -14,10 +14,12 @@ from harness.errors import ExperimentError
 from harness.experiment import Experiment
 from harness.plan import Prediction
 from harness.planning.capacity import Capacity, this_machine
+from harness.workload.churn import mean_off_s
 from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
 from peer.core.frames import UNLIMITED_TTL
 from peer.core.randomness import substream
+from peer.runtime.lifecycle import PUBLISH
 from peer.runtime.spec import Action
 from topologies.model import Underlay
 
@@ -67,7 +69,8 @@ MAX_ACTIONS = 5_000_000
 def predict(experiment: Experiment, underlay: Underlay, interests: Interests, schedule: Sequence[Action]) -> Prediction:
     """What the run needs, on any machine."""
     needs = _needs(experiment, underlay.size)
-    copies = expected_copies(experiment, interests, schedule)
+    published = [action for action in schedule if action.action == PUBLISH]
+    copies = expected_copies(experiment, interests, published)
     return Prediction(
         processes=int(needs.processes),
         memory_mib=needs.memory_mib,
@@ -89,6 +92,7 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
             "$.workload.publish_rate_per_s",
             f"{actions:.0f} messages over {experiment.workload.duration_s:g} s, at most {MAX_ACTIONS} can be planned",
         )
+    _refuse_busy_churn(experiment, hosts)
     if experiment.testbed != "emulated":
         return
     needs, has = _needs(experiment, hosts), this_machine()
@@ -100,6 +104,15 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
         if need > limit:
             problem = f"{hosts} hosts need {need:.0f} {what}, this machine has {limit:.0f}"
             raise ExperimentError("$.underlay.hosts", problem)
+
+
+def _refuse_busy_churn(experiment: Experiment, hosts: int) -> None:
+    churn, workload = experiment.churn, experiment.workload
+    span_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
+    changes = 2 * hosts * span_s / (churn.on_s + mean_off_s(churn))
+    if churn.kind == "exponential" and changes > MAX_ACTIONS:
+        problem = f"{changes:.0f} joins and leaves over {span_s:g} s, at most {MAX_ACTIONS} can be planned"
+        raise ExperimentError("$.churn.on_s", problem)
 
 
 def _needs(experiment: Experiment, hosts: int) -> Capacity:

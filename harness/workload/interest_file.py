@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from harness.errors import ExperimentError
+from harness.workload.lines import read_lines
 
 Number = Annotated[int, Meta(ge=0)]
 
@@ -43,23 +44,6 @@ def read_interests(path: Path, nodes: int, topics: int) -> tuple[tuple[int, ...]
             raise ExperimentError(f"{path}:{number}", problem)
         found[node].add(topic)
     return tuple(tuple(sorted(chosen)) for chosen in found)
-
-
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers.
-
-    Raises:
-        ExperimentError: the file cannot be read.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ExperimentError(str(path), error.strerror or "cannot be read") from None
-    except UnicodeDecodeError as error:
-        raise ExperimentError(str(path), f"not UTF-8 text at byte {error.start}") from None
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            yield number, line
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, int, int]]:

@@ -2,44 +2,70 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Sequence
 from random import Random
 
 from harness.errors import ExperimentError
 from harness.experiment import WorkloadSpec
+from harness.workload.audience import Audience
 from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
 from peer.core.contract import message_id
 from peer.core.randomness import substream
+from peer.runtime.lifecycle import PUBLISH
 from peer.runtime.spec import Action
 
 
-def draw_schedule(workload: WorkloadSpec, interests: Interests, seed: int) -> tuple[Action, ...]:
-    """The publications in the order of their instants, all inside the publishing window [0, duration).
+def draw_schedule(
+    workload: WorkloadSpec, interests: Interests, changes: Sequence[Action], seed: int
+) -> tuple[Action, ...]:
+    """The changes and the publications in the order of their instants; publications lie in [0, duration).
 
-    Topics are drawn uniformly from those with a subscriber; the publisher uniformly from the subscribers of the first
-    topic drawn, so that it subscribes to one of the message's topics at least.
+    Topics are drawn uniformly from those with a subscriber that is up at that instant; the publisher uniformly from the
+    subscribers of the first topic drawn, so that it is up and subscribes to one of the message's topics at least. At an
+    instant at which too few topics have a subscriber nothing is published. Of the same instant, changes come first.
+
+    Args:
+        workload: what is published.
+        interests: every node's topics at the start.
+        changes: joins, leaves and the like in the order of their instants.
+        seed: the run's.
 
     Raises:
-        ExperimentError: too few topics have a subscriber.
+        ExperimentError: at no instant have enough topics a subscriber.
     """
-    subscribers = _subscribers(interests)
-    topics = sorted(subscribers)
-    wanted = workload.topics_per_message
-    if len(topics) < wanted:
-        raise ExperimentError(
-            "$.interests",
-            f"{len(topics)} of {workload.topics} topics have a subscriber, a message needs {wanted}",
-        )
+    audience = Audience(interests)
     random = substream(seed, NETWORK, "publications")
-    sequences = [0] * len(interests)
-    actions = []
-    for at_ns in draw_instants(workload, substream(seed, NETWORK, "instants")):
-        chosen = random.sample(topics, wanted)
-        publisher = random.choice(subscribers[chosen[0]])
-        identifier = message_id(publisher, sequences[publisher])
-        sequences[publisher] += 1
-        actions.append(Action(at_ns, publisher, "publish", identifier, tuple(sorted(chosen)), workload.payload_bytes))
-    return tuple(actions)
+    counts: Counter[tuple[int, ...]] = Counter()
+    schedule: list[Action] = []
+    instants = draw_instants(workload, substream(seed, NETWORK, "instants"))
+    waiting = deque(changes)
+    for at_ns in instants:
+        while waiting and waiting[0].at_ns <= at_ns:
+            audience.apply(waiting[0])
+            schedule.append(waiting.popleft())
+        if len(audience.topics) >= workload.topics_per_message:
+            schedule.append(_draw_publication(workload, audience, at_ns, counts, random))
+    if instants and not counts:
+        wanted, found = workload.topics_per_message, len(audience.topics)
+        problem = f"{found} of {workload.topics} topics have a subscriber, a message needs {wanted}"
+        raise ExperimentError("$.interests", problem)
+    return (*schedule, *waiting)
+
+
+def _draw_publication(
+    workload: WorkloadSpec, audience: Audience, at_ns: int, counts: Counter[tuple[int, ...]], random: Random
+) -> Action:
+    """One publication; ``counts`` has every publisher's messages, in all (publisher,) and by (publisher, topic)."""
+    chosen = random.sample(audience.topics, workload.topics_per_message)
+    publisher = random.choice(audience.subscribers(chosen[0]))
+    topics = tuple(sorted(chosen))
+    number, of_topic = (publisher,), (publisher, topics[0])
+    identifier = message_id(publisher, counts[number])
+    action = Action(at_ns, publisher, PUBLISH, identifier, topics, workload.payload_bytes, counts[of_topic])
+    counts.update((number, of_topic))
+    return action
 
 
 def draw_instants(workload: WorkloadSpec, random: Random) -> list[int]:
@@ -58,11 +84,3 @@ def draw_instants(workload: WorkloadSpec, random: Random) -> list[int]:
         else:
             at_ns = max(len(instants) * interval_ns, instants[-1] + 1)
     return instants
-
-
-def _subscribers(interests: Interests) -> dict[int, list[int]]:
-    subscribers: dict[int, list[int]] = {}
-    for node, topics in enumerate(interests):
-        for topic in topics:
-            subscribers.setdefault(topic, []).append(node)
-    return subscribers

@@ -49,12 +49,17 @@ DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "gossipsub": Router}
 
 
 class Composition(Struct, frozen=True):
-    """The parts that make a protocol."""
+    """The parts that make a protocol.
+
+    ``needs_interests``: whether its nodes are told what others subscribe to, although they keep their own interests
+    private; a protocol that works without is told nothing.
+    """
 
     overlay: Choice
     dissemination: Choice = field(default_factory=lambda: {"name": "flood"})
     membership: Choice = field(default_factory=lambda: {"name": "full"})
     interests: str = "announced"
+    needs_interests: bool = True
 
 
 PROTOCOLS: dict[str, Composition] = {

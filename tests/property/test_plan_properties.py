@@ -33,7 +33,7 @@ def test_schedules_are_sorted_inside_the_window_and_published_by_subscribers(
     workload: WorkloadSpec, ratio: float, nodes: int, seed: int
 ) -> None:
     interests = draw_interests(IndependentInterests(ratio, workload.topics, seed), nodes)
-    schedule = draw_schedule(workload, interests, seed)
+    schedule = draw_schedule(workload, interests, (), seed)
     instants = [action.at_ns for action in schedule]
     assert instants == sorted(set(instants))
     assert all(0 <= at_ns < round(workload.duration_s * 1e9) for at_ns in instants)

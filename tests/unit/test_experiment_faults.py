@@ -31,7 +31,10 @@ FILES = {
     "seed_float": (GOOD + "seed = 1.5\n", ": $.seed: expected an integer"),
     "seed_bool": (GOOD + "seed = true\n", ": $.seed: expected an integer >= 0 and <= 9223372036854775807, got true"),
     "protocol": (GOOD + 'protocol = "rendom"\n', ': $.protocol: expected "complete", '),
-    "testbed": (GOOD + 'testbed = "cloud"\n', ': $.testbed: expected "emulated", "remote" or "simulated", got \'cloud\''),
+    "testbed": (
+        GOOD + 'testbed = "cloud"\n',
+        ': $.testbed: expected "emulated", "remote" or "simulated", got \'cloud\'',
+    ),
     "section_is_value": (GOOD + "underlay = 4\n", ": $.underlay: expected a section, got 4"),
     "hosts_low": (GOOD + "[underlay]\nhosts = 1\n", ": $.underlay.hosts: expected an integer >= 2 and <= 10000, got 1"),
     "hosts_high": (GOOD + "[underlay]\nhosts = 10001\n", ": $.underlay.hosts: expected an integer >= 2"),
@@ -72,6 +75,22 @@ FILES = {
         GOOD + '[interests]\nkind = "popularity"\nsubscriptions_min = 5\nsubscriptions_max = 4\n',
         ": $.interests.subscriptions_min: expected at most subscriptions_max = 4, got 5",
     ),
+    "sessions_without_path": (GOOD + '[churn]\nkind = "sessions"\n', ": $.churn.path: missing"),
+    "sessions_unused": (GOOD + '[churn]\npath = "x"\n', ': $.churn.path: kind = "none" has no use for it'),
+    "script_empty": (GOOD + '[churn]\nkind = "script"\n', ": $.churn.script: missing"),
+    "script_unused": (
+        GOOD + '[[churn.script]]\nat_s = 1\nnode = 1\naction = "leave"\n',
+        ': $.churn.script: kind = "none" has no use for it',
+    ),
+    "script_action": (
+        GOOD + '[[churn.script]]\nat_s = 1\nnode = 1\naction = "die"\n',
+        ': $.churn.script[0].action: expected "crash", "join", "leave", "subscribe" or "unsubscribe", got \'die\'',
+    ),
+    "script_field": (
+        GOOD + '[[churn.script]]\nat_s = 1\nnode = 1\naction = "leave"\ntopic = 3\n',
+        ": $.churn.script[0].topic: unknown field; did you mean topics?",
+    ),
+    "crash_ratio": (GOOD + "[churn]\ncrash_ratio = 2\n", ": $.churn.crash_ratio: expected a number >= 0 and <= 1"),
     "topics_per_message": (
         GOOD + "[workload]\ntopics = 3\ntopics_per_message = 4\n",
         ": $.workload.topics_per_message: expected at most topics = 3, got 4",

@@ -168,7 +168,7 @@ def test_copies_follow_the_ttl_rule(ttl: int, interested: set[int], copies: int)
 def test_a_flood_over_a_complete_graph_crosses_every_link_but_the_first_ones(file: Path) -> None:
     experiment = load_experiment(file, ["protocol=complete", "interests.ratio=1"])
     interests = (tuple(range(10)),) * 12
-    schedule = draw_schedule(experiment.workload, interests, 1)
+    schedule = draw_schedule(experiment.workload, interests, (), 1)
     # Everybody sends to all but itself and the node that it had the message from; the publisher to all others.
     assert expected_copies(experiment, interests, schedule) == 11 + 11 * 10
 

@@ -1,0 +1,127 @@
+"""Churn: when each node is up, drawn or read before the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from harness.errors import ExperimentError
+from harness.experiment import ChurnSpec
+from harness.workload.lines import read_lines
+from peer.core.randomness import substream
+
+
+class Span(NamedTuple):
+    """When nodes come and go: from the peers' start to their stop (ns from the workload's zero)."""
+
+    start_ns: int
+    end_ns: int
+
+
+class Session(NamedTuple):
+    """A time in which a node is up (ns from the workload's zero).
+
+    One that begins with the span was begun before it, and one that ends with it lasts longer.
+    """
+
+    from_ns: int
+    to_ns: int
+    crashes: bool
+
+
+Sessions = tuple[tuple[Session, ...], ...]
+"""Every node's sessions, index = node, in the order of time and apart from each other."""
+
+
+def draw_sessions(spec: ChurnSpec, nodes: int, span: Span, seed: int, folder: Path) -> Sessions:
+    """Every node's sessions within the span, for every kind of churn but the scripted one.
+
+    Args:
+        spec: the section ``[churn]``.
+        nodes: number of nodes.
+        span: when churn happens.
+        seed: the run's.
+        folder: where the experiment file is; ``spec.path`` is relative to it.
+
+    Raises:
+        ExperimentError: the file is missing or wrong.
+    """
+    if spec.kind == "exponential":
+        return tuple(_draw_exponential(spec, span, substream(seed, node, "churn")) for node in range(nodes))
+    if spec.kind == "sessions":
+        assert spec.path is not None, "check_rules wants it"
+        spans = read_sessions(folder / Path(spec.path).expanduser(), nodes)
+        found = (_fit(spec, span, own, substream(seed, node, "churn")) for node, own in enumerate(spans))
+        return tuple(tuple(own) for own in found)
+    return ((Session(*span, crashes=False),),) * nodes
+
+
+def mean_off_s(spec: ChurnSpec) -> float:
+    """The mean time between two sessions: a quarter of the mean session where nothing else is said."""
+    return spec.on_s / 4 if spec.off_s is None else spec.off_s
+
+
+def _draw_exponential(spec: ChurnSpec, span: Span, random: Random) -> tuple[Session, ...]:
+    """Alternating exponential times, stationary from the start on: what is left of one is distributed like all of it.
+
+    Source: SpiderCast section 3.8.
+    """
+    on_s, off_s = spec.on_s, mean_off_s(spec)
+    up = random.random() < on_s / (on_s + off_s)
+    at_ns, sessions = span.start_ns, []
+    while at_ns < span.end_ns:
+        next_ns = at_ns + max(1, round(random.expovariate(1.0) * (on_s if up else off_s) * 1e9))
+        if up:
+            sessions.append(Session(at_ns, min(next_ns, span.end_ns), random.random() < spec.crash_ratio))
+        at_ns, up = next_ns, not up
+    return tuple(sessions)
+
+
+def read_sessions(path: Path, nodes: int) -> list[list[tuple[float, float]]]:
+    """The sessions (from, to in s) of a file's nodes in the order of time.
+
+    The file is CSV (perhaps .gz) with the columns node, from_s, to_s, whose first line may name them. The run's node i
+    is the file's i-th in the order of first appearance; further ones are left out. Sessions that overlap or touch are
+    one.
+
+    Raises:
+        ExperimentError: the place is the file and the line.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for number, line in read_lines(path):
+        words = [word.strip() for word in line.split(",")]
+        if number == 1 and words[0].lower() == "node":
+            continue
+        try:
+            name, (from_s, to_s) = words[0], map(float, words[1:])
+        except ValueError:
+            from_s, to_s = 1.0, 0.0
+        if not from_s < to_s:
+            raise ExperimentError(f"{path}:{number}", f"expected node,from_s,to_s with from < to, got {line[:40]!r}")
+        found.setdefault(name, []).append((from_s, to_s))
+    if len(found) < nodes:
+        raise ExperimentError(str(path), f"has sessions of {len(found)} nodes, the run has {nodes}")
+    return [_joined(sorted(own)) for own in list(found.values())[:nodes]]
+
+
+def _joined(sessions: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    joined = sessions[:1]
+    for from_s, to_s in sessions[1:]:
+        if from_s <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], to_s))
+        else:
+            joined.append((from_s, to_s))
+    return joined
+
+
+def _fit(spec: ChurnSpec, span: Span, sessions: list[tuple[float, float]], random: Random) -> list[Session]:
+    """A trace's sessions on the run's clock, cut to its span."""
+    fitted: list[Session] = []
+    for session in sessions:
+        crashes = random.random() < spec.crash_ratio
+        from_ns, to_ns = (span.start_ns + round((at_s - spec.origin_s) / spec.speedup * 1e9) for at_s in session)
+        from_ns, to_ns = max(from_ns, span.start_ns), min(to_ns, span.end_ns)
+        if from_ns < to_ns:
+            fitted.append(Session(from_ns, to_ns, crashes))
+    return fitted

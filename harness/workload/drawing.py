@@ -1,0 +1,50 @@
+"""From an experiment to its whole workload: initial interests, and one schedule of all that happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.experiment import Experiment
+from harness.workload.churn import Span, draw_sessions
+from harness.workload.interests import Interests, make_model
+from harness.workload.membership import follow_script, follow_sessions
+from harness.workload.publications import draw_schedule
+from peer.runtime.spec import Action
+
+
+class Workload(NamedTuple):
+    """What nodes do whatever their protocol.
+
+    Attributes:
+        up: which nodes run from the start.
+        interests: their topics at the start; none where a node is not up.
+        schedule: publications and changes in the order of their instants.
+    """
+
+    up: tuple[bool, ...]
+    interests: Interests
+    schedule: tuple[Action, ...]
+
+
+def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
+    """Draw everything from the experiment's seed.
+
+    Args:
+        experiment: it has passed ``check_rules``.
+        nodes: number of nodes.
+        folder: where the experiment file is; its paths are relative to it.
+
+    Raises:
+        ExperimentError: a file is missing or wrong, the script is impossible, or nothing can ever be published.
+    """
+    workload, churn, seed = experiment.workload, experiment.churn, experiment.seed
+    span = Span(-round(workload.warmup_s * 1e9), round((workload.duration_s + workload.cooldown_s) * 1e9))
+    model = make_model(experiment.interests, workload.topics, nodes, seed, folder)
+    if churn.kind == "script":
+        membership = follow_script(churn.script, model, nodes, workload.topics, span)
+    else:
+        sessions = draw_sessions(churn, nodes, span, seed, folder)
+        membership = follow_sessions(sessions, model, span, churn.new_interests)
+    schedule = draw_schedule(workload, membership.interests, membership.changes, seed)
+    return Workload(membership.up, membership.interests, schedule)
