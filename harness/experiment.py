@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, field
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.gossipsub.bounded import GossipsubBoundedParameters
 from peer.core.gossipsub.parameters import GossipsubParameters
+from peer.core.membership.partial_view import PartialParameters
 from peer.core.overlay.random_graph import RandomParameters
 from peer.core.overlay.ring_per_topic import RingPerTopicParameters
 from peer.core.overlay.similarity import SimilarityParameters
@@ -58,8 +59,8 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
 class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Which nodes a node knows."""
 
-    kind: Literal["full"] = "full"
-    """``full``: every node, as the bootstrap service tells."""
+    kind: Literal["full", "partial"] = "full"
+    """``full``: every node, as the bootstrap service tells. ``partial``: a share of them."""
     refresh_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
     """Under churn, the bootstrap service tells all nodes of changes this often at most."""
 
@@ -265,6 +266,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     gossipsub_bounded: GossipsubBoundedParameters = field(default_factory=GossipsubBoundedParameters)
     topiary: TopiaryParameters = field(default_factory=TopiaryParameters)
     membership: MembershipSpec = field(default_factory=MembershipSpec)
+    partial: PartialParameters = field(default_factory=PartialParameters)
     dissemination: DisseminationSpec = field(default_factory=DisseminationSpec)
     flood: FloodParameters = field(default_factory=FloodParameters)
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)

@@ -17,9 +17,7 @@ def choose_parts(experiment: Experiment) -> Composition:
     if experiment.dissemination.kind != "protocol":
         spread = {"name": experiment.dissemination.kind}
     dissemination = _choice(experiment, str(spread["name"]), spread)
-    membership = msgspec.to_builtins(experiment.membership)
-    membership["name"] = membership.pop("kind")
-    del membership["refresh_s"]  # the bootstrap service's, not the part's
+    membership = _choice(experiment, experiment.membership.kind, {})
     return replace(default, overlay=overlay, dissemination=dissemination, membership=membership)
 
 

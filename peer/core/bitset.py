@@ -55,6 +55,25 @@ def choose(bits: Bitset, draws: Random) -> int:
     return base
 
 
+def sample(bits: Bitset, count: int, draws: Random) -> Bitset:
+    """A subset of ``count`` members, every such subset being equally likely; all of them where there are no more.
+
+    Draws numbers until enough of them are members, and rather those to leave out where these are fewer.
+    """
+    size, width = bits.bit_count(), bits.bit_length()
+    if count >= size:
+        return bits
+    fewer = min(max(count, 0), size - count)
+    content = bits.to_bytes((width + 7) >> 3, "little")
+    taken: dict[int, None] = {}
+    while len(taken) < fewer:
+        number = draws.randrange(width)
+        if content[number >> 3] >> (number & 7) & 1:
+            taken[number] = None
+    drawn = bitset(taken)
+    return drawn if fewer == max(count, 0) else bits & ~drawn
+
+
 def most_often(sets: Iterable[Bitset], among: Bitset) -> Bitset:
     """Those members of ``among`` that occur in the most of the sets; empty where none occurs in any.
 

@@ -76,6 +76,10 @@ class Directory:
         """What a node is said to subscribe to; empty for nodes that are not here or do not say."""
         return self._interests.get(node) or NOTHING
 
+    def discloses(self, node: NodeId) -> bool:
+        """Whether it is said what a node subscribes to, be it nothing."""
+        return self._interests.get(node) is not None
+
     def subscribers(self, topic: TopicId) -> Bitset:
         """The nodes that are said to subscribe to a topic."""
         return self._subscribers.get(topic) or 0

@@ -20,6 +20,7 @@ from peer.core.gossipsub.mesh import Mesh
 from peer.core.gossipsub.router import Router
 from peer.core.interests import AnnouncedInterests, PrivateInterests, ToldInterests
 from peer.core.membership.full_view import FullView
+from peer.core.membership.partial_view import PartialView
 from peer.core.node import Part, State
 from peer.core.overlay.complete_graph import CompleteGraph
 from peer.core.overlay.random_graph import RandomGraph
@@ -30,7 +31,7 @@ from peer.core.overlay.spidercast import SpiderCast
 Choice = dict[str, Any]
 """A part as an experiment names it: ``name`` and the part's own parameters."""
 
-MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView}
+MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView, "partial": PartialView}
 INTERESTS: dict[str, type[Part]] = {
     "announced": AnnouncedInterests,
     "announced-only": ToldInterests,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from peer.core.bitset import Bitset
 from peer.core.contract import Directory, NodeId, TopicId
-from peer.core.node import NoParameters, Part, State, Turn
+from peer.core.node import Part, State, Turn
 
 
 class FullView(Part):
     """Takes the bootstrap service's last answer for the truth."""
 
-    def __init__(self, state: State, parameters: NoParameters) -> None:
+    def __init__(self, state: State, parameters: Struct) -> None:
         super().__init__(state)
         self.known: Bitset = 0
         self._directory = Directory()
