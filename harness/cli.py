@@ -21,6 +21,7 @@ VERBS = {
     "compare": "set runs side by side",
     "serve": "show a run's metrics and report on loopback",
     "inspect": "print the overlay frames of a capture",
+    "replay": "live recorded peers' lives again and compare every effect",
     "import": "turn published latency data into a matrix",
     "bench": "run the benchmarks and print their ratios",
     "test": "run the tests",

@@ -179,6 +179,8 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Bytes waiting for a neighbour beyond which frames to it are dropped (and traced)."""
     metrics: bool = True
     """Serve Prometheus metrics on the control network."""
+    record: bool = False
+    """Write down every event that the node is told, for `trellis replay`."""
     command: tuple[str, ...] | None = None
     """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in."""
     expected_final_state: Literal["exited", "running"] = "exited"

@@ -80,6 +80,7 @@ def _agent_spec(
         drain_ns=round(DRAIN_S * 1e9),
         send_queue_bytes=experiment.peer.send_queue_bytes,
         lease_s=workload.warmup_s + stop_s + DRAIN_S + LEASE_MARGIN_S,
+        record=experiment.peer.record,
         command=experiment.peer.command,
         expected_final_state=experiment.peer.expected_final_state,
         agent_metrics=agent_metrics if metrics else None,

@@ -161,11 +161,11 @@ class Deployment:
             (run_dir / CLOCKS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
 
     def fetch(self, destination: Path) -> None:
-        """Copy what there is so far: ``trace/<node>.jsonl``, ``logs/`` and ``exits-<machine>.jsonl``."""
+        """Copy what there is so far: ``trace/<node>.jsonl``, ``logs/``, ``record/`` and ``exits-<machine>.jsonl``."""
 
         def fetch_one(session: Session) -> None:
             exits = f"exits-{session.machine.name}.jsonl"
-            session.fetch({"trace": "trace", "logs": "logs", "exits.jsonl": exits}, destination)
+            session.fetch({"trace": "trace", "logs": "logs", "record": "record", "exits.jsonl": exits}, destination)
 
         self._each("collect", fetch_one)
 

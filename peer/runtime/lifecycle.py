@@ -16,13 +16,10 @@ from peer.core.payload import make_payload
 from peer.core.protocols import Composition, compose
 from peer.core.randomness import substream
 from peer.runtime.spec import Action, NodeSpec
-from peer.trace import TraceEvent
+from peer.trace import JOINED, TraceEvent
 
 JOIN, LEAVE, CRASH = "join", "leave", "crash"
 SUBSCRIBE, UNSUBSCRIBE, PUBLISH = "subscribe", "unsubscribe", "publish"
-
-LEFT, CRASHED = "left", "crashed"
-"""Reasons of the ``leave`` and ``prune`` events with which a life ends."""
 
 ACTIONS: Final = (PUBLISH, SUBSCRIBE, UNSUBSCRIBE, JOIN, LEAVE, CRASH)
 """Every action of a schedule."""
@@ -67,7 +64,7 @@ def make_events(action: Action) -> tuple[Event, ...]:
 
 def announce_join(node: ComposedNode, now_ns: int) -> TraceEvent:
     """What is traced when a node joins during the run: its subscriptions begin."""
-    return TraceEvent("join", now_ns, node.state.node, topics=tuple(sorted(node.state.topics)))
+    return TraceEvent("join", now_ns, node.state.node, topics=tuple(sorted(node.state.topics)), reason=JOINED)
 
 
 def announce_end(node: ComposedNode, now_ns: int, reason: str) -> list[TraceEvent]:

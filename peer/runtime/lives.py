@@ -13,11 +13,13 @@ from peer.core.composition import ComposedNode
 from peer.core.directory import Directory
 from peer.core.randomness import substream
 from peer.runtime.driver import Driver
-from peer.runtime.lifecycle import CRASHED, LEFT, announce_end, announce_join, make_node
+from peer.runtime.lifecycle import announce_end, announce_join, make_node
 from peer.runtime.link import Counts
 from peer.runtime.pool import Address, LinkPool
+from peer.runtime.recording import Recorder
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
+from peer.trace import CRASHED, LEFT
 
 BACKLOG = 512
 
@@ -34,6 +36,7 @@ class Lives:
         addresses: where each node listens, index = node.
         listen: where this one does.
         send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
+        recorder: writes down what the node is told; None = nobody does.
 
     Attributes:
         counts: frames, bytes, drops and rejects of all lives.
@@ -50,6 +53,7 @@ class Lives:
         addresses: tuple[Address, ...],
         listen: Address,
         send_queue_bytes: int,
+        recorder: Recorder | None = None,
     ) -> None:
         self.counts = Counts()
         self.events: dict[str, int] = {}
@@ -60,6 +64,7 @@ class Lives:
         self._addresses = addresses
         self._listen = listen
         self._send_queue_bytes = send_queue_bytes
+        self._recorder = recorder
         self._draws: Random = substream(spec.seed, spec.node, "runtime")
         self._lives = 0
         self._node: ComposedNode | None = None
@@ -109,7 +114,8 @@ class Lives:
 
     async def _begin(self, node: ComposedNode, directory: Directory, *, joins: bool) -> None:
         assert self._door is not None, "the door is opened first"
-        driver = Driver(node, self._trace, self.events, self._make_links)
+        driven = node if self._recorder is None else self._recorder.watch(node, self._lives)
+        driver = Driver(driven, self._trace, self.events, self._make_links)
         self._node, self.driver = node, driver
         self._lives += 1
         if joins:

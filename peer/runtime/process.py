@@ -28,6 +28,7 @@ from peer.runtime.bootstrap import Step, first_directory, tell
 from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, make_events
 from peer.runtime.lives import Lives
 from peer.runtime.metrics import make_registry
+from peer.runtime.recording import Recorder
 from peer.runtime.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.tracefile import TraceFile
 
@@ -89,8 +90,8 @@ class Peer:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         loop.set_exception_handler(self._fail)
-        with self._tracing() as trace:
-            lives = self._make_lives(trace)
+        with self._tracing() as trace, self._recording() as recorder:
+            lives = self._make_lives(trace, recorder)
             if self._spec.up:
                 lives.open_door()
             if self._place.metrics is not None:
@@ -122,7 +123,16 @@ class Peer:
         self._bug = self._bug or context.get("exception") or RuntimeError(context["message"])
         self._stopping.set()
 
-    def _make_lives(self, trace: TraceFile) -> Lives:
+    @contextlib.contextmanager
+    def _recording(self) -> Iterator[Recorder | None]:
+        if not self._orders.agent.record:
+            yield None
+            return
+        recorder = Recorder(self._orders.folder / "record" / f"{self._spec.node}.msgpack")
+        yield recorder
+        recorder.close()
+
+    def _make_lives(self, trace: TraceFile, recorder: Recorder | None) -> Lives:
         return Lives(
             self._spec,
             trace,
@@ -130,6 +140,7 @@ class Peer:
             addresses=self._orders.agent.addresses,
             listen=self._place.listen,
             send_queue_bytes=self._orders.agent.send_queue_bytes,
+            recorder=recorder,
         )
 
     async def _perform(self, lives: Lives) -> None:

@@ -52,8 +52,8 @@ class OverlayDocument(Struct, frozen=True):
 class Action(Struct, frozen=True):
     """A line of ``schedule.jsonl``; ``at_ns`` counts from the workload's zero, and is negative before it.
 
-    ``action``: publish (message_id, topics, payload_bytes, sequence = the publisher's count of its messages on the first
-    topic, from 0), subscribe or unsubscribe (topics), join (topics), leave, crash. See docs/workload.md.
+    ``action``: publish (message_id, topics, payload_bytes, sequence = what the publisher published on the first topic
+    before), subscribe or unsubscribe (topics), join (topics), leave, crash. See docs/workload.md.
     """
 
     at_ns: int
@@ -87,6 +87,7 @@ class AgentSpec(Struct, frozen=True):
             more, but still receive and forward.
         drain_ns: from quiescing to closing the links and exiting.
         lease_s: the agent ends itself and its peers after this time, come what may.
+        record: whether peers write down what their nodes are told (``record/<node>.msgpack``).
         agent_metrics: where the agent serves its own metrics.
     """
 
@@ -98,6 +99,7 @@ class AgentSpec(Struct, frozen=True):
     drain_ns: int
     send_queue_bytes: int
     lease_s: float
+    record: bool = False
     command: tuple[str, ...] | None = None
     expected_final_state: str = "exited"
     agent_metrics: tuple[str, int] | None = None

@@ -74,7 +74,7 @@ class Supervisor:
 
     def start_children(self) -> None:
         """Fork every peer. No loop and no thread may exist yet."""
-        for name in ("trace", "logs"):
+        for name in ("trace", "logs", "record"):
             (self._orders.folder / name).mkdir(exist_ok=True)
         (self._orders.folder / EXITS).touch()
         gc.collect()

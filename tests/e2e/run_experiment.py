@@ -33,6 +33,9 @@ cooldown_s = 1
 [interests]
 ratio = 0.5
 
+[peer]
+record = true
+
 [prometheus]
 scrape_interval_s = 1
 """

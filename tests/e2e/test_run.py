@@ -55,6 +55,13 @@ def test_ends_with_a_verdict_and_its_exit_code(run: Finished) -> None:
     assert [reason for reason in run.summary["reasons"] if not speaks_of_load(reason)] == []
 
 
+def test_every_peer_answers_its_recorded_events_as_it_did(run: Finished) -> None:
+    done = subprocess.run(trellis("replay", run.run_dir), capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, len(lines)) == (0, HOSTS)
+    assert all(line.endswith("every effect as recorded") for line in lines)
+
+
 @pytest.mark.parametrize(
     "name",
     [

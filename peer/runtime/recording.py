@@ -1,0 +1,169 @@
+"""What a peer's node was told, and what it answered: enough to live its lives again, event by event.
+
+A recording is a stream of msgpack arrays, each behind its length (4 bytes, big-endian). ``[life, topics]`` begins a
+life. ``[now_ns, event, fields, digest]`` is an event with its fields in their order and a checksum over all effects
+with which the node answered; frames stand there as the bytes of ``peer.wire``, directories as lists of (node, topics).
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from peer import wire
+from peer.core import contract
+from peer.core.composition import ComposedNode
+from peer.core.contract import Directory, Effect, Event, FrameReceived, Node, PeerInfo, PeerList
+from peer.runtime.lifecycle import make_node
+from peer.runtime.spec import NodeSpec
+
+FLUSH_BYTES = 1 << 16
+_LENGTH_BYTES = 4
+
+
+class Recorder:
+    """Writes the recording of one peer's lives."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+        self._buffer = bytearray()
+
+    def watch(self, node: ComposedNode, life: int) -> Node:
+        """The node, recorded from now on."""
+        self._write([life, sorted(node.state.topics)])
+        return _Recorded(node, self)
+
+    def note(self, now_ns: int, event: Event, effects: list[Effect]) -> None:
+        """Write down what a node was told, and a checksum of what it answered."""
+        self._write([now_ns, type(event).__name__, _fields(event), digest(effects)])
+
+    def close(self) -> None:
+        """End the recording."""
+        self._flush()
+        os.close(self._descriptor)
+
+    def _write(self, entry: list[Any]) -> None:
+        content = self._encoder.encode(entry)
+        self._buffer += len(content).to_bytes(_LENGTH_BYTES, "big")
+        self._buffer += content
+        if len(self._buffer) > FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        data = memoryview(bytes(self._buffer))
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+        self._buffer.clear()
+
+
+class _Recorded:
+    """A node whose events are written down."""
+
+    def __init__(self, node: Node, recorder: Recorder) -> None:
+        self._node = node
+        self._recorder = recorder
+
+    def handle(self, now_ns: int, event: Event) -> list[Effect]:
+        """See ``Node``."""
+        effects = self._node.handle(now_ns, event)
+        self._recorder.note(now_ns, event, effects)
+        return effects
+
+
+class Difference(Struct, frozen=True):
+    """Where a replay parted from the recording: the event's place in it (from 0), its instant, and what it was."""
+
+    place: int
+    now_ns: int
+    event: Event
+    effects: list[Effect]
+
+
+class Replay(Struct, frozen=True):
+    """A replay's outcome; ``difference`` is None when every effect was the recorded one."""
+
+    lives: int
+    events: int
+    difference: Difference | None = None
+
+
+def replay(path: Path, spec: NodeSpec) -> Replay:
+    """Give a node of the same specification the same events.
+
+    Raises:
+        OSError: there is no such recording.
+        ValueError: it is not one, or not this node's.
+    """
+    lives = events = 0
+    node: Node | None = None
+    for entry in _entries(path):
+        match entry:
+            case [int() as life, list() as topics]:
+                node = make_node(spec, life, tuple(topics))
+                lives += 1
+            case [int() as now_ns, str() as name, list() as fields, int() as recorded] if node is not None:
+                event = _event(name, fields)
+                effects = node.handle(now_ns, event)
+                if digest(effects) != recorded:
+                    return Replay(lives, events, Difference(events, now_ns, event, effects))
+                events += 1
+            case _:
+                raise ValueError(f"{path}: entry {lives + events} is not a recording's")
+    return Replay(lives, events)
+
+
+def digest(effects: list[Effect]) -> int:
+    """A checksum over effects: equal for equal effects in the same order."""
+    content = [[type(effect).__name__, _fields(effect)] for effect in effects]
+    return zlib.crc32(msgspec.msgpack.encode(content, enc_hook=_plain))
+
+
+def _fields(value: Struct) -> list[Any]:
+    if isinstance(value, FrameReceived | contract.Send):
+        return [value.peer, wire.encode(value.frame)]
+    return list(msgspec.structs.astuple(value))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Directory):
+        return [(info.node, info.topics) for info in value]
+    raise TypeError(f"{type(value).__name__} has no place in a recording")
+
+
+def _entries(path: Path) -> Iterator[Any]:
+    """The entries of a file; one that was cut off at the end is left out."""
+    decode = msgspec.msgpack.Decoder().decode
+    content = path.read_bytes()
+    start = 0
+    while (begin := start + _LENGTH_BYTES) < len(content):
+        start = begin + int.from_bytes(content[start:begin], "big")
+        if start > len(content):
+            return
+        try:
+            yield decode(content[begin:start])
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+def _event(name: str, fields: list[Any]) -> Event:
+    kind = getattr(contract, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, Event)):
+        raise ValueError(f"no event is called {name}")
+    if kind is FrameReceived:
+        peer, content = fields
+        [(_, _, frame)] = wire.Decoder().feed(content)
+        return FrameReceived(peer, frame)
+    if kind is PeerList:
+        [entries] = fields
+        return PeerList(
+            Directory(PeerInfo(node, None if topics is None else tuple(topics)) for node, topics in entries)
+        )
+    named = dict(zip(kind.__struct_fields__, fields, strict=True))
+    return msgspec.convert(named, kind, strict=False)
