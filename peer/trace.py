@@ -14,6 +14,11 @@ from msgspec import Struct
 
 VERSION: Final = 1
 
+JOINED: Final = "joined"
+LEFT: Final = "left"
+CRASHED: Final = "crashed"
+"""Reasons of ``join`` and ``leave`` events with which a node's life begins or ends, where it is not the run's."""
+
 EVENTS: Final = {
     "start": "the peer runs; version, topics = its subscriptions",
     "stop": "the trace is complete; records = the number of lines before this one",
@@ -22,8 +27,8 @@ EVENTS: Final = {
     "duplicate": "a further copy: message_id, topics, peer, hops",
     "relay": "first copy on topics the node does not subscribe to: message_id, topics, peer, hops",
     "reject": "something remote was refused: peer, reason, perhaps message_id and kind",
-    "join": "the node subscribes: topics",
-    "leave": "the node unsubscribes: topics",
+    "join": "the node subscribes: topics; reason `joined` = a life of the node begins with these",
+    "leave": "the node unsubscribes: topics; reason `left` or `crashed` = a life of the node ends, these were all",
     "graft": "logical links begin: peer, topics",
     "prune": "logical links end: peer, topics, reason",
     "add_peer": "a physical link is up: peer, conn, direction = this node's side of it",

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from metrics.checks import JITTER_SIGMAS, Evidence
 from metrics.rundata import RunDir
+from metrics.tables.churn import broken_connections
 from peer.core.frames import Data
 
 
@@ -29,21 +30,32 @@ def gather(
         hops: the ``hops`` table.
         staged: ``events``, and the captures' ``conns`` and ``captures``.
         tables: ``deliveries``, ``messages``, ``links`` and ``overhead``.
+
+    Frames on connections that a crash broke may be lost, which was asked for: they count for no check of completeness.
     """
     whole = ~F.col("src_node").isin(incomplete) & ~F.col("dst_node").isin(incomplete)
     captured = bool(run.captures)
+    events, conns, sound = staged["events"], staged["conns"], hops
+    if any(state["crashes"] for state in states.values()):
+        broken = F.broadcast(broken_connections(events, hops).localCheckpoint())
+        events, conns, sound = (
+            events.join(broken, "conn", "left_anti"),
+            conns.join(broken, "conn", "left_anti"),
+            hops.join(broken, "conn", "left_anti"),
+        )
     return Evidence(
         traces=states,
         incomplete=incomplete,
         captured=captured,
-        hops=_one(hops, _order() | (_sets(whole) if captured else {}) | _arrival(whole) | _shares(run.judged_ns)),
+        hops=_one(hops, _order() | _shares(run.judged_ns))
+        | _one(sound, (_sets(whole) if captured else {}) | _arrival(whole)),
         wire=_one(_undisturbed(run, hops), _wire_errors()) if captured else {},
-        coverage=_one(_coverage(hops, staged["conns"], incomplete), _coverage_errors()) if captured else {},
+        coverage=_one(_coverage(sound, conns, incomplete), _coverage_errors()) if captured else {},
         captures=_one(staged["captures"], _capture_counts()) if captured else {},
         deliveries=_one(tables["deliveries"], _agreement()),
         messages=_one(tables["messages"], _publications()),
         overhead=_one(tables["overhead"], _identity()) if captured else {},
-        conns=_connections(staged["events"], staged["conns"], incomplete) if captured else {},
+        conns=_connections(events, conns, incomplete) if captured else {},
         dropped_frames=_drops(staged["events"]) if any(state["drops"] for state in states.values()) else {},
         member_changes=sum(state["changes"] for state in states.values()),
     )

@@ -69,7 +69,7 @@ def wire_links(hops: DataFrame, interests: DataFrame, physical: DataFrame) -> Da
 
 
 def build_sharing(
-    source: str, logical: DataFrame, physical: DataFrame, nodes: DataFrame, grid: tuple[int, int, int]
+    source: str, logical: DataFrame, physical: DataFrame, lives: DataFrame, grid: tuple[int, int, int]
 ) -> DataFrame:
     """Rows of the ``sharing`` table for one source.
 
@@ -77,11 +77,11 @@ def build_sharing(
         source: ``trace`` or ``wire``.
         logical: node, peer, topic, from_ns, to_ns.
         physical: node, peer, from_ns, to_ns.
-        nodes: every node.
+        lives: node, from_ns, to_ns of every time that a node is up; only then it has rows.
         grid: (zero_ns, first, last): the instants are zero_ns + k seconds, k = first..last.
     """
-    zero_ns, first, last = grid
-    every = nodes.withColumn("k", F.explode(F.sequence(F.lit(first), F.lit(last))))
+    zero_ns, _, _ = grid
+    every = _present(lives, grid).select("node", "k").distinct()
     total = _present(logical, grid).groupBy("node", "k").agg(F.count_distinct("peer", "topic").alias("view_size_total"))
     unique = _present(physical, grid).groupBy("node", "k").agg(F.count_distinct("peer").alias("view_size_unique"))
     joined = every.join(total, ["node", "k"], "left").join(unique, ["node", "k"], "left").na.fill(0)

@@ -8,7 +8,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from peer.trace import TraceEvent
+from peer.trace import CRASHED, TraceEvent
 
 _CORRUPT = "corrupt"
 _SPARK_TYPES = {"str": "string", "int": "bigint", "tuple": "array<bigint>", "float": "double"}
@@ -35,7 +35,19 @@ def read_events(spark: SparkSession, trace_dir: Path) -> DataFrame:
         F.col("peer").cast("int").alias("peer"),
         F.col("kind").cast("smallint").alias("kind"),
         F.col("hops").cast("int").alias("hops"),
-        *("ts_ns", "message_id", "topics", "conn", "direction", "off", "len_bytes", "reason", "records", "epoch", "score"),
+        *(
+            "ts_ns",
+            "message_id",
+            "topics",
+            "conn",
+            "direction",
+            "off",
+            "len_bytes",
+            "reason",
+            "records",
+            "epoch",
+            "score",
+        ),
     )
 
 
@@ -48,6 +60,7 @@ def trace_states(events: DataFrame) -> DataFrame:
         stops.alias("records"),
         F.count_if(F.col("event") == "drop").alias("drops"),
         F.count_if(F.col("event").isin("join", "leave")).alias("changes"),
+        F.count_if((F.col("event") == "leave") & (F.col("reason") == CRASHED)).alias("crashes"),
     )
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from metrics.certificate import check_certificate
 from metrics.checks import check_consistency, is_complete
 from metrics.rundata import Check, RunDir
-from metrics.tables import deliveries, fidelity, hops, links, logs, overhead
+from metrics.tables import churn, deliveries, fidelity, hops, links, logs, overhead
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import gather
 from metrics.tables.schemas import TABLES
@@ -26,7 +26,7 @@ from metrics.tables.wire import STAGED, Wire
 
 _SMALL = frozenset(("conns", "messages", "links", "physical_links", "sharing", "overhead", "control"))
 _SCHEDULE = "at_ns bigint, node int, action string, message_id bigint, topics array<bigint>, payload_bytes bigint"
-_OVERLAY = "nodes array<struct<node bigint, topics array<bigint>>>"
+_OVERLAY = "nodes array<struct<node bigint, topics array<bigint>, up boolean>>"
 _SECOND_NS = 1_000_000_000
 _ARROW = {
     "string": pa.string(),
@@ -82,6 +82,7 @@ class Pipeline:
         self.schedule = self._spark.read.schema(_SCHEDULE).json(str(self._run.path / "schedule.jsonl"))
         overlay = self._spark.read.schema(_OVERLAY).option("multiLine", True).json(str(self._run.path / "overlay.json"))
         self.interests = deliveries.subscriptions(overlay, self.events)
+        self.lives = churn.lives(overlay, self.events)
 
     def _stage_pairs(self) -> DataFrame:
         """What was asked of every directed pair of nodes."""
@@ -150,11 +151,11 @@ class Pipeline:
         physical = self._table("physical_links")
         self._save("links", links.build_links(self.events, physical, end_ns))
         grid = self._grid()
-        rows = links.build_sharing("trace", self._table("links"), physical, self.nodes.select("node"), grid)
+        rows = links.build_sharing("trace", self._table("links"), physical, self.lives, grid)
         if self._run.captures:
             connections = links.wire_physical_links(self._table("conns"))
             used = links.wire_links(made, self.interests, connections)
-            rows = rows.unionByName(links.build_sharing("wire", used, connections, self.nodes.select("node"), grid))
+            rows = rows.unionByName(links.build_sharing("wire", used, connections, self.lives, grid))
         self._save("sharing", rows)
 
     def _grid(self) -> tuple[int, int, int]:

@@ -138,7 +138,7 @@ def test_a_node_leaves_in_order_and_joins_again_as_another(tmp_path: Path):
             assert second.state.seed != first.state.seed
             assert second.state.topics == {3, 5}
             story = [(event.event, event.topics, event.reason) for event in net.events(2, "start", "join", "leave")]
-            assert story == [("start", (0,), None), ("leave", (0,), "left"), ("join", (3, 5), None)]
+            assert story == [("start", (0,), None), ("leave", (0,), "left"), ("join", (3, 5), "joined")]
         # Everything that was sent was received, also by the node that was about to leave.
         assert frames(net, "send") == frames(net, "receive")
 

@@ -20,8 +20,8 @@ from peer.core.composition import ComposedNode
 from peer.core.contract import Effect, Event, FrameReceived, Message, Node, NodeId, TimerFired
 from peer.core.frames import Bye, Data, Frame, Hello
 from peer.core.randomness import substream
-from peer.runtime.lifecycle import CRASHED, LEFT, announce_end, announce_join
-from peer.trace import TraceEvent
+from peer.runtime.lifecycle import announce_end, announce_join
+from peer.trace import CRASHED, LEFT, TraceEvent
 
 
 class Observer(Protocol):

@@ -1,0 +1,83 @@
+"""The deliveries that a run's documents call for, counted without Spark: schedule and initial subscriptions alone."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from metrics.rundata import RunDir
+
+ENDS = ("leave", "crash")
+
+
+class Recount(NamedTuple):
+    """Expected (message, subscriber) pairs; of ``uncertain`` more or fewer, the documents cannot say.
+
+    Those are the pairs whose node joined, left or changed its mind at about the instant of the publication, where the
+    order in which both happened is a matter of the peers' delays.
+    """
+
+    expected: int
+    uncertain: int
+
+
+def recount(run: RunDir, margin_ns: int) -> Recount:
+    """Count; ``margin_ns``: how close to each other two instants of the schedule may have changed places."""
+    topics = {spec["node"]: set(spec["topics"]) for spec in _nodes(run)}
+    members: dict[int, set[int]] = {}
+    for node, own in topics.items():
+        for topic in own:
+            members.setdefault(topic, set()).add(node)
+    expected = 0
+    publications: list[dict[str, Any]] = []
+    changes: list[tuple[int, int, frozenset[int]]] = []
+    for action in run.lines("schedule.jsonl"):
+        if action["action"] == "publish":
+            interested = set().union(*(members.get(topic, set()) for topic in action["topics"]))
+            expected += len(interested - {action["node"]})
+            publications.append(action)
+        else:
+            changes.append((action["at_ns"], action["node"], frozenset(_apply(action, topics, members))))
+    return Recount(expected, sum(_count_close(publications, changes, margin_ns)))
+
+
+def count_changes(run: RunDir) -> int:
+    """How many ``join`` and ``leave`` events the scheduled changes leave in complete traces."""
+    total = 0
+    for action in run.lines("schedule.jsonl"):
+        if action["action"] in ("subscribe", "unsubscribe"):
+            total += len(action["topics"])
+        elif action["action"] != "publish":
+            total += 1
+    return total
+
+
+def _nodes(run: RunDir) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
+    return nodes
+
+
+def _apply(action: dict[str, Any], topics: dict[int, set[int]], members: dict[int, set[int]]) -> Iterable[int]:
+    """Do a change; the topics that it begins or ends."""
+    node, own = action["node"], topics[action["node"]]
+    changed = set(own) if action["action"] in ENDS else set(action["topics"])
+    gone = action["action"] in (*ENDS, "unsubscribe")
+    for topic in changed:
+        (own.discard if gone else own.add)(topic)
+        subscribers = members.setdefault(topic, set())
+        (subscribers.discard if gone else subscribers.add)(node)
+    return changed
+
+
+def _count_close(
+    publications: list[dict[str, Any]], changes: list[tuple[int, int, frozenset[int]]], margin_ns: int
+) -> Iterator[int]:
+    """For each publication the other nodes whose interest in it changed at about its instant."""
+    instants = [at_ns for at_ns, _, _ in changes]
+    for action in publications:
+        first = bisect_left(instants, action["at_ns"] - margin_ns)
+        last = bisect_right(instants, action["at_ns"] + margin_ns)
+        close = {node for _, node, changed in changes[first:last] if not changed.isdisjoint(action["topics"])}
+        yield len(close - {action["node"]})
