@@ -63,12 +63,13 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
         prediction=predict(experiment, underlay, workload.interests, workload.schedule),
         hashes={},
     )
-    overlay = _make_overlay(experiment, workload)
+    overlay = make_overlay(experiment, workload)
     plan = replace(plan, hashes=hash_documents(plan, underlay, overlay, workload.schedule))
     return PlannedRun(plan, underlay, overlay, workload.schedule, source)
 
 
-def _make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
+def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
+    """Every node's specification: what a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
     return OverlayDocument(
         run=_run_number(experiment),
