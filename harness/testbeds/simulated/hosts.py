@@ -27,13 +27,27 @@ class End:
         conn: the connection's name in traces.
         written_bytes: the length of this side's stream so far.
         latest_ns: when the last of them arrives.
+        life: the node that opened or took the connection; another one on the same host has no part in it.
         up: whether frames may be sent; ``reason``: why it is to end, empty as long as nobody wants it to.
     """
 
-    __slots__ = ("conn", "host", "latest_ns", "opener", "other", "peer", "reason", "up", "up_since_ns", "written_bytes")
+    __slots__ = (
+        "conn",
+        "host",
+        "latest_ns",
+        "life",
+        "opener",
+        "other",
+        "peer",
+        "reason",
+        "up",
+        "up_since_ns",
+        "written_bytes",
+    )
 
-    def __init__(self, host: Host, peer: NodeId, opener: bool, conn: str) -> None:
+    def __init__(self, host: Host, peer: NodeId, opener: bool, conn: str, life: Node | None) -> None:
         self.host = host
+        self.life = life
         self.peer = peer
         self.opener = opener
         self.conn = conn
@@ -57,6 +71,7 @@ class Host:
         "_draws",
         "_simulation",
         "dialling",
+        "ended",
         "links",
         "node",
         "number",
@@ -83,6 +98,7 @@ class Host:
         self.quiet = False
         self.port = 32768
         self.ready_ns = 0
+        self.ended = ""  # why the latest life was over
 
     def feed(self, event: Event) -> None:
         """Give the node an event and carry out what it answers; nothing happens to a node that is down."""
@@ -123,22 +139,22 @@ class Host:
         """The attempt is at the peer."""
         simulation = self._simulation
         there = simulation.hosts.get(peer)
-        listens = there is not None and there.node is not None and peer != self.number
-        simulation.after(simulation.delay_ns(peer, self.number), self._opened, peer, node, listens)
+        listener = there.node if there is not None and peer != self.number else None
+        simulation.after(simulation.delay_ns(peer, self.number), self._opened, peer, node, listener)
 
-    def _opened(self, peer: NodeId, node: Node | None, listens: bool) -> None:
+    def _opened(self, peer: NodeId, node: Node | None, listener: Node | None) -> None:
         """The opener says hello, unless the other side was faster."""
         if node is not self.node:
             return
         if self.pending.get(peer, self) is not None:  # the wish is gone, perhaps for a new one
             return
         del self.pending[peer]
-        if listens and not self.quiet and peer not in self.links and peer in self.wanted:
-            end = self._simulation.join(self, peer)
+        if listener is not None and not self.quiet and peer not in self.links and peer in self.wanted:
+            end = self._simulation.join(self, peer, listener)
             self.pending[peer] = end
             self._simulation.write(end, Hello(self.number, self._simulation.run_number))
         else:
-            self.retry_or_give_up(peer, "unreachable", worth_it=not listens)
+            self.retry_or_give_up(peer, "unreachable", worth_it=listener is None)
 
     def retry_or_give_up(self, peer: NodeId, reason: str, *, worth_it: bool) -> None:
         """After an attempt, of which the node has heard nothing: begin the next one where it did not succeed."""

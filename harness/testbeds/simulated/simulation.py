@@ -159,14 +159,15 @@ class Simulation:
         """Carry out an effect."""
         self._perform[type(effect)](host, effect)
 
-    def join(self, opener: Host, peer: NodeId) -> End:
-        """A connection between two hosts; the opener's end of it."""
+    def join(self, opener: Host, peer: NodeId, listener: Node) -> End:
+        """A connection between two hosts, which the node took that listened there; the opener's end of it."""
         acceptor = self.hosts[peer]
         conn = ""
         if self._traces_frames:
             opener.port += 1
             conn = f"{self._address(opener.number)}:{opener.port}-{self._address(peer)}:9000"
-        end, other = End(opener, peer, True, conn), End(acceptor, opener.number, False, conn)
+        end = End(opener, peer, True, conn, opener.node)
+        other = End(acceptor, opener.number, False, conn, listener)
         end.other, other.other = other, end
         return end
 
@@ -242,8 +243,9 @@ class Simulation:
 
     def _arrive(self, end: End, frame: Frame, off: int, size: int) -> None:
         host = end.host
-        if end.reason == CRASHED or (host.node is None and end.reason != LEFT):
-            self._refuse(end)
+        if end.life is not host.node and not end.reason:
+            self._say_gone(end)
+        if end.reason == CRASHED:
             return
         if self._traces_frames:
             side = "resp" if end.opener else "orig"
@@ -279,6 +281,7 @@ class Simulation:
                 self.note("remove_peer", end, reason=reason)
             end.up, end.reason = False, reason
         host.node = None
+        host.ended = reason
         host.links, host.pending, host.wanted, host.timers = {}, {}, {}, {}
         host.dialling = set()
 
@@ -287,9 +290,12 @@ class Simulation:
             end.reason = reason
             self.write(end, Bye(reason))
 
-    def _refuse(self, end: End) -> None:
-        """A frame came to a host that is down: nobody reads it. Who has just opened the connection hears of that."""
-        if not end.reason and end.other is not None:
+    def _say_gone(self, end: End) -> None:
+        """Somebody's hello came over a connection that was taken by a life that is over; it hears how that ended."""
+        if end.host.ended == LEFT:
+            self._part(end, LEFT)
+        elif end.other is not None:
+            end.reason = CRASHED
             self.after(self.delay_ns(end.host.number, end.peer), self._reset, end.other)
 
     def _reset(self, end: End) -> None:
