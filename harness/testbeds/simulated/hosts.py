@@ -220,10 +220,13 @@ class Host:
         self.take_down(end)
 
     def receive_bye(self, end: End, reason: str) -> None:
-        """The other side has said its last."""
+        """The other side has said its last, and hears this side's FIN in turn."""
         end.reason = end.reason or reason
         self.take_down(end)
+        other = end.other
         self.lose(end, broke=False)
+        if other is not None and other.host.pending.get(self.number) is other:
+            self._simulation.after(self._simulation.delay_ns(self.number, end.peer), other.host.forget, other)
 
     def lose(self, end: End, *, broke: bool) -> None:
         """A connection is gone: try again, unless one side ended it on purpose."""
@@ -233,6 +236,10 @@ class Host:
         if not end.reason:
             end.reason = "ConnectionResetError"
         self.take_down(end, broke=broke)
+        self.forget(end, broke=broke)
+
+    def forget(self, end: End, *, broke: bool = False) -> None:
+        """An attempt's connection is gone: begin the next attempt where this one did not succeed."""
         if self.pending.get(end.peer) is end:
             del self.pending[end.peer]
             self.retry_or_give_up(end.peer, end.reason, worth_it=broke or end.reason in PASSING)

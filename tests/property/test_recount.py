@@ -1,0 +1,86 @@
+"""Deliveries recounted from the documents, against a slow reference and with instants that change places."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import ExperimentError
+from harness.experiment import ChurnSpec, Experiment, InterestsSpec, WorkloadSpec
+from harness.workload.drawing import draw_workload
+from metrics.recount import Recount, count_changes, recount
+
+SECOND = 1_000_000_000
+
+
+class Documents:
+    """What ``recount`` reads of a run directory."""
+
+    def __init__(self, path: Path, nodes: list[tuple[int, ...]], actions: list[dict[str, Any]]) -> None:
+        self.path = path
+        self._actions = actions
+        overlay = {"nodes": [{"node": node, "topics": topics} for node, topics in enumerate(nodes)]}
+        (path / "overlay.json").write_text(json.dumps(overlay))
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        assert name == "schedule.jsonl"
+        return self._actions
+
+
+def counted(nodes: list[tuple[int, ...]], actions: list[dict[str, Any]], margin_ns: int = 0) -> tuple[Recount, int]:
+    with TemporaryDirectory() as folder:
+        run: Any = Documents(Path(folder), nodes, actions)
+        return recount(run, margin_ns), count_changes(run)
+
+
+@given(st.integers(0, 2**32), st.floats(0.5, 20), st.floats(0.2, 1), st.integers(2, 15))
+@settings(max_examples=60, deadline=None)
+def test_the_count_equals_a_slow_reference(seed: int, on_s: float, ratio: float, nodes: int) -> None:
+    experiment = Experiment(
+        "x",
+        seed=seed,
+        workload=WorkloadSpec(topics=5, topics_per_message=2, duration_s=10),
+        interests=InterestsSpec(ratio=ratio),
+        churn=ChurnSpec(kind="exponential", on_s=on_s, crash_ratio=0.5),
+    )
+    try:
+        drawn = draw_workload(experiment, nodes, Path())
+    except ExperimentError:
+        return
+    expected = 0
+    for place, publication in enumerate(drawn.schedule):
+        if publication.action != "publish":
+            continue
+        for node in set(range(nodes)) - {publication.node}:
+            own = drawn.interests[node]
+            for action in drawn.schedule[:place]:
+                if action.node == node and action.action != "publish":
+                    own = action.topics
+            expected += bool(set(own) & set(publication.topics))
+    actions = [{name: getattr(a, name) for name in ("at_ns", "node", "action", "topics")} for a in drawn.schedule]
+    found, changes = counted(list(drawn.interests), actions)
+    assert found == Recount(expected, found.uncertain)
+    assert changes == sum(action.action != "publish" for action in drawn.schedule)
+
+
+def at(second: float, node: int, action: str, *topics: int) -> dict[str, Any]:
+    return {"at_ns": round(second * SECOND), "node": node, "action": action, "topics": topics}
+
+
+def test_what_changes_near_a_publication_is_uncertain() -> None:
+    actions = [
+        at(1.0, 1, "leave"),  # 0.05 s before: may come after it
+        at(1.05, 0, "publish", 7),
+        at(1.06, 2, "unsubscribe", 7),
+        at(1.07, 3, "subscribe", 8),  # another topic
+        at(1.2, 4, "crash"),  # too late to matter
+        at(5, 0, "publish", 7, 8),
+    ]
+    nodes = [(7,), (7, 8), (7,), (7,), (7,)]
+    assert counted(nodes, actions, SECOND // 10) == (Recount(3 + 1, 2), 4)
+    assert counted(nodes, actions) == (Recount(4, 0), 4)

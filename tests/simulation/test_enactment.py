@@ -1,0 +1,115 @@
+"""A plan with churn in the simulator: the lives that the schedule asks for, and links that never outlive them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.experiment import ChurnSpec, Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.planning import make_plan
+from harness.testbeds.simulated.enactment import Enactment
+from harness.testbeds.simulated.network import Network
+from harness.testbeds.simulated.simulation import Simulation
+from peer.core.contract import Message
+from peer.trace import TraceEvent
+
+SECOND = 1_000_000_000
+START_NS, ZERO_NS = SECOND, 3 * SECOND
+NODES, DURATION_S = 12, 20
+
+
+class Record:
+    """An observer that keeps everything."""
+
+    frames = True
+
+    def __init__(self) -> None:
+        self.events: list[TraceEvent] = []
+
+    def trace(self, event: TraceEvent) -> None:
+        self.events.append(event)
+
+    def deliver(self, now_ns: int, node: int, message: Message) -> None:
+        pass
+
+
+def enact(seed: int, crash_ratio: float = 0.5, protocol: str = "random"):
+    """A run with a session of four seconds on average, up to the stop and the closing of all links."""
+    experiment = Experiment(
+        name="x",
+        seed=seed,
+        protocol=protocol,
+        testbed="simulated",
+        underlay=UnderlaySpec(kind="uniform", hosts=NODES),
+        workload=WorkloadSpec(topics=3, duration_s=DURATION_S, warmup_s=2, publish_rate_per_s=5),
+        interests=InterestsSpec(ratio=0.6),
+        churn=ChurnSpec(kind="exponential", on_s=4, crash_ratio=crash_ratio),
+    )
+    planned = make_plan(experiment, Path("x.toml"))
+    draws = Random(seed)
+    delays = [[draws.randrange(1, 150) * SECOND // 1000 for _ in range(NODES)] for _ in range(NODES)]
+    record = Record()
+    simulation = Simulation(Network(lambda a, b: delays[a][b], draws=draws), record, seed=seed)
+    stop_ns = ZERO_NS + (DURATION_S + 3) * SECOND
+    Enactment(simulation, planned.overlay, planned.schedule, start_ns=START_NS, zero_ns=ZERO_NS, stop_ns=stop_ns)
+    simulation.at(stop_ns, simulation.quiesce)
+    simulation.at(stop_ns + SECOND, simulation.close)
+    simulation.run(stop_ns + 30 * SECOND)
+    return planned, simulation, record
+
+
+def lives(events: list[TraceEvent]) -> list[tuple[int, str, int]]:
+    """(node, what, instant) of every beginning and end of a life that is traced."""
+    return [
+        (e.node, e.reason, e.ts_ns)
+        for e in events
+        if e.reason in ("joined", "left", "crashed") and e.event in ("join", "leave")
+    ]
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(["random", "complete", "spidercast"]))
+@settings(max_examples=25, deadline=None)
+def test_lives_are_those_of_the_schedule_and_links_never_outlive_them(seed: int, ratio: float, protocol: str) -> None:
+    planned, simulation, record = enact(seed, ratio, protocol)
+    words = {"join": "joined", "leave": "left", "crash": "crashed"}
+    asked = [(a.node, words[a.action], a.at_ns + ZERO_NS) for a in planned.schedule if a.action in words]
+    assert Counter(lives(record.events)) == Counter(asked)
+    up = {spec.node: spec.up for spec in planned.overlay.nodes}
+    open_links: dict[tuple[int, int, str], int] = {}
+    for event in record.events:
+        if event.event in ("join", "leave") and event.reason in words.values():
+            up[event.node] = event.event == "join"
+        elif event.event == "add_peer":
+            assert up[event.node]
+            open_links[event.node, event.peer, event.conn] = event.ts_ns
+        elif event.event == "remove_peer":
+            del open_links[event.node, event.peer, event.conn]
+        elif event.event in ("publish", "deliver", "duplicate", "relay", "graft"):
+            assert up[event.node]
+    assert not open_links
+    assert not any(host.links or host.pending for host in simulation.hosts.values())
+    published = {e.message_id for e in record.events if e.event == "publish"}
+    assert published == {a.message_id for a in planned.schedule if a.action == "publish"}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_orderly_leaves_lose_no_frame(seed: int) -> None:
+    _, _, record = enact(seed, crash_ratio=0)
+    sent, received = (
+        {(e.conn, e.direction, e.off, e.len_bytes, e.kind) for e in record.events if e.event == name}
+        for name in ("send", "receive")
+    )
+    assert lives(record.events)
+    assert sent == received
+
+
+def test_the_same_plan_gives_the_same_trace() -> None:
+    digests = {hashlib.sha256(msgspec.json.encode(enact(5)[2].events)).hexdigest() for _ in range(2)}
+    assert len(digests) == 1
