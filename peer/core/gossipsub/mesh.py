@@ -281,9 +281,7 @@ class Mesh(Part):
         self._controls.prune(peer, Pruned(topic, backoff_ns // 1_000_000, others))
 
     def _others(self, topic: TopicId, peer: NodeId) -> tuple[NodeId, ...]:
-        """Subscribers whom a pruned peer may connect to instead; none for a peer with a negative score."""
-        if self.scores.of(peer) < 0:
-            return ()
+        """Subscribers whom a pruned peer may connect to instead. No peer with a negative score comes to be told."""
         others = [other for other in self.subscribers(topic, 0.0) if other != peer]
         return tuple(self._draws.sample(others, min(self._p.prune_peers, len(others))))
 
