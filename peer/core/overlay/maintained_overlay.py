@@ -67,6 +67,7 @@ class MaintainedOverlay(Part):
         self._telling_until_ns = -1
         self._wanted: set[NodeId] = set()
         self._closing: set[NodeId] = set()
+        self._idle_since_ns: dict[NodeId, int] = {}
         for aim in aims:
             aim.recount(state.topics, ())
         self._tasks = tuple(
@@ -181,6 +182,7 @@ class MaintainedOverlay(Part):
         turn.set_timer(HEARTBEAT, turn.now_ns + self._heartbeat_ns)
         for task in self._tasks:
             task.suspect_silent(turn, turn.now_ns - self._suspect_ns)
+        self._close_idle(turn)
         interest = self.interest if turn.now_ns <= self._telling_until_ns else None
         beats: dict[tuple[bool, ...], SpiderHeartbeat] = {}
         for peer in self._peers():
@@ -224,6 +226,18 @@ class MaintainedOverlay(Part):
             turn.disconnect(peer, reason)
             if up:
                 self._closing.add(peer)
+
+    def _close_idle(self, turn: Turn) -> None:
+        """Close links that nothing has used for as long as a neighbour may be silent: their opener may have died."""
+        if len(self.state.neighbours) == len(self._peers()):
+            self._idle_since_ns.clear()
+            return
+        before, now_ns = self._idle_since_ns, turn.now_ns
+        idle = [peer for peer in self.state.neighbours if not any(task.uses(peer) for task in self._tasks)]
+        self._idle_since_ns = {peer: before.get(peer, now_ns) for peer in idle}
+        for peer, since_ns in self._idle_since_ns.items():
+            if since_ns < now_ns - self._suspect_ns:
+                self.release(turn, peer, "idle", parted=True)
 
     def changed(self, turn: Turn, peer: NodeId, reason: str) -> None:
         """See ``Host``: the logical links follow from both interests."""
