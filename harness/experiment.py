@@ -12,6 +12,8 @@ from msgspec import Meta, Struct, field
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.gossipsub.bounded import GossipsubBoundedParameters
 from peer.core.gossipsub.parameters import GossipsubParameters
+from peer.core.membership.cyclon import CyclonParameters
+from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
 from peer.core.overlay.random_graph import RandomParameters
 from peer.core.overlay.ring_per_topic import RingPerTopicParameters
@@ -59,8 +61,9 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
 class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Which nodes a node knows."""
 
-    kind: Literal["full", "partial"] = "full"
-    """``full``: every node, as the bootstrap service tells. ``partial``: a share of them."""
+    kind: Literal["full", "partial", "cyclon", "newscast"] = "full"
+    """``full``: every node, as the bootstrap service tells. ``partial``: a share of them. ``cyclon``, ``newscast``: a few
+    nodes, whom nodes learn of from each other. The section of that name has the parameters."""
     refresh_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
     """Under churn, the bootstrap service tells all nodes of changes this often at most."""
 
@@ -269,6 +272,8 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     topiary: TopiaryParameters = field(default_factory=TopiaryParameters)
     membership: MembershipSpec = field(default_factory=MembershipSpec)
     partial: PartialParameters = field(default_factory=PartialParameters)
+    cyclon: CyclonParameters = field(default_factory=CyclonParameters)
+    newscast: NewscastParameters = field(default_factory=NewscastParameters)
     dissemination: DisseminationSpec = field(default_factory=DisseminationSpec)
     flood: FloodParameters = field(default_factory=FloodParameters)
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)

@@ -111,6 +111,14 @@ class Pump:
             if self._up.pop((node, peer), None) is not None:
                 self.give(node, LinkDown(peer, "cut"))
 
+    def crash(self, node: NodeId) -> None:
+        """End a node without a word: its links are cut, and who wants one to it finds nobody."""
+        for peer in sorted(peer for one, peer in self._up if one == node):
+            self.cut(node, peer)
+        del self._nodes[node]
+        self._wanted = {(one, peer) for one, peer in self._wanted if one != node}
+        self._timers = {(one, name): at_ns for (one, name), at_ns in self._timers.items() if one != node}
+
     def links(self) -> set[tuple[NodeId, NodeId]]:
         """Every link that is up, as (lower, higher)."""
         return {(node, peer) for node, peer in self._up if node < peer}

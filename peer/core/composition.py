@@ -34,6 +34,7 @@ class ComposedNode:
         self.state = state
         self._parts = parts
         self._each = tuple(parts.values())
+        self._borrower = next((part for part in self._each if part.borrows), None)
         self._takers = {kind.kind: part for part in self._each for kind in part.frames}
         self._listeners: dict[int, list[Part]] = {}
         for part in self._each:
@@ -64,8 +65,10 @@ class ComposedNode:
         if handler is None:
             raise ContractError(f"{type(event).__name__} is not an event")
         self._now_ns = now_ns
-        turn = Turn(self.state.node, now_ns)
+        turn = Turn(self.state, now_ns)
         handler(turn, event)  # type: ignore[operator]
+        while turn.claimed:
+            self._show(turn, turn.claimed.pop(0))
         return turn.effects
 
     def _start(self, turn: Turn, event: Started) -> None:
@@ -82,18 +85,44 @@ class ComposedNode:
             part.leave(turn)
 
     def _link_up(self, turn: Turn, event: LinkUp) -> None:
-        if event.peer in self.state.neighbours:
-            raise ContractError(f"a second link to {event.peer}")
-        self.state.neighbours[event.peer] = Neighbour(event.outbound)
+        state, peer = self.state, event.peer
+        if state.is_linked(peer):
+            raise ContractError(f"a second link to {peer}")
+        if self._borrower is not None and peer not in state.wanted:
+            state.aside.add(peer)
+            self._borrower.link_up(turn, peer)
+            return
+        state.neighbours[peer] = Neighbour(event.outbound)
         for part in self._each:
-            part.link_up(turn, event.peer)
+            part.link_up(turn, peer)
+
+    def _show(self, turn: Turn, peer: NodeId) -> None:
+        """Let all parts see a link that so far only one used: another one of this node, or of the peer, needs it."""
+        state = self.state
+        if peer in state.aside:
+            state.aside.remove(peer)
+            state.neighbours[peer] = Neighbour(peer in state.wanted)
+            for part in self._each:
+                if part is not self._borrower:
+                    part.link_up(turn, peer)
 
     def _link_down(self, turn: Turn, event: LinkDown) -> None:
-        neighbour = self.state.neighbours.pop(event.peer, None)
-        if neighbour is not None and neighbour.logical:
-            turn.trace("prune", peer=event.peer, topics=neighbour.logical, reason=event.reason)
-        for part in self._each:
-            part.link_down(turn, event.peer, event.reason, event.retrying)
+        state, peer = self.state, event.peer
+        if not event.retrying:
+            state.wanted.discard(peer)
+            state.borrowed.discard(peer)
+        if peer in state.aside:
+            assert self._borrower is not None, "only its links stand aside"
+            state.aside.remove(peer)
+            self._borrower.link_down(turn, peer, event.reason, event.retrying)
+        else:
+            neighbour = state.neighbours.pop(peer, None)
+            if neighbour is not None and neighbour.logical:
+                turn.trace("prune", peer=peer, topics=neighbour.logical, reason=event.reason)
+            for part in self._each:
+                part.link_down(turn, peer, event.reason, event.retrying)
+        if self._borrower is not None and event.retrying and not (peer in state.wanted or peer in state.borrowed):
+            turn.disconnect(peer, "unused")  # it was borrowed, given back while the peer used it, and then it broke
 
     def _receive(self, turn: Turn, event: FrameReceived) -> None:
         self._require_link(event.peer)
@@ -101,12 +130,14 @@ class ComposedNode:
         if taker is None:
             turn.trace("reject", peer=event.peer, kind=event.frame.kind, reason="unexpected_kind")
             return
+        if taker is not self._borrower:
+            self._show(turn, event.peer)
         for listener in self._listeners.get(event.frame.kind, ()):
             listener.overhear(turn, event.peer, event.frame)
         taker.receive(turn, event.peer, event.frame)
 
     def _require_link(self, peer: NodeId) -> None:
-        if peer not in self.state.neighbours:
+        if not self.state.is_linked(peer):
             raise ContractError(f"a frame from {peer}, to which there is no link")
 
     def _fire(self, turn: Turn, event: TimerFired) -> None:

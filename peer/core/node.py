@@ -46,6 +46,11 @@ class State:
 
     ``topics`` is only asked for membership, never iterated. ``neighbours`` is in the order in which the links came up,
     which follows from the events alone.
+
+    Attributes:
+        borrowed: the nodes to which a part that ``borrows`` asked for a link; only asked for membership.
+        wanted: those to which any other part did; only asked for membership.
+        aside: those to which there is a link that only a part that ``borrows`` uses, on either side.
     """
 
     def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...]) -> None:
@@ -53,6 +58,13 @@ class State:
         self.seed = seed
         self.topics = frozenset(topics)
         self.neighbours: dict[NodeId, Neighbour] = {}
+        self.borrowed: set[NodeId] = set()
+        self.wanted: set[NodeId] = set()
+        self.aside: set[NodeId] = set()
+
+    def is_linked(self, peer: NodeId) -> bool:
+        """Whether frames can be sent to a peer, be it over a link that most parts do not see."""
+        return peer in self.neighbours or peer in self.aside
 
     def set_logical(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...], reason: str) -> None:
         """Say which topics' logical links the link to a neighbour carries now; what begins or ends is traced.
@@ -69,14 +81,23 @@ class State:
 
 
 class Turn:
-    """The handling of one event: the instant, and the effects collected so far."""
+    """The handling of one event: the instant, and the effects collected so far.
 
-    __slots__ = ("_node", "effects", "now_ns")
+    A link is there as long as a part needs it. Parts that ``connect`` share it; it ends when one of them says
+    ``disconnect``. A part that only needs it for a moment may ``borrow`` it and ``give_back``, which touches no link
+    that others use.
 
-    def __init__(self, node: NodeId, now_ns: int) -> None:
-        self._node = node
+    Attributes:
+        claimed: the nodes to which there was a borrowed link when another part asked for one.
+    """
+
+    __slots__ = ("_state", "claimed", "effects", "now_ns")
+
+    def __init__(self, state: State, now_ns: int) -> None:
+        self._state = state
         self.now_ns = now_ns
         self.effects: list[Effect] = []
+        self.claimed: list[NodeId] = []
 
     def send(self, peer: NodeId, frame: Frame) -> None:
         """Queue a frame for a neighbour."""
@@ -84,11 +105,27 @@ class Turn:
 
     def connect(self, peer: NodeId) -> None:
         """Ask for a link."""
+        self._state.wanted.add(peer)
         self.effects.append(Connect(peer))
+        if peer in self._state.aside:
+            self.claimed.append(peer)
 
     def disconnect(self, peer: NodeId, reason: str) -> None:
-        """Close a link."""
-        self.effects.append(Disconnect(peer, reason))
+        """Close a link, or ask for it no longer."""
+        self._state.wanted.discard(peer)
+        if peer in self._state.neighbours or peer not in self._state.borrowed:
+            self.effects.append(Disconnect(peer, reason))
+
+    def borrow(self, peer: NodeId) -> None:
+        """Ask for a link that the other parts do not see unless they ask for it too."""
+        self._state.borrowed.add(peer)
+        self.effects.append(Connect(peer))
+
+    def give_back(self, peer: NodeId, reason: str) -> None:
+        """Need a borrowed link no longer: it closes, unless another part of this node or of the peer uses it."""
+        self._state.borrowed.discard(peer)
+        if peer not in self._state.neighbours and peer not in self._state.wanted:
+            self.effects.append(Disconnect(peer, reason))
 
     def set_timer(self, name: str, at_ns: int) -> None:
         """Set a timer; ``name`` starts with the part's role and a slash, by which it finds its way back."""
@@ -104,7 +141,7 @@ class Turn:
 
     def trace(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - the fields of TraceEvent, checked by it
         """Write down what happened, with this instant and node."""
-        self.effects.append(Trace(TraceEvent(event, self.now_ns, self._node, **fields)))
+        self.effects.append(Trace(TraceEvent(event, self.now_ns, self._state.node, **fields)))
 
 
 class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -129,6 +166,10 @@ class Part:
 
     overhears: ClassVar[tuple[type[Frame], ...]] = ()
     """Frame types of other parts that this part learns from; it hears of each before the part that receives it."""
+
+    borrows: ClassVar[bool] = False
+    """Whether it opens links for a moment, for itself. A node has at most one such part, and hides these links from the
+    others on both sides."""
 
     def __init__(self, state: State) -> None:
         self.state = state

@@ -19,7 +19,9 @@ from peer.core.gossipsub.bounded import BoundedGossipsub
 from peer.core.gossipsub.mesh import Mesh
 from peer.core.gossipsub.router import Router
 from peer.core.interests import AnnouncedInterests, PrivateInterests, ToldInterests
+from peer.core.membership.cyclon import Cyclon
 from peer.core.membership.full_view import FullView
+from peer.core.membership.newscast import Newscast
 from peer.core.membership.partial_view import PartialView
 from peer.core.node import Part, State
 from peer.core.overlay.complete_graph import CompleteGraph
@@ -31,7 +33,12 @@ from peer.core.overlay.spidercast import SpiderCast
 Choice = dict[str, Any]
 """A part as an experiment names it: ``name`` and the part's own parameters."""
 
-MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView, "partial": PartialView}
+MEMBERSHIPS: dict[str, type[Part]] = {
+    "full": FullView,
+    "partial": PartialView,
+    "cyclon": Cyclon,
+    "newscast": Newscast,
+}
 INTERESTS: dict[str, type[Part]] = {
     "announced": AnnouncedInterests,
     "announced-only": ToldInterests,

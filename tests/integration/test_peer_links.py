@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
-import uvloop
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from event_loop import LIMIT_S, run
 
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.runtime import pool as pool_module
@@ -19,7 +23,6 @@ from peer.trace import TraceEvent
 from peer.wire import Decoder, encode
 
 RUN = 77
-LIMIT_S = 20
 
 
 class Recorder:
@@ -106,17 +109,6 @@ class Network:
         )
         assert sent == received
         assert set(sent.values()) == {1}
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        errors: list[dict] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with asyncio.timeout(2 * LIMIT_S):
-            await scenario()
-        assert errors == []
-
-    uvloop.run(limited())
 
 
 def data(sequence: int, size: int = 10) -> Data:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
-import uvloop
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from event_loop import LIMIT_S, run
 
 from peer.core import contract
 from peer.core.directory import Directory, PeerInfo
@@ -19,7 +22,6 @@ from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
-LIMIT_S = 20
 FLOOD = {"name": "flood"}
 
 
@@ -92,17 +94,6 @@ class Network:
         for node in set(self.nodes) - {of}:
             [removed] = [event for event in self.events(node, "remove_peer") if event.peer == of]
             assert removed.reason == reason
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        errors: list[dict] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
-        async with asyncio.timeout(2 * LIMIT_S):
-            await scenario()
-        assert errors == []
-
-    uvloop.run(limited())
 
 
 async def knock(address: tuple[str, int]) -> None:

@@ -21,7 +21,7 @@ def view(ratio: float, node: int = 0, seed: int = 1) -> PartialView:
 
 
 def meet(made: PartialView, nodes) -> set[int]:
-    made.meet(Turn(made.state.node, 0), Directory(PeerInfo(node, (node % 3,)) for node in nodes))
+    made.meet(Turn(made.state, 0), Directory(PeerInfo(node, (node % 3,)) for node in nodes))
     return set(members(made.known))
 
 

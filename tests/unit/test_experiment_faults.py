@@ -90,6 +90,10 @@ FILES = {
         GOOD + '[[churn.script]]\nat_s = 1\nnode = 1\naction = "leave"\ntopic = 3\n',
         ": $.churn.script[0].topic: unknown field; did you mean topics?",
     ),
+    "churn_busy": (
+        GOOD + '[churn]\nkind = "exponential"\non_s = 1e-6\n',
+        ": $.churn.on_s: 1216000000 joins and leaves over",
+    ),
     "crash_ratio": (GOOD + "[churn]\ncrash_ratio = 2\n", ": $.churn.crash_ratio: expected a number >= 0 and <= 1"),
     "topics_per_message": (
         GOOD + "[workload]\ntopics = 3\ntopics_per_message = 4\n",

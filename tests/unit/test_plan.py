@@ -20,6 +20,7 @@ from harness.plan import PlannedRun
 from harness.planning import capacity, make_plan, read_plan, write_plan
 from harness.planning.prediction import count_copies, expected_copies
 from harness.workload.publications import draw_schedule
+from peer.core.protocols import PROTOCOLS, Composition
 
 ROOT = Path(__file__).parents[2]
 FILES = ["experiment.toml", "overlay.json", "plan.json", "schedule.jsonl", "underlay.json"]
@@ -142,6 +143,38 @@ def test_what_is_asked_reaches_the_underlay(file: Path) -> None:
     assert set(underlay.queue_ms) == {30.0}
     assert not np.diag(underlay.jitter_ms).any()
     assert not np.diag(underlay.loss_ratio).any()
+
+
+def test_churn_is_planned_and_its_script_is_printed_as_toml(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with file.open("a") as text:
+        text.write('[churn]\nkind = "script"\n[[churn.script]]\nat_s = -1.5\nnode = 3\naction = "leave"\n')
+        text.write('[[churn.script]]\nat_s = 2\nnode = 5\naction = "join"\ntopics = [4, 1]\n')
+    planned = plan(file, "membership.refresh_s=2.5")
+    assert [spec.up for spec in planned.overlay.nodes] == [node != 5 for node in range(12)]
+    assert planned.overlay.nodes[5].topics == ()
+    assert planned.overlay.refresh_ns == 2_500_000_000
+    changes = [(it.at_ns, it.node, it.action, it.topics) for it in planned.schedule if it.action != "publish"]
+    assert changes == [(-1_500_000_000, 3, "leave", ()), (2_000_000_000, 5, "join", (1, 4))]
+    assert main(["plan", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert "11 nodes are up at the start, 2 joins, leaves and the like follow" in text
+    printed = tmp_path / "printed.toml"
+    printed.write_text(text.split("# what it comes to")[0])
+    assert load_experiment(printed) == plan(file).plan.experiment
+
+
+@pytest.mark.parametrize(
+    ("interests", "needs", "discloses"),
+    [("announced", True, True), ("announced", False, True), ("private", True, True), ("private", False, False)],
+)
+def test_the_bootstrap_service_discloses_what_is_public_or_needed(
+    file: Path, monkeypatch: pytest.MonkeyPatch, interests: str, needs: bool, discloses: bool
+) -> None:
+    composition = Composition(overlay={"name": "complete"}, interests=interests, needs_interests=needs)
+    monkeypatch.setitem(PROTOCOLS, "complete", composition)
+    assert plan(file, "protocol=complete").overlay.discloses is discloses
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -170,6 +172,35 @@ def test_checks_find_each_fault(
 ) -> None:
     found = failures(run, evidence(fabrication, **{part: change}), [row(second) for second in range(4)])
     assert found.get(name) == severity
+
+
+@pytest.mark.parametrize(("scheduled", "traced", "sound"), [(0, 0, True), (1, 1, True), (1, 0, False), (0, 3, False)])
+def test_checks_find_churn_that_the_schedule_did_not_ask_for(
+    run: RunDir, fabrication: Fabrication, scheduled: int, traced: int, sound: bool
+) -> None:
+    leave = {"at_ns": 60 * SECOND, "node": 0, "action": "leave", "topics": []}
+    with (run.path / "schedule.jsonl").open("a") as lines:
+        lines.writelines(json.dumps(leave) + "\n" for _ in range(scheduled))
+    found = msgspec.structs.replace(evidence(fabrication), member_changes=traced)
+    expected = {} if sound else {"churn_executed": "invalid"}
+    assert failures(run, found, [row(second) for second in range(4)]) == expected
+
+
+def test_deliveries_that_churn_leaves_open_are_no_fault(run: RunDir, fabrication: Fabrication) -> None:
+    """A node that unsubscribes 50 ms before a publication may do so after it, for all the schedule can tell."""
+    lines = [json.loads(line) for line in (run.path / "schedule.jsonl").read_text().splitlines()]
+    last = lines[-1]
+    subscribers = fabrication.truth.subscriptions
+    other = next(n for n, own in subscribers.items() if n != last["node"] and own & set(last["topics"]))
+    leave = {"at_ns": last["at_ns"] - SECOND // 20, "node": other, "action": "unsubscribe", "topics": last["topics"]}
+    lines.append(leave)
+    lines.sort(key=lambda line: line["at_ns"])
+    (run.path / "schedule.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sound = msgspec.structs.replace(evidence(fabrication), member_changes=1)
+    assert failures(run, sound, [row(second) for second in range(4)]) == {}
+    wrong = evidence(fabrication, deliveries={"rows": len(fabrication.truth.expected()) + 20})
+    wrong = msgspec.structs.replace(wrong, member_changes=1)
+    assert failures(run, wrong, [row(second) for second in range(4)]) == {"delivery_rows": "invalid"}
 
 
 @pytest.mark.parametrize(

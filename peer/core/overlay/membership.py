@@ -9,9 +9,12 @@ from peer.core.contract import NodeId, TopicId
 
 
 class Membership(Protocol):
-    """A view of the network. ``known``: the nodes one may connect to, never this one."""
+    """A view of the network, which may be another one at the next event."""
 
-    known: Bitset
+    @property
+    def known(self) -> Bitset:
+        """The nodes one may connect to, never this one."""
+        ...
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
         """What a node is said to subscribe to; empty when nothing is said."""

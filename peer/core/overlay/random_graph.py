@@ -14,7 +14,7 @@ from peer.core.randomness import substream
 
 REFILL = "overlay/refill"
 REFILL_NS = 5_000_000_000
-"""How long a node that has tried every candidate in vain waits before it tries them again."""
+"""How long a node that has too few candidates waits before it looks and tries again."""
 
 
 class RandomParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -55,7 +55,7 @@ class RandomGraph(Part):
             self._fill(turn)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Give the nodes that could not be reached another chance."""
+        """Give the nodes that could not be reached another chance, and those that the membership found since."""
         self._failed.clear()
         self._fill(turn)
 
@@ -67,5 +67,5 @@ class RandomGraph(Part):
             fresh ^= 1 << peer
             self._chosen[peer] = None
             turn.connect(peer)
-        if len(self._chosen) < self._degree and self._failed:
+        if len(self._chosen) < self._degree:
             turn.set_timer(REFILL, turn.now_ns + REFILL_NS)
