@@ -50,7 +50,22 @@ def headline(run: RunDir) -> dict[str, Any]:
     """The headline numbers under their stable names; None = not computed."""
     numbers: dict[str, Any] = _propagation(run) | _copies(run) | _views(run) | _control(run)
     numbers |= {"topic_components_max": None, "topic_diameter_max": None}
-    return numbers | _certificate(run) | _hop_parts(run)
+    return numbers | _learning(run) | _certificate(run) | _hop_parts(run)
+
+
+def _learning(run: RunDir) -> dict[str, Any]:
+    """What learning was worth: the last whole epoch against the first one, in which neighbours are random."""
+    epochs = [row for row in _read(run, "epochs").to_pylist() if row["nodes"] and row["latency_ms_mean"] is not None]
+    if len(epochs) < 2:
+        return {}
+    first, last = epochs[0], epochs[-1]
+    return {
+        "epochs": len(epochs),
+        "epoch_first_delay_ms_mean": first["latency_ms_mean"],
+        "epoch_last_delay_ms_mean": last["latency_ms_mean"],
+        "epoch_last_delivery_ratio": last["delivery_ratio"],
+        "learning_delay_reduction_ratio": 1 - last["latency_ms_mean"] / first["latency_ms_mean"],
+    }
 
 
 def _read(run: RunDir, name: str, columns: list[str] | None = None) -> pa.Table:

@@ -52,6 +52,21 @@ def _cdf(axes: Axes, values: npt.ArrayLike, **style: Any) -> None:  # noqa: ANN4
     axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", **style)
 
 
+def learning(run: Run) -> Canvas | None:
+    """Mean delay, delivery ratio and score of every epoch, where nodes learn their neighbours."""
+    epochs = run.table("epochs")
+    if epochs is None or epochs.empty:
+        return None
+    canvas, panels = _axes_grid(5.4, rows=3, sharex=True)
+    curves = (("latency_ms_mean", "mean delay (ms)", BLUE), ("delivery_ratio", "delivery ratio", GREEN))
+    for axes, (column, label, color) in zip(panels, (*curves, ("score_mean", "mean score", ORANGE)), strict=True):
+        axes.plot(epochs["epoch"], epochs[column], color=color, marker=".")
+        axes.set_ylabel(label)
+    panels[0].set_ylim(bottom=0)
+    panels[2].set_xlabel("epoch")
+    return canvas
+
+
 def delay_cdf(run: Run) -> Canvas | None:
     """Propagation delay over all expected deliveries (undelivered ones keep the curve below 1) and the direct delay."""
     deliveries = run.table("deliveries")
@@ -293,6 +308,13 @@ FIGURES = (
     ),
     Figure(
         "degrees", "Degree distribution", "Physical links per node at the middle of the publishing window.", degrees
+    ),
+    Figure(
+        "learning",
+        "Learning",
+        "Mean propagation delay, delivery ratio and the score of the neighbours that nodes keep, by epoch. Nodes begin "
+        "with random neighbours.",
+        learning,
     ),
     Figure("duplicates", "Duplicates", "Further copies that a subscriber received of a message.", duplicates),
     Figure(

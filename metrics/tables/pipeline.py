@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from metrics.certificate import check_certificate
 from metrics.checks import check_consistency, is_complete
 from metrics.rundata import Check, RunDir
-from metrics.tables import churn, deliveries, fidelity, hops, links, logs, overhead
+from metrics.tables import churn, deliveries, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import gather
 from metrics.tables.schemas import TABLES
@@ -127,6 +127,7 @@ class Pipeline:
             for outcome in [pool.submit(part, made, published) for part in parts]:
                 outcome.result()
         self._save_small("fidelity", fidelity.build_fidelity(run, *self._seconds(made)))
+        self._save_small("epochs", self._epochs())
         self._save_small("checks", [msgspec.to_builtins(check) for check in self._checks(made)])
 
     def _save_frames(self, _made: DataFrame, _published: DataFrame) -> None:
@@ -136,6 +137,14 @@ class Pipeline:
         expected = deliveries.expected_deliveries(published, self.interests)
         self._save("deliveries", deliveries.build_deliveries(expected, self.events, made, self.pairs))
         self._save("messages", deliveries.build_messages(published, self._table("deliveries"), made))
+
+    def _epochs(self) -> list[dict[str, Any]]:
+        run = self._run
+        begin, workload = run.phase("warmup"), run.phase("workload")
+        rows = pq.read_table(self._path("deliveries"), columns=["publish_ns", "message_id", "latency_ms"])
+        start_ns = begin.start_ns if begin is not None else run.manifest.zero_ns
+        end_ns = workload.end_ns if workload is not None else run.end_ns
+        return epochs.build_epochs(epochs.epoch_ends(self.events), rows, start_ns, end_ns)
 
     def _checks(self, made: DataFrame) -> list[Check]:
         staged = {"events": self.events, "conns": self.wire.table("conns"), "captures": self.wire.table("captures")}
