@@ -83,8 +83,10 @@ def _section_types(
         if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             yield f"`[{path}{field.name}]`", field.type
             yield from _section_types(field.type, f"{path}{field.name}.")
-        elif get_origin(field.type) is tuple and issubclass(entry := get_args(field.type)[0], msgspec.Struct):
-            yield f"`[[{path}{field.name}]]`", entry
+        elif get_origin(field.type) is tuple:
+            entry = get_args(field.type)[0]
+            if isinstance(entry, type) and issubclass(entry, msgspec.Struct):
+                yield f"`[[{path}{field.name}]]`", entry
 
 
 def _default(field: msgspec.inspect.Field) -> str:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lone_node import ME, LoneNode
-
 from peer.core.gossipsub.frames import Graft, Prune, Pruned
+from tests.conformance.lone_node import ME, LoneNode
 
 SCORED = {"scoring": True}
 PX = {"peer_exchange": True}

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lone_node import LoneNode
 
 from peer.core.frames import Data
 from peer.core.gossipsub.frames import Ihave, Iwant
+from tests.conformance.lone_node import LoneNode
 
 SCORED = {"scoring": True}
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lone_node import ME, LoneNode
 
 from peer.core.contract import Trace
 from peer.core.frames import Subscriptions
 from peer.core.gossipsub.frames import Graft, Prune
+from tests.conformance.lone_node import ME, LoneNode
 
 
 @pytest.mark.parametrize(("profile", "d_lo"), [("spec", 4), ("go", 5), ("js", 4)])

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lone_node import ME, LoneNode
 
 from peer.core.contract import message_id
 from peer.core.frames import Data
 from peer.core.gossipsub.frames import Graft, Ihave
+from tests.conformance.lone_node import ME, LoneNode
 
 SCORED = {"scoring": True}
 BY_MESH = {"flood_publish": False}

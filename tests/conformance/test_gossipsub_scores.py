@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 import msgspec
-from lone_node import SECOND_NS, LoneNode
+import pytest
 
 from peer.core.contract import FrameReceived
 from peer.core.frames import Data, Subscriptions
 from peer.core.gossipsub.frames import Graft, Prune
 from peer.core.gossipsub.parameters import GossipsubParameters, ScoreParameters
 from peer.core.gossipsub.scoring import PeerScores
+from tests.conformance.lone_node import SECOND_NS, LoneNode
 
 BY_FIRST = {"first_message_deliveries_weight": 1, "first_message_deliveries_decay": 1.0, "topic_score_cap": 0}
 

@@ -73,7 +73,9 @@ class BoundedGossipsub(Part):
     def _deal_again(self, turn: Turn) -> None:
         for peer, topic in list(self._chosen.items()):
             if topic not in self.state.topics:
+                # Not at once again: its link is on its way down.
                 del self._chosen[peer]
+                self._failed[peer] = None
                 turn.disconnect(peer, "topic_left")
         self._fill(turn)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from peer.core.bitset import bitset, choose
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.node import State, Turn
@@ -64,6 +66,12 @@ class Connections:
         ]
         for peer in self._draws.sample(fresh, min(limit, len(fresh))):
             self._ask(turn, peer)
+
+    def keep(self, turn: Turn, peers: Iterable[NodeId]) -> None:
+        """Connect to those of the peers to which there is no link."""
+        for peer in peers:
+            if peer not in self._state.neighbours and self._membership.known >> peer & 1:
+                self._ask(turn, peer)
 
     def _ask(self, turn: Turn, peer: NodeId) -> None:
         self._asked[peer] = None

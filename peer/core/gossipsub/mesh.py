@@ -19,8 +19,7 @@ from peer.core.node import Part, State, Turn
 from peer.core.overlay.membership import Membership
 from peer.core.randomness import substream
 
-HEARTBEAT = "overlay/heartbeat"
-DECAY = "overlay/decay"
+HEARTBEAT, DECAY, EXPLICIT = "overlay/heartbeat", "overlay/decay", "overlay/explicit"
 
 
 class Mesh(Part):
@@ -52,6 +51,8 @@ class Mesh(Part):
             to_ns(parameters.iwant_followup_s), substream(state.seed, state.node, "gossipsub/promises")
         )
         self.after_maintenance: Callable[[Turn], None] = _do_nothing
+        agreed = parameters.explicit_peers
+        self._explicit = tuple(peer for peer in agreed if peer != state.node) if state.node in agreed else ()
         self._p = parameters
         self._profile = parameters.chosen
         self._accept_px = parameters.score.accept_px_threshold if self._profile.scoring else 0.0
@@ -70,11 +71,14 @@ class Mesh(Part):
             self.peers[topic] = {}
         spread_ns = self._draws.randrange(self._interval_ns) if self._p.heartbeat_spread else 0
         turn.set_timer(HEARTBEAT, turn.now_ns + to_ns(self._p.heartbeat_initial_delay_s) + spread_ns)
+        if self._explicit:
+            turn.set_timer(EXPLICIT, turn.now_ns + to_ns(self._p.explicit_check_s))
         if self._profile.scoring:
             turn.set_timer(DECAY, turn.now_ns + to_ns(self._p.score.decay_interval_s))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
         """Connect."""
+        self._connections.keep(turn, self._explicit)
         self._connections.meet(turn, directory)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
@@ -90,13 +94,16 @@ class Mesh(Part):
         self._connections.link_down(turn, peer, reason, retrying)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """The heartbeat, the scores' decay, or connections to replace."""
+        """The heartbeat, the scores' decay, agreed connections to look after, or others to replace."""
         if name == HEARTBEAT:
             self._beat(turn)
             turn.set_timer(HEARTBEAT, turn.now_ns + self._interval_ns)
         elif name == DECAY:
             self.scores.decay(turn.now_ns)
             turn.set_timer(DECAY, turn.now_ns + to_ns(self._p.score.decay_interval_s))
+        elif name == EXPLICIT:
+            self._connections.keep(turn, self._explicit)
+            turn.set_timer(EXPLICIT, turn.now_ns + to_ns(self._p.explicit_check_s))
         elif name == REFILL:
             self._connections.refill(turn)
 
@@ -133,7 +140,7 @@ class Mesh(Part):
 
     def refuses(self, turn: Turn, peer: NodeId, frame: Frame) -> bool:
         """Whether a frame is ignored since its sender is graylisted."""
-        if self.scores.of(peer) >= self._p.score.graylist_threshold:
+        if peer in self._explicit or self.scores.of(peer) >= self._p.score.graylist_threshold:
             return False
         turn.trace("reject", peer=peer, kind=frame.kind, reason="graylisted")
         return True
@@ -146,12 +153,17 @@ class Mesh(Part):
         ]
 
     def subscribers(self, topic: TopicId, score: float) -> list[NodeId]:
-        """The neighbours on a topic with at least this score, in the order of the links."""
+        """The neighbours on a topic with at least this score, in the order of the links, without explicit ones."""
         return [
             peer
             for peer, neighbour in self.state.neighbours.items()
-            if topic in neighbour.topics and self.scores.of(peer) >= score
+            if topic in neighbour.topics and peer not in self._explicit and self.scores.of(peer) >= score
         ]
+
+    def explicit_subscribers(self, topic: TopicId) -> list[NodeId]:
+        """The explicit peers on a topic, which get every message whatever their scores."""
+        neighbours = self.state.neighbours
+        return [peer for peer in self._explicit if peer in neighbours and topic in neighbours[peer].topics]
 
     # ---------------------------------------------------------------------------------------------- heartbeat
 
@@ -221,7 +233,10 @@ class Mesh(Part):
         mesh = self.peers.get(topic)
         if mesh is None or peer in mesh:
             return
-        if self._backoffs.running(topic, peer, turn.now_ns):
+        if peer in self._explicit:
+            turn.trace("reject", peer=peer, kind=Graft.kind, topics=(topic,), reason="explicit_peer")
+            self._dismiss(turn, topic, peer)
+        elif self._backoffs.running(topic, peer, turn.now_ns):
             turn.trace("reject", peer=peer, kind=Graft.kind, topics=(topic,), reason="backoff")
             self._punish_haste(turn, peer, topic)
             self._dismiss(turn, topic, peer)

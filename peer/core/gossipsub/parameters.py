@@ -97,7 +97,7 @@ class ScoreParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """P5: weight of the application's own score, which is ``app_specific_score`` ..."""
     app_specific_score: float = 0.0
     """... for the nodes in ``app_specific_nodes`` and 0 for all others."""
-    app_specific_nodes: tuple[int, ...] = ()
+    app_specific_nodes: tuple[Count, ...] = ()
     """P5: the nodes that the application scores, such as trusted bootstrappers."""
     ip_colocation_factor_weight: NotPositive = -5.0
     """P6: weight of the squared surplus of peers with the same address."""
@@ -187,6 +187,11 @@ class GossipsubParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """How often a peer gets the same message upon IWANT."""
     iwant_followup_s: Seconds = 3.0
     """Time in which an advertised message must come that was asked for."""
+    explicit_peers: tuple[Count, ...] = ()
+    """Nodes with explicit peering agreements, each with all others of the list: always connected, always sent to, and
+    outside all meshes and scores."""
+    explicit_check_s: Interval = 300.0
+    """Time between two looks whether those links are up."""
     scoring: bool | None = None
     """Keep scores. Otherwise every score is 0. spec false, go false, js true."""
     score: ScoreParameters = field(default_factory=ScoreParameters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
@@ -18,9 +18,9 @@ from peer.core.randomness import substream
 class Router(Part):
     """Delivers and forwards messages on the node's topics, over the meshes of the overlay that it rides on.
 
-    A message on several topics goes once to the union of their meshes. Messages on topics without subscription are
-    neither kept nor forwarded. There is no validation by the application, and messages are not signed; the one message
-    that is invalid (P4) is an own one that comes back, which no honest peer sends.
+    A message on several topics goes once to the union of their meshes, and to explicit peers. Messages on topics
+    without subscription are neither kept nor forwarded. There is no validation by the application, and messages are not
+    signed; the one message that is invalid (P4) is an own one that comes back, which no honest peer sends.
 
     Source: gossipsub v1.0, Message Processing; v1.1, Flood Publishing.
     """
@@ -54,7 +54,7 @@ class Router(Part):
             turn.trace("deliver", message_id=identifier, topics=topics, hops=0)
         copy = Data(identifier, topics, 1, UNLIMITED_TTL, payload)
         self._cache.put(copy)
-        for peer in self._everybody(topics) if self._flood_publish else self._own_receivers(turn, topics):
+        for peer in self._receivers(topics, lambda topic: self._own_receivers(turn, topic)):
             turn.send(peer, copy)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
@@ -90,21 +90,26 @@ class Router(Part):
         # A header's hop count has eight bits: a message that has come so far stays at the highest.
         copy = Data(identifier, data.topics, min(data.hops + 1, 255), UNLIMITED_TTL, data.payload)
         self._cache.put(copy)
-        for receiver in self._union(self._mesh.peers[topic] for topic in topics):
+        for receiver in self._receivers(topics, self._mesh.peers.__getitem__):
             if receiver not in (peer, publisher_of(identifier)):
                 turn.send(receiver, copy)
 
     # --------------------------------------------------------------------------------------------------- receivers
 
-    def _everybody(self, topics: Sequence[TopicId]) -> Iterable[NodeId]:
-        """Flood publishing: all neighbours on one of the topics, but those with too low a score."""
-        return self._union(self._publishable(topic) for topic in topics)
-
-    def _own_receivers(self, turn: Turn, topics: Sequence[TopicId]) -> Iterable[NodeId]:
-        """The mesh where this node subscribes, the fanout where it does not."""
-        return self._union(
-            self._mesh.peers[topic] if topic in self._mesh.peers else self._fanout(turn, topic) for topic in topics
+    def _receivers(self, topics: Sequence[TopicId], eager: Callable[[TopicId], Iterable[NodeId]]) -> Iterable[NodeId]:
+        """Each once: the eager peers of the topics, and the explicit ones."""
+        return dict.fromkeys(
+            peer
+            for topic in topics
+            for peers in (eager(topic), self._mesh.explicit_subscribers(topic))
+            for peer in peers
         )
+
+    def _own_receivers(self, turn: Turn, topic: TopicId) -> Iterable[NodeId]:
+        """All neighbours with flood publishing; else the mesh where this node subscribes, the fanout where not."""
+        if self._flood_publish:
+            return self._publishable(topic)
+        return self._mesh.peers[topic] if topic in self._mesh.peers else self._fanout(turn, topic)
 
     def _fanout(self, turn: Turn, topic: TopicId) -> dict[NodeId, None]:
         peers = self._mesh.fanout.use(topic, turn.now_ns)
@@ -119,10 +124,6 @@ class Router(Part):
 
     def _publishable(self, topic: TopicId) -> list[NodeId]:
         return self._mesh.subscribers(topic, self._p.score.publish_threshold)
-
-    @staticmethod
-    def _union(groups: Iterable[Iterable[NodeId]]) -> Iterable[NodeId]:
-        return dict.fromkeys(peer for group in groups for peer in group)
 
     # --------------------------------------------------------------------------------------------------- heartbeat
 
