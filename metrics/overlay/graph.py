@@ -1,0 +1,57 @@
+"""Measures of the physical graph as a whole."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import igraph
+import numpy as np
+
+from metrics.overlay.paths import shortest_paths
+from metrics.overlay.snapshot import Integers, Snapshot
+
+
+class PhysicalGraph(NamedTuple):
+    """The graph of physical links.
+
+    Attributes:
+        components: sets of nodes that reach each other.
+        largest_component: nodes of the largest one.
+        clustering: mean over all nodes of the share of a node's pairs of neighbours that are linked; a node with
+            fewer than two neighbours counts as 0. (Watts and Strogatz's coefficient.)
+        clustering_global: share of all paths of two links that a third link closes; 0 where there is none.
+        diameter: longest shortest path, over all pairs that reach each other.
+        path_length_mean: mean shortest path over these pairs; None where there is none.
+    """
+
+    components: int
+    largest_component: int
+    clustering: float | None
+    clustering_global: float
+    diameter: int
+    path_length_mean: float | None
+
+
+def measure_graph(snapshot: Snapshot) -> PhysicalGraph:
+    """Measure the graph of physical links. The shortest paths take most of the time, see ``shortest_paths``."""
+    graph = igraph.Graph(snapshot.count, snapshot.links)
+    sizes = graph.connected_components(mode="weak").sizes()
+    paths = shortest_paths(snapshot.count, snapshot.links)
+    local = graph.transitivity_avglocal_undirected(mode="zero") if snapshot.count else None
+    return PhysicalGraph(
+        len(sizes),
+        max(sizes, default=0),
+        local,
+        float(np.nan_to_num(graph.transitivity_undirected(mode="zero"))),
+        paths.diameter,
+        paths.length_mean,
+    )
+
+
+def component_sizes(count: int, arcs: Integers, *, strong: bool = False) -> list[int]:
+    """The sizes of a graph's components; ``strong``: arcs are one-way, and nodes must reach each other both ways."""
+    if not len(arcs):
+        return [1] * count
+    graph = igraph.Graph(count, arcs, directed=strong)
+    sizes: list[int] = graph.connected_components(mode="strong" if strong else "weak").sizes()
+    return sizes

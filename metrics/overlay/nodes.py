@@ -1,0 +1,44 @@
+"""Views and degrees of every node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from metrics.overlay.snapshot import Integers, Snapshot
+
+
+class NodeLinks(NamedTuple):
+    """Counts of links, each (count,) by the node's place.
+
+    Attributes:
+        view_size_total: logical links: the sizes of the node's views on all topics, added up.
+        view_size_unique: different nodes in all its views; the out-degree of the graph of views.
+        in_degree: different nodes that have it in a view.
+        degree: physical links.
+
+    Source: StAN section 3.1 (Total and Unique View Size) and Figure 3 (in- and out-degree).
+    """
+
+    view_size_total: Integers
+    view_size_unique: Integers
+    in_degree: Integers
+    degree: Integers
+
+
+def count_links(snapshot: Snapshot) -> NodeLinks:
+    """Count every node's links.
+
+    Where views are one-way, ``degree`` counts a link at both its ends and ``view_size_unique`` only at the node whose
+    view it stands in. Where both sides hold every logical link, ``view_size_unique`` is ``in_degree``.
+    """
+    count = snapshot.count
+    holders, known, _ = snapshot.views.T
+    arcs = np.unique(holders * count + known)
+    return NodeLinks(
+        np.bincount(holders, minlength=count),
+        np.bincount(arcs // max(count, 1), minlength=count),
+        np.bincount(arcs % max(count, 1), minlength=count),
+        np.bincount(snapshot.links.ravel(), minlength=count),
+    )

@@ -1,0 +1,92 @@
+"""Shortest paths between all pairs of nodes: breadth-first searches from 64 nodes in the bits of one word."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import igraph
+import numpy as np
+import numpy.typing as npt
+
+from metrics.overlay.snapshot import Integers
+
+Words = npt.NDArray[np.uint64]
+
+_BLOCK_WORDS = 16
+"""1,024 searches at a time: their bits for 10,000 nodes with 11 links each take 14 MB."""
+
+_MAX_LEVELS = 64
+"""A graph that is wider is left to igraph, which follows each search's own front: a ring is one."""
+
+
+class Paths(NamedTuple):
+    """Shortest paths in an undirected graph, over the pairs of nodes that reach each other.
+
+    Attributes:
+        diameter: links of the longest one; 0 where no two nodes reach each other.
+        length_mean: links of the mean one; None likewise.
+        pairs: how many pairs of nodes reach each other.
+    """
+
+    diameter: int
+    length_mean: float | None
+    pairs: int
+
+
+def shortest_paths(count: int, links: Integers) -> Paths:
+    """Search from every node; exact.
+
+    The cost is (links x nodes x diameter / 64) word operations: a second for 10,000 nodes with 11 links each.
+
+    Args:
+        count: nodes.
+        links: (l, 2) undirected links between places, each once, no loops.
+    """
+    used, places = np.unique(links, return_inverse=True)
+    ends = places.reshape(-1, 2).astype(np.int64)
+    histogram: list[int] = []
+    for first in range(0, len(used), 64 * _BLOCK_WORDS):
+        sources = np.arange(first, min(first + 64 * _BLOCK_WORDS, len(used)))
+        reached = _search(len(used), ends, sources)
+        if reached is None:
+            return _search_each(len(used), ends)
+        histogram += [0] * (len(reached) - len(histogram))
+        for level, pairs in enumerate(reached):
+            histogram[level] += pairs
+    return _paths(np.array(histogram, np.int64) // 2)
+
+
+def _paths(histogram: Integers) -> Paths:
+    """From how many pairs are 1, 2, ... links apart."""
+    pairs = int(histogram.sum())
+    if not pairs:
+        return Paths(0, None, 0)
+    lengths = np.arange(1, len(histogram) + 1)
+    return Paths(len(histogram), float((lengths * histogram).sum() / pairs), pairs)
+
+
+def _search(count: int, links: Integers, sources: Integers) -> list[int] | None:
+    """How many (source, node) pairs are 1, 2, ... links apart; None where the graph is too wide for this.
+
+    Every node has a link, so that each has a run of arcs to take the union over.
+    """
+    arcs = np.concatenate((links, links[:, ::-1]))
+    arcs = arcs[np.argsort(arcs[:, 1], kind="stable")]
+    starts = np.searchsorted(arcs[:, 1], np.arange(count))
+    reached: Words = np.zeros((count, -(-len(sources) // 64)), np.uint64)
+    bits = np.arange(len(sources))
+    reached[sources, bits // 64] = np.uint64(1) << (bits % 64).astype(np.uint64)
+    found, levels = len(sources), list[int]()
+    while len(levels) <= _MAX_LEVELS:
+        reached |= np.bitwise_or.reduceat(reached[arcs[:, 0]], starts, axis=0)
+        before, found = found, int(np.bitwise_count(reached).sum())
+        if found == before:
+            return levels
+        levels.append(found - before)
+    return None
+
+
+def _search_each(count: int, links: Integers) -> Paths:
+    """The same by one search after the other."""
+    bins = igraph.Graph(count, links).path_length_hist(directed=False).bins()
+    return _paths(np.array([pairs for _, _, pairs in bins], np.int64))
