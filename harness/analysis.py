@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -41,18 +42,34 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
     """
     if not (run_dir / "manifest.json").exists():
         raise AnalysisError(f"{run_dir}: has no manifest.json: the run did not finish")
-    argv = [sys.executable, "-m", __name__, str(run_dir.absolute()), *([f"--master={master}"] if master else [])]
-    words = run_dir / LOG
+    run_spark(__name__, run_dir, run_dir / LOG, master)
+    return msgspec.json.decode((run_dir / "summary.json").read_bytes(), type=Summary)
+
+
+def run_spark(module: str, folder: Path, words: Path, master: str | None, keep: Iterable[Path] = ()) -> None:
+    """Run a module that uses Spark on a folder, as a process of its own that leaves nothing behind.
+
+    Args:
+        module: is called with the folder and ``--master``.
+        folder: where it reads and writes.
+        words: the file that takes what it says.
+        master: a Spark master; None = all cores of this machine.
+        keep: what else it must see.
+
+    Raises:
+        AnalysisError: it failed; carries its last words.
+        TestbedError: no sandbox could be made.
+    """
+    argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else [])]
     with words.open("wb") as log:
         if master is None or master.startswith("local"):
             environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
-            status = sandbox.run(argv, keep=[run_dir], environment=environment, output=log)
+            status = sandbox.run(argv, keep=[folder, *keep], environment=environment, output=log)
         else:
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
     if status:
         last = words.read_text(errors="replace").strip().splitlines()[-1:]
-        raise AnalysisError(f"analyse {run_dir}: status {status}: {''.join(last)} (all of it in {words})")
-    return msgspec.json.decode((run_dir / "summary.json").read_bytes(), type=Summary)
+        raise AnalysisError(f"analyse {folder}: status {status}: {''.join(last)} (all of it in {words})")
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ VERBS = {
     "run": "run an experiment, analyse it, and print the verdict",
     "tables": "compute the tables of a finished run",
     "report": "analyse a finished run and write its report",
+    "sweep": "simulate a study's grid of experiments, tables and figures included",
     "compare": "set runs side by side",
     "serve": "show a run's metrics and report on loopback",
     "inspect": "print the overlay frames of a capture",

@@ -8,13 +8,15 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from harness.errors import ExperimentError
 from harness.experiment import Experiment
 from harness.wording import describe_type, field_names, field_type
+
+Form = TypeVar("Form", bound=msgspec.Struct)
 
 _FAULT = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
 _BARE_WORD = re.compile(r"[A-Za-z0-9_./~:+-]+")
@@ -31,21 +33,30 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
     Raises:
         ExperimentError: the file, or the experiment in it, is wrong.
     """
+    document = read_document(path, overrides)
+    if seed is not None:
+        document["seed"] = seed
+    try:
+        experiment = decode(document, Experiment)
+        check_rules(experiment)
+    except ExperimentError as error:
+        raise ExperimentError(f"{path}: {error.path}", error.problem) from None
+    return experiment
+
+
+def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Read a TOML file and apply ``key=value`` overrides, as the command line gives them.
+
+    Raises:
+        ExperimentError: the file is no TOML, or an override no assignment.
+    """
     document = _read_toml(path)
     for override in overrides:
         try:
             _assign(document, override)
         except ExperimentError as error:
             raise ExperimentError(f"--set {' '.join(override.split())}", error.problem) from None
-    if seed is not None:
-        document["seed"] = seed
-    try:
-        _refuse_unbounded(document)
-        experiment = _decode(document)
-        check_rules(experiment)
-    except ExperimentError as error:
-        raise ExperimentError(f"{path}: {error.path}", error.problem) from None
-    return experiment
+    return document
 
 
 def check_rules(experiment: Experiment) -> None:
@@ -165,25 +176,31 @@ def _refuse_unbounded(value: object, path: str = "$") -> None:
         raise ExperimentError(path, f"expected a finite number, got {value}")
 
 
-def _decode(document: dict[str, Any]) -> Experiment:
+def decode(document: dict[str, Any], form: type[Form]) -> Form:
+    """Make a form of a document.
+
+    Raises:
+        ExperimentError: it does not fit; the place is a path below ``$``.
+    """
+    _refuse_unbounded(document)
     try:
-        return msgspec.convert(document, Experiment)
+        return msgspec.convert(document, form)
     except msgspec.ValidationError as error:
         fault = _FAULT.match(str(error))
         assert fault is not None, "the pattern matches any text"
-        raise _explain(document, fault["problem"], fault["path"] or "$") from None
+        raise _explain(document, form, fault["problem"], fault["path"] or "$") from None
 
 
-def _explain(document: dict[str, Any], problem: str, path: str) -> ExperimentError:
+def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str, path: str) -> ExperimentError:
     """The fault in our words: what the place takes, and what is there."""
     if unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
-        name, known = unknown[1], field_names(path)
+        name, known = unknown[1], field_names(form, path)
         near = get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
         return ExperimentError(_place(path, name), f"unknown field; {hint}")
     if missing := re.search(r"missing required field `(.*)`", problem):
         return ExperimentError(f"{path}.{missing[1]}", "missing")
-    expected = describe_type(field_type(path))
+    expected = describe_type(field_type(form, path))
     return ExperimentError(path, f"expected {expected}, got {_shown(_value_at(document, path))}")
 
 

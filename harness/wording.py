@@ -1,12 +1,10 @@
-"""The experiment form's types in words, for error messages and for docs/experiment-spec.md."""
+"""The types of a file's form in words, for error messages and for docs/experiment-spec.md."""
 
 from __future__ import annotations
 
 import re
 
-from msgspec import inspect
-
-from harness.experiment import Experiment
+from msgspec import Struct, inspect
 
 _NAMES: dict[type, tuple[str, str]] = {
     inspect.IntType: ("an integer", "integers"),
@@ -14,6 +12,8 @@ _NAMES: dict[type, tuple[str, str]] = {
     inspect.StrType: ("a string", "strings"),
     inspect.BoolType: ("true or false", "booleans"),
     inspect.StructType: ("a section", "sections"),
+    inspect.DictType: ("a section", "sections"),
+    inspect.AnyType: ("a value", "values"),
 }
 _BOUNDS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
 
@@ -37,27 +37,30 @@ def _several(kind: inspect.Type) -> str:
     return _NAMES[type(kind)][1] if type(kind) in _NAMES else describe_type(kind)
 
 
-def field_type(path: str) -> inspect.Type:
+def field_type(form: type[Struct], path: str) -> inspect.Type:
     """The type at a path such as ``$.underlay.hosts``."""
-    kind: inspect.Type = inspect.type_info(Experiment)
+    kind: inspect.Type = inspect.type_info(form)
     for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
         kind = _item(kind) if index else {field.encode_name: field.type for field in _fields(kind)}[name]
     return kind
 
 
-def field_names(path: str) -> list[str]:
+def field_names(form: type[Struct], path: str) -> list[str]:
     """The fields of the section at a path."""
-    return [field.encode_name for field in _fields(field_type(path))]
+    return [field.encode_name for field in _fields(field_type(form, path))]
 
 
 def _fields(kind: inspect.Type) -> tuple[inspect.Field, ...]:
-    assert isinstance(kind, inspect.StructType), "paths lead through sections"
-    return kind.fields
+    return next(part.fields for part in _parts(kind) if isinstance(part, inspect.StructType))
+
+
+def _parts(kind: inspect.Type) -> tuple[inspect.Type, ...]:
+    """The types of which a place takes one."""
+    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
 
 
 def _item(kind: inspect.Type) -> inspect.Type:
-    parts = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-    return next(part.item_type for part in parts if isinstance(part, inspect.VarTupleType))
+    return next(part.item_type for part in _parts(kind) if isinstance(part, inspect.VarTupleType))
 
 
 def _one_of(values: list[str]) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from harness.experiment import Experiment
 from harness.workload.churn import Span, draw_sessions
 from harness.workload.interests import Interests, make_model
-from harness.workload.membership import follow_script, follow_sessions
+from harness.workload.membership import Membership, follow_script, follow_sessions
 from harness.workload.publications import draw_schedule
 from peer.runtime.spec import Action
 
@@ -38,13 +38,22 @@ def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
     Raises:
         ExperimentError: a file is missing or wrong, the script is impossible, or nothing can ever be published.
     """
-    workload, churn, seed = experiment.workload, experiment.churn, experiment.seed
+    workload = experiment.workload
     span = Span(-round(workload.warmup_s * 1e9), round((workload.duration_s + workload.cooldown_s) * 1e9))
-    model = make_model(experiment.interests, workload.topics, nodes, seed, folder)
-    if churn.kind == "script":
-        membership = follow_script(churn.script, model, nodes, workload.topics, span)
-    else:
-        sessions = draw_sessions(churn, nodes, span, seed, folder)
-        membership = follow_sessions(sessions, model, span, churn.new_interests)
-    schedule = draw_schedule(workload, membership.interests, membership.changes, seed)
+    membership = draw_membership(experiment, nodes, folder, span)
+    schedule = draw_schedule(workload, membership.interests, membership.changes, experiment.seed)
     return Workload(membership.up, membership.interests, schedule)
+
+
+def draw_membership(experiment: Experiment, nodes: int, folder: Path, span: Span) -> Membership:
+    """Draw who is up with which interests, and how that changes within the span.
+
+    Raises:
+        ExperimentError: a file is missing or wrong, or the script is impossible.
+    """
+    churn, topics, seed = experiment.churn, experiment.workload.topics, experiment.seed
+    model = make_model(experiment.interests, topics, nodes, seed, folder)
+    if churn.kind == "script":
+        return follow_script(churn.script, model, nodes, topics, span)
+    sessions = draw_sessions(churn, nodes, span, seed, folder)
+    return follow_sessions(sessions, model, span, churn.new_interests)

@@ -1,0 +1,54 @@
+"""``trellis sweep FILE``: simulate a study's grid over its seeds; resumable."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from harness.analysis import run_spark
+from harness.errors import ExperimentError
+from harness.manifest import versions
+from harness.progress import counting
+from harness.studies.reading import load_study
+from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_spec
+
+SWEEPS = Path("runs") / "studies"
+
+LOG = "sweep.log"
+"""What Spark and the runs had to say, in the sweep's folder; of interest when they fail."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what ``sweep`` takes."""
+    parser.add_argument("file", type=Path, help="the study (TOML)")
+    parser.add_argument("--quick", action="store_true", help="the study's quick profile: smaller and fewer points")
+    parser.add_argument("--seeds", type=int, metavar="N", help="seeds 1 .. N in place of the file's")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the study")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where results are kept, and looked for")
+    parser.add_argument("--master", help="a Spark master (default: all cores of this machine)")
+    parser.add_argument("--any-code", action="store_true", help="take results that other states of the code computed")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run what has no result yet, then write tables, figures and the page."""
+    study = load_study(arguments.file, arguments.set, seeds=arguments.seeds, quick=arguments.quick)
+    folder = (arguments.out or SWEEPS / (study.name + ("-quick" if arguments.quick else ""))).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise ExperimentError(str(folder), "exists and is no folder")
+    source = arguments.file.absolute()
+    jobs = jobs_of(study, source.parent)
+    write_spec(folder, SweepSpec(study, str(source), code_hash(), _options(arguments), versions(), arguments.any_code))
+    (folder / "study.toml").write_bytes(source.read_bytes())
+    store = Store(folder, None if arguments.any_code else code_hash())
+    with counting(f"sweep {study.name}", len(jobs), lambda: store.count(jobs)):
+        run_spark("harness.studies.sweeping", folder, folder / LOG, arguments.master, keep=[source.parent])
+    for table in study.table:
+        print(f"\n{(folder / f'{table.name}.md').read_text(encoding='utf-8')}", end="")
+    print(f"\nresults: {folder / 'index.html'}")
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The options that shaped the study, for the record."""
+    seeds = [f"--seeds={arguments.seeds}"] if arguments.seeds is not None else []
+    return (*(["--quick"] if arguments.quick else []), *seeds, *(f"--set {text}" for text in arguments.set))

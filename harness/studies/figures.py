@@ -1,0 +1,130 @@
+"""A study's figures: means with their intervals over an axis, or how nodes are distributed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle, product
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from msgspec import Struct
+
+from harness.studies.form import Cell, FigureSpec, Shown
+from harness.studies.intervals import Interval, interval
+from harness.studies.measures import MEASURES, REDUCTIONS, split_reduction
+from harness.studies.reading import AT_S, label_of, measure_of
+from harness.studies.results import aggregate, matching, mean_of, values_along
+from harness.studies.store import Result
+from metrics.report.figures import plain_axes
+
+EPOCH = "epoch"
+MOMENTS = (AT_S, EPOCH)
+
+Floats = npt.NDArray[np.float64]
+
+
+class Curve(Struct, frozen=True):
+    """A labelled series of means over x."""
+
+    label: str
+    points: tuple[tuple[Cell, Interval], ...]
+
+
+def draw_figure(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
+    """The figure of these results."""
+    canvas, axes = plain_axes(6.4, 3.8)
+    curves = list(make_curves(spec, results))
+    for curve, marker in zip(curves, cycle("os^Dv<>P")):
+        if spec.kind == "line":
+            _draw_line(axes, curve, marker)
+        else:
+            _draw_counts(axes, curve, spec.kind)
+    for paper in spec.paper:
+        x, y = zip(*paper.points, strict=True)
+        axes.plot(x, y, label=paper.label, color="#1d2429", marker="x", linestyle="none", zorder=5)
+    _finish(axes, spec, len(curves) + len(spec.paper))
+    return canvas
+
+
+def make_curves(spec: FigureSpec, results: Sequence[Result]) -> Iterator[Curve]:
+    """The curves of a figure: one for each measure and combination of the series' axes that has a point."""
+    chosen = matching(results, spec.where)
+    for shown in spec.y:
+        for values in product(*(values_along(chosen, axis) for axis in spec.series)):
+            runs = matching(chosen, dict(zip(spec.series, values, strict=True)))
+            points = tuple(_points(spec, runs, measure_of(shown)))
+            if points:
+                yield Curve(_label(spec, shown, values), points)
+
+
+def _label(spec: FigureSpec, shown: str | Shown, values: tuple[Cell, ...]) -> str:
+    words = [
+        value if isinstance(value, str) else f"{axis} = {value}"
+        for axis, value in zip(spec.series, values, strict=True)
+    ]
+    if len(spec.y) > 1 or not words:
+        words.insert(0, label_of(shown))
+    return ", ".join(words)
+
+
+def _points(spec: FigureSpec, runs: Sequence[Result], shown: str) -> Iterator[tuple[Cell, Interval]]:
+    if spec.x in MOMENTS:
+        rows = [mean for mean in aggregate(runs) if mean.measure == shown and mean.by is None]
+        moments = [(mean.moment, mean.over) for mean in rows if mean.moment is not None]
+        yield from sorted(moments, key=lambda pair: pair[0])
+    elif MEASURES[split_reduction(shown)[1]].by == spec.x:
+        yield from _counts(runs, shown)
+    else:
+        for value in values_along(runs, spec.x):
+            over = mean_of(matching(runs, {spec.x: value}), shown)
+            if over is not None:
+                yield value, over
+
+
+def _counts(runs: Sequence[Result], shown: str) -> Iterator[tuple[Cell, Interval]]:
+    """What a measure counts, at the first snapshot where ``first`` is asked for, otherwise at the last."""
+    reduction, name = split_reduction(shown)
+    assert reduction in ("", *REDUCTIONS)
+    counts = []
+    for run in runs:
+        rows = [row for row in run.rows if row.measure == name and row.by is not None]
+        moments = sorted({row.moment for row in rows if row.moment is not None})
+        moment = None if not moments else moments[0] if reduction == "first" else moments[-1]
+        counts.append({row.by: row.value for row in rows if row.moment == moment})
+    for by in sorted({key for count in counts for key in count if key is not None}):
+        yield by, interval([count.get(by, 0.0) for count in counts])
+
+
+def _draw_line(axes: Axes, curve: Curve, marker: str) -> None:
+    x = [point[0] for point in curve.points]
+    means = np.array([over.mean for _, over in curve.points])
+    half = np.array([over.half_width or 0.0 for _, over in curve.points])
+    many = len(x) > 30
+    [line] = axes.plot(x, means, label=curve.label, marker="" if many else marker, markersize=4)
+    if many:
+        axes.fill_between(x, means - half, means + half, color=line.get_color(), alpha=0.2, linewidth=0)
+    else:
+        axes.errorbar(x, means, half, fmt="none", color=line.get_color(), capsize=2)
+
+
+def _draw_counts(axes: Axes, curve: Curve, kind: str) -> None:
+    x = np.array([point[0] for point in curve.points], float)
+    counts = np.array([over.mean for _, over in curve.points])
+    if kind == "rank":
+        axes.loglog(x, counts, label=curve.label)
+    elif kind == "cdf":
+        axes.step(x, np.cumsum(counts) / counts.sum(), where="post", label=curve.label)
+    else:
+        axes.step(x, counts / counts.sum(), where="mid", label=curve.label)
+
+
+def _finish(axes: Axes, spec: FigureSpec, curves: int) -> None:
+    shares = {"cdf": "share of nodes, cumulated", "histogram": "share of nodes"}
+    first = label_of(spec.y[0]) if len(spec.y) == 1 else ""
+    axes.set(xlabel=spec.xlabel or spec.x, ylabel=spec.ylabel or shares.get(spec.kind, first))
+    if spec.kind in ("line", "cdf", "histogram"):
+        axes.set_ylim(bottom=0)
+    if curves > 1:
+        axes.legend(fontsize=8)

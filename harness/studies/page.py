@@ -1,0 +1,81 @@
+"""Writes what a sweep shows: results, tables, figures, and one HTML page that opens without a network."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.csv
+import pyarrow.parquet
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from harness.studies.figures import draw_figure
+from harness.studies.points import axes_of, seeds_of
+from harness.studies.results import aggregate, means_table, runs_table
+from harness.studies.store import Result, SweepSpec
+from harness.studies.tables import Table, make_table, show_entry, write_csv, write_markdown
+
+
+def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path:
+    """Write everything that a finished sweep shows.
+
+    Args:
+        folder: the sweep's.
+        spec: its specification.
+        results: of all its runs, in the order of the study.
+
+    Returns:
+        The path of ``index.html``.
+    """
+    axes = [axis.name for axis in axes_of(spec.study)]
+    means = means_table(list(aggregate(results)), axes)
+    pyarrow.parquet.write_table(means, folder / "results.parquet")
+    pyarrow.csv.write_csv(means, folder / "results.csv")
+    pyarrow.parquet.write_table(runs_table(results, axes), folder / "runs.parquet")
+    tables = [make_table(table, results) for table in spec.study.table]
+    for table in tables:
+        (folder / f"{table.spec.name}.md").write_text(write_markdown(table), encoding="utf-8")
+        (folder / f"{table.spec.name}.csv").write_text(write_csv(table), encoding="utf-8")
+    page = folder / "index.html"
+    page.write_text(_render(spec, results, tables, _draw(folder, spec, results)), encoding="utf-8")
+    return page
+
+
+def _draw(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> list[dict[str, str]]:
+    """Write every figure, and return it for the page."""
+    drawn = []
+    for figure in spec.study.figure:
+        path = folder / f"{figure.name}.png"
+        draw_figure(figure, results).savefig(path, dpi=144)
+        png = base64.b64encode(path.read_bytes()).decode()
+        drawn.append({"name": figure.name, "title": figure.title, "note": figure.note, "png": png})
+    return drawn
+
+
+def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table], figures: list[dict[str, str]]) -> str:
+    loader = ChoiceLoader([PackageLoader("harness.studies", "."), PackageLoader("metrics.report", ".")])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment.globals["show_entry"] = show_entry
+    study = spec.study
+    return environment.get_template("page.html.j2").render(
+        study=study, tables=tables, figures=figures, provenance=_provenance(spec, results)
+    )
+
+
+def _provenance(spec: SweepSpec, results: Sequence[Result]) -> dict[str, Any]:
+    """Where the numbers come from."""
+    codes = sorted({result.code for result in results})
+    stale = [code for code in codes if code != spec.code]
+    return {
+        "study file": spec.source,
+        "options": " ".join(spec.options) or "none",
+        "points": len({tuple(result.at.items()) for result in results}),
+        "seeds": ", ".join(map(str, seeds_of(spec.study))),
+        "processor time": f"{sum(result.took_s for result in results):.0f} s in {len(results)} runs, "
+        f"the longest {max(result.took_s for result in results):.1f} s, "
+        f"the largest process {max(result.peak_mib for result in results)} MiB",
+        "code": spec.code + (f"; some runs are of other states: {', '.join(stale)}" if stale else ""),
+        **spec.versions,
+    }

@@ -1,0 +1,165 @@
+"""The points of a study: every combination of its axes' values, each an experiment of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from itertools import product
+from typing import Any
+
+from msgspec import Struct
+
+from harness.errors import ExperimentError
+from harness.experiment import Experiment
+from harness.loading import check_rules, decode
+from harness.studies.form import Cell, Study
+
+VARIANT = "variant"
+"""The axis that the study's named variants make."""
+
+Settings = dict[str, Any]
+"""Dotted keys of an experiment, with values."""
+
+
+class Axis(Struct, frozen=True):
+    """What varies: a name, and for each of its values the settings that make it."""
+
+    name: str
+    values: tuple[Cell, ...]
+    settings: tuple[Settings, ...]
+
+
+class Point(Struct, frozen=True):
+    """A combination of the axes' values.
+
+    ``at``: axis to value, in the order of the axes. ``experiment``: without a seed of its own.
+    """
+
+    at: dict[str, Cell]
+    experiment: Experiment
+
+
+def axes_of(study: Study) -> tuple[Axis, ...]:
+    """The axes in the order in which the study names them, the variants first.
+
+    Raises:
+        ExperimentError: an axis has no values, or is not of the form.
+    """
+    axes = [_read_axis(name, given) for name, given in _flatten(study.grid).items()]
+    if study.variants:
+        names = tuple(variant.name for variant in study.variants)
+        _refuse_repeated("$.variants", names)
+        axes.insert(0, Axis(VARIANT, names, tuple(variant.set for variant in study.variants)))
+    return tuple(axes)
+
+
+def points_of(study: Study) -> tuple[Point, ...]:
+    """All points, the last axis varying fastest.
+
+    Raises:
+        ExperimentError: a point is no valid experiment; the place is below ``$.experiment``, whoever set it.
+    """
+    axes = axes_of(study)
+    points = []
+    for places in product(*(range(len(axis.values)) for axis in axes)):
+        at = {axis.name: axis.values[place] for axis, place in zip(axes, places, strict=True)}
+        settings = [axis.settings[place] for axis, place in zip(axes, places, strict=True)]
+        points.append(Point(at, _make_experiment(study, at, settings)))
+    return tuple(points)
+
+
+def seeds_of(study: Study) -> tuple[int, ...]:
+    """The seeds of every point."""
+    return tuple(range(1, study.seeds + 1)) if isinstance(study.seeds, int) else study.seeds
+
+
+def assign(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
+    """Set dotted keys in nested sections.
+
+    Raises:
+        ExperimentError: a key leads through a value.
+    """
+    for key, value in settings.items():
+        *sections, last = key.split(".")
+        section = document
+        for name in sections:
+            section = section.setdefault(name, {})
+            if not isinstance(section, dict):
+                raise ExperimentError(f"$.experiment.{key}", f"{name} is a value, not a section")
+        section[last] = value
+
+
+def _make_experiment(study: Study, at: Mapping[str, Cell], settings: list[Settings]) -> Experiment:
+    document = {"name": study.name, "testbed": "simulated", **deepcopy(study.experiment)}
+    try:
+        for given in settings:
+            assign(document, given)
+        experiment = decode(document, Experiment)
+        check_rules(experiment)
+    except ExperimentError as error:
+        where = ", ".join(f"{axis} = {value}" for axis, value in at.items())
+        place = error.path if error.path.startswith("$.experiment") else f"$.experiment{error.path[1:]}"
+        raise ExperimentError(place, f"{error.problem}{f' (at {where})' if where else ''}") from None
+    if experiment.testbed != "simulated":
+        raise ExperimentError("$.experiment.testbed", f'studies are simulated, got "{experiment.testbed}"')
+    if "seed" in document:
+        raise ExperimentError("$.experiment.seed", "set by the study's seeds")
+    return experiment
+
+
+def _flatten(grid: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The axes by their dotted names, however the file nests them; of two entries for one, the last holds."""
+    flat: dict[str, Any] = {}
+    for name, given in grid.items():
+        if isinstance(given, dict) and "values" not in given:
+            flat |= _flatten(given, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = given
+    return flat
+
+
+def _read_axis(name: str, given: Any) -> Axis:  # noqa: ANN401 - what a file holds
+    place = f"$.grid.{name}"
+    if isinstance(given, dict):
+        if set(given) != {"keys", "values"} or not _are_texts(given["keys"]):
+            raise ExperimentError(place, "expected a list of values, or keys (a list of dotted keys) and values")
+        keys, values = given["keys"], given["values"]
+    else:
+        keys, values = [name], given
+    if not isinstance(values, list) or not values:
+        raise ExperimentError(place, "expected a list of at least one value")
+    cells = tuple(_cells(place, keys, values))
+    _refuse_repeated(place, cells)
+    return Axis(name, cells, tuple(_spread(place, keys, value) for value in values))
+
+
+def _are_texts(keys: object) -> bool:
+    return isinstance(keys, list) and bool(keys) and all(isinstance(key, str) for key in keys)
+
+
+def _cells(place: str, keys: list[str], values: list[Any]) -> Iterator[Cell]:
+    """How each value is called: itself, or its parts where it sets several keys to different ones."""
+    for value in values:
+        if isinstance(value, list) and len(keys) > 1:
+            yield "-".join(map(str, value))
+        elif isinstance(value, bool):
+            yield str(value).lower()
+        elif isinstance(value, int | float | str):
+            yield value
+        else:
+            raise ExperimentError(place, f"expected numbers, texts or booleans, got {value!r:.60}")
+
+
+def _spread(place: str, keys: list[str], value: Any) -> Settings:  # noqa: ANN401 - what a file holds
+    """The settings of one value: the same for all keys, or one each."""
+    if not isinstance(value, list):
+        return dict.fromkeys(keys, value)
+    if len(value) != len(keys):
+        raise ExperimentError(place, f"expected {len(keys)} values, one for each key, got {len(value)}")
+    return dict(zip(keys, value, strict=True))
+
+
+def _refuse_repeated(place: str, values: tuple[Cell, ...]) -> None:
+    repeated = [value for index, value in enumerate(values) if value in values[:index]]
+    if repeated:
+        raise ExperimentError(place, f"{repeated[0]!r} occurs twice")

@@ -1,0 +1,164 @@
+"""Reads study files. As with experiment files, every fault is one line that names the file and the place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from harness.errors import ExperimentError
+from harness.loading import decode, read_document
+from harness.studies.form import FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec
+from harness.studies.measures import MEASURES, split_reduction
+from harness.studies.points import VARIANT, assign, axes_of, points_of, seeds_of
+
+MEASURE = "measure"
+"""The axis of a table along which its measures stand."""
+
+AT_S = "at_s"
+"""The axis of a figure along which the snapshots stand."""
+
+
+def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None = None, quick: bool = False) -> Study:
+    """Read a study file.
+
+    Args:
+        path: the TOML file.
+        overrides: ``key=value`` with keys of the study file, such as ``experiment.workload.topics=50`` or
+            ``grid.underlay.hosts=[100, 200]``.
+        seeds: seeds 1 .. n in place of the file's.
+        quick: take its quick profile.
+
+    Raises:
+        ExperimentError: the file, or the study in it, is wrong.
+    """
+    document = read_document(path, overrides)
+    if seeds is not None:
+        document["seeds"] = seeds
+    try:
+        study = decode(document, Study)
+        if quick:
+            study = hurry(study, keep_seeds=seeds is not None)
+        check_study(study)
+    except ExperimentError as error:
+        raise ExperimentError(f"{path}: {error.path}", error.problem) from None
+    return study
+
+
+def hurry(study: Study, *, keep_seeds: bool = False) -> Study:
+    """The study with its quick profile applied.
+
+    Raises:
+        ExperimentError: the profile does not fit the study.
+    """
+    quick = study.quick
+    experiment = msgspec.json.decode(msgspec.json.encode(study.experiment))
+    assign(experiment, quick.set)
+    return replace(
+        study,
+        seeds=study.seeds if keep_seeds or quick.seeds is None else quick.seeds,
+        experiment=experiment,
+        grid=_narrow(study, quick),
+        run=decode({**msgspec.to_builtins(study.run), **quick.run}, RunSpec),
+    )
+
+
+def _narrow(study: Study, quick: QuickSpec) -> dict[str, Any]:
+    """The grid with the quick profile's values, which keep the keys that an axis sets."""
+    grid = dict(study.grid)
+    for name, values in quick.grid.items():
+        if name not in grid:
+            raise ExperimentError(f"$.quick.grid.{name}", f"no such axis; there are {', '.join(grid) or 'none'}")
+        grid[name] = {**grid[name], "values": values} if isinstance(grid[name], dict) else values
+    return grid
+
+
+def check_study(study: Study) -> None:
+    """Check what one field cannot say alone.
+
+    Raises:
+        ExperimentError: two fields contradict each other, or a point is no valid experiment.
+    """
+    for broken, place, problem in _rules(study):
+        if broken:
+            raise ExperimentError(place, problem)
+    points_of(study)
+
+
+def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
+    """Every rule as (broken, place, problem)."""
+    run = study.run
+    seeds = seeds_of(study)
+    yield len(set(seeds)) < len(seeds), "$.seeds", "a seed occurs twice"
+    yield run.settled_s is not None and run.length_s is None, "$.run.settled_s", "needs length_s"
+    publishes = run.length_s is None
+    yield run.epoch_messages is not None and not publishes, "$.run.epoch_messages", "length_s: nothing is published"
+    for index, name in enumerate(study.measures):
+        place = f"$.measures[{index}]"
+        yield name not in MEASURES, place, f"no such measure: {name!r}; docs/studies.md lists them"
+        known = MEASURES.get(name)
+        yield known is not None and known.published and not publishes, place, "length_s: nothing is published"
+    axes = [axis.name for axis in axes_of(study)]
+    for index, table in enumerate(study.table):
+        yield from _table_rules(study, table, f"$.table[{index}]", axes)
+    for index, figure in enumerate(study.figure):
+        yield from _figure_rules(study, figure, f"$.figure[{index}]", axes)
+    names = [*(table.name for table in study.table), *(figure.name for figure in study.figure)]
+    yield len(set(names)) < len(names), "$", "two tables or figures have the same name"
+
+
+def _table_rules(study: Study, table: TableSpec, place: str, axes: list[str]) -> Iterator[tuple[bool, str, str]]:
+    yield from _measure_rules(study, table.measures, f"{place}.measures")
+    used = (*table.rows, table.columns)
+    for axis in used:
+        yield axis not in (*axes, MEASURE), place, f"no axis is called {axis!r}; there are {', '.join(axes)}, measure"
+    yield len(set(used)) < len(used), place, "an axis stands twice"
+    yield len(table.measures) > 1 and MEASURE not in used, place, 'several measures need the axis "measure"'
+    yield from _coverage_rules(table.where, (*used,), place, axes)
+    if table.paper is not None:
+        width = len(table.rows) + len(table.paper.columns)
+        for index, row in enumerate(table.paper.rows):
+            yield len(row) != width, f"{place}.paper.rows[{index}]", f"expected {width} entries, got {len(row)}"
+
+
+def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str]) -> Iterator[tuple[bool, str, str]]:
+    yield from _measure_rules(study, figure.y, f"{place}.y")
+    counted = {MEASURES[name].by for shown in figure.y if (name := split_reduction(measure_of(shown))[1]) in MEASURES}
+    if figure.x not in (*axes, AT_S):
+        problem = f"no axis is called {figure.x!r}, and not all measures are counted by it"
+        yield counted != {figure.x}, f"{place}.x", problem
+    for axis in figure.series:
+        yield axis not in axes, f"{place}.series", f"no axis is called {axis!r}; there are {', '.join(axes)}"
+    yield from _coverage_rules(figure.where, (figure.x, *figure.series), place, axes)
+
+
+def _coverage_rules(
+    where: dict[str, Any], used: tuple[str, ...], place: str, axes: list[str]
+) -> Iterator[tuple[bool, str, str]]:
+    """Every axis is shown or fixed, so that no cell mixes points."""
+    for axis in where:
+        yield axis not in axes, f"{place}.where", f"no axis is called {axis!r}; there are {', '.join(axes)}"
+    for axis in axes:
+        yield axis not in (*used, *where), place, f"says nothing about the axis {axis!r}: show it, or fix it in where"
+
+
+def _measure_rules(study: Study, shown: Sequence[str | Shown], place: str) -> Iterator[tuple[bool, str, str]]:
+    for index, each in enumerate(shown):
+        name = split_reduction(measure_of(each))[1]
+        yield name not in study.measures, f"{place}[{index}]", f"{name!r} is not among the study's measures"
+
+
+def measure_of(shown: str | Shown) -> str:
+    """What is shown, with its reduction."""
+    return shown if isinstance(shown, str) else shown.of
+
+
+def label_of(shown: str | Shown) -> str:
+    """What readers see."""
+    return shown if isinstance(shown, str) else shown.label or shown.of
+
+
+__all__ = ["AT_S", "MEASURE", "VARIANT", "check_study", "hurry", "label_of", "load_study", "measure_of"]

@@ -1,0 +1,115 @@
+"""From the runs' values to means with confidence intervals over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from msgspec import Struct
+
+from harness.studies.form import Cell
+from harness.studies.intervals import Interval, interval
+from harness.studies.measures import MEASURES, split_reduction
+from harness.studies.store import Result
+
+Where = Mapping[str, Cell]
+"""Axis to value."""
+
+
+class Mean(Struct, frozen=True):
+    """A measure at a point over its seeds; ``moment`` and ``by`` as in ``Row``."""
+
+    at: dict[str, Cell]
+    measure: str
+    moment: float | None
+    by: float | None
+    over: Interval
+
+
+def matching(results: Sequence[Result], where: Where) -> list[Result]:
+    """The results of the points with these values."""
+    return [result for result in results if all(result.at[axis] == value for axis, value in where.items())]
+
+
+def values_along(results: Sequence[Result], axis: str) -> list[Cell]:
+    """The values of an axis, in the study's order."""
+    return list(dict.fromkeys(result.at[axis] for result in results))
+
+
+def reduce_run(result: Result, shown: str) -> float | None:
+    """One number of a run: a measure, or a reduction of it over snapshots or epochs; None = it has no value.
+
+    Without a reduction, measures of the overlay are those of the last snapshot, and others those of the whole run.
+    """
+    reduction, name = split_reduction(shown)
+    rows = [row for row in result.rows if row.measure == name and row.by is None]
+    if not reduction and not MEASURES[name].seen:
+        return next((row.value for row in rows if row.moment is None), None)
+    series = [row.value for row in sorted(rows, key=_moment) if row.moment is not None]
+    return _reduce(reduction or "last", series) if series else None
+
+
+def _moment(row: Any) -> float:  # noqa: ANN401 - a Row
+    return -1.0 if row.moment is None else float(row.moment)
+
+
+def _reduce(reduction: str, series: Sequence[float]) -> float | None:
+    if reduction == "change":
+        return series[-1] / series[0] - 1 if series[0] else None
+    if reduction == "mean":
+        return sum(series) / len(series)
+    return {"first": series[0], "last": series[-1], "min": min(series), "max": max(series)}[reduction]
+
+
+def mean_of(results: Sequence[Result], shown: str) -> Interval | None:
+    """A measure over all these results' seeds; None where no run has a value."""
+    values = [value for result in results if (value := reduce_run(result, shown)) is not None]
+    return interval(values) if values else None
+
+
+def aggregate(results: Sequence[Result]) -> Iterator[Mean]:
+    """Every measure at every point, moment and count, over the seeds that have it.
+
+    What is counted by something is 0 where a run has no such count.
+    """
+    by_point: dict[tuple[Cell, ...], list[Result]] = {}
+    for result in results:
+        by_point.setdefault(tuple(result.at.values()), []).append(result)
+    for runs in by_point.values():
+        groups: dict[tuple[str, float | None, float | None], list[float]] = {}
+        for run in runs:
+            for row in run.rows:
+                groups.setdefault((row.measure, row.moment, row.by), []).append(row.value)
+        for (measure, moment, by), values in groups.items():
+            missing = len(runs) - len(values) if by is not None else 0
+            yield Mean(runs[0].at, measure, moment, by, interval(values + [0.0] * missing))
+
+
+def means_table(means: Sequence[Mean], axes: Sequence[str]) -> pa.Table:
+    """``results.parquet``: a row a mean, a column an axis."""
+    columns: dict[str, Any] = {axis: _column([mean.at[axis] for mean in means]) for axis in axes}
+    columns["measure"] = [mean.measure for mean in means]
+    columns["moment"] = pa.array([mean.moment for mean in means], pa.float64())
+    columns["by"] = pa.array([mean.by for mean in means], pa.float64())
+    columns["mean"] = pa.array([mean.over.mean for mean in means], pa.float64())
+    columns["ci95_half_width"] = pa.array([mean.over.half_width for mean in means], pa.float64())
+    columns["n"] = pa.array([mean.over.n for mean in means], pa.int32())
+    return pa.table(columns)
+
+
+def runs_table(results: Sequence[Result], axes: Sequence[str]) -> pa.Table:
+    """``runs.parquet``: a row a value of a run."""
+    rows = [(result, row) for result in results for row in result.rows]
+    columns: dict[str, Any] = {axis: _column([result.at[axis] for result, _ in rows]) for axis in axes}
+    columns["seed"] = pa.array([result.seed for result, _ in rows], pa.int64())
+    columns["measure"] = [row.measure for _, row in rows]
+    columns["moment"] = pa.array([row.moment for _, row in rows], pa.float64())
+    columns["by"] = pa.array([row.by for _, row in rows], pa.float64())
+    columns["value"] = pa.array([float(row.value) for _, row in rows], pa.float64())
+    return pa.table(columns)
+
+
+def _column(cells: Sequence[Cell]) -> pa.Array:
+    """Numbers as such, anything with a text among it as texts."""
+    return pa.array([str(cell) for cell in cells] if any(isinstance(cell, str) for cell in cells) else list(cells))

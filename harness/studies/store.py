@@ -1,0 +1,143 @@
+"""The files of a sweep: what is to be run, and the result of every run, each written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from harness.experiment import Experiment
+from harness.studies.form import Cell, RunSpec, Study
+from harness.studies.points import points_of, seeds_of
+from harness.studies.simulating import Row
+
+ROOT = Path(__file__).parents[2]
+
+CODE = ("peer", "topologies", "harness/experiment.py", "harness/planning", "harness/workload", "harness/studies")
+CODE_TOO = ("harness/testbeds/simulated", "metrics/overlay")
+
+
+class Job(Struct, frozen=True):
+    """One run: a point with a seed.
+
+    ``key``: a hash of the resolved experiment with its seed, of the run's settings and of the measures.
+    ``cost``: how long it takes, compared with others.
+    """
+
+    key: str
+    at: dict[str, Cell]
+    seed: int
+    experiment: Experiment
+    run: RunSpec
+    measures: tuple[str, ...]
+    folder: str
+    cost: float
+
+
+class Result(Struct, frozen=True):
+    """What a run came to, and what made it: ``code`` is a hash of the source files that take part."""
+
+    key: str
+    at: dict[str, Cell]
+    seed: int
+    code: str
+    took_s: float
+    peak_mib: int
+    rows: tuple[Row, ...]
+
+
+class SweepSpec(Struct, frozen=True):
+    """``sweep.json``: the study with every override applied, where its file was, and how it was called."""
+
+    study: Study
+    source: str
+    code: str
+    options: tuple[str, ...]
+    versions: dict[str, str]
+    any_code: bool = False
+
+
+def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
+    """Every run of a study; ``folder``: where its file is."""
+    measures = tuple(sorted(study.measures))
+    made = []
+    for point in points_of(study):
+        for seed in seeds_of(study):
+            experiment = replace(point.experiment, seed=seed)
+            content = msgspec.json.encode((experiment, study.run, measures), order="deterministic")
+            key = hashlib.sha256(content).hexdigest()[:24]
+            cost = _cost(experiment, study.run)
+            made.append(Job(key, point.at, seed, experiment, study.run, measures, str(folder), cost))
+    return tuple(made)
+
+
+def _cost(experiment: Experiment, run: RunSpec) -> float:
+    """Nodes times seconds: all that is known before."""
+    workload = experiment.workload
+    length_s = run.length_s or workload.warmup_s + workload.duration_s + workload.cooldown_s
+    return (experiment.underlay.hosts or 1) * length_s
+
+
+class Store:
+    """The results in a sweep's folder.
+
+    Args:
+        folder: the sweep's.
+        code: only results of this state of the code count; None = of any.
+    """
+
+    def __init__(self, folder: Path, code: str | None) -> None:
+        self._folder = folder / "runs"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._code = code
+
+    def read(self, job: Job) -> Result | None:
+        """A job's result, if it is there."""
+        try:
+            result = msgspec.json.decode((self._folder / f"{job.key}.json").read_bytes(), type=Result)
+        except (OSError, msgspec.DecodeError):
+            return None
+        return result if self._code in (None, result.code) else None
+
+    def write(self, result: Result) -> None:
+        """Keep a result; whoever is killed in the middle leaves the old state."""
+        unfinished = self._folder / f"{result.key}.part"
+        unfinished.write_bytes(msgspec.json.encode(result) + b"\n")
+        unfinished.replace(self._folder / f"{result.key}.json")
+
+    def count(self, jobs: Sequence[Job]) -> int:
+        """How many of the jobs have a file, of whatever state of the code."""
+        return sum((self._folder / f"{job.key}.json").exists() for job in jobs)
+
+
+@cache
+def code_hash() -> str:
+    """A hash of the source files that make the results."""
+    digest = hashlib.sha256()
+    for path in sorted(_sources()):
+        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _sources() -> Iterator[Path]:
+    for name in CODE + CODE_TOO:
+        path = ROOT / name
+        yield from [path] if path.is_file() else path.rglob("*.py")
+
+
+def write_spec(folder: Path, spec: SweepSpec) -> None:
+    """Write ``sweep.json``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document: Any = msgspec.to_builtins(spec)
+    (folder / "sweep.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+
+
+def read_spec(folder: Path) -> SweepSpec:
+    """Read it back."""
+    return msgspec.json.decode((folder / "sweep.json").read_bytes(), type=SweepSpec)

@@ -1,0 +1,110 @@
+"""A study's tables, with the paper's numbers beside ours."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from msgspec import Struct
+
+from harness.studies.form import Cell, Shown, TableSpec
+from harness.studies.intervals import Interval
+from harness.studies.reading import MEASURE, label_of, measure_of
+from harness.studies.results import matching, mean_of, values_along
+from harness.studies.store import Result
+
+
+class Entry(Struct, frozen=True):
+    """What a cell shows: ours (None = no run has a value), and the paper's (None = it says nothing)."""
+
+    ours: Interval | None
+    paper: Cell | None
+
+
+class Table(Struct, frozen=True):
+    """A table's content. ``heads``: the values of the column axis; ``rows``: labels of the row axes, then entries."""
+
+    spec: TableSpec
+    heads: tuple[Cell, ...]
+    rows: tuple[tuple[tuple[Cell, ...], tuple[Entry, ...]], ...]
+
+
+def make_table(spec: TableSpec, results: Sequence[Result]) -> Table:
+    """The table of these results; combinations without a run have no row."""
+    chosen = matching(results, spec.where)
+    shown = {label_of(each): each for each in spec.measures}
+    heads = _values(chosen, spec.columns, shown)
+    rows = []
+    for labels in product(*(_values(chosen, axis, shown) for axis in spec.rows)):
+        entries = tuple(_entry(spec, chosen, shown, labels, head) for head in heads)
+        if any(entry.ours is not None for entry in entries):
+            rows.append((labels, entries))
+    return Table(spec, tuple(heads), tuple(rows))
+
+
+def _values(results: Sequence[Result], axis: str, shown: dict[str, str | Shown]) -> list[Cell]:
+    return list(shown) if axis == MEASURE else values_along(results, axis)
+
+
+def _entry(
+    spec: TableSpec, results: Sequence[Result], shown: dict[str, str | Shown], labels: tuple[Cell, ...], head: Cell
+) -> Entry:
+    where: dict[str, Cell] = {**dict(zip(spec.rows, labels, strict=True)), spec.columns: head}
+    measure = shown[str(where.pop(MEASURE, next(iter(shown))))]
+    return Entry(mean_of(matching(results, where), measure_of(measure)), _paper(spec, labels, head))
+
+
+def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None:
+    """What the paper has in a cell."""
+    if spec.paper is None or head not in spec.paper.columns:
+        return None
+    place = len(labels) + spec.paper.columns.index(head)
+    found = next((row[place] for row in spec.paper.rows if row[: len(labels)] == labels), "")
+    return None if found == "" else found
+
+
+def show_entry(entry: Entry, digits: int) -> str:
+    """A cell's text, such as ``29.3 ± 0.4 (paper: 29, +1.0 %)``."""
+    if entry.ours is None:
+        text = "-"
+    else:
+        mean, half_width, _ = entry.ours
+        text = f"{mean:.{digits}f}" + ("" if half_width is None else f" ± {half_width:.{digits}f}")
+    if entry.paper is None:
+        return text
+    if entry.ours is None or isinstance(entry.paper, str) or not entry.paper:
+        return f"{text} (paper: {entry.paper})"
+    return f"{text} (paper: {entry.paper}, {100 * (entry.ours.mean / entry.paper - 1):+.1f} %)"
+
+
+def write_markdown(table: Table) -> str:
+    """The table for people."""
+    spec = table.spec
+    lines = [f"**{spec.title}**", ""]
+    lines.append(_line([*spec.rows, *(f"{spec.columns} = {head}" for head in table.heads)]))
+    lines.append(_line([*("---" for _ in spec.rows), *("---:" for _ in table.heads)]))
+    for labels, entries in table.rows:
+        lines.append(_line([*map(str, labels), *(show_entry(entry, spec.digits) for entry in entries)]))
+    return "\n".join([*lines, "", *([spec.note, ""] if spec.note else [])])
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def write_csv(table: Table) -> str:
+    """The table for programs: a line a cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*table.spec.rows, table.spec.columns, "mean", "ci95_half_width", "n", "paper"])
+    writer.writerows(_records(table))
+    return text.getvalue()
+
+
+def _records(table: Table) -> Iterator[list[object]]:
+    for labels, entries in table.rows:
+        for head, entry in zip(table.heads, entries, strict=True):
+            ours = entry.ours or (None, None, 0)
+            yield [*labels, head, *ours, entry.paper]
