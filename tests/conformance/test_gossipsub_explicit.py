@@ -81,3 +81,12 @@ def test_explicit_peers_get_no_gossip():
     node.message(0, 1)
     node.beat()
     assert not node.sent(Ihave)
+
+
+def test_explicit_peers_get_messages_on_their_topics_only():
+    """Outside the mesh, not outside the topic: an explicit peer is sent what it subscribes to."""
+    node = LoneNode(explicit_peers=(50, ME, 51))
+    node.link(50, topics=(0,))
+    node.link(51, topics=(7,))
+    node.publish(0)
+    assert node.receivers(Data) == [50]

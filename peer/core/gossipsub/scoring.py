@@ -77,7 +77,8 @@ class PeerScores(Scores):
     """The score function with its counters.
 
     A peer's record outlives its link where its score is not positive, for ``retain_score_s``; while it is away nothing
-    decays. P4 counts what this testbed can call invalid: see ``Router``.
+    decays. P4 counts what this testbed can call invalid: see ``Router``. A score is computed once between two changes of
+    what it is made of, for heartbeats ask for every neighbour's on every topic.
 
     Source: gossipsub v1.1, The Score Function, and Topic Parameter Calculation and Decay.
     """
@@ -86,6 +87,7 @@ class PeerScores(Scores):
         self._p = parameters
         self._records: dict[NodeId, _PeerRecord] = {}
         self._at_address: dict[int, int] = {}
+        self._known: dict[NodeId, float] = {}
         self._trusted = frozenset(parameters.app_specific_nodes)
         self._activation_ns = to_ns(parameters.mesh_message_deliveries_activation_s)
         self._quantum_ns = to_ns(parameters.time_in_mesh_quantum_s)
@@ -93,9 +95,13 @@ class PeerScores(Scores):
 
     def of(self, peer: NodeId) -> float:
         """See ``Scores``."""
-        record = self._records.get(peer)
-        if record is None:
-            return 0.0
+        score = self._known.get(peer)
+        if score is None:
+            record = self._records.get(peer)
+            score = self._known[peer] = 0.0 if record is None else self._compute(peer, record)
+        return score
+
+    def _compute(self, peer: NodeId, record: _PeerRecord) -> float:
         p = self._p
         topics = p.topic_weight * sum(map(self._topic_score, record.topics.values()))
         if p.topic_score_cap:
@@ -128,6 +134,7 @@ class PeerScores(Scores):
 
     def connect(self, peer: NodeId) -> None:
         """See ``Scores``."""
+        self._known.clear()
         self._records.setdefault(peer, _PeerRecord()).expires_ns = None
         address = self._address(peer)
         self._at_address[address] = self._at_address.get(address, 0) + 1
@@ -138,6 +145,7 @@ class PeerScores(Scores):
         if record is None or record.expires_ns is not None:
             return
         good = self.of(peer) > 0
+        self._known.clear()
         self._at_address[self._address(peer)] -= 1
         if good:
             del self._records[peer]
@@ -187,9 +195,11 @@ class PeerScores(Scores):
         """See ``Scores``."""
         if (record := self._records.get(peer)) is not None:
             record.behaviour += times
+            self._known.pop(peer, None)
 
     def decay(self, now_ns: int) -> None:
         """See ``Scores``."""
+        self._known.clear()
         for peer, record in list(self._records.items()):
             if record.expires_ns is None:
                 self._decay_record(now_ns, record)
@@ -213,6 +223,8 @@ class PeerScores(Scores):
         return counter if counter >= self._p.decay_to_zero else 0.0
 
     def _counters(self, peer: NodeId, topic: TopicId) -> _TopicCounters | None:
+        """What the peer did on the topic, to be changed; None for strangers."""
+        self._known.pop(peer, None)
         record = self._records.get(peer)
         if record is None:
             return None
