@@ -77,8 +77,8 @@ class PeerScores(Scores):
     """The score function with its counters.
 
     A peer's record outlives its link where its score is not positive, for ``retain_score_s``; while it is away nothing
-    decays. P4 counts what this testbed can call invalid: see ``Router``. A score is computed once between two changes of
-    what it is made of, for heartbeats ask for every neighbour's on every topic.
+    decays. P4 counts what this testbed can call invalid: see ``Router``. A score is computed once between two changes
+    of what it is made of, for heartbeats ask for every neighbour's on every topic.
 
     Source: gossipsub v1.1, The Score Function, and Topic Parameter Calculation and Decay.
     """
