@@ -1,0 +1,101 @@
+"""One protocol, two worlds: the same experiment as processes and in the simulator ends alike.
+
+Stated tolerances: the same underlay, overlay and schedule byte for byte; the same set of deliveries; view sizes and
+degrees within 15 %; median delay within 10 ms or 10 %. Both draw the same numbers, but a real network delivers two
+frames in another order now and then, and every later choice of a node may depend on that.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.e2e.run_experiment import finish, start
+
+pytestmark = [pytest.mark.root, pytest.mark.spark]
+
+TOLERANCE_RATIO = 0.15
+DELAY_TOLERANCE_MS = 10.0
+
+EXPERIMENT = """
+name = "two-testbeds"
+protocol = "{protocol}"
+seed = 11
+
+[underlay]
+kind = "unit-square"
+hosts = 16
+side_ms = 60
+
+[workload]
+topics = 6
+publish_rate_per_s = 8
+warmup_s = 12
+duration_s = 8
+cooldown_s = 2
+
+[interests]
+kind = "popularity"
+subscriptions_min = 3
+subscriptions_max = 3
+
+[prometheus]
+enabled = false
+"""
+
+
+class Outcome:
+    """What is compared of a run."""
+
+    def __init__(self, run_dir: Path, summary: dict[str, Any]) -> None:
+        self.headline = summary["headline"]
+        self.checks = {check["name"]: check for check in summary["checks"]}
+        self.hashes = json.loads((run_dir / "manifest.json").read_text())["hashes"]
+        rows = pq.read_table(run_dir / "tables" / "deliveries.parquet").to_pylist()
+        self.delivered = {(row["message_id"], row["node"]) for row in rows if row["delivered_ns"] is not None}
+        self.expected = {(row["message_id"], row["node"]) for row in rows}
+
+
+@pytest.fixture(scope="module", params=["spidercast", "topiary"])
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Outcome]:
+    folder = tmp_path_factory.mktemp(request.param)
+    file = folder / "experiment.toml"
+    file.write_text(EXPERIMENT.format(protocol=request.param))
+    made = []
+    for testbed in ("emulated", "simulated"):
+        run_dir = folder / testbed
+        made.append(Outcome(run_dir, finish(start("run", file, "--testbed", testbed, "--out", run_dir, "--json"))))
+    return made[0], made[1]
+
+
+def test_both_run_the_same_plan(outcomes: tuple[Outcome, Outcome]) -> None:
+    emulated, simulated = (outcome.hashes for outcome in outcomes)
+    for name in ("underlay", "overlay", "schedule"):
+        assert emulated[name] == simulated[name]
+
+
+def test_both_deliver_the_same(outcomes: tuple[Outcome, Outcome]) -> None:
+    emulated, simulated = outcomes
+    assert emulated.expected == simulated.expected
+    assert emulated.delivered == simulated.delivered
+    assert emulated.delivered
+
+
+@pytest.mark.parametrize("name", ["degree_mean", "view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio"])
+def test_both_build_the_same_kind_of_overlay(outcomes: tuple[Outcome, Outcome], name: str) -> None:
+    emulated, simulated = (outcome.headline[name] for outcome in outcomes)
+    assert emulated == pytest.approx(simulated, rel=TOLERANCE_RATIO)
+
+
+def test_both_take_as_long(outcomes: tuple[Outcome, Outcome]) -> None:
+    emulated, simulated = (outcome.headline["propagation_delay_ms_p50"] for outcome in outcomes)
+    assert emulated == pytest.approx(simulated, rel=0.1, abs=DELAY_TOLERANCE_MS)
+
+
+def test_the_simulator_keeps_every_invariant(outcomes: tuple[Outcome, Outcome]) -> None:
+    _, simulated = outcomes
+    assert {name: check for name, check in simulated.checks.items() if check["failed"]} == {}
