@@ -62,8 +62,8 @@ class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Which nodes a node knows."""
 
     kind: Literal["full", "partial", "cyclon", "newscast"] = "full"
-    """``full``: every node, as the bootstrap service tells. ``partial``: a share of them. ``cyclon``, ``newscast``: a few
-    nodes, whom nodes learn of from each other. The section of that name has the parameters."""
+    """``full``: every node, as the bootstrap service tells. ``partial``: a share of them. ``cyclon``, ``newscast``: a
+    few, of whom nodes tell each other. The section of that name has the parameters."""
     refresh_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
     """Under churn, the bootstrap service tells all nodes of changes this often at most."""
 
@@ -142,6 +142,25 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Seconds of the trace in a second of the run (``sessions``)."""
     script: tuple[ScriptedAction, ...] = ()
     """The entries (``script``)."""
+
+
+class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Nodes that misbehave."""
+
+    kind: Literal["none", "topic-attacker", "eclipse", "slow", "dropper"] = "none"
+    """``topic-attacker``: subscribes to the victim topics and passes nothing on there. ``eclipse``: linked with all
+    other adversaries. ``slow``: handles every frame late. ``dropper``: passes some copies on and others not."""
+    ratio: Ratio = 0.1
+    """Share of nodes that misbehave, drawn from the seed."""
+    nodes: tuple[Annotated[int, Meta(ge=0)], ...] = ()
+    """These nodes and no others, in place of a share."""
+    victim_topics: tuple[Annotated[int, Meta(ge=0)], ...] = ()
+    """Topics that adversaries of any kind subscribe to whenever they join, beside those that the interest model draws
+    for them."""
+    delay_ms: Delay = 500.0
+    """How late a frame is handled (``slow``)."""
+    drop_ratio: Ratio = 1.0
+    """Probability that a copy of another node's message is not passed on (``dropper``)."""
 
 
 class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -279,6 +298,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     interests: InterestsSpec = field(default_factory=InterestsSpec)
     churn: ChurnSpec = field(default_factory=ChurnSpec)
+    adversary: AdversarySpec = field(default_factory=AdversarySpec)
     peer: PeerSpec = field(default_factory=PeerSpec)
     capture: CaptureSpec = field(default_factory=CaptureSpec)
     prometheus: PrometheusSpec = field(default_factory=PrometheusSpec)

@@ -92,6 +92,7 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     )
     yield from _interest_rules(experiment)
     yield from _churn_rules(experiment)
+    yield from _adversary_rules(experiment)
     if underlay.hosts is not None:
         yield from _host_rules(experiment, underlay.hosts)
 
@@ -118,7 +119,17 @@ def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield bool(churn.script) and churn.kind != "script", "$.churn.script", unused
 
 
+def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    adversary, topics = experiment.adversary, experiment.workload.topics
+    unknown = [topic for topic in adversary.victim_topics if topic >= topics]
+    yield bool(unknown), "$.adversary.victim_topics", f"expected topics of 0 .. {topics - 1}, got {unknown}"
+    aimless = adversary.kind == "topic-attacker" and not adversary.victim_topics
+    yield aimless, "$.adversary.victim_topics", 'missing: kind = "topic-attacker" needs them'
+
+
 def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:
+    unknown = [node for node in experiment.adversary.nodes if node >= hosts]
+    yield bool(unknown), "$.adversary.nodes", f"expected nodes of 0 .. {hosts - 1}, got {unknown}"
     degree = experiment.random.degree
     too_many = experiment.protocol == "random" and degree >= hosts
     yield too_many, "$.random.degree", f"expected fewer than the {hosts} hosts, got {degree}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 from msgspec.structs import replace
 
-from harness.experiment import Experiment
+from harness.experiment import AdversarySpec, Experiment
 from peer.core.protocols import PROTOCOLS, Choice, Composition
 
 
@@ -19,6 +21,17 @@ def choose_parts(experiment: Experiment) -> Composition:
     dissemination = _choice(experiment, str(spread["name"]), spread)
     membership = _choice(experiment, experiment.membership.kind, {})
     return replace(default, overlay=overlay, dissemination=dissemination, membership=membership)
+
+
+def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int]) -> Choice:
+    """What the adversaries do, with what they need to know for it."""
+    own: dict[str, Choice] = {
+        "topic-attacker": {"victim_topics": spec.victim_topics},
+        "eclipse": {"accomplices": tuple(sorted(adversaries))},
+        "slow": {"delay_ms": spec.delay_ms},
+        "dropper": {"drop_ratio": spec.drop_ratio},
+    }
+    return {"name": spec.kind} | own.get(spec.kind, {})
 
 
 def _choice(experiment: Experiment, name: str, default: Choice) -> Choice:

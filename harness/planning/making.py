@@ -12,10 +12,11 @@ from harness.experiment import Experiment
 from harness.inventory import load_inventory
 from harness.loading import check_rules
 from harness.plan import Placement, Plan, PlannedRun
-from harness.planning.composing import choose_parts
+from harness.planning.composing import choose_behaviour, choose_parts
 from harness.planning.files import hash_documents
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
+from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
 from peer.runtime.lifecycle import PUBLISH
 from peer.runtime.spec import NodeSpec, OverlayDocument
@@ -71,6 +72,8 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
 def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     """Every node's specification: what a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
+    adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
+    behaviour = choose_behaviour(experiment.adversary, adversaries)
     return OverlayDocument(
         run=_run_number(experiment),
         protocol=experiment.protocol,
@@ -84,6 +87,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
                 membership=parts.membership,
                 interests=parts.interests,
                 up=workload.up[node],
+                behaviour=behaviour if node in adversaries else None,
             )
             for node, topics in enumerate(workload.interests)
         ),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.experiment import Experiment
+from harness.workload.adversaries import infiltrate
 from harness.workload.churn import Span, draw_sessions
 from harness.workload.interests import Interests, make_model
 from harness.workload.membership import Membership, follow_script, follow_sessions
@@ -52,7 +53,7 @@ def draw_membership(experiment: Experiment, nodes: int, folder: Path, span: Span
         ExperimentError: a file is missing or wrong, or the script is impossible.
     """
     churn, topics, seed = experiment.churn, experiment.workload.topics, experiment.seed
-    model = make_model(experiment.interests, topics, nodes, seed, folder)
+    model = infiltrate(make_model(experiment.interests, topics, nodes, seed, folder), experiment.adversary, nodes, seed)
     if churn.kind == "script":
         return follow_script(churn.script, model, nodes, topics, span)
     sessions = draw_sessions(churn, nodes, span, seed, folder)

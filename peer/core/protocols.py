@@ -7,11 +7,12 @@ names. A part's ``Parameters`` say what may be set of it, in an experiment's sec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
+from peer.core.adversary import ADVERSARIES
 from peer.core.composition import ComposedNode
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.flood import Flood
@@ -29,6 +30,9 @@ from peer.core.overlay.random_graph import RandomGraph
 from peer.core.overlay.ring_per_topic import RingPerTopic
 from peer.core.overlay.similarity import Similarity
 from peer.core.overlay.spidercast import SpiderCast
+from peer.core.topiary.overlay import Topiary
+
+Made = TypeVar("Made")
 
 Choice = dict[str, Any]
 """A part as an experiment names it: ``name`` and the part's own parameters."""
@@ -50,6 +54,7 @@ OVERLAYS: dict[str, type[Part]] = {
     "spidercast": SpiderCast,
     "similarity": Similarity,
     "ring-per-topic": RingPerTopic,
+    "topiary": Topiary,
     "gossipsub": Mesh,
     "gossipsub-bounded": BoundedGossipsub,
 }
@@ -82,6 +87,7 @@ PROTOCOLS: dict[str, Composition] = {
     "ring-per-topic": Composition(
         overlay={"name": "ring-per-topic"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
     ),
+    "topiary": Composition(overlay={"name": "topiary"}),
     "gossipsub": Composition(
         overlay={"name": "gossipsub"}, dissemination={"name": "gossipsub"}, interests="announced-only"
     ),
@@ -90,27 +96,29 @@ PROTOCOLS: dict[str, Composition] = {
 """Every protocol's default composition."""
 
 
-def compose(node: NodeId, seed: int, topics: tuple[TopicId, ...], parts: Composition) -> ComposedNode:
-    """A node of these parts.
+def compose(
+    node: NodeId, seed: int, topics: tuple[TopicId, ...], parts: Composition, behaviour: Choice | None = None
+) -> ComposedNode:
+    """A node of these parts; ``behaviour`` names how it misbehaves (``ADVERSARIES``), None = not at all.
 
     Raises:
-        ValueError: a part has an unknown name or parameter.
+        ValueError: a part or the behaviour has an unknown name or parameter.
     """
     state = State(node, seed, topics)
     membership = _make("membership", MEMBERSHIPS, parts.membership, state)
     overlay = _make("overlay", OVERLAYS, parts.overlay, state, membership)
-    return ComposedNode(
-        state,
-        {
-            "membership": membership,
-            "interests": INTERESTS[parts.interests](state),
-            "overlay": overlay,
-            "dissemination": _make("dissemination", DISSEMINATIONS, parts.dissemination, state, overlay),
-        },
-    )
+    made = {
+        "membership": membership,
+        "interests": INTERESTS[parts.interests](state),
+        "overlay": overlay,
+        "dissemination": _make("dissemination", DISSEMINATIONS, parts.dissemination, state, overlay),
+    }
+    if behaviour is None:
+        return ComposedNode(state, made)
+    return _make("behaviour", ADVERSARIES, behaviour, state, made)
 
 
-def _make(role: str, registry: Mapping[str, Callable[..., Part]], chosen: Choice, *context: object) -> Part:
+def _make(role: str, registry: Mapping[str, Callable[..., Made]], chosen: Choice, *context: object) -> Made:
     given = dict(chosen)
     name = given.pop("name", None)
     part: Any = registry.get(name) if isinstance(name, str) else None
@@ -122,7 +130,7 @@ def _make(role: str, registry: Mapping[str, Callable[..., Part]], chosen: Choice
         raise ValueError(f"{role} {name!r}: {error}") from None
     if role == "dissemination":
         context = _foundation(part, str(name), *context)
-    made: Part = part(*context, parameters)
+    made: Made = part(*context, parameters)
     return made
 
 

@@ -17,7 +17,8 @@ class NodeSpec(Struct, frozen=True):
     ``membership``, ``overlay`` and ``dissemination`` name the parts and hold their parameters, such as
     ``{"name": "random", "degree": 5}``. ``interests`` says whether it tells its neighbours what it subscribes to.
     ``bootstrap`` lists the nodes it may hear of; None = all others. ``up``: whether it runs from the start; one that
-    does not has no topics here and may join later, by the schedule.
+    does not has no topics here and may join later, by the schedule. ``behaviour``: how it misbehaves, such as
+    ``{"name": "dropper", "drop_ratio": 0.5}``; None = it is honest.
     """
 
     node: int
@@ -29,6 +30,7 @@ class NodeSpec(Struct, frozen=True):
     membership: dict[str, Any] = field(default_factory=lambda: {"name": "full"})
     interests: str = "announced"
     up: bool = True
+    behaviour: dict[str, Any] | None = None
 
 
 class OverlayDocument(Struct, frozen=True):

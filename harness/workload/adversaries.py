@@ -1,0 +1,44 @@
+"""Which nodes misbehave, and what they subscribe to."""
+
+from __future__ import annotations
+
+from harness.experiment import AdversarySpec
+from harness.workload.interests import InterestModel, Topics
+from harness.workload.streams import NETWORK
+from peer.core.randomness import substream
+
+
+def draw_adversaries(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[int]:
+    """The nodes that misbehave: those that the experiment names, or its share of all, drawn uniformly.
+
+    Args:
+        spec: the section ``[adversary]``.
+        nodes: number of nodes.
+        seed: the run's.
+    """
+    if spec.kind == "none":
+        return frozenset()
+    if spec.nodes:
+        return frozenset(spec.nodes)
+    draws = substream(seed, NETWORK, "adversaries")
+    return frozenset(draws.sample(range(nodes), round(spec.ratio * nodes)))
+
+
+class InfiltratedInterests:
+    """A model's interests, and for adversaries the victim topics too."""
+
+    def __init__(self, model: InterestModel, adversaries: frozenset[int], victim_topics: Topics) -> None:
+        self._model = model
+        self._adversaries = adversaries
+        self._victim_topics = victim_topics
+
+    def draw(self, node: int, life: int) -> Topics:
+        """See ``InterestModel``."""
+        topics = self._model.draw(node, life)
+        return tuple(sorted({*topics, *self._victim_topics})) if node in self._adversaries else topics
+
+
+def infiltrate(model: InterestModel, spec: AdversarySpec, nodes: int, seed: int) -> InterestModel:
+    """The interests of a network with these adversaries."""
+    adversaries = draw_adversaries(spec, nodes, seed)
+    return InfiltratedInterests(model, adversaries, spec.victim_topics) if adversaries else model

@@ -1,0 +1,214 @@
+"""Nodes that misbehave, whatever their protocol: each is a composed node that does one thing otherwise.
+
+What others can see of an adversary is what they can see of any node. Its trace says ``withhold`` for every copy that it
+did not pass on, so that a post-mortem can tell attacks from losses.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from peer.core.bitset import bitset, members
+from peer.core.composition import ComposedNode
+from peer.core.contract import (
+    Directory,
+    Effect,
+    Event,
+    FrameReceived,
+    LinkDown,
+    NodeId,
+    Send,
+    SetTimer,
+    TimerFired,
+    Trace,
+    publisher_of,
+)
+from peer.core.frames import Data
+from peer.core.node import Part, State, Turn
+from peer.core.randomness import substream
+from peer.trace import TraceEvent
+
+MILLISECOND_NS = 1_000_000
+HANDLE = "adversary/handle"
+MESH = "adversary/mesh"
+MESH_RETRY_NS = 1_000_000_000
+"""How long an eclipse attacker waits before it restores a link to another one."""
+
+Numbers = tuple[Annotated[int, Meta(ge=0)], ...]
+
+
+class Withholder(ComposedNode):
+    """A node that does not pass on some copies of other nodes' messages. Its own messages it publishes as any node."""
+
+    def handle(self, now_ns: int, event: Event) -> list[Effect]:
+        """See ``peer.core.contract.Node``."""
+        return [self._spoil(now_ns, effect) for effect in super().handle(now_ns, event)]
+
+    def withholds(self, copy: Data) -> bool:
+        """Whether a copy that the protocol wants to pass on is not passed on."""
+        raise NotImplementedError
+
+    def _spoil(self, now_ns: int, effect: Effect) -> Effect:
+        if not isinstance(effect, Send) or not isinstance(effect.frame, Data):
+            return effect
+        copy = effect.frame
+        if publisher_of(copy.message_id) == self.state.node or not self.withholds(copy):
+            return effect
+        told: dict[str, Any] = {"peer": effect.peer, "message_id": copy.message_id, "topics": copy.topics}
+        return Trace(TraceEvent("withhold", now_ns, self.state.node, **told))
+
+
+class TopicAttackerParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """What a topic attacker attacks."""
+
+    victim_topics: Numbers
+
+
+class TopicAttacker(Withholder):
+    """Professes interest in the victim topics and passes nothing on that is published on any of them.
+
+    That it subscribes to them is its configuration's business, as with any node.
+
+    Source: Topiary section V-D1.
+    """
+
+    Parameters = TopicAttackerParameters
+
+    def __init__(self, state: State, parts: dict[str, Part], parameters: TopicAttackerParameters) -> None:
+        super().__init__(state, parts)
+        self._victims = frozenset(parameters.victim_topics)
+
+    def withholds(self, copy: Data) -> bool:
+        """Whether the copy is on a victim topic."""
+        return not self._victims.isdisjoint(copy.topics)
+
+
+class DropperParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """How much a dropper drops."""
+
+    drop_ratio: Annotated[float, Meta(ge=0, le=1)] = 1.0
+
+
+class Dropper(Withholder):
+    """Passes each copy of another node's message on with the probability 1 - ``drop_ratio``."""
+
+    Parameters = DropperParameters
+
+    def __init__(self, state: State, parts: dict[str, Part], parameters: DropperParameters) -> None:
+        super().__init__(state, parts)
+        self._drop_ratio = parameters.drop_ratio
+        self._draws = substream(state.seed, state.node, "adversary")
+
+    def withholds(self, copy: Data) -> bool:
+        """Whether the die says so."""
+        return self._draws.random() < self._drop_ratio
+
+
+class SlowNodeParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """How slow a slow node is."""
+
+    delay_ms: Annotated[float, Meta(gt=0, le=60_000)] = 500.0
+
+
+class SlowNode(ComposedNode):
+    """Handles every frame ``delay_ms`` after it arrived; frames do not wait for each other.
+
+    All frames of a link are handled in their order, and those that wait when their link ends are handled at its end.
+
+    Source: Topiary section II-A (the processing delay delta_v), section VII (attackers with long ones).
+    """
+
+    Parameters = SlowNodeParameters
+
+    def __init__(self, state: State, parts: dict[str, Part], parameters: SlowNodeParameters) -> None:
+        super().__init__(state, parts)
+        self._delay_ns = round(parameters.delay_ms * MILLISECOND_NS)
+        self._waiting: deque[tuple[int, FrameReceived]] = deque()
+
+    def handle(self, now_ns: int, event: Event) -> list[Effect]:
+        """See ``peer.core.contract.Node``."""
+        if isinstance(event, FrameReceived) and self.state.is_linked(event.peer):
+            self._waiting.append((now_ns + self._delay_ns, event))
+            return [SetTimer(HANDLE, now_ns + self._delay_ns)] if len(self._waiting) == 1 else []
+        if isinstance(event, TimerFired) and event.name == HANDLE:
+            return self._catch_up(now_ns)
+        if isinstance(event, LinkDown):
+            return [*self._finish(now_ns, event.peer), *super().handle(now_ns, event)]
+        return super().handle(now_ns, event)
+
+    def _catch_up(self, now_ns: int) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._waiting and self._waiting[0][0] <= now_ns:
+            effects += super().handle(now_ns, self._waiting.popleft()[1])
+        if self._waiting:
+            effects.append(SetTimer(HANDLE, self._waiting[0][0]))
+        return effects
+
+    def _finish(self, now_ns: int, peer: NodeId) -> list[Effect]:
+        """Handle what waits from a peer now. A timer for what is gone fires in vain, and sets the next."""
+        effects: list[Effect] = []
+        for entry in [entry for entry in self._waiting if entry[1].peer == peer]:
+            self._waiting.remove(entry)
+            effects += super().handle(now_ns, entry[1])
+        return effects
+
+
+class EclipseAttackerParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """Whom an eclipse attacker works with."""
+
+    accomplices: Numbers
+
+
+class EclipseMesh(Part):
+    """Keeps a link to every other attacker; of two of them the lower one opens.
+
+    Where a protocol closes one, it is opened again after ``MESH_RETRY_NS``.
+    """
+
+    def __init__(self, state: State, parameters: EclipseAttackerParameters) -> None:
+        super().__init__(state)
+        self._targets = bitset(node for node in parameters.accomplices if node > state.node)
+        self._directory = Directory()
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """Link up with the attackers that are there."""
+        self._directory = directory
+        self._mend(turn)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Restore the mesh, after a while."""
+        if self._targets >> peer & 1 and not retrying:
+            turn.set_timer(MESH, turn.now_ns + MESH_RETRY_NS)
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """Restore the mesh."""
+        self._mend(turn)
+
+    def _mend(self, turn: Turn) -> None:
+        for peer in members(self._targets & self._directory.nodes & ~bitset(self.state.neighbours)):
+            turn.connect(peer)
+
+
+class EclipseAttacker(ComposedNode):
+    """Fully meshed with all other attackers, and otherwise a perfect node: its links make it fast, hence attractive.
+
+    Source: Topiary section V-D2.
+    """
+
+    Parameters = EclipseAttackerParameters
+
+    def __init__(self, state: State, parts: dict[str, Part], parameters: EclipseAttackerParameters) -> None:
+        super().__init__(state, parts | {"adversary": EclipseMesh(state, parameters)})
+
+
+# How each is called in specifications and experiments.
+ADVERSARIES: dict[str, Callable[..., ComposedNode]] = {
+    "topic-attacker": TopicAttacker,
+    "eclipse": EclipseAttacker,
+    "slow": SlowNode,
+    "dropper": Dropper,
+}

@@ -1,0 +1,113 @@
+"""What an experiment's membership and adversaries come to in its plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.errors import ExperimentError
+from harness.loading import load_experiment
+from harness.plan import PlannedRun
+from harness.planning import make_plan
+from peer.runtime.lifecycle import make_node
+from peer.runtime.spec import OverlayDocument
+
+FILE = """name = "x"
+[underlay]
+hosts = 20
+[workload]
+topics = 6
+[interests]
+ratio = 0.3
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path):
+    path = tmp_path / "x.toml"
+    path.write_text(FILE)
+
+    def make(*overrides: str) -> PlannedRun:
+        return make_plan(load_experiment(path, overrides), path)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        ("full", {}),
+        ("partial", {"known_ratio": 0.25}),
+        ("cyclon", {"view_size": 9, "shuffle_length": 4, "period_s": 2.0, "contacts": 3}),
+        ("newscast", {"cache_size": 9, "period_s": 2.0, "contacts": 3}),
+    ],
+)
+def test_the_membership_is_the_section_of_its_name(plan, kind: str, parameters: dict) -> None:
+    overrides = [f"{kind}.{name}={value}" for name, value in parameters.items()]
+    planned = plan(f"membership.kind={kind}", *overrides)
+    assert all(spec.membership == {"name": kind} | parameters for spec in planned.overlay.nodes)
+    make_node(planned.overlay.nodes[0])
+
+
+def test_without_adversaries_everybody_is_honest(plan) -> None:
+    assert {spec.behaviour for spec in plan("adversary.ratio=0.5").overlay.nodes} == {None}
+
+
+ATTACKS = {
+    "topic-attacker": {"victim_topics": (5,)},
+    "eclipse": {},
+    "slow": {"delay_ms": 20.0},
+    "dropper": {"drop_ratio": 0.75},
+}
+
+
+@pytest.mark.parametrize("kind", ATTACKS)
+def test_a_share_of_the_nodes_misbehaves_and_the_seed_says_which(plan, kind: str) -> None:
+    told = {name: value for name, value in ATTACKS[kind].items() if name != "victim_topics"}
+    overrides = [f"adversary.kind={kind}", "adversary.ratio=0.25", "adversary.victim_topics=[5]"]
+    overrides += [f"adversary.{name}={value}" for name, value in told.items()]
+    planned = plan(*overrides)
+    bad = {spec.node for spec in planned.overlay.nodes if spec.behaviour is not None}
+    assert len(bad) == 5
+    expected = {"name": kind} | (ATTACKS[kind] or {"accomplices": tuple(sorted(bad))})
+    assert all(planned.overlay.nodes[node].behaviour == expected for node in bad)
+    assert {spec.node for spec in plan(*overrides, "seed=2").overlay.nodes if spec.behaviour} != bad
+
+    honest = plan().overlay
+    for before, after in zip(honest.nodes, planned.overlay.nodes, strict=True):
+        assert set(after.topics) == set(before.topics) | ({5} if after.node in bad else set())
+    again = msgspec.json.decode(msgspec.json.encode(planned.overlay), type=OverlayDocument)
+    for spec in again.nodes:
+        assert (type(make_node(spec)).__name__ == "ComposedNode") == (spec.node not in bad)
+
+
+def test_adversaries_may_be_named(plan) -> None:
+    nodes = plan("adversary.kind=dropper", "adversary.nodes=[3, 19]").overlay.nodes
+    assert [spec.node for spec in nodes if spec.behaviour] == [3, 19]
+
+
+def test_adversaries_take_the_victim_topics_at_every_join(plan) -> None:
+    planned = plan(
+        "adversary.kind=slow", "adversary.nodes=[1]", "adversary.victim_topics=[5]",
+        "interests.ratio=0.1", "churn.kind=exponential", "churn.on_s=5", "seed=4",
+    )  # fmt: skip
+    joins = [action for action in planned.schedule if action.action == "join" and action.node == 1]
+    assert joins
+    assert all(5 in action.topics for action in joins)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "place", "problem"),
+    [
+        (["adversary.kind=topic-attacker"], "victim_topics", "missing"),
+        (["adversary.kind=slow", "adversary.victim_topics=[6]"], "victim_topics", "expected topics of 0 .. 5, got [6]"),
+        (["adversary.kind=slow", "adversary.nodes=[3, 20]"], "nodes", "expected nodes of 0 .. 19, got [20]"),
+    ],
+)
+def test_what_cannot_be_is_refused(plan, overrides: list[str], place: str, problem: str) -> None:
+    with pytest.raises(ExperimentError, match="adversary") as caught:
+        plan(*overrides)
+    assert caught.value.path.endswith(f"$.adversary.{place}")
+    assert problem in caught.value.problem
