@@ -165,11 +165,9 @@ class MaintainedOverlay(Part):
                 task.take_leave(turn, peer)
 
     def _hear(self, turn: Turn, peer: NodeId, frame: SpiderHeartbeat) -> None:
-        greedy, random = self._tasks
-        if frame.greedy is not None:
-            greedy.hear(turn, peer, *frame.greedy)
-        if frame.random is not None:
-            random.hear(turn, peer, *frame.random)
+        for task, state in zip(self._tasks, (frame.greedy, frame.random), strict=True):
+            if state is not None:
+                task.hear(turn, peer, *state)
         if frame.interest is not None:
             self._learn(turn, peer, frame.version, frame.interest)
 
@@ -197,10 +195,10 @@ class MaintainedOverlay(Part):
 
     def _peers(self) -> list[NodeId]:
         """The distinct neighbours, in the order in which they became so."""
-        greedy, random = self._tasks
-        if not random.neighbours:
-            return list(greedy.neighbours)
-        return list(greedy.neighbours | random.neighbours)
+        first, second = self._tasks
+        if not second.neighbours:
+            return list(first.neighbours)
+        return list(first.neighbours | second.neighbours)
 
     # ---------------------------------------------------------------------------------------------------- links
 
