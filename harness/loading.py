@@ -211,6 +211,8 @@ def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str,
         return ExperimentError(_place(path, name), f"unknown field; {hint}")
     if missing := re.search(r"missing required field `(.*)`", problem):
         return ExperimentError(f"{path}.{missing[1]}", "missing")
+    if problem.startswith("expected "):
+        return ExperimentError(path, problem)  # a relation between a section's keys, in the section's own words
     expected = describe_type(field_type(form, path))
     return ExperimentError(path, f"expected {expected}, got {_shown(_value_at(document, path))}")
 

@@ -58,6 +58,18 @@ FILES = {
         GOOD + "[random]\ndegree = 20\n",
         ": $.random.degree: expected fewer than the 20 hosts, got 20",
     ),
+    "quota": (
+        GOOD + "[gossipsub]\nd_out = 5\n",
+        ": $.gossipsub: expected d_out below d_lo = 4 and at most d / 2, got 5",
+    ),
+    "thresholds": (
+        GOOD + "[gossipsub.score]\ngossip_threshold = -60\n",
+        ": $.gossipsub.score: expected graylist_threshold <= publish_threshold <= gossip_threshold",
+    ),
+    "weight": (
+        GOOD + "[gossipsub.score]\nbehaviour_penalty_weight = 1\n",
+        ": $.gossipsub.score.behaviour_penalty_weight: expected a number <= 0, got 1",
+    ),
     "ttl": (GOOD + "[flood]\nttl = 256\n", ": $.flood.ttl: expected an integer >= 0 and <= 255"),
     "topics_zero": (GOOD + "[workload]\ntopics = 0\n", ": $.workload.topics: expected an integer >= 1"),
     "interest": (GOOD + "[interests]\nratio = 1.2\n", ": $.interests.ratio: expected a number >= 0"),

@@ -183,6 +183,7 @@ def test_in_the_complete_overlay_the_lower_node_opens_and_tries_again():
         (Composition({"name": "ring"}), "no overlay is called 'ring'; there are: complete, .*random"),
         (Composition({}), "no overlay is called None"),
         (Composition(RANDOM, {"name": "flood", "speed": 3}), "dissemination 'flood'.*speed"),
+        (Composition(RANDOM, {"name": "gossipsub"}), "'gossipsub' needs the overlay 'gossipsub'"),
         (Composition(RANDOM, membership={"name": "none"}), "no membership is called 'none'"),
     ],
 )
