@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from peer.core.contract import Publish, message_id
 from peer.core.frames import Data
 from peer.core.gossipsub.frames import Ihave, Iwant
-from tests.conformance.lone_node import LoneNode
+from peer.core.protocols import Composition, compose
+from peer.testing import Faults, Pump
+from tests.conformance.lone_node import SECOND_NS, LoneNode
 
 SCORED = {"scoring": True}
 
@@ -140,6 +143,23 @@ def test_gossip_repairs_a_loss_end_to_end():
     lacks.receive(receiver, copy)
     assert [message.message_id for message in lacks.delivered()] == [identifier]
     assert lacks.receivers(Data) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("gossip", [True, False])
+def test_a_network_that_loses_frames_is_repaired_by_gossip_alone(gossip: bool):
+    """v1.0, gossipsub: the gossiping mesh router: gossip reaches beyond the mesh and rectifies downstream loss."""
+    lazy = {} if gossip else {"d_lazy": 0, "gossip_factor": 0.0}
+    part = {"name": "gossipsub", "connections": 6, "d": 3, "d_lo": 2, "d_out": 1, "flood_publish": False} | lazy
+    nodes = {node: compose(node, 1, (0,), Composition(part, part, interests="announced-only")) for node in range(30)}
+    pump = Pump(nodes, lambda a, b: 10**7, seed=4)
+    pump.start()
+    pump.run(5 * SECOND_NS)
+    pump._faults = Faults(drop_ratio=0.3)
+    for sequence in range(10):
+        pump.give(sequence, Publish((0,), message_id(sequence, 0), b"x"))
+        pump.run(10 * SECOND_NS)
+    assert (len(pump.delivered) == 300) == gossip
+    assert len(pump.delivered) > 150
 
 
 def test_a_message_gone_from_the_cache_is_not_sent():
