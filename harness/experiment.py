@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from peer.core.dissemination.flood import FloodParameters
+from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.gossipsub.bounded import GossipsubBoundedParameters
 from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.membership.cyclon import CyclonParameters
@@ -19,6 +20,7 @@ from peer.core.overlay.random_graph import RandomParameters
 from peer.core.overlay.ring_per_topic import RingPerTopicParameters
 from peer.core.overlay.similarity import SimilarityParameters
 from peer.core.overlay.spidercast import SpidercastParameters
+from peer.core.overlay.stan import StanParameters
 from peer.core.topiary.overlay import TopiaryParameters
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -71,8 +73,9 @@ class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How a message spreads over the overlay."""
 
-    kind: Literal["protocol", "flood"] = "protocol"
-    """``protocol``: the protocol's own way. ``flood``: to all neighbours, with a TTL."""
+    kind: Literal["protocol", "flood", "topic-flood"] = "protocol"
+    """``protocol``: the protocol's own way. ``flood``: to all neighbours, with a TTL. ``topic-flood``: along
+    each topic's links."""
 
 
 class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -264,6 +267,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         "random",
         "complete",
         "topiary",
+        "stan",
         "spidercast",
         "similarity",
         "ring-per-topic",
@@ -283,6 +287,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
     random: RandomParameters = field(default_factory=RandomParameters)
+    stan: StanParameters = field(default_factory=StanParameters)
     spidercast: SpidercastParameters = field(default_factory=SpidercastParameters)
     similarity: SimilarityParameters = field(default_factory=SimilarityParameters)
     ring_per_topic: RingPerTopicParameters = field(default_factory=RingPerTopicParameters)
@@ -295,6 +300,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     newscast: NewscastParameters = field(default_factory=NewscastParameters)
     dissemination: DisseminationSpec = field(default_factory=DisseminationSpec)
     flood: FloodParameters = field(default_factory=FloodParameters)
+    topic_flood: TopicFloodParameters = field(default_factory=TopicFloodParameters)
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     interests: InterestsSpec = field(default_factory=InterestsSpec)
     churn: ChurnSpec = field(default_factory=ChurnSpec)

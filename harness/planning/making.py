@@ -14,6 +14,7 @@ from harness.loading import check_rules
 from harness.plan import Placement, Plan, PlannedRun
 from harness.planning.composing import choose_behaviour, choose_parts
 from harness.planning.files import hash_documents
+from harness.planning.initial_views import draw_views
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
@@ -73,6 +74,11 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     """Every node's specification: what a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
+    views = (
+        draw_views(workload.interests, experiment.stan.degree_factor, experiment.seed)
+        if parts.overlay["name"] == "stan"
+        else None
+    )
     behaviour = choose_behaviour(experiment.adversary, adversaries)
     return OverlayDocument(
         run=_run_number(experiment),
@@ -82,7 +88,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
                 node,
                 experiment.seed,
                 topics,
-                parts.overlay,
+                parts.overlay if views is None else {**parts.overlay, "views": views[node]},
                 parts.dissemination,
                 membership=parts.membership,
                 interests=parts.interests,

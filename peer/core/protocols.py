@@ -16,6 +16,7 @@ from peer.core.adversary import ADVERSARIES
 from peer.core.composition import ComposedNode
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.flood import Flood
+from peer.core.dissemination.topic_flood import TopicFlood
 from peer.core.gossipsub.bounded import BoundedGossipsub
 from peer.core.gossipsub.mesh import Mesh
 from peer.core.gossipsub.router import Router
@@ -30,6 +31,7 @@ from peer.core.overlay.random_graph import RandomGraph
 from peer.core.overlay.ring_per_topic import RingPerTopic
 from peer.core.overlay.similarity import Similarity
 from peer.core.overlay.spidercast import SpiderCast
+from peer.core.overlay.stan import Stan
 from peer.core.topiary.overlay import Topiary
 
 Made = TypeVar("Made")
@@ -51,6 +53,7 @@ INTERESTS: dict[str, type[Part]] = {
 OVERLAYS: dict[str, type[Part]] = {
     "random": RandomGraph,
     "complete": CompleteGraph,
+    "stan": Stan,
     "spidercast": SpiderCast,
     "similarity": Similarity,
     "ring-per-topic": RingPerTopic,
@@ -58,7 +61,7 @@ OVERLAYS: dict[str, type[Part]] = {
     "gossipsub": Mesh,
     "gossipsub-bounded": BoundedGossipsub,
 }
-DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "gossipsub": Router}
+DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "topic-flood": TopicFlood, "gossipsub": Router}
 
 
 class Composition(Struct, frozen=True):
@@ -78,14 +81,17 @@ class Composition(Struct, frozen=True):
 PROTOCOLS: dict[str, Composition] = {
     "random": Composition(overlay={"name": "random"}),
     "complete": Composition(overlay={"name": "complete"}),
+    "stan": Composition(
+        overlay={"name": "stan"}, dissemination={"name": "topic-flood"}, interests="private", needs_interests=False
+    ),
     "spidercast": Composition(
-        overlay={"name": "spidercast"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
+        overlay={"name": "spidercast"}, dissemination={"name": "topic-flood"}, interests="private"
     ),
     "similarity": Composition(
-        overlay={"name": "similarity"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
+        overlay={"name": "similarity"}, dissemination={"name": "topic-flood"}, interests="private"
     ),
     "ring-per-topic": Composition(
-        overlay={"name": "ring-per-topic"}, dissemination={"name": "flood", "ttl": 0}, interests="private"
+        overlay={"name": "ring-per-topic"}, dissemination={"name": "topic-flood"}, interests="private"
     ),
     "topiary": Composition(overlay={"name": "topiary"}),
     "gossipsub": Composition(
