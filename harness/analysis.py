@@ -21,6 +21,9 @@ from harness.testbeds.emulated import sandbox
 LOG = "analysis.log"
 """What Spark and the analysis had to say, in the run directory; of interest when they fail."""
 
+LOCAL = ("local", "here")
+"""How masters begin that need no network; "here" is none: the module then does all in its own process."""
+
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
 """What ``trellis run`` and ``trellis report`` return for a verdict."""
 
@@ -62,14 +65,14 @@ def run_spark(module: str, folder: Path, words: Path, master: str | None, keep: 
     """
     argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else [])]
     with words.open("wb") as log:
-        if master is None or master.startswith("local"):
+        if master is None or master.startswith(LOCAL):
             environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
             status = sandbox.run(argv, keep=[folder, *keep], environment=environment, output=log)
         else:
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
     if status:
         last = words.read_text(errors="replace").strip().splitlines()[-1:]
-        raise AnalysisError(f"analyse {folder}: status {status}: {''.join(last)} (all of it in {words})")
+        raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (all of it in {words})")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from msgspec import Struct, field
@@ -37,6 +38,7 @@ class Evidence(Struct, frozen=True):
     conns: dict[str, Any]
     dropped_frames: dict[str, int] = field(default_factory=dict)
     member_changes: int = 0
+    links: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def is_complete(state: dict[str, Any] | None) -> bool:
@@ -61,7 +63,7 @@ def check_consistency(run: RunDir, evidence: Evidence) -> list[Check]:
         _delay_agreement(evidence),
         *_wire_delay(run, evidence),
     ]
-    return [*checks, _overhead(evidence)]
+    return [*checks, _overhead(evidence), *_links(run, evidence)]
 
 
 def _check(
@@ -243,3 +245,33 @@ def _overhead(evidence: Evidence) -> Check:
     return _check(
         "overhead_identity", found["identity_tested"], found["identity_failed"], worst, 0, "bytes", INVALID, detail
     )
+
+
+def _links(run: RunDir, evidence: Evidence) -> list[Check]:
+    """The links of the traces against those that the captures show (``metrics.tables.agreement``)."""
+    if not evidence.links:
+        return []
+    found, shown = evidence.links["physical"], evidence.links["logical"]
+    failed = found["only_on_wire"] + found["only_traced"]
+    detail = f"{found['changing']:,} more were just beginning or ending"
+    if failed:
+        detail += f"; {found['only_on_wire']:,} only on the wire, {found['only_traced']:,} only in traces"
+    checks = [_check("link_agreement", found["tested"], failed, failed, 0, "links", SUSPECT, detail)]
+    if not _copies_show_links(run):
+        aside = "here nodes send copies also where there is no logical link: nothing was compared"
+        return [*checks, _check("logical_links", 0, 0, 0, 0, "links", SUSPECT, aside)]
+    wrong = shown["failed"]
+    detail = f"{wrong:,} logical links in use on the wire were in no trace" if wrong else ""
+    return [*checks, _check("logical_links", shown["tested"], wrong, wrong, 0, "links", SUSPECT, detail)]
+
+
+def _copies_show_links(run: RunDir) -> bool:
+    """Whether a copy between two subscribers of its topic travels on a logical link alone.
+
+    So it does where honest nodes flood, and either tell all neighbours their interests or send to interested ones only.
+    """
+    nodes = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
+    floods = all(node["dissemination"]["name"] == "flood" for node in nodes)
+    told = all(node.get("interests", "announced") == "announced" for node in nodes)
+    chosen = all(node["dissemination"].get("ttl") == 0 for node in nodes)
+    return floods and (told or chosen) and not any(node.get("behaviour") for node in nodes)

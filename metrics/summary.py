@@ -49,8 +49,7 @@ def write(run_dir: Path) -> Summary:
 def headline(run: RunDir) -> dict[str, Any]:
     """The headline numbers under their stable names; None = not computed."""
     numbers: dict[str, Any] = _propagation(run) | _copies(run) | _views(run) | _control(run)
-    numbers |= {"topic_components_max": None, "topic_diameter_max": None}
-    return numbers | _learning(run) | _certificate(run) | _hop_parts(run)
+    return numbers | _overlay(run) | _learning(run) | _certificate(run) | _hop_parts(run)
 
 
 def _learning(run: RunDir) -> dict[str, Any]:
@@ -120,9 +119,7 @@ def _views(run: RunDir) -> dict[str, Any]:
         rows = rows[(rows["at_ns"] >= workload.start_ns) & (rows["at_ns"] < workload.end_ns)]
     total, unique = rows["view_size_total"].sum(), rows["view_size_unique"].sum()
     instants = np.sort(rows["at_ns"].unique())
-    degrees = (
-        rows[rows["at_ns"] == instants[len(instants) // 2]]["view_size_unique"] if len(instants) else rows["at_ns"]
-    )
+    degrees = rows[rows["at_ns"] == instants[len(instants) // 2]]["degree"] if len(instants) else rows["at_ns"]
     return {
         "view_size_total_mean": _ratio(total, len(rows)),
         "view_size_unique_mean": _ratio(unique, len(rows)),
@@ -130,6 +127,27 @@ def _views(run: RunDir) -> dict[str, Any]:
         "degree_mean": float(degrees.mean()) if len(degrees) else None,
         "degree_max": int(degrees.max()) if len(degrees) else None,
     }
+
+
+_OVERLAY = (
+    "clustering",
+    "diameter",
+    "path_length_mean",
+    "topics",
+    "topic_components",
+    "topic_components_max",
+    "topics_partitioned",
+    "topic_diameter_max",
+)
+
+
+def _overlay(run: RunDir) -> dict[str, Any]:
+    """The overlay's measures at the workload's end."""
+    workload = run.phase("workload")
+    end_ns = workload.end_ns if workload is not None else run.manifest.zero_ns
+    overlay = _read(run, "overlay", ["at_ns", *_OVERLAY])
+    row = overlay.filter(pc.equal(overlay["at_ns"], end_ns)).to_pylist()[0]
+    return {name: row[name] for name in _OVERLAY}
 
 
 def _control(run: RunDir) -> dict[str, Any]:

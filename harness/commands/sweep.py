@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, metavar="N", help="seeds 1 .. N in place of the file's")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the study")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results are kept, and looked for")
-    parser.add_argument("--master", help="a Spark master (default: all cores of this machine)")
+    parser.add_argument(
+        "--master", help="a Spark master (default: all cores of this machine), or: here (one run at a time, no Spark)"
+    )
     parser.add_argument("--any-code", action="store_true", help="take results that other states of the code computed")
 
 

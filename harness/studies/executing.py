@@ -38,15 +38,27 @@ Outcome = Success | Failure
 _OUTCOMES: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 
 
+HERE = "here"
+"""In place of a Spark master: one run after the other, without Spark."""
+
+
 def execute(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[Outcome], None]) -> None:
     """Run jobs, in their order as far as cores become free.
 
     Args:
         jobs: the runs.
         code: the state of the code, written into the results.
-        master: a Spark master; None = all cores of this machine.
+        master: a Spark master, or ``HERE``; None = all cores of this machine.
         take: gets each outcome, in this thread, as soon as it is there.
     """
+    if master == HERE:
+        for job in jobs:
+            take(_OUTCOMES.decode(perform((msgspec.json.encode(job), code))))
+    else:
+        _execute_on_spark(jobs, code, master, take)
+
+
+def _execute_on_spark(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[Outcome], None]) -> None:
     from metrics.session import session
 
     with session(master, light=True) as spark:

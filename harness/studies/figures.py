@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import cycle, product
 
+import matplotlib.style
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from msgspec import Struct
 
 from harness.studies.form import Cell, FigureSpec, Shown
 from harness.studies.intervals import Interval, interval
-from harness.studies.measures import MEASURES, REDUCTIONS, split_reduction
+from harness.studies.measures import MEASURES, split_reduction
 from harness.studies.reading import AT_S, label_of, measure_of
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
-from metrics.report.figures import plain_axes
+from metrics.report.figures import STYLE, plain_axes
 
 EPOCH = "epoch"
 MOMENTS = (AT_S, EPOCH)
-
-Floats = npt.NDArray[np.float64]
 
 
 class Curve(Struct, frozen=True):
@@ -34,6 +32,11 @@ class Curve(Struct, frozen=True):
 
 def draw_figure(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
     """The figure of these results."""
+    with matplotlib.style.context(STYLE):
+        return _draw(spec, results)
+
+
+def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
     canvas, axes = plain_axes(6.4, 3.8)
     curves = list(make_curves(spec, results))
     for curve, marker in zip(curves, cycle("os^Dv<>P")):
@@ -86,7 +89,6 @@ def _points(spec: FigureSpec, runs: Sequence[Result], shown: str) -> Iterator[tu
 def _counts(runs: Sequence[Result], shown: str) -> Iterator[tuple[Cell, Interval]]:
     """What a measure counts, at the first snapshot where ``first`` is asked for, otherwise at the last."""
     reduction, name = split_reduction(shown)
-    assert reduction in ("", *REDUCTIONS)
     counts = []
     for run in runs:
         rows = [row for row in run.rows if row.measure == name and row.by is not None]

@@ -19,8 +19,17 @@ from harness.studies.simulating import Row
 
 ROOT = Path(__file__).parents[2]
 
-CODE = ("peer", "topologies", "harness/experiment.py", "harness/planning", "harness/workload", "harness/studies")
-CODE_TOO = ("harness/testbeds/simulated", "metrics/overlay")
+CODE = (
+    "peer",
+    "topologies",
+    "harness/experiment.py",
+    "harness/planning",
+    "harness/studies",
+    "harness/testbeds/simulated",
+    "harness/workload",
+    "metrics/overlay",
+)
+"""Files and folders whose Python files make the results."""
 
 
 class Job(Struct, frozen=True):
@@ -96,11 +105,12 @@ class Store:
         self._folder = folder / "runs"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._code = code
+        self._judged: dict[Path, tuple[int, bool]] = {}
 
     def read(self, job: Job) -> Result | None:
         """A job's result, if it is there."""
         try:
-            result = msgspec.json.decode((self._folder / f"{job.key}.json").read_bytes(), type=Result)
+            result = msgspec.json.decode(self._path(job.key).read_bytes(), type=Result)
         except (OSError, msgspec.DecodeError):
             return None
         return result if self._code in (None, result.code) else None
@@ -109,11 +119,24 @@ class Store:
         """Keep a result; whoever is killed in the middle leaves the old state."""
         unfinished = self._folder / f"{result.key}.part"
         unfinished.write_bytes(msgspec.json.encode(result) + b"\n")
-        unfinished.replace(self._folder / f"{result.key}.json")
+        unfinished.replace(self._path(result.key))
 
     def count(self, jobs: Sequence[Job]) -> int:
-        """How many of the jobs have a file, of whatever state of the code."""
-        return sum((self._folder / f"{job.key}.json").exists() for job in jobs)
+        """How many of the jobs have a result; a file is read again only where it has changed."""
+        return sum(self._has(job) for job in jobs)
+
+    def _has(self, job: Job) -> bool:
+        path = self._path(job.key)
+        try:
+            changed_ns = path.stat().st_mtime_ns
+        except OSError:
+            return False
+        if self._judged.get(path, (0, False))[0] != changed_ns:
+            self._judged[path] = changed_ns, self.read(job) is not None
+        return self._judged[path][1]
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
 
 
 @cache
@@ -126,7 +149,7 @@ def code_hash() -> str:
 
 
 def _sources() -> Iterator[Path]:
-    for name in CODE + CODE_TOO:
+    for name in CODE:
         path = ROOT / name
         yield from [path] if path.is_file() else path.rglob("*.py")
 

@@ -104,32 +104,53 @@ def link_sharing(run: Run) -> Canvas | None:
     sharing = run.table("sharing")
     if sharing is None or sharing.empty:
         return None
-    series = sharing.groupby(["source", "at_ns"])[["view_size_total", "view_size_unique"]].mean().reset_index()
+    series = sharing.groupby(["source", "at_ns"])[["view_size_total", "degree"]].mean().reset_index()
     canvas, axes = plain_axes()
     traced = series[series["source"] == "trace"]
     seconds = (traced["at_ns"] - run.zero_ns) / 1e9
     axes.plot(seconds, traced["view_size_total"], color=BLUE, label="logical links, traces", drawstyle="steps-post")
-    axes.plot(seconds, traced["view_size_unique"], color=ORANGE, label="physical links, traces", drawstyle="steps-post")
+    axes.plot(seconds, traced["degree"], color=ORANGE, label="physical links, traces", drawstyle="steps-post")
     wire = series[series["source"] == "wire"]
     seconds = (wire["at_ns"] - run.zero_ns) / 1e9
     axes.plot(seconds, wire["view_size_total"], "+", color=BLUE, markersize=7, label="logical links, wire")
-    axes.plot(seconds, wire["view_size_unique"], "x", color=ORANGE, markersize=5, label="physical links, wire")
+    axes.plot(seconds, wire["degree"], "x", color=ORANGE, markersize=5, label="physical links, wire")
     axes.set(xlabel="time from the workload's zero (s)", ylabel="mean per node", ylim=(0, None))
     axes.legend(loc="center right")
     return canvas
 
 
 def degrees(run: Run) -> Canvas | None:
-    """Physical neighbours of each node at the middle of the publishing window."""
-    degree = run.degrees()
-    if not degree.any():
+    """Links of each node at the workload's end: physical ones, and different nodes in views, both ways."""
+    nodes = run.last("overlay_degrees")
+    if nodes is None or not nodes["degree"].any():
         return None
     canvas, axes = plain_axes(height=2.8)
-    values, counts = np.unique(degree, return_counts=True)
-    axes.bar(values, counts, color=BLUE, width=0.85)
-    axes.axvline(float(np.mean(degree)), color=ORANGE, linestyle="--", label=f"mean {np.mean(degree):.2f}")
-    axes.set(xlabel="physical links of a node", ylabel="nodes")
+    values, counts = np.unique(nodes["degree"], return_counts=True)
+    mean = float(nodes["degree"].mean())
+    axes.bar(values, counts, color=BLUE, alpha=0.45, width=0.85, label=f"physical links, mean {mean:.2f}")
+    for column, label, color in (
+        ("view_size_unique", "nodes in its views", ORANGE),
+        ("in_degree", "nodes in whose views it is", GREEN),
+    ):
+        values, counts = np.unique(nodes[column], return_counts=True)
+        axes.plot(
+            values, counts, color=color, marker=".", linewidth=1, label=f"{label}, mean {nodes[column].mean():.2f}"
+        )
+    axes.set(xlabel="links of a node", ylabel="nodes")
     axes.legend()
+    return canvas
+
+
+def topic_overlays(run: Run) -> Canvas | None:
+    """Components and diameter of every topic's overlay at the workload's end, by its subscribers."""
+    topics = run.last("overlay_topics")
+    if topics is None or topics.empty:
+        return None
+    canvas, (upper, lower) = _axes_grid(3.8, rows=2, sharex=True)
+    upper.plot(topics["subscribers"], topics["components"], "o", color=BLUE, markersize=4, alpha=0.6)
+    upper.set(ylabel="components", ylim=(0, None))
+    lower.plot(topics["subscribers"], topics["diameter"], "o", color=ORANGE, markersize=4, alpha=0.6)
+    lower.set(xlabel="subscribers of the topic", ylabel="diameter (links)", ylim=(0, None))
     return canvas
 
 
@@ -303,11 +324,23 @@ FIGURES = (
         "link-sharing",
         "Logical and physical links",
         "A logical link is a topic shared with a neighbour, a physical link is a TCP connection. "
-        "Lines: what the peers traced. Marks: what the captures show.",
+        "Lines: what the peers traced. Marks: what the captures show: connections between both Hellos and the Bye, and "
+        "logical links that have carried data. The checks link agreement and logical links hold the two together.",
         link_sharing,
     ),
     Figure(
-        "degrees", "Degree distribution", "Physical links per node at the middle of the publishing window.", degrees
+        "degrees",
+        "Degree distribution",
+        "At the workload's end: how many nodes have so many physical links, so many different nodes in their views, "
+        "and stand in the views of so many others.",
+        degrees,
+    ),
+    Figure(
+        "topic-overlays",
+        "Topic overlays",
+        "Each topic's subscribers and the physical links among them at the workload's end: how many parts there are, "
+        "and the longest of the shortest paths within one.",
+        topic_overlays,
     ),
     Figure(
         "learning",

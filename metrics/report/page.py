@@ -6,6 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from metrics.report.overlay import measures_over_time, topics_by_shape
 from metrics.report.run import Run
 
 _NUMBERS = (
@@ -13,12 +14,14 @@ _NUMBERS = (
     ("propagation_delay_ms_p50", "propagation delay, median", "{:.1f} ms"),
     ("propagation_delay_ms_p99", "propagation delay, 99 %", "{:.1f} ms"),
     ("view_size_total_mean", "logical links a node", "{:.2f}"),
-    ("view_size_unique_mean", "physical links a node", "{:.2f}"),
-    ("link_sharing_ratio", "logical links a physical link", "{:.2f}"),
+    ("view_size_unique_mean", "different neighbours in a node's views", "{:.2f}"),
+    ("link_sharing_ratio", "logical links a neighbour", "{:.2f}"),
     ("duplicates_per_delivery", "duplicates a delivery", "{:.2f}"),
     ("relay_ratio", "payloads on unsubscribed topics", "{:.1%}"),
-    ("degree_mean", "degree, mean", "{:.2f}"),
-    ("degree_max", "degree, largest", "{:.0f}"),
+    ("degree_mean", "physical links a node", "{:.2f}"),
+    ("degree_max", "physical links, largest", "{:.0f}"),
+    ("topics_partitioned", "partitioned topics", "{:.0f}"),
+    ("topic_diameter_max", "largest diameter of a topic", "{:.0f}"),
     ("control_bytes_per_peer_per_s", "control traffic a peer", "{:.0f} B/s"),
     ("rtt_error_ms_p50", "RTT error, median", "{:.3f} ms"),
     ("rtt_error_ms_p99", "RTT error, 99 %", "{:.3f} ms"),
@@ -46,6 +49,8 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
             if (value := summary.headline.get(name)) is not None
         ],
         figures=figures,
+        overlay=measures_over_time(run),
+        topics=topics_by_shape(run),
         missing=missing,
         provenance=run.provenance(),
     )

@@ -6,8 +6,6 @@ from functools import cached_property
 from pathlib import Path
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow.parquet as pq
 
@@ -65,6 +63,11 @@ class Run(RunDir):
             self._tables[name] = pq.read_table(path).to_pandas() if path.exists() else None
         return self._tables[name]
 
+    def last(self, name: str) -> pd.DataFrame | None:
+        """A table's rows of its latest instant, None when the run has no table of that name."""
+        table = self.table(name)
+        return table if table is None or table.empty else table[table["at_ns"] == table["at_ns"].max()]
+
     def achieved(self) -> pd.DataFrame | None:
         """The probes' rows, None on a testbed without probes."""
         path = self.path / "achieved.parquet"
@@ -90,10 +93,6 @@ class Run(RunDir):
             tuple(sorted((host_of[node], host_of[peer]))) for node, peers in self.neighbours().items() for peer in peers
         }
         return sorted((first, second) for first, second in pairs)
-
-    def degrees(self) -> npt.NDArray[np.int64]:
-        """(nodes,) how many physical neighbours every node has then."""
-        return np.array([len(peers) for peers in self.neighbours().values()])
 
     def provenance(self) -> list[tuple[str, str]]:
         """What ran, on what: versions, kernel, hashes, lengths of the phases, resources."""

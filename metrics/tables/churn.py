@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from peer.core.frames import Data
 from peer.trace import CRASHED, JOINED, LEFT
 
 _FOREVER = 2**63 - 1
@@ -43,3 +46,28 @@ def broken_connections(events: DataFrame, hops: DataFrame) -> DataFrame:
     ours = (F.col("node") == F.col("src_node")) | (F.col("node") == F.col("dst_node"))
     lost = unread.join(F.broadcast(crashes), ours & since_ns.between(-_BEFORE_NS, _AFTER_NS)).select("conn")
     return links.unionByName(lost).distinct()
+
+
+def build_churn_control(events: DataFrame, hops: DataFrame, span_ns: tuple[int, int]) -> list[dict[str, Any]]:
+    """The ``churn_control`` table: frames other than data by kind, against the joins and leaves of the same span.
+
+    No rows where no node joined or left. A crash is a leave.
+
+    Args:
+        events: the traces' events.
+        hops: the ``hops`` table.
+        span_ns: begin and end of the workload.
+    """
+    since, until = span_ns
+    lives = events.where(F.col("reason").isin(JOINED, LEFT, CRASHED) & F.col("event").isin("join", "leave"))
+    inside = lives.where((F.col("ts_ns") >= since) & (F.col("ts_ns") < until)).groupBy("event").count()
+    counts = {row["event"]: row["count"] for row in inside.collect()}
+    joins, leaves = counts.get("join", 0), counts.get("leave", 0)
+    if not joins + leaves:
+        return []
+    sent = hops.where((F.col("log_send_ns") >= since) & (F.col("log_send_ns") < until) & (F.col("kind") != Data.kind))
+    kinds = sent.groupBy("kind").agg(F.count("*").alias("frames"), F.sum("len_bytes").alias("frame_bytes"))
+    return [
+        row.asDict() | {"joins": joins, "leaves": leaves, "frames_per_change": row["frames"] / (joins + leaves)}
+        for row in kinds.orderBy("kind").collect()
+    ]

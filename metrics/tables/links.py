@@ -5,8 +5,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from peer.core.frames import Data
-
 _SECOND_NS = 1_000_000_000
 _FOREVER = 2**63 - 1
 
@@ -40,34 +38,6 @@ def build_links(events: DataFrame, physical: DataFrame, end_ns: int) -> DataFram
     return ends.select("node", "peer", "topic", F.col("ts_ns").alias("from_ns"), to_ns.alias("to_ns"))
 
 
-def wire_physical_links(conns: DataFrame) -> DataFrame:
-    """The captured connections as seen by either of their nodes: node, peer, conn, from_ns, to_ns."""
-    span = [F.col("conn"), F.col("ts_ns").alias("from_ns"), (F.col("ts_ns") + F.col("duration_ns")).alias("to_ns")]
-    ends = (("orig_node", "resp_node"), ("resp_node", "orig_node"))
-    views = [conns.select(F.col(a).alias("node"), F.col(b).alias("peer"), *span) for a, b in ends]
-    return views[0].unionByName(views[1])
-
-
-def wire_links(hops: DataFrame, interests: DataFrame, physical: DataFrame) -> DataFrame:
-    """Logical links that the captures show in use: node, peer, topic, from_ns (first copy), to_ns (connection's end).
-
-    A copy shows one where both its nodes subscribe to the topic; it counts for both.
-    """
-    copies = hops.where((F.col("kind") == Data.kind) & F.col("tap_rx_ns").isNotNull())
-    used = copies.select(
-        "conn", "src_node", "dst_node", F.col("tap_rx_ns").alias("ts_ns"), F.explode("topics").alias("topic")
-    )
-    first = used.groupBy("conn", "src_node", "dst_node", "topic").agg(F.min("ts_ns").alias("ts_ns"))
-    for side in ("src_node", "dst_node"):
-        own = interests.select(F.col("node").alias(side), "topic").distinct()
-        first = first.join(F.broadcast(own), [side, "topic"], "semi")
-    ends = (("src_node", "dst_node"), ("dst_node", "src_node"))
-    views = [first.select("conn", F.col(a).alias("node"), F.col(b).alias("peer"), "topic", "ts_ns") for a, b in ends]
-    links = views[0].unionByName(views[1]).groupBy("conn", "node", "peer", "topic").agg(F.min("ts_ns").alias("from_ns"))
-    until = physical.groupBy("conn", "node").agg(F.max("to_ns").alias("to_ns"))
-    return links.join(F.broadcast(until), ["conn", "node"])
-
-
 def build_sharing(
     source: str, logical: DataFrame, physical: DataFrame, lives: DataFrame, grid: tuple[int, int, int]
 ) -> DataFrame:
@@ -81,24 +51,26 @@ def build_sharing(
         grid: (zero_ns, first, last): the instants are zero_ns + k seconds, k = first..last.
     """
     zero_ns, _, _ = grid
-    every = _present(lives, grid).select("node", "k").distinct()
-    total = _present(logical, grid).groupBy("node", "k").agg(F.count_distinct("peer", "topic").alias("view_size_total"))
-    unique = _present(physical, grid).groupBy("node", "k").agg(F.count_distinct("peer").alias("view_size_unique"))
-    joined = every.join(total, ["node", "k"], "left").join(unique, ["node", "k"], "left").na.fill(0)
+    keys = ["node", "k"]
+    every = present(lives, grid).select(*keys).distinct()
+    views = present(logical, grid).groupBy(keys)
+    sizes = views.agg(
+        F.count_distinct("peer", "topic").alias("view_size_total"), F.count_distinct("peer").alias("view_size_unique")
+    )
+    degrees = present(physical, grid).groupBy(keys).agg(F.count_distinct("peer").alias("degree"))
+    joined = every.join(sizes, keys, "left").join(degrees, keys, "left").na.fill(0)
     return joined.select(
         F.lit(source).alias("source"),
         (F.col("k").cast("bigint") * _SECOND_NS + zero_ns).alias("at_ns"),
-        "node",
-        "view_size_total",
-        "view_size_unique",
+        *("node", "view_size_total", "view_size_unique", "degree"),
         F.when(F.col("view_size_unique") > 0, F.col("view_size_total") / F.col("view_size_unique")).alias(
             "link_sharing_ratio"
         ),
     )
 
 
-def _present(intervals: DataFrame, grid: tuple[int, int, int]) -> DataFrame:
-    """A row for each instant of the grid at which an interval lasts."""
+def present(intervals: DataFrame, grid: tuple[int, int, int]) -> DataFrame:
+    """A row for each instant ``k`` of the grid (see ``build_sharing``) at which an interval lasts."""
     zero_ns, first, last = grid
     begin = F.greatest(F.ceil((F.col("from_ns") - zero_ns) / _SECOND_NS), F.lit(first)).cast("int")
     end = F.least(F.ceil((F.col("to_ns") - zero_ns) / _SECOND_NS) - 1, F.lit(last)).cast("int")

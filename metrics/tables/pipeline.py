@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from metrics.certificate import check_certificate
 from metrics.checks import check_consistency, is_complete
 from metrics.rundata import Check, RunDir
-from metrics.tables import churn, deliveries, epochs, fidelity, hops, links, logs, overhead
+from metrics.tables import agreement, churn, deliveries, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import gather
+from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
 from metrics.tables.schemas import TABLES
 from metrics.tables.wire import STAGED, Wire
 
@@ -128,6 +129,8 @@ class Pipeline:
                 outcome.result()
         self._save_small("fidelity", fidelity.build_fidelity(run, *self._seconds(made)))
         self._save_small("epochs", self._epochs())
+        self._save_overlay()
+        self._save_small("churn_control", self._churn_control(made))
         self._save_small("checks", [msgspec.to_builtins(check) for check in self._checks(made)])
 
     def _save_frames(self, _made: DataFrame, _published: DataFrame) -> None:
@@ -150,6 +153,8 @@ class Pipeline:
         staged = {"events": self.events, "conns": self.wire.table("conns"), "captures": self.wire.table("captures")}
         tables = {name: self._table(name) for name in ("deliveries", "messages", "overhead")}
         evidence = gather(self._run, self.states, self.incomplete, made, staged, tables)
+        if self._run.captures:
+            evidence = msgspec.structs.replace(evidence, links=self._agreement())
         seconds = pq.read_table(self._path("fidelity")).to_pylist()
         return check_consistency(self._run, evidence) + check_certificate(self._run, evidence, seconds)
 
@@ -162,10 +167,43 @@ class Pipeline:
         grid = self._grid()
         rows = links.build_sharing("trace", self._table("links"), physical, self.lives, grid)
         if self._run.captures:
-            connections = links.wire_physical_links(self._table("conns"))
-            used = links.wire_links(made, self.interests, connections)
-            rows = rows.unionByName(links.build_sharing("wire", used, connections, self.lives, grid))
+            self.ends = self._stage_rows("ends", agreement.wire_ends(made, self._table("conns")))
+            self.proven = self._stage_rows("proven", agreement.proven_links(made, self.interests))
+            used = agreement.wire_links(self.proven, self.ends)
+            rows = rows.unionByName(links.build_sharing("wire", used, self.ends, self.lives, grid))
         self._save("sharing", rows)
+
+    def _stage_rows(self, name: str, rows: DataFrame) -> DataFrame:
+        """Rows that are used again, as a file."""
+        path = str(self._staging / name)
+        rows.coalesce(1).write.options(**STAGED).parquet(path)
+        return self._spark.read.parquet(path)
+
+    def _agreement(self) -> dict[str, dict[str, Any]]:
+        """The links of the traces against those of the captures."""
+        physical, logical = self._table("physical_links"), self._table("links")
+        return {
+            "physical": agreement.compare_physical(self.ends, physical, self.incomplete, self._grid()),
+            "logical": agreement.compare_logical(self.proven, logical, self.incomplete),
+        }
+
+    def _churn_control(self, made: DataFrame) -> list[dict[str, Any]]:
+        workload = self._run.phase("workload")
+        if workload is None or not any(state["changes"] for state in self.states.values()):
+            return []
+        return churn.build_churn_control(self.events, made, (workload.start_ns, workload.end_ns))
+
+    def _save_overlay(self) -> None:
+        """The overlay's measures over time, and those of its topics and nodes at zero and at the workload's end."""
+        run, zero_ns = self._run, self._run.manifest.zero_ns
+        workload = run.phase("workload")
+        end_ns = workload.end_ns if workload is not None else zero_ns
+        tables = [pq.read_table(self._path(name)) for name in ("physical_links", "links")]
+        intervals = Intervals(self.lives.toArrow(), self.interests.toArrow(), *tables)
+        self._save_small("overlay", build_overlay(intervals, choose_instants(self._grid(), end_ns, len(run.nodes))))
+        topics, degrees = build_parts(intervals, sorted({zero_ns, end_ns}))
+        self._save_small("overlay_topics", topics)
+        self._save_small("overlay_degrees", degrees)
 
     def _grid(self) -> tuple[int, int, int]:
         """Every full second, counted from zero, from the peers' start to the workload's and the cool-down's end."""

@@ -180,8 +180,8 @@ class EclipseMesh(Part):
         self._mend(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Restore the mesh, after a while."""
-        if self._targets >> peer & 1 and not retrying:
+        """Restore the mesh, after a while: also where the driver would, since the protocol may tell it not to."""
+        if self._targets >> peer & 1:
             turn.set_timer(MESH, turn.now_ns + MESH_RETRY_NS)
 
     def fire(self, turn: Turn, name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fabricate import SECOND, ZERO_NS, Fabrication
@@ -61,6 +62,25 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
     (run_dir / "trace" / "5.jsonl").unlink()
     (run_dir / "capture" / "plane.pcapng").unlink()
     return Analysed(fabrication, run_dir)
+
+
+@pytest.fixture(scope="module")
+def disagreeing(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+    """Node 0 forgot to trace one of its physical links, node 3 began to trace one a second before there was any.
+
+    The two ends of the edge between nodes 6 and 7 traced no logical links.
+    """
+    fabrication = fabricate()
+    first = next(e for e in fabrication.traces[0] if e.event == "add_peer")
+    fabrication.traces[0] = [e for e in fabrication.traces[0] if (e.event, e.conn) != ("add_peer", first.conn)]
+    early = next(e for e in fabrication.traces[3] if e.event == "add_peer")
+    fabrication.traces[3][fabrication.traces[3].index(early)] = structs.replace(early, ts_ns=early.ts_ns - SECOND)
+    for node, peer in ((6, 7), (7, 6)):
+        fabrication.traces[node] = [e for e in fabrication.traces[node] if (e.event, e.peer) != ("graft", peer)]
+    for node in (0, 6, 7):
+        stop = fabrication.traces[node][-1]
+        fabrication.traces[node][-1] = structs.replace(stop, records=len(fabrication.traces[node]) - 1)
+    return Analysed(fabrication, fabrication.write(tmp_path_factory.mktemp("disagreeing") / "run"))
 
 
 def test_tables_have_their_columns_and_open_in_pyarrow(run: Analysed) -> None:
@@ -172,13 +192,77 @@ def test_tables_links_and_sharing(run: Analysed) -> None:
     sharing = run.table("sharing")
     at = sharing[(sharing["at_ns"] == ZERO_NS + SECOND) & (sharing["source"] == "trace")]
     assert at["view_size_total"].sum() == len(shared)
-    assert at["view_size_unique"].sum() == 2 * len(run.truth.edges)
+    assert at["view_size_unique"].sum() == len({(node, peer) for node, peer, _ in shared})
+    assert at["degree"].sum() == 2 * len(run.truth.edges)
     wire = sharing[(sharing["at_ns"] == ZERO_NS + 5 * SECOND) & (sharing["source"] == "wire")]
-    assert wire["view_size_unique"].sum() == 2 * len(run.truth.edges)
+    assert wire["degree"].sum() == 2 * len(run.truth.edges)
     assert 0 < wire["view_size_total"].sum() <= len(shared)
     conns = run.table("conns")
     assert len(conns) == len(run.truth.edges)
     assert conns["n_frames"].sum() == len(run.truth.hops)
+
+
+def test_tables_links_of_wire_and_traces_agree_at_every_instant(run: Analysed) -> None:
+    sharing = run.table("sharing").set_index(["source", "at_ns", "node"])["degree"].unstack("source")
+    settled = sharing[sharing.index.get_level_values("at_ns") >= ZERO_NS - SECOND]
+    assert (settled["trace"] == settled["wire"]).all()
+    assert settled["wire"].sum() > 0
+    found = run.check("link_agreement")
+    assert (found.failed, found.severity) == (0, "suspect")
+    instants = len(set(sharing.index.get_level_values("at_ns")))
+    assert 2 * len(run.truth.edges) * (instants - 4) < found.tested <= 2 * len(run.truth.edges) * instants
+    assert run.check("logical_links").failed == 0 < run.check("logical_links").tested
+
+
+def test_tables_tell_links_that_traces_and_wire_do_not_share(disagreeing: Analysed) -> None:
+    found = disagreeing.check("link_agreement")
+    sharing = disagreeing.table("sharing").set_index(["source", "at_ns", "node"])["degree"].unstack("source")
+    lost = sharing["wire"] - sharing["trace"]
+    assert (lost.xs(0, level="node") == 1).sum() >= 5, "the forgotten link, at every second of its life"
+    assert found.failed == int((lost > 0).sum() + (lost < 0).sum())
+    assert "1 only in traces" in found.detail
+    assert disagreeing.check("logical_links").failed > 0
+    assert disagreeing.summary.verdict == "suspect"
+    assert any(reason.startswith("Check link agreement failed") for reason in disagreeing.summary.reasons)
+
+
+def test_tables_overlay_is_that_of_the_toy_network(run: Analysed) -> None:
+    overlay = run.table("overlay").set_index("at_ns")
+    assert list(overlay.index) == sorted(set(run.table("sharing")["at_ns"]))
+    end = overlay.loc[ZERO_NS + int(run.fabrication.duration_s * SECOND)]
+    edges, subscriptions = {frozenset(edge) for edge in run.truth.edges}, run.truth.subscriptions
+    shared = {
+        (a, b): subscriptions[a] & subscriptions[b] for edge in edges for a, b in (tuple(edge), tuple(edge)[::-1])
+    }
+    assert end["nodes"] == len(subscriptions)
+    assert end["physical_links"] == len(edges)
+    assert end["degree_mean"] == 2 * len(edges) / len(subscriptions)
+    assert end["logical_links"] == sum(map(len, shared.values()))
+    assert end["view_size_unique_mean"] == sum(map(bool, shared.values())) / len(subscriptions)
+    topics = run.table("overlay_topics")
+    assert set(topics["at_ns"]) == {ZERO_NS, end.name}
+    for row in topics[topics["at_ns"] == end.name].itertuples():
+        members = {node for node, held in subscriptions.items() if row.topic in held}
+        assert row.subscribers == len(members)
+        assert row.links == sum(edge <= members for edge in edges)
+        assert row.components == row.view_components
+        assert row.components == len(parts(members, [edge for edge in edges if edge <= members]))
+    nodes = run.table("overlay_degrees")
+    last = nodes[nodes["at_ns"] == end.name].set_index("node")
+    assert last["degree"].to_dict() == {node: sum(node in edge for edge in edges) for node in subscriptions}
+    assert (last["in_degree"] == last["view_size_unique"]).all()
+    headline = run.summary.headline
+    assert headline["topic_components"] == topics[topics["at_ns"] == end.name]["components"].sum()
+    assert headline["topic_diameter_max"] == topics[topics["at_ns"] == end.name]["diameter"].max()
+
+
+def parts(members: set[int], edges: list[frozenset[int]]) -> set[frozenset[int]]:
+    """The members that reach each other, by merging along the edges."""
+    part = {node: frozenset((node,)) for node in members}
+    for edge in edges:
+        merged = frozenset().union(*(part[node] for node in edge))
+        part |= dict.fromkeys(merged, merged)
+    return set(part.values())
 
 
 def test_tables_of_a_sound_run_give_a_valid_verdict(run: Analysed) -> None:

@@ -52,6 +52,7 @@ class Analysed:
         tables.build(self.run_dir)
         self.summary: Summary = summary.write(self.run_dir)
         overlay = json.loads((self.run_dir / "overlay.json").read_bytes())
+        self.manifest = json.loads((self.run_dir / "manifest.json").read_bytes())
         self.specs = {spec["node"]: spec for spec in overlay["nodes"]}
         self.events = {node: self._read(node) for node in self.specs}
 
@@ -122,3 +123,34 @@ def test_a_run_with_scheduled_crashes_is_sound(run: Analysed) -> None:
         for name in ("send", "receive")
     )
     assert sent - received, "crashes lost frames, and the check knew why"
+
+
+def test_overlay_has_only_nodes_that_are_up(run: Analysed) -> None:
+    overlay = run.table("overlay")
+    assert overlay["nodes"].nunique() > 1
+    for row in overlay.itertuples():
+        states = {node: run.state_at(node, row.at_ns) for node in run.specs}
+        assert row.nodes == sum(up for up, _ in states.values())
+        assert row.subscriptions == sum(len(topics) for up, topics in states.values() if up)
+        assert row.topics == len(set().union(*(topics for up, topics in states.values() if up)))
+
+
+def test_control_frames_are_set_against_joins_and_leaves(run: Analysed) -> None:
+    control = run.table("churn_control").set_index("kind")
+    workload = next(phase for phase in run.manifest["phases"] if phase["name"] == "workload")
+    inside = [
+        event
+        for events in run.events.values()
+        for event in events
+        if workload["start_ns"] <= event["ts_ns"] < workload["end_ns"]
+    ]
+    changes = {
+        name: sum(event["event"] == name and event.get("reason") in ("joined", "left", "crashed") for event in inside)
+        for name in ("join", "leave")
+    }
+    assert (set(control["joins"]), set(control["leaves"])) == ({changes["join"]}, {changes["leave"]})
+    for kind, row in control.iterrows():
+        frames = sum(event["event"] == "send" and event["kind"] == kind for event in inside)
+        assert row["frames"] == frames > 0
+        assert row["frames_per_change"] == frames / (changes["join"] + changes["leave"])
+    assert {1, 2, 3} <= set(control.index) and 16 not in control.index
