@@ -1,0 +1,75 @@
+"""The overlay at instants of a run: from the intervals of lives, subscriptions and links to ``metrics.overlay``."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from metrics.overlay import Snapshot, count_links, measure, measure_topics
+
+MOST_INSTANTS = 60
+FEWEST_INSTANTS = 10
+LOOKS = 100_000
+"""How many nodes are looked at, over all instants: from 1,667 nodes on there are fewer than 60 instants."""
+
+_SECOND_NS = 1_000_000_000
+Rows = list[dict[str, Any]]
+
+
+class Intervals(NamedTuple):
+    """What lasts from when to when (from_ns, to_ns; half open).
+
+    Attributes:
+        lives: node.
+        interests: node, topic.
+        physical: node, peer; by the word of either.
+        logical: node, peer, topic; by the word of the node.
+    """
+
+    lives: pa.Table
+    interests: pa.Table
+    physical: pa.Table
+    logical: pa.Table
+
+    def at(self, at_ns: int) -> tuple[npt.NDArray[np.int64], Snapshot]:
+        """The numbers of the nodes that are up, rising, and the overlay then."""
+        nodes = np.unique(_lasting(self.lives, at_ns, "node"))
+        interests = _lasting(self.interests, at_ns, "node", "topic")
+        links = _lasting(self.physical, at_ns, "node", "peer")
+        return nodes, Snapshot.of(nodes, interests, links, _lasting(self.logical, at_ns, "node", "peer", "topic"))
+
+
+def _lasting(table: pa.Table, at_ns: int, *columns: str) -> npt.NDArray[np.int64]:
+    """Those columns of the rows whose interval contains the instant."""
+    since, until = (table[name].to_numpy() for name in ("from_ns", "to_ns"))
+    lasts = (since <= at_ns) & (at_ns < until)
+    return np.stack([table[name].to_numpy()[lasts].astype(np.int64) for name in columns], axis=1)
+
+
+def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list[int]:
+    """Full seconds of the grid (see ``links.build_sharing``), evenly spread, zero among them; and ``end_ns``."""
+    zero_ns, first, last = grid
+    most = min(max(LOOKS // max(nodes, 1), FEWEST_INSTANTS), MOST_INSTANTS)
+    step = -(-(last - first + 1) // most)
+    return sorted({zero_ns + k * _SECOND_NS for k in range(first, last + 1) if k % step == 0} | {zero_ns, end_ns})
+
+
+def build_overlay(intervals: Intervals, instants: list[int]) -> Rows:
+    """The ``overlay`` table: a row an instant."""
+    return [{"at_ns": at_ns} | measure(intervals.at(at_ns)[1]) for at_ns in instants]
+
+
+def build_parts(intervals: Intervals, instants: list[int]) -> tuple[Rows, Rows]:
+    """The tables ``overlay_topics`` and ``overlay_degrees``: a row an instant and topic, or node that is up."""
+    topics: Rows = []
+    degrees: Rows = []
+    for at_ns in instants:
+        nodes, snapshot = intervals.at(at_ns)
+        topics += [{"at_ns": at_ns} | topic._asdict() for topic in measure_topics(snapshot)]
+        subscriptions = np.bincount(snapshot.interests[:, 0], minlength=snapshot.count)
+        columns = {"node": nodes, "subscriptions": subscriptions} | count_links(snapshot)._asdict()
+        degrees += [{"at_ns": at_ns} | row for row in pa.table(columns).to_pylist()]
+    return topics, degrees
