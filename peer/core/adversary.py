@@ -35,7 +35,7 @@ from peer.trace import TraceEvent
 MILLISECOND_NS = 1_000_000
 HANDLE = "adversary/handle"
 MESH = "adversary/mesh"
-MESH_RETRY_NS = 1_000_000_000
+MESH_RETRY_NS = 100 * MILLISECOND_NS
 """How long an eclipse attacker waits before it restores a link to another one."""
 
 Numbers = tuple[Annotated[int, Meta(ge=0)], ...]

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from peer.core.adversary import ADVERSARIES
 from peer.core.contract import (
+    Connect,
     Deliver,
     Directory,
+    Disconnect,
     FrameReceived,
     LinkDown,
     LinkUp,
@@ -122,7 +124,7 @@ def test_a_dropper_drops_the_share_it_is_told_to():
 
 
 @settings(max_examples=20, deadline=None)
-@given(protocols.filter(lambda name: name != "topiary"), adversaries, seeds, st.booleans())
+@given(protocols, adversaries, seeds, st.booleans())
 def test_eclipse_attackers_are_linked_with_each_other_and_mend_their_mesh(protocol, bad, seed, cut):
     pump = make_pump(PROTOCOLS[protocol], {"name": "eclipse", "accomplices": tuple(sorted(bad))}, bad, seed)
     pump.run(2 * SECOND_NS)
@@ -136,6 +138,20 @@ def test_eclipse_attackers_are_linked_with_each_other_and_mend_their_mesh(protoc
         assert pump.links() >= mesh
     publish_all(pump, (0,))
     assert not [event for event in pump.traced if event.event == "withhold"]
+
+
+def test_a_mesh_link_comes_back_although_the_protocol_does_not_want_it():
+    node = compose(3, 1, (0,), PROTOCOLS["topiary"], {"name": "eclipse", "accomplices": (1, 3, 5)})
+    node.handle(0, Started())
+    effects = node.handle(0, PeerList(Directory(PeerInfo(peer, ()) for peer in (1, 3, 5))))
+    assert Connect(5) in effects
+    node.state.neighbours.clear()
+    node._parts["overlay"]._chosen.clear()
+    node.handle(1, LinkUp(5, True))
+    effects = node.handle(2, LinkDown(5, "reset", retrying=True))
+    assert Disconnect(5, "released") in effects
+    assert SetTimer("adversary/mesh", 2 + 100 * MILLISECOND_NS) in effects
+    assert node.handle(2 + 100 * MILLISECOND_NS, TimerFired("adversary/mesh")) == [Connect(5)]
 
 
 @settings(max_examples=20, deadline=None)
