@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 
 import msgspec
@@ -69,14 +70,21 @@ def _plan(file: Path, overrides: list[str], seed: int) -> PlannedRun:
 def _make_run_dir(planned: PlannedRun, out: Path | None) -> Path:
     """The run's new directory with its plan."""
     experiment = planned.plan.experiment
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    run_dir = (out or RUNS / experiment.name / f"{now}-seed{experiment.seed}").absolute()
+    run_dir = (out or _free_run_dir(experiment.name, experiment.seed)).absolute()
     if run_dir.exists():
         raise ExperimentError(str(run_dir), "exists already: a run never writes into another one's directory")
     write_plan(planned, run_dir)
     if experiment.inventory:
         save_inventory(load_inventory(planned.source.parent / experiment.inventory), run_dir)
     return run_dir
+
+
+def _free_run_dir(name: str, seed: int) -> Path:
+    """``runs/<name>/<UTC time>-seed<N>``, numbered where another run of the same second has it."""
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    first = RUNS / name / f"{now}-seed{seed}"
+    others = (first.with_name(f"{first.name}-{number}") for number in count(2))
+    return next(free for free in chain([first], others) if not free.exists())
 
 
 def _run_stage(testbed: str, run_dir: Path) -> int:

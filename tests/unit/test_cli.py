@@ -156,3 +156,16 @@ def test_on_ci_other_outcomes_do_not(suite: pytest.Pytester, monkeypatch: pytest
     monkeypatch.setenv("CI", "true")
     monkeypatch.delenv("TRELLIS_DATA", raising=False)
     assert suite.runpytest_subprocess().ret == 0
+
+
+def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from harness.commands import run
+
+    monkeypatch.chdir(tmp_path)
+    taken = []
+    for _ in range(3):
+        free = run._free_run_dir("x", 7)
+        free.mkdir(parents=True)
+        taken.append(free)
+    assert len(set(taken)) == 3
+    assert all("seed7" in free.name for free in taken)
