@@ -125,13 +125,14 @@ class ComposedNode:
             turn.disconnect(peer, "unused")  # it was borrowed, given back while the peer used it, and then it broke
 
     def _receive(self, turn: Turn, event: FrameReceived) -> None:
-        self._require_link(event.peer)
         taker = self._takers.get(event.frame.kind)
+        if event.peer not in self.state.neighbours:
+            self._require_link(event.peer)
+            if taker is not None and taker is not self._borrower:
+                self._show(turn, event.peer)
         if taker is None:
             turn.trace("reject", peer=event.peer, kind=event.frame.kind, reason="unexpected_kind")
             return
-        if taker is not self._borrower:
-            self._show(turn, event.peer)
         for listener in self._listeners.get(event.frame.kind, ()):
             listener.overhear(turn, event.peer, event.frame)
         taker.receive(turn, event.peer, event.frame)
