@@ -1,0 +1,169 @@
+"""A sweep that is killed at ten random moments and resumed shows what an uninterrupted one shows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+STUDY = """
+name = "small"
+measures = ["degree_mean", "degrees", "delivery_ratio", "propagation_delay_ms_mean"]
+seeds = 4
+[experiment.underlay]
+kind = "unit-square"
+hosts = 40
+[experiment.workload]
+publish_rate_per_s = 100
+duration_s = 8
+[grid]
+random.degree = [2, 3, 4]
+[[table]]
+name = "table"
+title = "Delay by degree"
+rows = ["measure"]
+columns = "random.degree"
+measures = ["propagation_delay_ms_mean", "delivery_ratio", "degree_mean"]
+digits = 6
+[[figure]]
+name = "figure"
+title = "Delay by degree"
+x = "random.degree"
+y = ["propagation_delay_ms_mean"]
+[quick]
+grid = { "random.degree" = [2] }
+"""
+
+RUNS = 12
+
+SHOWN = ("table.md", "table.csv", "results.csv")
+
+
+def sweep(study: Path, out: Path, *options: str) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "harness.cli", "sweep", str(study), "--out", str(out), *options]
+    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def run_until(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
+    """Let it run until so many results are there."""
+    while len(results(out)) < count:
+        assert process.poll() is None, process.communicate()[1].decode()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.01)
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    _, words = process.communicate(timeout=200)
+    assert process.returncode == 0, words.decode()
+
+
+def shown(out: Path) -> list[bytes]:
+    return [(out / name).read_bytes() for name in SHOWN]
+
+
+def results(out: Path) -> dict[str, int]:
+    """Every finished run, with the instant at which its result was written."""
+    return {path.name: path.stat().st_mtime_ns for path in (out / "runs").glob("*.json")}
+
+
+def processes_in(folder: Path) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(folder) in words:
+                found.append(words)
+    return found
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("study") / "small.toml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(study: Path) -> Path:
+    out = study.parent / "uninterrupted"
+    finish(sweep(study, out, "--master", "here"))
+    return out
+
+
+@pytest.mark.slow
+def test_killed_at_ten_random_moments_it_shows_the_same(study, uninterrupted):
+    out, draws, seen = study.parent / "killed", Random(20), {}
+    for _ in range(10):
+        process = sweep(study, out, "--master", "here")
+        run_until(process, out, len(seen) + draws.randrange(2))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=draws.uniform(0.0, 0.2))
+        assert process.poll() is None, "it is killed at work"
+        process.kill()
+        process.communicate()
+        now = results(out)
+        assert seen.items() <= now.items(), "a finished run is never repeated"
+        seen = now
+    assert len(seen) < RUNS
+    finish(sweep(study, out, "--master", "here"))
+    assert len(results(out)) == RUNS
+    assert seen.items() <= results(out).items()
+    assert shown(out) == shown(uninterrupted)
+    assert not processes_in(out)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterrupted):
+    out = study.parent / "spark"
+    process = sweep(study, out)
+    run_until(process, out, 1)
+    before = results(out)
+    process.kill()
+    process.communicate()
+    assert not processes_in(out)
+    finish(sweep(study, out))
+    assert before.items() <= results(out).items()
+    assert shown(out) == shown(uninterrupted)
+
+
+def test_results_of_another_state_of_the_code_are_computed_again_unless_they_are_welcome(study, uninterrupted):
+    before = results(uninterrupted)
+    changed = uninterrupted / "runs" / min(before)
+    content = msgspec.json.decode(changed.read_bytes())
+    changed.write_bytes(msgspec.json.encode({**content, "code": "of yesterday"}))
+    page = uninterrupted / "index.html"
+    finish(sweep(study, uninterrupted, "--master", "here", "--any-code"))
+    assert "some runs are of other states: " in page.read_text()
+    assert "of yesterday" in page.read_text()
+    finish(sweep(study, uninterrupted, "--master", "here"))
+    assert msgspec.json.decode(changed.read_bytes())["code"] == content["code"]
+    assert "other states" not in page.read_text()
+    others = {name: at_ns for name, at_ns in before.items() if name != changed.name}
+    assert others.items() <= results(uninterrupted).items()
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_kept(tmp_path):
+    text = STUDY.split("[[table]]")[0].replace('kind = "unit-square"\nhosts = 40', 'kind = "matrix"')
+    path = tmp_path / "small.toml"
+    path.write_text(text.replace("random.degree = [2, 3, 4]", '"underlay.path" = ["there.csv", "missing.csv"]'))
+    rows = [["0" if row == column else "20" for column in range(8)] for row in range(8)]
+    (tmp_path / "there.csv").write_text("\n".join(",".join(row) for row in rows) + "\n")
+    process = sweep(path, tmp_path / "out", "--master", "here")
+    _, words = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert "4 runs failed" in words.decode()
+    assert "missing.csv: No such file" in words.decode()
+    assert len(results(tmp_path / "out")) == 4
+    assert not (tmp_path / "out" / "index.html").exists()

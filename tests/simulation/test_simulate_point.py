@@ -1,0 +1,161 @@
+"""A study's run in memory: the same under any PYTHONHASHSEED, and in agreement with a run directory's traces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.experiment import Experiment
+from harness.loading import decode
+from harness.planning import make_plan, write_plan
+from harness.studies.form import RunSpec
+from harness.studies.measures import MEASURES
+from harness.studies.networks import make_network
+from harness.studies.simulating import Row, simulate_point
+from harness.testbeds.simulated.testbed import simulate_planned
+from topologies.model import Underlay
+
+ROOT = Path(__file__).parents[2]
+HERE = Path()
+
+CHURN = {
+    "name": "x",
+    "protocol": "spidercast",
+    "underlay": {"kind": "unit-square", "hosts": 40, "loss_ratio": 0.01, "jitter": 3.0},
+    "workload": {"topics": 12, "warmup_s": 10, "duration_s": 20, "publish_rate_per_s": 10},
+    "interests": {"kind": "popularity", "subscriptions_min": 2, "subscriptions_max": 5},
+    "churn": {"kind": "exponential", "on_s": 20, "crash_ratio": 0.5},
+}
+
+SCRIPT = f"""
+import json, msgspec
+from pathlib import Path
+from harness.experiment import Experiment
+from harness.loading import decode
+from harness.studies.form import RunSpec
+from harness.studies.measures import MEASURES
+from harness.studies.simulating import simulate_point
+experiment = decode({CHURN!r}, Experiment)
+rows = simulate_point(experiment, RunSpec(snapshot_every_s=10, epoch_messages=50), sorted(MEASURES), Path())
+print(msgspec.json.encode(rows).decode())
+"""
+
+
+def experiment(**sections) -> Experiment:
+    return decode({"name": "x", "testbed": "simulated", **sections}, Experiment)
+
+
+def plain(rows: list[Row]) -> dict[str, float]:
+    return {row.measure: row.value for row in rows if row.moment is None and row.by is None}
+
+
+def test_the_hash_seed_changes_nothing():
+    outputs = []
+    for hash_seed in ("0", "1", "4711"):
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1] == outputs[2]
+    rows = [Row(*row) for row in json.loads(outputs[0])]
+    assert {row.measure for row in rows} == set(MEASURES)
+    assert {row.moment for row in rows if row.measure == "degree_mean"} == {10, 20, 30, 33}
+    assert 0.5 < plain(rows)["delivery_ratio"] < 1
+
+
+def test_the_numbers_are_those_of_the_simulated_testbeds_traces(tmp_path):
+    """The run directory's traces, counted here in the plainest way, give what the run in memory measured."""
+    asked = experiment(
+        underlay={"kind": "unit-square", "hosts": 30},
+        random={"degree": 3},
+        workload={"topics": 6, "warmup_s": 3, "duration_s": 10, "publish_rate_per_s": 20},
+    )
+    source = tmp_path / "experiment.toml"
+    source.write_text('name = "x"\n')
+    planned = make_plan(asked, source)
+    write_plan(planned, tmp_path / "run")
+    simulate_planned(tmp_path / "run")
+    counted = _count(tmp_path / "run", planned.overlay.nodes)
+    found = plain(simulate_point(asked, RunSpec(), set(MEASURES), HERE))
+    assert counted["messages"] > 100
+    assert {name: found[name] for name in counted} == pytest.approx(counted, rel=1e-12)
+
+
+def _count(run_dir: Path, nodes: tuple) -> dict[str, float]:
+    """Deliveries from the trace files and the initial subscriptions alone."""
+    topics = {spec.node: set(spec.topics) for spec in nodes}
+    events = [json.loads(line) for path in (run_dir / "trace").iterdir() for line in path.read_text().splitlines()]
+    published = {event["message_id"]: event for event in events if event["event"] == "publish"}
+    due = sum(
+        1
+        for event in published.values()
+        for node in topics
+        if node != event["node"] and topics[node] & set(event["topics"])
+    )
+    arrived = [event for event in events if event["event"] == "deliver" and event["hops"] > 0]
+    delays_ms = [(event["ts_ns"] - published[event["message_id"]]["ts_ns"]) / 1e6 for event in arrived]
+    counts = {name: sum(event["event"] == name for event in events) for name in ("duplicate", "relay")}
+    return {
+        "messages": len(published),
+        "delivery_ratio": len(arrived) / due,
+        "propagation_delay_ms_mean": sum(delays_ms) / len(delays_ms),
+        "hops_mean": sum(event["hops"] for event in arrived) / len(arrived),
+        "duplicates_per_delivery": counts["duplicate"] / len(arrived),
+        "relay_ratio": counts["relay"] / (len(arrived) + sum(counts.values())),
+    }
+
+
+def test_the_network_has_the_testbeds_delays_without_its_matrix():
+    asked = experiment(underlay={"kind": "unit-square", "hosts": 25, "side_ms": 70}, seed=9)
+    source = ROOT / "playbooks" / "experiments" / "quickstart.toml"
+    underlay: Underlay = make_plan(asked, source).underlay
+    network, hosts = make_network(asked.underlay, HERE, asked.seed)
+    assert hosts == 25
+    pairs = [(a, b) for a in range(25) for b in range(25)]
+    assert [network.delay_ns(*pair) for pair in pairs] == [round(underlay.delay_ms[pair] * 1e6) for pair in pairs]
+
+
+def test_a_run_ends_when_its_overlay_has_settled_and_shows_its_last_state():
+    asked = experiment(underlay={"kind": "uniform", "hosts": 20, "delay_ms": 10}, random={"degree": 3})
+    rows = simulate_point(asked, RunSpec(length_s=500, settled_s=4), {"degree_mean", "nodes"}, HERE)
+    [degree] = [row for row in rows if row.measure == "degree_mean"]
+    assert degree.moment is not None
+    assert 4 <= degree.moment <= 8
+    assert degree.value > 3
+    longer = simulate_point(asked, RunSpec(length_s=30), {"degree_mean"}, HERE)
+    assert [row.value for row in longer] == [degree.value]
+
+
+def test_snapshots_leave_out_who_has_just_joined_and_who_is_gone():
+    script = [
+        {"at_s": 5, "node": 0, "action": "join"},
+        {"at_s": 8, "node": 1, "action": "crash"},
+        {"at_s": 9, "node": 2, "action": "leave"},
+    ]
+    asked = experiment(
+        underlay={"kind": "uniform", "hosts": 12, "delay_ms": 10},
+        random={"degree": 3},
+        churn={"kind": "script", "script": script},
+    )
+    run = RunSpec(length_s=12, snapshots_s=(4, 6.5, 7.5, 8.5, 10), newcomers_s=2)
+    rows = simulate_point(asked, run, {"nodes"}, HERE)
+    assert [(row.moment, row.value) for row in rows] == [(4, 11), (6.5, 11), (7.5, 12), (8.5, 11), (10, 10), (12, 10)]
+
+
+def test_control_frames_are_counted_for_each_change_after_the_first_instant():
+    asked = decode({**CHURN, "testbed": "simulated"}, Experiment)
+    run = RunSpec(length_s=30, control_from_s=10)
+    found = plain(simulate_point(asked, run, {"control_frames_per_change", "control_frames_per_peer_per_s"}, HERE))
+    assert 1 < found["control_frames_per_change"] < 200
+    from_the_start = plain(simulate_point(asked, RunSpec(length_s=30), {"control_frames_per_change"}, HERE))
+    assert from_the_start["control_frames_per_change"] > found["control_frames_per_change"], "without the building"

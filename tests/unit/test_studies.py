@@ -1,0 +1,215 @@
+"""Study files: one line for every fault, the points that a grid makes, and what a run is known by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.errors import ExperimentError
+from harness.studies.points import axes_of, points_of, seeds_of
+from harness.studies.reading import load_study
+from harness.studies.store import jobs_of
+
+STUDIES = Path(__file__).parents[2] / "playbooks" / "studies"
+
+GOOD = """
+name = "small"
+measures = ["degree_mean", "degrees"]
+[experiment.underlay]
+kind = "uniform"
+[run]
+length_s = 5
+[grid]
+nodes = { keys = ["underlay.hosts"], values = [10, 20] }
+random.degree = [2, 3]
+"""
+
+TABLE = '[[table]]\nname = "t"\ntitle = "T"\nrows = ["nodes"]\ncolumns = "random.degree"\nmeasures = ["degree_mean"]\n'
+FIGURE = '[[figure]]\nname = "f"\ntitle = "F"\nx = "nodes"\ny = ["degree_mean"]\nseries = ["random.degree"]\n'
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "study.toml"
+    path.write_text(text)
+    return path
+
+
+# (what replaces what in the good study, or follows it; what the error must say after the file's name)
+FAULTS = {
+    "no_name": ('name = "small"', "", ": $.name: missing"),
+    "unknown_key": ('name = "small"', 'name = "small"\nseds = 3', ": $.seds: unknown field; did you mean seeds?"),
+    "seeds_none": ('name = "small"', 'name = "small"\nseeds = 0', ": $.seeds: expected an integer >= 1 or a list of"),
+    "seeds_twice": ('name = "small"', 'name = "small"\nseeds = [1, 1]', ": $.seeds: a seed occurs twice"),
+    "measure": ("degree_mean", "degree_men", ": $.measures[0]: no such measure: 'degree_men'"),
+    "measure_published": ("degree_mean", "delivery_ratio", ": $.measures[0]: length_s: nothing is published"),
+    "settled_alone": ("length_s = 5", "settled_s = 5", ": $.run.settled_s: needs length_s"),
+    "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: length_s: nothing is"),
+    "run_key": ("length_s", "lenth_s", ": $.run.lenth_s: unknown field; did you mean length_s?"),
+    "axis_empty": ("[2, 3]", "[]", ": $.grid.random.degree: expected a list of at least one value"),
+    "axis_value": ("[2, 3]", "2", ": $.grid.random.degree: expected a list of at least one value"),
+    "axis_twice": ("[2, 3]", "[2, 2]", ": $.grid.random.degree: 2 occurs twice"),
+    "axis_form": ('keys = ["underlay.hosts"]', "key = 3", ": $.grid.nodes: expected a list of values, or keys"),
+    "axis_widths": ("[10, 20]", "[[10, 20]]", ": $.grid.nodes: expected numbers, texts or booleans, got [10, 20]"),
+    "axis_key": (
+        "random.degree",
+        "random.degre",
+        ": $.experiment.random.degre: unknown field; did you mean degree? (at",
+    ),
+    "point_range": (
+        "[10, 20]",
+        "[1]",
+        ": $.experiment.underlay.hosts: expected an integer >= 2 and <= 10000, got 1 (at",
+    ),
+    "point_rule": (
+        "[2, 3]",
+        "[10]",
+        ": $.experiment.random.degree: expected fewer than the 10 hosts, got 10 (at nodes",
+    ),
+    "through_value": ("random.degree", "name.degree", ": $.experiment.name.degree: name is a value, not a section"),
+    "testbed": ("[run]", '[experiment]\ntestbed = "emulated"\n[run]', ": $.experiment.testbed: studies are simulated"),
+    "seed": ("[run]", "[experiment]\nseed = 4\n[run]", ": $.experiment.seed: set by the study's seeds"),
+    "nan": ("length_s = 5", "length_s = nan", ": $.run.length_s: expected a finite number, got nan"),
+    "variant_twice": ("[run]", '[[variants]]\nname = "a"\n[[variants]]\nname = "a"\n[run]', ": $.variants: 'a' occurs"),
+    "quick_axis": (
+        None,
+        "[quick]\ngrid = { nods = [3] }\n",
+        ": $.quick.grid.nods: no such axis; there are nodes, random",
+    ),
+    "table_axis": (None, TABLE.replace('["nodes"]', '["hosts"]'), ": $.table[0]: no axis is called 'hosts'; there are"),
+    "table_silent": (
+        None,
+        TABLE.replace('["nodes"]', '["measure"]'),
+        ": $.table[0]: says nothing about the axis 'nodes'",
+    ),
+    "table_twice": (None, TABLE.replace('["nodes"]', '["nodes", "nodes"]'), ": $.table[0]: an axis stands twice"),
+    "table_measure": (
+        None,
+        TABLE.replace("degree_mean", "diameter"),
+        ": $.table[0].measures[0]: 'diameter' is not among",
+    ),
+    "table_where": (None, TABLE + "where = { seed = 3 }\n", ": $.table[0].where: no axis is called 'seed'"),
+    "table_entry": (
+        None,
+        TABLE + "[table.paper]\ncolumns = [2, 3]\nrows = [[10, 2.5]]\n",
+        ": $.table[0].paper.rows[0]: expected 3 entries, got 2",
+    ),
+    "table_key": (None, TABLE + "row = 3\n", ": $.table[0].row: unknown field; did you mean rows?"),
+    "paper_key": (None, TABLE + "[table.paper]\ncolums = [2]\n", ": $.table[0].paper.colums: unknown field; did you"),
+    "label_key": (
+        None,
+        TABLE.replace('["degree_mean"]', '[{ of = "degree_mean", lable = "d" }]'),
+        ": $.table[0].measures[0].lable: unknown field; did you mean label?",
+    ),
+    "figure_axis": (None, FIGURE.replace('"nodes"', '"epoch"'), ": $.figure[0].x: no axis is called 'epoch', and not"),
+    "figure_silent": (
+        None,
+        FIGURE.replace("series", "#"),
+        ": $.figure[0]: says nothing about the axis 'random.degree'",
+    ),
+    "figure_kind": (
+        None,
+        FIGURE + 'kind = "pie"\n',
+        ': $.figure[0].kind: expected "cdf", "histogram", "line" or "rank"',
+    ),
+    "names_twice": (None, TABLE + TABLE, ": $: two tables or figures have the same name"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_line_that_names_the_place(fault, tmp_path, capsys):
+    old, new, problem = FAULTS[fault]
+    assert old is None or old in GOOD
+    path = write(tmp_path, GOOD + new if old is None else GOOD.replace(old, new, 1))
+    out = tmp_path / "out"
+    if fault == "quick_axis":
+        status = main(["sweep", str(path), "--quick", "--out", str(out)])
+    else:
+        status = main(["sweep", str(path), "--out", str(out)])
+    printed = capsys.readouterr().err
+    assert status == 2
+    assert printed.startswith(f"trellis sweep: {path}{problem}"), printed
+    assert printed.count("\n") == 1
+    assert not out.exists()
+
+
+def test_every_combination_is_a_point_and_the_last_axis_varies_fastest(tmp_path):
+    study = load_study(write(tmp_path, GOOD))
+    points = points_of(study)
+    assert [tuple(point.at.values()) for point in points] == [(10, 2), (10, 3), (20, 2), (20, 3)]
+    assert [(point.experiment.underlay.hosts, point.experiment.random.degree) for point in points] == [
+        (10, 2),
+        (10, 3),
+        (20, 2),
+        (20, 3),
+    ]
+    assert all(point.experiment.testbed == "simulated" for point in points)
+
+
+def test_variants_are_the_first_axis_and_set_what_they_name(tmp_path):
+    variants = '[[variants]]\nname = "all"\nset = { protocol = "complete" }\n[[variants]]\nname = "some"\n'
+    study = load_study(write(tmp_path, GOOD + variants))
+    assert [axis.name for axis in axes_of(study)] == ["variant", "nodes", "random.degree"]
+    assert [point.experiment.protocol for point in points_of(study)] == ["complete"] * 4 + ["random"] * 4
+
+
+def test_an_axis_may_set_several_keys_alike_or_each_for_itself(tmp_path):
+    text = GOOD.replace(
+        "random.degree = [2, 3]",
+        'size = { keys = ["interests.subscriptions_min", "interests.subscriptions_max"], values = [4, [2, 6]] }',
+    )
+    points = points_of(load_study(write(tmp_path, text), ["grid.nodes.values=[10]"]))
+    assert [point.at["size"] for point in points] == [4, "2-6"]
+    interests = [point.experiment.interests for point in points]
+    assert [(each.subscriptions_min, each.subscriptions_max) for each in interests] == [(4, 4), (2, 6)]
+
+
+def test_overrides_are_keys_of_the_study_file(tmp_path):
+    path = write(tmp_path, GOOD)
+    study = load_study(path, ["grid.random.degree=[5]", "experiment.workload.topics=7", "run.length_s=9"], seeds=2)
+    assert [axis.values for axis in axes_of(study)] == [(10, 20), (5,)]
+    assert {point.experiment.workload.topics for point in points_of(study)} == {7}
+    assert (study.run.length_s, seeds_of(study)) == (9, (1, 2))
+
+
+def test_the_quick_profile_narrows_axes_and_keeps_what_they_set(tmp_path):
+    quick = (
+        "[quick]\nseeds = [4]\ngrid = { nodes = [6] }\nset = { workload = { topics = 3 } }\nrun = { length_s = 2 }\n"
+    )
+    path = write(tmp_path, GOOD + quick.replace("{ workload = { topics = 3 } }", '{ "workload.topics" = 3 }'))
+    study = load_study(path, quick=True)
+    assert [point.experiment.underlay.hosts for point in points_of(study)] == [6, 6]
+    assert {point.experiment.workload.topics for point in points_of(study)} == {3}
+    assert (study.run.length_s, seeds_of(study)) == (2, (4,))
+    assert seeds_of(load_study(path, quick=True, seeds=2)) == (1, 2)
+
+
+def test_a_run_is_known_by_everything_that_bears_on_it_and_by_nothing_else(tmp_path):
+    def keys(text: str, *overrides: str) -> set[str]:
+        return {job.key for job in jobs_of(load_study(write(tmp_path, text), overrides), tmp_path)}
+
+    base = keys(GOOD)
+    assert len(base) == 4 * 3
+    assert keys(GOOD + TABLE) == base
+    assert keys(GOOD, 'description="other words"', "seeds=[3, 2, 1]") == base
+    assert keys(GOOD, "seeds=4") > base
+    for change in ("run.length_s=6", "experiment.workload.topics=11", "grid.random.degree=[4, 5]", "seeds=[7, 8, 9]"):
+        assert not keys(GOOD, change) & base, change
+    assert not keys(GOOD.replace('"degrees"', '"degree_max"')) & base
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
+def test_the_studies_of_the_playbooks_are_valid(path, quick):
+    study = load_study(path, quick=quick)
+    assert study.name == path.stem
+    full, small = (
+        sum(job.cost for job in jobs_of(load_study(path, quick=each), path.parent)) for each in (False, True)
+    )
+    assert small < full / 2, "a quick profile is much smaller"
+
+
+def test_a_missing_study_is_a_usage_error(tmp_path):
+    with pytest.raises(ExperimentError, match=r"none\.toml: No such file"):
+        load_study(tmp_path / "none.toml")
