@@ -14,12 +14,11 @@ from msgspec import Struct
 from harness.studies.form import Cell, FigureSpec, Shown
 from harness.studies.intervals import Interval, interval
 from harness.studies.measures import MEASURES, split_reduction
-from harness.studies.reading import AT_S, label_of, measure_of
+from harness.studies.reading import AT_S, EPOCH, count_of, label_of, measure_of
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
 from metrics.report.figures import STYLE, plain_axes
 
-EPOCH = "epoch"
 MOMENTS = (AT_S, EPOCH)
 
 
@@ -57,7 +56,7 @@ def make_curves(spec: FigureSpec, results: Sequence[Result]) -> Iterator[Curve]:
     for shown in spec.y:
         for values in product(*(values_along(chosen, axis) for axis in spec.series)):
             runs = matching(chosen, dict(zip(spec.series, values, strict=True)))
-            points = tuple(_points(spec, runs, measure_of(shown)))
+            points = tuple(_points(spec, runs, measure_of(shown), count_of(shown)))
             if points:
                 yield Curve(_label(spec, shown, values), points)
 
@@ -72,16 +71,16 @@ def _label(spec: FigureSpec, shown: str | Shown, values: tuple[Cell, ...]) -> st
     return ", ".join(words)
 
 
-def _points(spec: FigureSpec, runs: Sequence[Result], shown: str) -> Iterator[tuple[Cell, Interval]]:
+def _points(spec: FigureSpec, runs: Sequence[Result], shown: str, by: float | None) -> Iterator[tuple[Cell, Interval]]:
     if spec.x in MOMENTS:
-        rows = [mean for mean in aggregate(runs) if mean.measure == shown and mean.by is None]
+        rows = [mean for mean in aggregate(runs) if mean.measure == shown and mean.by == by]
         moments = [(mean.moment, mean.over) for mean in rows if mean.moment is not None]
         yield from sorted(moments, key=lambda pair: pair[0])
     elif MEASURES[split_reduction(shown)[1]].by == spec.x:
         yield from _counts(runs, shown)
     else:
         for value in values_along(runs, spec.x):
-            over = mean_of(matching(runs, {spec.x: value}), shown)
+            over = mean_of(matching(runs, {spec.x: value}), shown, by)
             if over is not None:
                 yield value, over
 

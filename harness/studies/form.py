@@ -52,6 +52,8 @@ class Shown(Struct, forbid_unknown_fields=True, frozen=True):
     """A measure's name, perhaps after one of ``first``, ``last``, ``mean``, ``min``, ``max`` over the snapshots."""
     label: str = ""
     """What readers see in its place."""
+    by: float | None = None
+    """For a measure that is counted by something: its value at this one, such as a topic's number."""
 
 
 class PaperTable(Struct, forbid_unknown_fields=True, frozen=True):

@@ -10,7 +10,13 @@ REDUCTIONS = ("first", "last", "mean", "min", "max", "change")
 """What may stand before a measure's name: over a run's snapshots, or over its epochs where messages are measured.
 ``change`` is the last over the first, less one."""
 
-Source = Literal["interests", "views", "graph", "topics", "deliveries", "control"]
+COUNTERS = ("degree", "rank", "kind")
+"""What counts of nodes or frames are counted by: there, a count that is missing is 0."""
+
+Value = tuple[str, float | None, float]
+"""A measure, what it is counted by (None for a plain one), and its value."""
+
+Source = Literal["interests", "views", "slots", "graph", "topics", "deliveries", "control"]
 
 
 class Measure(Struct, frozen=True):
@@ -28,7 +34,7 @@ class Measure(Struct, frozen=True):
     @property
     def seen(self) -> bool:
         """Whether it is measured at the snapshots."""
-        return self.source in ("views", "graph", "topics")
+        return self.source in ("views", "slots", "graph", "topics")
 
 
 MEASURES: dict[str, Measure] = {
@@ -54,6 +60,7 @@ MEASURES: dict[str, Measure] = {
     "link_sharing_ratio": Measure("views", "logical links over different nodes in the views"),
     "out_degrees": Measure("views", "nodes with each number of different nodes in their views", by="degree"),
     "in_degrees": Measure("views", "nodes that stand in the views of so many others", by="degree"),
+    "adversary_slots_ratio": Measure("slots", "links that honest nodes asked for, those to adversaries over all"),
     "components": Measure("graph", "connected components of the physical graph"),
     "clustering": Measure("graph", "local clustering coefficient of the physical graph, mean"),
     "clustering_global": Measure("graph", "closed paths of two links over all of them"),
@@ -73,6 +80,8 @@ MEASURES: dict[str, Measure] = {
     "hops_mean": Measure("deliveries", "links that a delivered copy crossed"),
     "duplicates_per_delivery": Measure("deliveries", "further copies over deliveries"),
     "relay_ratio": Measure("deliveries", "copies at nodes without interest over all copies, duplicates included"),
+    "topic_delivery_ratio": Measure("deliveries", "delivery ratio of the messages of each (first) topic", by="topic"),
+    "topic_delay_ms_mean": Measure("deliveries", "delay of the messages of each (first) topic, mean", by="topic"),
     "control_frames_per_peer_per_s": Measure("control", "frames other than data"),
     "control_bytes_per_peer_per_s": Measure("control", "their bytes"),
     "control_frames_per_change": Measure(

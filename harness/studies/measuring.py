@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from harness.studies.measures import MEASURES
+from harness.studies.measures import MEASURES, Value
 from harness.workload.interests import Interests
 from metrics.overlay import (
     Snapshot,
@@ -19,9 +19,6 @@ from metrics.overlay import (
     sum_up_topics,
 )
 from metrics.overlay.snapshot import Integers
-
-Value = tuple[str, float | None, float]
-"""A measure, what it is counted by (None for a plain one), and its value."""
 
 CORRELATION_LEVELS = {"correlated_90_ratio": 0.9, "correlated_95_ratio": 0.95, "correlated_98_ratio": 0.98}
 CORRELATION_LEVELS["correlated_99_ratio"] = 0.99

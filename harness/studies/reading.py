@@ -18,8 +18,8 @@ from harness.studies.points import VARIANT, assign, axes_of, points_of, seeds_of
 MEASURE = "measure"
 """The axis of a table along which its measures stand."""
 
-AT_S = "at_s"
-"""The axis of a figure along which the snapshots stand."""
+AT_S, EPOCH = "at_s", "epoch"
+"""The axes of a figure along which the snapshots and the epochs stand."""
 
 
 def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None = None, quick: bool = False) -> Study:
@@ -126,10 +126,15 @@ def _table_rules(study: Study, table: TableSpec, place: str, axes: list[str]) ->
 
 def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str]) -> Iterator[tuple[bool, str, str]]:
     yield from _measure_rules(study, figure.y, f"{place}.y")
-    counted = {MEASURES[name].by for shown in figure.y if (name := split_reduction(measure_of(shown))[1]) in MEASURES}
-    if figure.x not in (*axes, AT_S):
+    measured = [MEASURES[name] for shown in figure.y if (name := split_reduction(measure_of(shown))[1]) in MEASURES]
+    if figure.x == AT_S:
+        yield not all(known.seen for known in measured), f"{place}.x", "not all measures are of the snapshots"
+    elif figure.x == EPOCH:
+        yield study.run.epoch_messages is None, f"{place}.x", "needs run.epoch_messages"
+        yield not all(known.published for known in measured), f"{place}.x", "not all measures are of the epochs"
+    elif figure.x not in axes:
         problem = f"no axis is called {figure.x!r}, and not all measures are counted by it"
-        yield counted != {figure.x}, f"{place}.x", problem
+        yield {known.by for known in measured} != {figure.x}, f"{place}.x", problem
     for axis in figure.series:
         yield axis not in axes, f"{place}.series", f"no axis is called {axis!r}; there are {', '.join(axes)}"
     yield from _coverage_rules(figure.where, (figure.x, *figure.series), place, axes)
@@ -156,9 +161,25 @@ def measure_of(shown: str | Shown) -> str:
     return shown if isinstance(shown, str) else shown.of
 
 
+def count_of(shown: str | Shown) -> float | None:
+    """Which count of it is shown."""
+    return None if isinstance(shown, str) else shown.by
+
+
 def label_of(shown: str | Shown) -> str:
     """What readers see."""
     return shown if isinstance(shown, str) else shown.label or shown.of
 
 
-__all__ = ["AT_S", "MEASURE", "VARIANT", "check_study", "hurry", "label_of", "load_study", "measure_of"]
+__all__ = [
+    "AT_S",
+    "EPOCH",
+    "MEASURE",
+    "VARIANT",
+    "check_study",
+    "count_of",
+    "hurry",
+    "label_of",
+    "load_study",
+    "measure_of",
+]

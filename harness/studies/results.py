@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from harness.studies.form import Cell
 from harness.studies.intervals import Interval, interval
-from harness.studies.measures import MEASURES, split_reduction
+from harness.studies.measures import COUNTERS, MEASURES, split_reduction
 from harness.studies.store import Result
 
 Where = Mapping[str, Cell]
@@ -37,13 +37,18 @@ def values_along(results: Sequence[Result], axis: str) -> list[Cell]:
     return list(dict.fromkeys(result.at[axis] for result in results))
 
 
-def reduce_run(result: Result, shown: str) -> float | None:
+def reduce_run(result: Result, shown: str, by: float | None = None) -> float | None:
     """One number of a run: a measure, or a reduction of it over snapshots or epochs; None = it has no value.
 
     Without a reduction, measures of the overlay are those of the last snapshot, and others those of the whole run.
+
+    Args:
+        result: the run.
+        shown: a measure's name, perhaps after a reduction.
+        by: of a measure that is counted by something, which count.
     """
     reduction, name = split_reduction(shown)
-    rows = [row for row in result.rows if row.measure == name and row.by is None]
+    rows = [row for row in result.rows if row.measure == name and row.by == by]
     if not reduction and not MEASURES[name].seen:
         return next((row.value for row in rows if row.moment is None), None)
     series = [row.value for row in sorted(rows, key=_moment) if row.moment is not None]
@@ -62,16 +67,16 @@ def _reduce(reduction: str, series: Sequence[float]) -> float | None:
     return {"first": series[0], "last": series[-1], "min": min(series), "max": max(series)}[reduction]
 
 
-def mean_of(results: Sequence[Result], shown: str) -> Interval | None:
+def mean_of(results: Sequence[Result], shown: str, by: float | None = None) -> Interval | None:
     """A measure over all these results' seeds; None where no run has a value."""
-    values = [value for result in results if (value := reduce_run(result, shown)) is not None]
+    values = [value for result in results if (value := reduce_run(result, shown, by)) is not None]
     return interval(values) if values else None
 
 
 def aggregate(results: Sequence[Result]) -> Iterator[Mean]:
     """Every measure at every point, moment and count, over the seeds that have it.
 
-    What is counted by something is 0 where a run has no such count.
+    A count that a run lacks is 0.
     """
     by_point: dict[tuple[Cell, ...], list[Result]] = {}
     for result in results:
@@ -82,7 +87,7 @@ def aggregate(results: Sequence[Result]) -> Iterator[Mean]:
             for row in run.rows:
                 groups.setdefault((row.measure, row.moment, row.by), []).append(row.value)
         for (measure, moment, by), values in groups.items():
-            missing = len(runs) - len(values) if by is not None else 0
+            missing = len(runs) - len(values) if MEASURES[measure].by in COUNTERS else 0
             yield Mean(runs[0].at, measure, moment, by, interval(values + [0.0] * missing))
 
 

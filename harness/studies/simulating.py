@@ -12,13 +12,14 @@ from harness.planning.making import make_overlay
 from harness.studies.form import RunSpec
 from harness.studies.measuring import measure_interests, measure_snapshot
 from harness.studies.networks import make_network
-from harness.studies.snapshots import take_snapshot
+from harness.studies.snapshots import share_slots, take_snapshot
 from harness.studies.watching import Watch, measure_deliveries
 from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.simulation import Simulation
 from harness.testbeds.simulated.testbed import START_NS
 from harness.workload.churn import Span
 from harness.workload.drawing import Workload, draw_membership, draw_workload
+from peer.core.bitset import bitset
 from peer.core.frames import Bye, Data, Hello, kind_names
 
 SECOND_NS = 1_000_000_000
@@ -70,8 +71,9 @@ class PointRun:
         workload = _draw_workload(experiment, nodes, folder, self._times)
         self._interests = workload.interests
         self._topics = experiment.workload.topics
-        self._watch = Watch(workload.interests, run.epoch_messages)
         overlay = make_overlay(experiment, workload)
+        self._adversaries = bitset(spec.node for spec in overlay.nodes if spec.behaviour is not None)
+        self._watch = Watch(workload.interests, self._adversaries, run.epoch_messages)
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._simulation = Simulation(
             network,
@@ -124,17 +126,17 @@ class PointRun:
         newest_ns = now_ns - self._run.newcomers_s * SECOND_NS
         newcomers = {node for node, joined_ns in self._watch.joined_ns.items() if joined_ns > newest_ns}
         values = measure_snapshot(take_snapshot(self._simulation, newcomers), self._measures)
+        if (share := share_slots(self._simulation, self._adversaries)) is not None:
+            values.append(("adversary_slots_ratio", None, share))
         at_s = (now_ns - START_NS) / SECOND_NS
         return [Row(name, at_s, by, value) for name, by, value in values]
 
     def _delivery_rows(self) -> Iterator[Row]:
         batches = self._watch.batches
-        for name, value in measure_deliveries(batches):
-            yield Row(name, None, None, value)
+        yield from (Row(name, None, by, value) for name, by, value in measure_deliveries(batches))
         if self._run.epoch_messages is not None:
             for epoch, batch in enumerate(batches):
-                for name, value in measure_deliveries([batch]):
-                    yield Row(name, epoch, None, value)
+                yield from (Row(name, epoch, by, value) for name, by, value in measure_deliveries([batch]))
 
     def _count_traffic(self) -> None:
         simulation = self._simulation

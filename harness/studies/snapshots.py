@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from harness.testbeds.simulated.simulation import Simulation
 from metrics.overlay import Snapshot
+from peer.core.bitset import Bitset
 from peer.core.contract import NodeId
 
 
@@ -25,3 +26,15 @@ def take_snapshot(simulation: Simulation, leave_out: Collection[NodeId] = ()) ->
         for topic in neighbour.logical
     ]
     return Snapshot.of(list(states), interests, links, views)
+
+
+def share_slots(simulation: Simulation, adversaries: Bitset) -> float | None:
+    """Of the links that honest nodes asked for, the share that leads to adversaries; None where there is none."""
+    slots = [
+        adversaries >> peer & 1
+        for number, host in simulation.hosts.items()
+        if host.node is not None and not adversaries >> number & 1
+        for peer, neighbour in host.node.state.neighbours.items()
+        if neighbour.outbound
+    ]
+    return sum(slots) / len(slots) if slots else None

@@ -8,28 +8,39 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from harness.studies.measures import Value
 from harness.workload.interests import Interests
 from peer.core.bitset import Bitset, bitset
-from peer.core.contract import Message, MessageId, NodeId
+from peer.core.contract import Message, MessageId, NodeId, TopicId
 from peer.trace import TraceEvent
 
 
 class Batch:
     """Consecutive messages: what was due of them, and what came."""
 
-    __slots__ = ("delays_ns", "due", "duplicates", "hops", "messages", "relays")
+    __slots__ = ("delays_ns", "due", "duplicates", "hops", "messages", "relays", "topics")
 
     def __init__(self) -> None:
         self.messages = self.due = self.hops = self.duplicates = self.relays = 0
         self.delays_ns = array("q")
+        self.topics: dict[TopicId, TopicBatch] = {}
+
+
+class TopicBatch(Struct):
+    """The messages of a batch whose first topic is the same one."""
+
+    due: int = 0
+    delivered: int = 0
+    delay_ns: int = 0
 
 
 class Flight(Struct):
-    """A message under way: ``due`` are the subscribers at the instant of its publication but the publisher."""
+    """A message under way: ``due`` are the honest subscribers at the instant of its publication but the publisher."""
 
     published_ns: int
     due: Bitset
     batch: Batch
+    topic: TopicBatch
 
 
 class Watch:
@@ -37,6 +48,7 @@ class Watch:
 
     Args:
         interests: every node's topics at the start.
+        adversaries: nodes whose copies count nowhere.
         batch_messages: how many messages make a batch; None = all of them.
 
     Attributes:
@@ -48,11 +60,12 @@ class Watch:
 
     frames = False
 
-    def __init__(self, interests: Interests, batch_messages: int | None) -> None:
+    def __init__(self, interests: Interests, adversaries: Bitset, batch_messages: int | None) -> None:
         self.changed_ns = 0
         self.joined_ns: dict[NodeId, int] = {}
         self.changes = 0
         self.batches: list[Batch] = []
+        self._adversaries = adversaries
         self._batch_messages = batch_messages
         self._flights: dict[MessageId, Flight] = {}
         self._subscribers = _by_topic(interests)
@@ -76,29 +89,40 @@ class Watch:
         """Note a delivery that was due."""
         flight = self._flights.get(message.message_id)
         if flight is not None and flight.due >> node & 1:
-            flight.batch.delays_ns.append(now_ns - flight.published_ns)
+            delay_ns = now_ns - flight.published_ns
+            flight.batch.delays_ns.append(delay_ns)
             flight.batch.hops += message.hops
+            flight.topic.delivered += 1
+            flight.topic.delay_ns += delay_ns
 
     def _publish(self, event: TraceEvent) -> None:
         if not self.batches or self.batches[-1].messages == self._batch_messages:
             self.batches.append(Batch())
         batch = self.batches[-1]
         due = 0
-        for topic in event.topics or ():
+        assert event.topics and event.message_id is not None, "publications have both"
+        for topic in event.topics:
             due |= self._subscribers.get(topic, 0)
-        due &= ~(1 << event.node)
+        due &= ~(self._adversaries | 1 << event.node)
         batch.messages += 1
         batch.due += due.bit_count()
-        assert event.message_id is not None, "publications have one"
-        self._flights[event.message_id] = Flight(event.ts_ns, due, batch)
+        of_topic = batch.topics.setdefault(event.topics[0], TopicBatch())
+        of_topic.due += due.bit_count()
+        self._flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
 
     def _duplicate(self, event: TraceEvent) -> None:
-        if (flight := self._flights.get(event.message_id or 0)) is not None:
-            flight.batch.duplicates += 1
+        if (batch := self._batch(event)) is not None:
+            batch.duplicates += 1
 
     def _relay(self, event: TraceEvent) -> None:
-        if (flight := self._flights.get(event.message_id or 0)) is not None:
-            flight.batch.relays += 1
+        if (batch := self._batch(event)) is not None:
+            batch.relays += 1
+
+    def _batch(self, event: TraceEvent) -> Batch | None:
+        """The batch of the message that an honest node got a copy of."""
+        if self._adversaries >> event.node & 1 or event.message_id not in self._flights:
+            return None
+        return self._flights[event.message_id].batch
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns
@@ -124,25 +148,36 @@ def _by_topic(interests: Interests) -> dict[int, Bitset]:
     return {topic: bitset(subscribers) for topic, subscribers in nodes.items()}
 
 
-def measure_deliveries(batches: Sequence[Batch]) -> Iterator[tuple[str, float]]:
+def measure_deliveries(batches: Sequence[Batch]) -> Iterator[Value]:
     """The measures of some batches together; those that nothing can be said of are left out.
 
     Yields:
-        (measure, value); delays in ms. The publisher's own copy is not due.
+        Values; delays in ms. The publisher's own copy is not due.
     """
     delays_ms = np.frombuffer(b"".join(batch.delays_ns.tobytes() for batch in batches), np.int64) / 1e6
     delivered = len(delays_ms)
     due = sum(batch.due for batch in batches)
     duplicates = sum(batch.duplicates for batch in batches)
     relays = sum(batch.relays for batch in batches)
-    yield "messages", sum(batch.messages for batch in batches)
+    yield "messages", None, sum(batch.messages for batch in batches)
     if due:
-        yield "delivery_ratio", delivered / due
+        yield "delivery_ratio", None, delivered / due
     if delivered:
-        yield "propagation_delay_ms_mean", float(delays_ms.mean())
-        yield "propagation_delay_ms_p50", float(np.quantile(delays_ms, 0.5))
-        yield "propagation_delay_ms_p99", float(np.quantile(delays_ms, 0.99))
-        yield "hops_mean", sum(batch.hops for batch in batches) / delivered
-        yield "duplicates_per_delivery", duplicates / delivered
+        yield "propagation_delay_ms_mean", None, float(delays_ms.mean())
+        yield "propagation_delay_ms_p50", None, float(np.quantile(delays_ms, 0.5))
+        yield "propagation_delay_ms_p99", None, float(np.quantile(delays_ms, 0.99))
+        yield "hops_mean", None, sum(batch.hops for batch in batches) / delivered
+        yield "duplicates_per_delivery", None, duplicates / delivered
     if copies := delivered + duplicates + relays:
-        yield "relay_ratio", relays / copies
+        yield "relay_ratio", None, relays / copies
+    yield from _measure_topics(batches)
+
+
+def _measure_topics(batches: Sequence[Batch]) -> Iterator[Value]:
+    for topic in sorted({topic for batch in batches for topic in batch.topics}):
+        parts = [batch.topics[topic] for batch in batches if topic in batch.topics]
+        due, delivered = sum(part.due for part in parts), sum(part.delivered for part in parts)
+        if due:
+            yield "topic_delivery_ratio", topic, delivered / due
+        if delivered:
+            yield "topic_delay_ms_mean", topic, sum(part.delay_ns for part in parts) / delivered / 1e6

@@ -102,7 +102,8 @@ FAULTS = {
         TABLE.replace('["degree_mean"]', '[{ of = "degree_mean", lable = "d" }]'),
         ": $.table[0].measures[0].lable: unknown field; did you mean label?",
     ),
-    "figure_axis": (None, FIGURE.replace('"nodes"', '"epoch"'), ": $.figure[0].x: no axis is called 'epoch', and not"),
+    "figure_axis": (None, FIGURE.replace('"nodes"', '"rank"'), ": $.figure[0].x: no axis is called 'rank', and not"),
+    "figure_epochs": (None, FIGURE.replace('"nodes"', '"epoch"'), ": $.figure[0].x: needs run.epoch_messages"),
     "figure_silent": (
         None,
         FIGURE.replace("series", "#"),
