@@ -106,8 +106,9 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
         yield from _table_rules(study, table, f"$.table[{index}]", axes)
     for index, figure in enumerate(study.figure):
         yield from _figure_rules(study, figure, f"$.figure[{index}]", axes)
-    names = [*(table.name for table in study.table), *(figure.name for figure in study.figure)]
-    yield len(set(names)) < len(names), "$", "two tables or figures have the same name"
+    for kind, shown in (("table", study.table), ("figure", study.figure)):
+        names = [each.name for each in shown]
+        yield len(set(names)) < len(names), f"$.{kind}", "two of them have the same name"
 
 
 def _table_rules(study: Study, table: TableSpec, place: str, axes: list[str]) -> Iterator[tuple[bool, str, str]]:

@@ -114,7 +114,7 @@ FAULTS = {
         FIGURE + 'kind = "pie"\n',
         ': $.figure[0].kind: expected "cdf", "histogram", "line" or "rank"',
     ),
-    "names_twice": (None, TABLE + TABLE, ": $: two tables or figures have the same name"),
+    "names_twice": (None, TABLE + TABLE, ": $.table: two of them have the same name"),
 }
 
 
