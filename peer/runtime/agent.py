@@ -5,7 +5,7 @@ forks a process for every peer: what was read and imported before is shared memo
 ``python -m peer.runtime.agent FOLDER --call VERB [ARGUMENT]`` asks it:
 
     status [pss]        how many peers are created, ready, running and ended, and what each is; ``pss``: their memory
-    start ZERO          lift the barrier: the workload's zero in ns since the epoch, in this machine's time
+    start ZERO          lift the barrier: the workload's zero in real ns since the epoch, in this machine's time
     stop                end all peers now
     wait                answer when all peers have ended
 

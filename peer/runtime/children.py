@@ -16,13 +16,14 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
+from peer.runtime.clock import Clock
 from peer.runtime.namespaces import die_with_parent, enter_network
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.spec import PeerPlace
 
 
 class Exit(Struct, frozen=True):
-    """A line of ``exits.jsonl``. ``state``: exited, signalled or running; ``at_ns`` is CLOCK_MONOTONIC."""
+    """A line of ``exits.jsonl``. ``state``: exited, signalled or running; ``at_ns`` is a virtual instant."""
 
     process: str
     expected: str
@@ -64,10 +65,10 @@ class Child:
         if self.ended is None:
             signal.pidfd_send_signal(self.pidfd, number)
 
-    def reap(self, expected: str) -> Exit:
+    def reap(self, expected: str, clock: Clock) -> Exit:
         """Collect the ended process."""
         _, status = os.waitpid(self.pid, 0)
-        now_ns = time.monotonic_ns()
+        now_ns = clock.now_ns()
         os.close(self.pidfd)
         self.control.close()
         name = f"peer-{self.node}"
@@ -140,7 +141,7 @@ def _execute(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     trace = orders.folder / "trace" / f"{place.node}.jsonl"
     assert orders.agent.command is not None, "the caller asks only where there is one"
     words = [_fill_in(word, node=str(place.node), spec=str(spec), trace=str(trace)) for word in orders.agent.command]
-    time.sleep(max(0.0, (zero_ns - orders.agent.warmup_ns - time.monotonic_ns()) / 1e9))
+    time.sleep(max(0.0, Clock(orders.agent.time_dilation).left_s(zero_ns - orders.agent.warmup_ns)))
     os.execvp(words[0], words)
 
 
@@ -162,5 +163,6 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
         "zero_ns": zero_ns,
         "stop_ns": agent.stop_ns,
         "drain_ns": agent.drain_ns,
+        "time_dilation": agent.time_dilation,
         "send_queue_bytes": agent.send_queue_bytes,
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from peer.core import contract
 from peer.core.contract import Effect, Event, Node, NodeId
 from peer.core.frames import Frame
+from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.pool import LinkPool
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
@@ -27,6 +27,7 @@ class Driver:
         trace: where trace events go.
         events: trace events by name, counted for the metrics.
         make_links: makes the pool of which this driver is the owner.
+        clock: what the node's timers go by.
 
     Attributes:
         links: the node's connections.
@@ -38,7 +39,9 @@ class Driver:
         trace: TraceFile,
         events: dict[str, int],
         make_links: Callable[[Driver], LinkPool],
+        clock: Clock = UNDILATED,
     ) -> None:
+        self._clock = clock
         self.links = make_links(self)
         self._events = events
         self._node = node
@@ -60,7 +63,7 @@ class Driver:
         """Give the node an event and carry out what it answers; nothing reaches a node whose life is over."""
         if self._over:
             return
-        for effect in self._node.handle(time.monotonic_ns(), event):
+        for effect in self._node.handle(self._clock.now_ns(), event):
             self._apply[type(effect)](effect)
 
     def quiesce(self) -> None:
@@ -100,7 +103,7 @@ class Driver:
     def _set_timer(self, name: str, at_ns: int) -> None:
         self._cancel_timer(name)
         if not self._quiet:
-            delay_s = min(max(0.0, (at_ns - time.monotonic_ns()) / 1e9), MAX_TIMER_S)
+            delay_s = min(max(0.0, self._clock.left_s(at_ns)), MAX_TIMER_S)
             self._timers[name] = asyncio.get_running_loop().call_later(delay_s, self._fire, name, at_ns)
 
     def _cancel_timer(self, name: str) -> None:
@@ -108,7 +111,7 @@ class Driver:
             timer.cancel()
 
     def _fire(self, name: str, at_ns: int) -> None:
-        if time.monotonic_ns() < at_ns:  # not due yet: a long timer's nap, or the loop's milliseconds rounded down
+        if self._clock.now_ns() < at_ns:  # not due yet: a long timer's nap, or the loop's milliseconds rounded down
             self._set_timer(name, at_ns)
             return
         del self._timers[name]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from typing import Protocol, cast
 
 from peer.core.contract import NodeId
 from peer.core.frames import Bye, Data, Frame, Hello
+from peer.runtime.clock import UNDILATED, Clock
 from peer.trace import TraceEvent
 from peer.wire import Decoder, encode
 
@@ -16,15 +16,18 @@ HANDSHAKE_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 5.0
 """How long the other side has to say its last before the connection is cut."""
 
+# A neighbour whose host vanished without a word is noticed: after silence by probes, after data by the timeout.
 _SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    # A neighbour whose host vanished without a word is noticed: after silence by probes, after data by the timeout.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+)
+_SOCKET_TIMES = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 20),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
 )
+"""Options that are durations: the kernel knows nothing of virtual time, so they are set dilated."""
 
 
 class Watcher(Protocol):
@@ -67,23 +70,26 @@ class Link(asyncio.Protocol):
         up: whether both sides have said hello and none has said its last.
         reason: why the link is to end; empty as long as nobody wants it to.
         broke: whether it ended although nobody wanted it to.
-        up_since_s: the loop's time when the link came up.
+        up_since_ns: when the link came up.
     """
 
     transport: asyncio.Transport
 
-    def __init__(self, watcher: Watcher, counts: Counts, node: NodeId, peer: NodeId | None) -> None:
+    def __init__(
+        self, watcher: Watcher, counts: Counts, node: NodeId, peer: NodeId | None, clock: Clock = UNDILATED
+    ) -> None:
         self.peer = peer
         self.opener = peer is not None
         self.up = False
         self.reason = ""
         self.broke = False
-        self.up_since_s = 0.0
+        self.up_since_ns = 0
         self.conn = ""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watcher = watcher
         self._counts = counts
         self._node = node
+        self._clock = clock
         self._written_bytes = 0
         self._decoder = Decoder()
         self._sides = ("orig", "resp") if self.opener else ("resp", "orig")
@@ -105,6 +111,8 @@ class Link(asyncio.Protocol):
         plug = self.transport.get_extra_info("socket")
         for level, option, value in _SOCKET_OPTIONS:
             plug.setsockopt(level, option, value)
+        for level, option, value in _SOCKET_TIMES:
+            plug.setsockopt(level, option, round(self._clock.real_s(value)))
         ends = [self.transport.get_extra_info(name) for name in ("sockname", "peername")]
         orig, resp = ends if self.opener else reversed(ends)
         self.conn = f"{orig[0]}:{orig[1]}-{resp[0]}:{resp[1]}"
@@ -113,7 +121,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Cut the stream into frames."""
-        now_ns = time.monotonic_ns()
+        now_ns = self._clock.now_ns()
         decoder = self._decoder
         for off, len_bytes, frame in decoder.feed(data):
             if self.peer is None and isinstance(frame, Hello):
@@ -139,7 +147,7 @@ class Link(asyncio.Protocol):
 
     def write(self, frame: Frame, content: bytes) -> None:
         """Send a frame, whose bytes are ``content``. The instant is taken before."""
-        now_ns = time.monotonic_ns()
+        now_ns = self._clock.now_ns()
         self.transport.write(content)
         len_bytes = len(content)
         self._watcher.trace(self._locate("send", now_ns, self._sides[0], frame, self._written_bytes, len_bytes))
@@ -162,7 +170,7 @@ class Link(asyncio.Protocol):
             self._deadline.cancel()
         self._deadline = None
         if limit_s is not None:
-            self._deadline = asyncio.get_running_loop().call_later(limit_s, self.transport.abort)
+            self._deadline = asyncio.get_running_loop().call_later(self._clock.real_s(limit_s), self.transport.abort)
 
     def _locate(self, event: str, now_ns: int, side: str, frame: Frame, off: int, len_bytes: int) -> TraceEvent:
         """The trace event of a frame. Positional, since there is one for every frame."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Sequence
 from random import Random
 
@@ -12,6 +11,7 @@ from peer.core import contract
 from peer.core.composition import ComposedNode
 from peer.core.directory import Directory
 from peer.core.randomness import substream
+from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.driver import Driver
 from peer.runtime.lifecycle import announce_end, announce_join, make_node
 from peer.runtime.link import Counts
@@ -37,6 +37,7 @@ class Lives:
         listen: where this one does.
         send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
         recorder: writes down what the node is told; None = nobody does.
+        clock: what all of it goes by.
 
     Attributes:
         counts: frames, bytes, drops and rejects of all lives.
@@ -54,6 +55,7 @@ class Lives:
         listen: Address,
         send_queue_bytes: int,
         recorder: Recorder | None = None,
+        clock: Clock = UNDILATED,
     ) -> None:
         self.counts = Counts()
         self.events: dict[str, int] = {}
@@ -65,6 +67,7 @@ class Lives:
         self._listen = listen
         self._send_queue_bytes = send_queue_bytes
         self._recorder = recorder
+        self._clock = clock
         self._draws: Random = substream(spec.seed, spec.node, "runtime")
         self._lives = 0
         self._node: ComposedNode | None = None
@@ -115,11 +118,11 @@ class Lives:
     async def _begin(self, node: ComposedNode, directory: Directory, *, joins: bool) -> None:
         assert self._door is not None, "the door is opened first"
         driven = node if self._recorder is None else self._recorder.watch(node, self._lives)
-        driver = Driver(driven, self._trace, self.events, self._make_links)
+        driver = Driver(driven, self._trace, self.events, self._make_links, self._clock)
         self._node, self.driver = node, driver
         self._lives += 1
         if joins:
-            driver.trace(announce_join(node, time.monotonic_ns()))
+            driver.trace(announce_join(node, self._clock.now_ns()))
         driver.feed(contract.Started())
         self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._door)
         driver.feed(contract.PeerList(directory))
@@ -134,13 +137,14 @@ class Lives:
             self._send_queue_bytes,
             self._draws,
             self.counts,
+            self._clock,
         )
 
     def _end(self, reason: str) -> None:
         driver, node = self.driver, self._node
         assert driver is not None, "the schedule ends only lives that have begun"
         assert node is not None, "a driver has a node"
-        for event in announce_end(node, time.monotonic_ns(), reason):
+        for event in announce_end(node, self._clock.now_ns(), reason):
             driver.trace(event)
         self.driver = self._node = None
         driver.stop()

@@ -16,12 +16,12 @@ is received. A connection that breaks, or is refused for one of the reasons abov
 from __future__ import annotations
 
 import asyncio
-import time
 from random import Random
 from typing import Protocol
 
 from peer.core.contract import NodeId
 from peer.core.frames import Bye, Frame, Hello
+from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.link import CLOSE_TIMEOUT_S, Counts, Link
 from peer.trace import TraceEvent
 from peer.wire import encode
@@ -68,6 +68,7 @@ class LinkPool:
         send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
         draws: for the pauses between attempts.
         counts: where frames, bytes, drops and rejects are counted; None = a place of the pool's own.
+        clock: what its pauses and timeouts go by.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class LinkPool:
         send_queue_bytes: int,
         draws: Random,
         counts: Counts | None = None,
+        clock: Clock = UNDILATED,
     ) -> None:
         self.counts = counts or Counts()
         self._owner = owner
@@ -89,6 +91,7 @@ class LinkPool:
         self._local_ip = local_ip
         self._send_queue_bytes = send_queue_bytes
         self._draws = draws
+        self._clock = clock
         self._wanted: dict[NodeId, int] = {}  # peer -> attempts since the last stable link
         self._dials: dict[NodeId, asyncio.Task[None]] = {}
         self._pending: dict[NodeId, Link | None] = {}  # opening: None until the TCP connection is there
@@ -109,7 +112,7 @@ class LinkPool:
 
     def accept(self) -> Link:
         """A protocol for a connection that comes in (the factory that ``create_server`` wants)."""
-        return Link(self, self.counts, self._node, None)
+        return Link(self, self.counts, self._node, None, self._clock)
 
     def connect(self, peer: NodeId) -> None:
         """Keep a link to the peer up from now on."""
@@ -152,7 +155,7 @@ class LinkPool:
         for link in list(self._open):
             self._close(link, reason)
         if self._open:
-            await asyncio.wait([link.ended for link in self._open], timeout=CLOSE_TIMEOUT_S + 1)
+            await asyncio.wait([link.ended for link in self._open], timeout=self._clock.real_s(CLOSE_TIMEOUT_S + 1))
 
     # -------------------------------------------------------------------------------------- told by the links
 
@@ -212,7 +215,7 @@ class LinkPool:
 
     async def _open_link(self, peer: NodeId, pause_s: float) -> None:
         """One attempt, after its pause. Never cancelled: a loop may then close a connection without saying so."""
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(self._clock.real_s(pause_s))
         if peer in self._wanted and peer not in self._links and not self._quiet:
             self._pending[peer] = None
             await self._connect_socket(peer)
@@ -227,14 +230,14 @@ class LinkPool:
 
         def make_link() -> Link:
             nonlocal link
-            link = Link(self, self.counts, self._node, peer)
+            link = Link(self, self.counts, self._node, peer, self._clock)
             return link
 
         if not self._is_node(peer):
             return
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(self._clock.real_s(CONNECT_TIMEOUT_S)):
                 await loop.create_connection(make_link, *self._addresses[peer], local_addr=(self._local_ip, 0))
         except (OSError, TimeoutError):
             if link in self._open:  # it timed out the very moment it was there
@@ -294,7 +297,7 @@ class LinkPool:
         if not link.opener:
             self._greet(link)
         link.up = True
-        link.up_since_s = asyncio.get_running_loop().time()
+        link.up_since_ns = self._clock.now_ns()
         self._links[peer] = link
         self._note("add_peer", link, direction=link.side)
         self._owner.link_up(peer, peer in self._wanted)
@@ -321,7 +324,7 @@ class LinkPool:
         link.up = False
         del self._links[peer]
         self._note("remove_peer", link, reason=link.reason)
-        if peer in self._wanted and asyncio.get_running_loop().time() - link.up_since_s > STABLE_S:
+        if peer in self._wanted and self._clock.now_ns() - link.up_since_ns > STABLE_S * 1e9:
             self._wanted[peer] = 0
         retrying = self._may_retry(link, peer)
         if not retrying:
@@ -349,7 +352,7 @@ class LinkPool:
         self._owner.trace(
             TraceEvent(
                 "drop",
-                time.monotonic_ns(),
+                self._clock.now_ns(),
                 self._node,
                 peer,
                 message_id=getattr(frame, "message_id", None),
@@ -360,7 +363,7 @@ class LinkPool:
         )
 
     def _note(self, event: str, link: Link, direction: str | None = None, reason: str | None = None) -> None:
-        now_ns = time.monotonic_ns()
+        now_ns = self._clock.now_ns()
         self._owner.trace(
             TraceEvent(event, now_ns, self._node, link.peer, conn=link.conn, direction=direction, reason=reason)
         )

@@ -11,7 +11,6 @@ import contextlib
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from heapq import merge
 from pathlib import Path
@@ -25,6 +24,7 @@ from prometheus_client import start_http_server
 from peer.core import contract
 from peer.core.randomness import substream
 from peer.runtime.bootstrap import Step, first_directory, tell
+from peer.runtime.clock import Clock
 from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, make_events
 from peer.runtime.lives import Lives
 from peer.runtime.metrics import make_registry
@@ -80,6 +80,7 @@ class Peer:
         self._place = place
         self._orders = orders
         self._control = control
+        self._clock = Clock(orders.agent.time_dilation)
         self._spec = next(spec for spec in orders.overlay.nodes if spec.node == place.node)
         self._draws = substream(self._spec.seed, place.node, "runtime")
         self._stopping = asyncio.Event()
@@ -112,10 +113,10 @@ class Peer:
     def _tracing(self) -> Iterator[TraceFile]:
         spec = self._spec
         path = self._orders.folder / "trace" / f"{spec.node}.jsonl"
-        trace = TraceFile(path, spec.node, spec.topics, time.monotonic_ns())
+        trace = TraceFile(path, spec.node, spec.topics, self._clock.now_ns())
         yield trace
         # Not in a finally: a peer that failed leaves a trace without its last line.
-        trace.close(time.monotonic_ns())
+        trace.close(self._clock.now_ns())
 
     def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback raised: a bug must not pass as a healthy run, so the peer ends with an error."""
@@ -141,6 +142,7 @@ class Peer:
             listen=self._place.listen,
             send_queue_bytes=self._orders.agent.send_queue_bytes,
             recorder=recorder,
+            clock=self._clock,
         )
 
     async def _perform(self, lives: Lives) -> None:
@@ -183,7 +185,7 @@ class Peer:
                 lives.feed(event)
 
     async def _await_zero(self) -> int:
-        """Tell the agent that we are ready; the workload's zero in ns of CLOCK_MONOTONIC.
+        """Tell the agent that we are ready; the workload's zero as a virtual instant.
 
         Raises:
             _Stopped: SIGTERM came, or the agent is gone.
@@ -207,10 +209,10 @@ class Peer:
             _Stopped: SIGTERM came.
         """
         await asyncio.sleep(0)
-        while not self._stopping.is_set() and (left_ns := instant_ns - time.monotonic_ns()) > 0:
+        while not self._stopping.is_set() and (left_s := self._clock.left_s(instant_ns)) > 0:
             with contextlib.suppress(TimeoutError):
                 # The loop's clock counts milliseconds: half of one more than needed rounds up.
-                await asyncio.wait_for(self._stopping.wait(), min(left_ns / 1e9, NAP_S) + 0.0005)
+                await asyncio.wait_for(self._stopping.wait(), min(left_s, NAP_S) + 0.0005)
         if self._stopping.is_set():
             raise _Stopped
 

@@ -88,7 +88,8 @@ class AgentSpec(Struct, frozen=True):
         stop_ns: from the workload's zero to the instant at which peers quiesce: they fire no more timers and publish no
             more, but still receive and forward.
         drain_ns: from quiescing to closing the links and exiting.
-        lease_s: the agent ends itself and its peers after this time, come what may.
+        lease_s: the agent ends itself and its peers after this real time, come what may.
+        time_dilation: real seconds in a second of virtual time, which all other durations and instants here are of.
         record: whether peers write down what their nodes are told (``record/<node>.msgpack``).
         agent_metrics: where the agent serves its own metrics.
     """
@@ -101,6 +102,7 @@ class AgentSpec(Struct, frozen=True):
     drain_ns: int
     send_queue_bytes: int
     lease_s: float
+    time_dilation: float = 1.0
     record: bool = False
     command: tuple[str, ...] | None = None
     expected_final_state: str = "exited"

@@ -21,6 +21,7 @@ from prometheus_client import start_http_server
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, start_child
+from peer.runtime.clock import Clock
 from peer.runtime.process import Orders
 from peer.runtime.spec import Action, AgentSpec, OverlayDocument
 
@@ -67,6 +68,7 @@ class Supervisor:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
+        self._clock = Clock(orders.agent.time_dilation)
         self._children: dict[int, Child] = {}
         self._done = asyncio.Event()
         self._cut_short = False
@@ -138,13 +140,13 @@ class Supervisor:
         if missing := [node for node, child in self._children.items() if child.state != "ready"]:
             raise ValueError(f"not ready: nodes {missing}")
         agent = self._orders.agent
-        self._zero_ns = zero_epoch_ns - (time.time_ns() - time.monotonic_ns())
+        self._zero_ns = self._clock.virtual_ns(zero_epoch_ns - (time.time_ns() - time.monotonic_ns()))
         for child in self._children.values():
             child.begin(self._zero_ns)
         if agent.command is not None:
             # Other programs know nothing of the plan's end: the agent sees to it.
-            left_ns = self._zero_ns + agent.stop_ns + agent.drain_ns - time.monotonic_ns()
-            asyncio.get_running_loop().call_later(left_ns / 1e9, self._done.set)
+            left_s = self._clock.left_s(self._zero_ns + agent.stop_ns + agent.drain_ns)
+            asyncio.get_running_loop().call_later(left_s, self._done.set)
         return {"zero_ns": self._zero_ns}
 
     def stop(self) -> dict[str, Any]:
@@ -201,7 +203,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         loop.remove_reader(child.pidfd)
         loop.remove_reader(child.control)
-        ended = child.reap(self._orders.agent.expected_final_state)
+        ended = child.reap(self._orders.agent.expected_final_state, self._clock)
         self._note(ended)
         if self._zero_ns is None:
             self._cut(f"{ended.process} {ended.state} ({ended.status}) before the start: {self._last_words(child)}")
@@ -239,7 +241,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGKILL):
             for child in running:
                 child.signal(number)
-            deadline = time.monotonic() + STOP_S
+            deadline = time.monotonic() + self._clock.real_s(STOP_S)
             while any(child.ended is None for child in running) and time.monotonic() < deadline:
                 await asyncio.sleep(REAP_S)
 
@@ -249,8 +251,8 @@ class Supervisor:
         for child in running:
             loop.remove_reader(child.pidfd)
             child.signal(signal.SIGKILL)
-            child.reap("running")
-            child.ended = Exit(f"peer-{child.node}", "running", "running", None, time.monotonic_ns())
+            child.reap("running", self._clock)
+            child.ended = Exit(f"peer-{child.node}", "running", "running", None, self._clock.now_ns())
             self._note(child.ended)
 
 
