@@ -253,7 +253,7 @@ def _links(run: RunDir, evidence: Evidence) -> list[Check]:
         return []
     found, shown = evidence.links["physical"], evidence.links["logical"]
     failed = found["only_on_wire"] + found["only_traced"]
-    detail = f"{found['changing']:,} more were just beginning or ending"
+    detail = f"{found['changing']:,} traced ones were just beginning, ending or breaking on the wire"
     if failed:
         detail += f"; {found['only_on_wire']:,} only on the wire, {found['only_traced']:,} only in traces"
     checks = [_check("link_agreement", found["tested"], failed, failed, 0, "links", SUSPECT, detail)]
@@ -268,10 +268,14 @@ def _links(run: RunDir, evidence: Evidence) -> list[Check]:
 def _copies_show_links(run: RunDir) -> bool:
     """Whether a copy between two subscribers of its topic travels on a logical link alone.
 
-    So it does where honest nodes flood, and either tell all neighbours their interests or send to interested ones only.
+    So it does where honest nodes flood along topics, to interested neighbours only, or tell all their neighbours their
+    interests.
     """
     nodes = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
-    floods = all(node["dissemination"]["name"] == "flood" for node in nodes)
-    told = all(node.get("interests", "announced") == "announced" for node in nodes)
-    chosen = all(node["dissemination"].get("ttl") == 0 for node in nodes)
-    return floods and (told or chosen) and not any(node.get("behaviour") for node in nodes)
+    return all(_floods_along_links(node) and not node.get("behaviour") for node in nodes)
+
+
+def _floods_along_links(node: dict[str, Any]) -> bool:
+    name, ttl = node["dissemination"]["name"], node["dissemination"].get("ttl")
+    told: bool = node.get("interests", "announced") == "announced"
+    return name == "topic-flood" or (name == "flood" and (told or ttl == 0))

@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
 from msgspec import Struct
 
 from metrics.report.run import Run
@@ -114,8 +115,9 @@ def link_sharing(run: Run) -> Canvas | None:
     seconds = (wire["at_ns"] - run.zero_ns) / 1e9
     axes.plot(seconds, wire["view_size_total"], "+", color=BLUE, markersize=7, label="logical links, wire")
     axes.plot(seconds, wire["degree"], "x", color=ORANGE, markersize=5, label="physical links, wire")
-    axes.set(xlabel="time from the workload's zero (s)", ylabel="mean per node", ylim=(0, None))
-    axes.legend(loc="center right")
+    highest = float(series[["view_size_total", "degree"]].to_numpy().max())
+    axes.set(xlabel="time from the workload's zero (s)", ylabel="mean per node", ylim=(0, max(1.3 * highest, 1)))
+    axes.legend(loc="upper center", ncols=2)
     return canvas
 
 
@@ -128,14 +130,13 @@ def degrees(run: Run) -> Canvas | None:
     values, counts = np.unique(nodes["degree"], return_counts=True)
     mean = float(nodes["degree"].mean())
     axes.bar(values, counts, color=BLUE, alpha=0.45, width=0.85, label=f"physical links, mean {mean:.2f}")
-    for column, label, color in (
-        ("view_size_unique", "nodes in its views", ORANGE),
-        ("in_degree", "nodes in whose views it is", GREEN),
-    ):
+    curves = [("view_size_unique", "nodes in its views", ORANGE)]
+    if not nodes["in_degree"].equals(nodes["view_size_unique"].rename("in_degree")):
+        curves.append(("in_degree", "nodes in whose views it is", GREEN))
+    for column, label, color in curves:
         values, counts = np.unique(nodes[column], return_counts=True)
-        axes.plot(
-            values, counts, color=color, marker=".", linewidth=1, label=f"{label}, mean {nodes[column].mean():.2f}"
-        )
+        mean = float(nodes[column].mean())
+        axes.plot(values, counts, color=color, marker=".", linewidth=1, label=f"{label}, mean {mean:.2f}")
     axes.set(xlabel="links of a node", ylabel="nodes")
     axes.legend()
     return canvas
@@ -151,6 +152,8 @@ def topic_overlays(run: Run) -> Canvas | None:
     upper.set(ylabel="components", ylim=(0, None))
     lower.plot(topics["subscribers"], topics["diameter"], "o", color=ORANGE, markersize=4, alpha=0.6)
     lower.set(xlabel="subscribers of the topic", ylabel="diameter (links)", ylim=(0, None))
+    for axes in (upper, lower):
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     return canvas
 
 
@@ -325,7 +328,8 @@ FIGURES = (
         "Logical and physical links",
         "A logical link is a topic shared with a neighbour, a physical link is a TCP connection. "
         "Lines: what the peers traced. Marks: what the captures show: connections between both Hellos and the Bye, and "
-        "logical links that have carried data. The checks link agreement and logical links hold the two together.",
+        "logical links that carried data (in both directions, also where only one node has the other in its view). "
+        "The checks link agreement and logical links hold the two together.",
         link_sharing,
     ),
     Figure(

@@ -13,6 +13,13 @@ from peer.core.frames import Bye, Data, Hello
 SETTLE_NS = 100_000_000
 """The most that may pass between the stamp of a frame and that of what its node makes of it."""
 
+BROKEN_NS = 60_000_000_000
+"""After the last packet of a connection that broke, each end has noticed by then: keep-alives and TCP's time-out see to
+that (``peer.runtime.link``)."""
+
+WORD_NS = 2_000_000_000
+"""What a node said has reached its neighbour by then, whatever the round-trip time."""
+
 _FOREVER = 2**63 - 1
 _STREAM = ["conn", "incarnation", "direction"]
 
@@ -27,8 +34,8 @@ def wire_ends(hops: DataFrame, conns: DataFrame) -> DataFrame:
       broke) the connection's last packet;
     * sure_from_ns, sure_to_ns: in between, the node must know the link. Not yet while a ``Hello`` is inside its host,
       and no more once a ``Bye`` is, or after its last frame on a connection that broke;
-    * maybe_to_ns: from then on it can know it no more; for ever where the connection broke, since nothing tells when
-      a node notices that.
+    * maybe_to_ns: from then on it can know it no more; a minute later where the connection broke, since nothing tells
+      when a node notices that.
 
     Args:
         hops: the ``hops`` table.
@@ -75,7 +82,7 @@ def _bounds() -> dict[str, Column]:
         "to_ns": F.when(broke, last_seen).otherwise(F.least("own.bye_tx_ns", "other.bye_rx_ns")),
         "sure_from_ns": F.greatest("other.hello_read_ns", "own.hello_tx_ns") + SETTLE_NS,
         "sure_to_ns": F.when(broke, last_sign).otherwise(F.least("own.bye_log_ns", "other.bye_rx_ns")),
-        "maybe_to_ns": F.when(broke, F.lit(_FOREVER)).otherwise(F.coalesce(gone + SETTLE_NS, F.lit(_FOREVER))),
+        "maybe_to_ns": F.when(broke, last_seen + BROKEN_NS).otherwise(F.coalesce(gone + SETTLE_NS, F.lit(_FOREVER))),
     }
 
 
@@ -111,7 +118,7 @@ def compare_physical(
         F.count_if(F.col("traced") | F.col("sure")).alias("tested"),
         F.count_if(F.col("sure") & ~F.col("traced")).alias("only_on_wire"),
         F.count_if(F.col("traced") & ~F.col("maybe")).alias("only_traced"),
-        F.count_if(F.col("maybe") & ~F.col("sure")).alias("changing"),
+        F.count_if(F.col("traced") & F.col("maybe") & ~F.col("sure")).alias("changing"),
     )
     return dict(found.collect()[0].asDict())
 
@@ -162,18 +169,20 @@ def wire_links(proven: DataFrame, ends: DataFrame) -> DataFrame:
 def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) -> dict[str, Any]:
     """Logical links that the captures show in use, against the traced ones.
 
-    A copy agrees if its sender had the link when it sent it, or its receiver had it when it had read it: where nodes
-    tell each other their interests, what the sender said of its own came before the copy.
+    A copy agrees if its sender had the link when it sent it, or its receiver had one back: by the time it had read the
+    copy, and not given up so long ago that the sender had heard of it.
     """
     whole = ~F.col("node").isin(incomplete) & ~F.col("peer").isin(incomplete)
     used = proven.where(whole & F.col("log_send_ns").isNotNull()).withColumn("copy", F.monotonically_increasing_id())
     used = used.localCheckpoint()  # the numbers stay what they are
+    read_ns = F.coalesce("log_recv_ns", "tap_rx_ns")
+    words = (("node", "peer", F.col("log_send_ns"), 0), ("peer", "node", read_ns + SETTLE_NS, WORD_NS))
     agreed = None
-    for node, peer, at, late_ns in (("node", "peer", "log_send_ns", 0), ("peer", "node", "log_recv_ns", SETTLE_NS)):
+    for node, peer, known_ns, late_ns in words:
         word = links.select(
             F.col("node").alias(node), F.col("peer").alias(peer), "topic", F.col("from_ns").alias("since"), "to_ns"
         )
-        within = (F.col("since") <= F.col(at) + late_ns) & (F.col(at) <= F.col("to_ns"))
+        within = (F.col("since") <= known_ns) & (F.col("log_send_ns") <= F.col("to_ns") + late_ns)
         known = used.join(word, ["node", "peer", "topic"]).where(within).select("copy")
         agreed = known if agreed is None else agreed.unionByName(known)
     assert agreed is not None

@@ -1,0 +1,109 @@
+"""Ends of connections as the captures show them, on hand-made hops: every way in which a link begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from metrics.session import session
+from metrics.tables.agreement import BROKEN_NS, SETTLE_NS, compare_physical, wire_ends
+from metrics.tables.schemas import TABLES
+from peer.core.frames import Bye, Data, Hello
+
+pytestmark = pytest.mark.spark
+
+MS, SECOND = 1_000_000, 1_000_000_000
+GRID = (0, 0, 200)
+DELAY = 40 * MS
+INSIDE = 2 * MS
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session(light=True) as found:
+        yield found
+
+
+def hop(conn: str, side: str, kind: int, sent_ns: int, **changes: Any) -> dict[str, Any]:
+    """A frame between nodes 1 (the opener) and 2, with 2 ms in each host and 40 ms between them."""
+    source, destination = (1, 2) if side == "orig" else (2, 1)
+    seen = {"log_send_ns": sent_ns, "tap_tx_ns": sent_ns + INSIDE, "tap_rx_ns": sent_ns + INSIDE + DELAY}
+    read = {"log_recv_ns": sent_ns + 2 * INSIDE + DELAY}
+    named = {"conn": conn, "incarnation": 0, "direction": side, "kind": kind}
+    return named | {"src_node": source, "dst_node": destination} | seen | read | changes
+
+
+def hellos(conn: str, at_ns: int) -> list[dict[str, Any]]:
+    return [hop(conn, "orig", Hello.kind, at_ns), hop(conn, "resp", Hello.kind, at_ns + DELAY + 2 * INSIDE)]
+
+
+def table(spark: SparkSession, name: str, rows: list[dict[str, Any]]) -> DataFrame:
+    columns = {column: kind for column, kind in TABLES[name].items() if column != "topics"}
+    types = {"string": pa.string(), "double": pa.float64(), "boolean": pa.bool_()}
+    schema = pa.schema([(column, types.get(kind, pa.int64())) for column, kind in columns.items()])
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+
+
+def ends(spark: SparkSession, hops: list[dict[str, Any]], conns: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    found = wire_ends(table(spark, "hops", hops), table(spark, "conns", conns)).collect()
+    return {row["node"]: row.asDict() for row in found}
+
+
+def test_a_link_lasts_from_the_other_side_s_hello_to_a_bye(spark: SparkSession) -> None:
+    bye_ns = 10 * SECOND
+    found = ends(spark, [*hellos("a", SECOND), hop("a", "orig", Bye.kind, bye_ns)], [])
+    opener, acceptor = found[1], found[2]
+    answered_ns = SECOND + DELAY + 2 * INSIDE
+    assert acceptor["from_ns"] == SECOND + INSIDE + DELAY
+    assert acceptor["sure_from_ns"] == answered_ns + INSIDE + SETTLE_NS
+    assert opener["from_ns"] == answered_ns + INSIDE + DELAY
+    assert opener["sure_from_ns"] == opener["from_ns"] + INSIDE + SETTLE_NS
+    assert (opener["sure_to_ns"], opener["to_ns"]) == (bye_ns, bye_ns + INSIDE)
+    assert opener["maybe_to_ns"] == bye_ns + INSIDE + SETTLE_NS
+    assert acceptor["sure_to_ns"] == acceptor["to_ns"] == bye_ns + INSIDE + DELAY
+    assert acceptor["maybe_to_ns"] == bye_ns + 2 * INSIDE + DELAY + SETTLE_NS
+
+
+def test_a_refused_connection_is_no_link(spark: SparkSession) -> None:
+    assert ends(spark, [hop("a", "orig", Hello.kind, SECOND), hop("a", "resp", Bye.kind, 2 * SECOND)], []) == {}
+
+
+def test_a_broken_connection_is_sure_up_to_each_end_s_last_frame(spark: SparkSession) -> None:
+    """Node 2 crashes unseen: what node 1 sends at 8 s arrives at its host and is read by nobody."""
+    hops = [*hellos("a", SECOND), hop("a", "resp", Data.kind, 5 * SECOND)]
+    hops.append(hop("a", "orig", Data.kind, 8 * SECOND, log_recv_ns=None))
+    conns = [{"conn": "a", "ts_ns": SECOND, "duration_ns": 8 * SECOND}]
+    found = ends(spark, hops, conns)
+    assert found[1]["sure_to_ns"] == 8 * SECOND
+    assert found[2]["sure_to_ns"] == 5 * SECOND
+    assert {end["to_ns"] for end in found.values()} == {9 * SECOND}
+    assert {end["maybe_to_ns"] for end in found.values()} == {9 * SECOND + BROKEN_NS}
+
+
+def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> dict[str, Any]:
+    """Links of nodes 1 and 2 traced in those spans, against a connection from 1 s to 10 s."""
+    bye_ns = 10 * SECOND
+    hops = table(spark, "hops", [*hellos("a", SECOND), hop("a", "orig", Bye.kind, bye_ns)])
+    rows = [
+        {"node": node, "peer": 3 - node, "conn": "a", "from_ns": since, "to_ns": until}
+        for node, (since, until) in spans.items()
+    ]
+    physical = table(spark, "physical_links", rows)
+    return compare_physical(wire_ends(hops, table(spark, "conns", [])), physical, incomplete, GRID)
+
+
+def test_traces_are_held_against_both_bounds(spark: SparkSession) -> None:
+    up_ns, down_ns = SECOND + 150 * MS, 10 * SECOND + 45 * MS
+    sound = compared(spark, {1: (up_ns, 10 * SECOND + MS), 2: (up_ns, down_ns)}, [])
+    assert (sound["only_on_wire"], sound["only_traced"]) == (0, 0)
+    assert sound["tested"] == 2 * 9, "seconds 2 to 10 at both ends"
+    assert sound["changing"] == 1, "at 10 s node 1's Bye is inside its host"
+    late = compared(spark, {1: (up_ns, 10 * SECOND), 2: (up_ns + 3 * SECOND, down_ns + 2 * SECOND)}, [])
+    assert (late["only_on_wire"], late["only_traced"]) == (3, 2)
+    missing = compared(spark, {1: (up_ns, 10 * SECOND)}, [])
+    assert missing["only_on_wire"] == 9
+    assert compared(spark, {1: (up_ns, 10 * SECOND)}, [2])["only_on_wire"] == 0, "its trace is lost anyway"
