@@ -66,6 +66,7 @@ MEASURES: dict[str, Measure] = {
     "clustering_global": Measure("graph", "closed paths of two links over all of them"),
     "diameter": Measure("graph", "longest shortest path in the physical graph"),
     "path_length_mean": Measure("graph", "shortest path in the physical graph, mean"),
+    "topics": Measure("topics", "topics that have a subscriber"),
     "topic_components": Measure("topics", "components of all topics' overlays (physical links), added up"),
     "topic_components_max": Measure("topics", "components of the topic that has the most"),
     "topics_partitioned": Measure("topics", "topics whose subscribers are not connected through subscribers"),

@@ -60,7 +60,11 @@ def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table],
     environment.globals["show_entry"] = show_entry
     study = spec.study
     return environment.get_template("page.html.j2").render(
-        study=study, tables=tables, figures=figures, provenance=_provenance(spec, results)
+        study=study,
+        quick="--quick" in spec.options,
+        tables=tables,
+        figures=figures,
+        provenance=_provenance(spec, results),
     )
 
 

@@ -49,7 +49,7 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
 
 
 def hurry(study: Study, *, keep_seeds: bool = False) -> Study:
-    """The study with its quick profile applied.
+    """The study with its quick profile applied, without the paper's numbers: they are of other sizes.
 
     Raises:
         ExperimentError: the profile does not fit the study.
@@ -63,6 +63,8 @@ def hurry(study: Study, *, keep_seeds: bool = False) -> Study:
         experiment=experiment,
         grid=_narrow(study, quick),
         run=decode({**msgspec.to_builtins(study.run), **quick.run}, RunSpec),
+        table=tuple(replace(table, paper=None) for table in study.table),
+        figure=tuple(replace(figure, paper=()) for figure in study.figure),
     )
 
 

@@ -186,6 +186,12 @@ def test_the_quick_profile_narrows_axes_and_keeps_what_they_set(tmp_path):
     assert seeds_of(load_study(path, quick=True, seeds=2)) == (1, 2)
 
 
+def test_the_quick_profile_never_stands_beside_the_papers_numbers(tmp_path):
+    path = write(tmp_path, GOOD + TABLE + "[table.paper]\ncolumns = [2, 3]\nrows = [[10, 2.5, 3.5]]\n")
+    assert load_study(path).table[0].paper is not None
+    assert load_study(path, quick=True).table[0].paper is None
+
+
 def test_a_run_is_known_by_everything_that_bears_on_it_and_by_nothing_else(tmp_path):
     def keys(text: str, *overrides: str) -> set[str]:
         return {job.key for job in jobs_of(load_study(write(tmp_path, text), overrides), tmp_path)}
