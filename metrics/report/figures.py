@@ -328,7 +328,7 @@ FIGURES = (
         "Logical and physical links",
         "A logical link is a topic shared with a neighbour, a physical link is a TCP connection. "
         "Lines: what the peers traced. Marks: what the captures show: connections between both Hellos and the Bye, and "
-        "logical links that carried data (in both directions, also where only one node has the other in its view). "
+        "logical links over which data has been seen. "
         "The checks link agreement and logical links hold the two together.",
         link_sharing,
     ),

@@ -156,14 +156,19 @@ def proven_links(hops: DataFrame, interests: DataFrame) -> DataFrame:
     return shown.where("shared = 1").select(*nodes, "topic", "conn", *instants)
 
 
-def wire_links(proven: DataFrame, ends: DataFrame) -> DataFrame:
-    """Logical links that the captures show in use, from the first copy to the connection's end.
+def wire_links(proven: DataFrame, links: DataFrame) -> DataFrame:
+    """Those traced logical links over which the captures saw a copy, in either direction, from the first one on.
 
+    A logical link is a node's word, and data runs both ways along it: the wire alone cannot tell whose it is, only that
+    it is in use. ``compare_logical`` counts the copies that no link explains.
     Columns: node, peer, topic, from_ns, to_ns.
     """
-    first = proven.groupBy("conn", "node", "peer", "topic").agg(F.min("tap_rx_ns").alias("from_ns"))
-    until = ends.groupBy("conn", "node").agg(F.max("to_ns").alias("to_ns"))
-    return first.join(F.broadcast(until), ["conn", "node"])
+    ends = (("node", "peer"), ("peer", "node"))
+    views = [proven.select(F.col(a).alias("node"), F.col(b).alias("peer"), "topic", "tap_rx_ns") for a, b in ends]
+    seen = views[0].unionByName(views[1]).join(links, ["node", "peer", "topic"])
+    during = seen.where((F.col("from_ns") <= F.col("tap_rx_ns")) & (F.col("tap_rx_ns") < F.col("to_ns")))
+    first = during.groupBy("node", "peer", "topic", "from_ns", "to_ns").agg(F.min("tap_rx_ns").alias("used_ns"))
+    return first.select("node", "peer", "topic", F.col("used_ns").alias("from_ns"), "to_ns")
 
 
 def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) -> dict[str, Any]:

@@ -169,7 +169,7 @@ class Pipeline:
         if self._run.captures:
             self.ends = self._stage_rows("ends", agreement.wire_ends(made, self._table("conns")))
             self.proven = self._stage_rows("proven", agreement.proven_links(made, self.interests))
-            used = agreement.wire_links(self.proven, self.ends)
+            used = agreement.wire_links(self.proven, self._table("links"))
             rows = rows.unionByName(links.build_sharing("wire", used, self.ends, self.lives, grid))
         self._save("sharing", rows)
 

@@ -211,6 +211,8 @@ def test_tables_links_of_wire_and_traces_agree_at_every_instant(run: Analysed) -
     assert (found.failed, found.severity) == (0, "suspect")
     instants = len(set(sharing.index.get_level_values("at_ns")))
     assert 2 * len(run.truth.edges) * (instants - 4) < found.tested <= 2 * len(run.truth.edges) * instants
+    logical = run.table("sharing").set_index(["source", "at_ns", "node"])["view_size_total"].unstack("source")
+    assert (logical["wire"] <= logical["trace"]).all()
     assert run.check("logical_links").failed == 0 < run.check("logical_links").tested
 
 
