@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId
+from peer.core.contract import NodeId, TopicId
+from peer.core.dissemination.spreading import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
-from peer.core.node import Part, State, Turn
+from peer.core.node import State, Turn
 
 
 class FloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -22,7 +24,7 @@ class FloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
     taken for new."""
 
 
-class Flood(Part):
+class Flood(Spreading):
     """Sends every new message on, to all neighbours but the one it came from.
 
     A node without interest in any of the message's topics takes one off the TTL; a node with interest leaves it as it
@@ -33,40 +35,26 @@ class Flood(Part):
     """
 
     Parameters = FloodParameters
-    frames = (Data,)
 
     def __init__(self, state: State, parameters: FloodParameters) -> None:
-        super().__init__(state)
+        super().__init__(state, parameters.seen_messages)
         self._ttl = parameters.ttl
-        self._seen: dict[MessageId, None] = {}
-        self._seen_messages = parameters.seen_messages
 
-    def publish(self, turn: Turn, publication: Publish) -> None:
-        """Send a message of this node's own to its neighbours; deliver it here too where this node subscribes."""
-        identifier, topics, payload = publication.message_id, publication.topics, publication.payload
-        turn.trace("publish", message_id=identifier, topics=topics, len_bytes=len(payload))
-        if self._is_new(identifier):
-            if not self.state.topics.isdisjoint(topics):
-                turn.deliver(Message(identifier, topics, payload, 0))
-                turn.trace("deliver", message_id=identifier, topics=topics, hops=0)
-            self._send_on(turn, None, Data(identifier, topics, 1, self._ttl, payload))
+    def send_own(self, turn: Turn, copy: Data) -> None:
+        """Send a message of this node's own to its neighbours."""
+        self._send_on(turn, None, replace(copy, ttl=self._ttl))
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Deliver the first copy or note it as relayed, and send it on."""
         assert isinstance(frame, Data)
-        seen = {"message_id": frame.message_id, "topics": frame.topics, "peer": peer, "hops": frame.hops}
-        if not self._is_new(frame.message_id):
-            turn.trace("duplicate", **seen)
+        if self.take(turn, peer, frame) is not None:
             return
+        self.remember(frame.message_id, frame.topics)
         ttl = frame.ttl
-        if not self.state.topics.isdisjoint(frame.topics):
-            turn.deliver(Message(frame.message_id, frame.topics, frame.payload, frame.hops))
-            turn.trace("deliver", **seen)
-        else:
-            turn.trace("relay", **seen)
-            ttl = ttl if ttl == UNLIMITED_TTL else max(ttl - 1, 0)
-        # A header's hop count has eight bits: a message that has come so far stays at the highest.
-        self._send_on(turn, peer, Data(frame.message_id, frame.topics, min(frame.hops + 1, 255), ttl, frame.payload))
+        if self.state.topics.isdisjoint(frame.topics) and ttl != UNLIMITED_TTL:
+            ttl = max(ttl - 1, 0)
+        hops = min(frame.hops + 1, MOST_HOPS)
+        self._send_on(turn, peer, Data(frame.message_id, frame.topics, hops, ttl, frame.payload))
 
     def _send_on(self, turn: Turn, source: NodeId | None, copy: Data) -> None:
         for peer in self._receivers(copy.topics, copy.ttl):
@@ -78,11 +66,3 @@ class Flood(Part):
         if ttl > 0:
             return list(neighbours)
         return [peer for peer, neighbour in neighbours.items() if not neighbour.topics.isdisjoint(topics)]
-
-    def _is_new(self, identifier: MessageId) -> bool:
-        if identifier in self._seen:
-            return False
-        self._seen[identifier] = None
-        if len(self._seen) > self._seen_messages:
-            del self._seen[next(iter(self._seen))]
-        return True

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from peer.core.bitset import members
+from peer.core.bitset import members, sample
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.node import Part, State, Turn
+from peer.core.overlay.aligned_views import AlignedViews
 from peer.core.overlay.membership import Membership
 from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.core.randomness import substream
 
 WALK = "overlay/walk"
-ON_PURPOSE = frozenset({"unused"})
-"""Reasons for which a neighbour that is still in a view closes a link: it knew no use of it, and is asked again."""
+
+UNUSED = "unused"
+"""Why a link is closed that neither side has a use for, as far as the one that closes it knows."""
+
+NOTHING: frozenset[TopicId] = frozenset()
 
 
 class StanParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -31,6 +33,8 @@ class StanParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """A walk visits one node more than this."""
     degree_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
     """Mean size of the initial views: this times the natural logarithm of the topic's subscribers."""
+    both_directions: bool = True
+    """Messages go to the nodes in a node's views and to those that have it in theirs; else only to the former."""
     literal: bool = False
     """Collect only the ids of the nodes on the walk, as line 8 of the listing is printed, not those in their views."""
 
@@ -46,11 +50,11 @@ class Stan(Part):
     """Keeps a directed view for each topic, and replaces its members by those that weigh least for this node.
 
     The weight of a node is a hash of this node's name and its own, the same in all topics: so the overlays come to
-    share neighbours, while what a node does in one overlay does not depend on, or tell of, its other topics. Views keep
-    their size. A view's member whose link is lost, or that quits the topic, makes room at once, and the next walk's
-    reply fills it.
+    share neighbours, while what a node does in one overlay does not depend on, or tell of, its other topics.
 
-    A physical link carries any number of topics, of both ends' views. It closes when neither has the other in a view.
+    A physical link carries any number of topics, of both ends' views; each end tells the other which of its views ride
+    on it (``StanRide``), and it closes when none does. A link that was only opened to answer a walk carries no topic,
+    so it closes as soon as the answer is there. The logical links of a node are the members of its own views.
 
     Source: StAN section 2.1, Listing 1.
     """
@@ -60,128 +64,117 @@ class Stan(Part):
 
     def __init__(self, state: State, membership: Membership, parameters: PlacedStanParameters) -> None:
         super().__init__(state)
+        self.views = AlignedViews(state.node, [given for given in parameters.views if given[0] in state.topics])
         self._membership = membership
         self._parameters = parameters
+        self._period_ns = round(parameters.period_s * 1e9)
         self._draws = substream(state.seed, state.node, "overlay")
-        own = state.topics
-        self.views: dict[TopicId, tuple[NodeId, ...]] = {t: tuple(v) for t, v in parameters.views if t in own}
-        self._sizes = {topic: len(view) for topic, view in self.views.items()}
         self._used: dict[NodeId, tuple[TopicId, ...]] = {}
-        self._ridden: dict[NodeId, frozenset[TopicId]] = {}
+        self._riders: dict[NodeId, frozenset[TopicId]] = {}
         self._replies: dict[NodeId, list[StanReply]] = {}
+        self._lost: set[NodeId] = set()
 
-    # ------------------------------------------------------------------------------------------------- views
+    # --------------------------------------------------------------------------------------------------- topics
 
     def start(self, turn: Turn) -> None:
         """Set out on walks at an instant of this node's own within every period."""
-        turn.set_timer(WALK, turn.now_ns + self._draws.randrange(round(self._parameters.period_s * 1e9)))
+        turn.set_timer(WALK, turn.now_ns + self._draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Open the initial views' links; topics without a view get one where the bootstrap service tells of members."""
-        for topic in sorted(self.state.topics - self.views.keys()):
-            self._begin(topic)
-        self._use(turn)
+        """Open the views' links; topics without a view get one where the bootstrap service tells of members."""
+        for topic in sorted(self.state.topics):
+            self._enter(topic)
+        self._settle(turn)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Enter a topic's overlay, where somebody tells who is in it."""
-        if not self._begin(topic):
+        if not self._enter(topic):
             turn.trace("reject", topics=(topic,), reason="no_members_known")
-        self._use(turn)
+        self._settle(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
         """Leave a topic's overlay, and tell those who have this node in their view."""
-        self.views.pop(topic, None)
-        self._sizes.pop(topic, None)
-        for peer, topics in self._ridden.items():
+        self.views.end(topic)
+        for peer, topics in self._riders.items():
             if topic in topics:
                 turn.send(peer, StanQuit((topic,)))
-                self._ridden[peer] = topics - {topic}
-        self._use(turn)
+                self._riders[peer] = topics - {topic}
+                self._relink(turn, peer)
+        self._settle(turn)
 
-    def _begin(self, topic: TopicId) -> bool:
-        """A first view of a topic from what the membership discloses; whether it discloses anybody."""
-        known = sorted(members(self._membership.subscribers(topic)))
-        if topic in self.views or not known:
-            return topic in self.views
-        size = min(len(known), max(1, round(self._parameters.degree_factor * math.log(len(known) + 1))))
-        self.views[topic] = tuple(self._draws.sample(known, size))
-        self._sizes[topic] = size
-        return True
+    def _enter(self, topic: TopicId) -> bool:
+        """Draw a first view of a topic from the members that are disclosed; whether there is a view."""
+        known = self._membership.subscribers(topic)
+        if topic not in self.views and known:
+            size = max(1, round(self._parameters.degree_factor * math.log(known.bit_count() + 1)))
+            self.views.begin(topic, members(sample(known, size, self._draws)))
+        return topic in self.views
 
-    def _use(self, turn: Turn) -> None:
-        """Bring the links in line with the views: open, close, and tell the neighbours which topics ride on them."""
-        used: dict[NodeId, list[TopicId]] = {}
-        for topic in sorted(self.views):
-            for peer in self.views[topic]:
-                used.setdefault(peer, []).append(topic)
-        before, self._used = self._used, {peer: tuple(topics) for peer, topics in used.items()}
-        for peer in [*self._used, *(peer for peer in before if peer not in self._used)]:
-            if self._used.get(peer) != before.get(peer):
-                self._change(turn, peer, peer in before)
-
-    def _change(self, turn: Turn, peer: NodeId, was_used: bool) -> None:
-        if peer in self._used and not was_used:
-            turn.connect(peer)
-        if peer in self.state.neighbours:
-            self._announce(turn, peer)
-        elif peer not in self._used and peer not in self._replies:
-            turn.disconnect(peer, "unused")
-
-    def _announce(self, turn: Turn, peer: NodeId) -> None:
-        """Tell a neighbour what its link is used for; it closes a link that neither side uses."""
-        turn.send(peer, StanRide(self._used.get(peer, ())))
-        self._relink(turn, peer, "aligned")
-
-    def _relink(self, turn: Turn, peer: NodeId, reason: str) -> None:
-        own = self._used.get(peer, ())
-        self.state.set_logical(turn, peer, own, reason)
-        self.state.neighbours[peer].topics = self._ridden.get(peer, frozenset()).union(own)
-
-    # ------------------------------------------------------------------------------------------------- walks
+    # ---------------------------------------------------------------------------------------------------- walks
 
     def fire(self, turn: Turn, name: str) -> None:
         """Set out on a walk in every topic. Source: StAN Listing 1, lines 1-3."""
-        turn.set_timer(WALK, turn.now_ns + round(self._parameters.period_s * 1e9))
-        for topic in sorted(self.views):
-            target = self._step(topic)
-            if target is not None:
+        turn.set_timer(WALK, turn.now_ns + self._period_ns)
+        for topic in self.views.topics:
+            if (target := self._step(topic)) is not None:
                 turn.send(target, StanCollect(self.state.node, topic, self._parameters.walk_ttl, ()))
+            elif not self.views.present(topic):
+                self._try_again(turn, topic)
+
+    def _try_again(self, turn: Turn, topic: TopicId) -> None:
+        """All members of a view are gone: open links to those again that went without a word."""
+        back = [peer for peer in self.views[topic] if peer in self._lost and self.views.trust(peer, (topic,))]
+        if back:
+            self._settle(turn)
+
+    def _linked(self, topic: TopicId) -> list[NodeId]:
+        """The members of a view to which there is a link, rising."""
+        return [peer for peer in self.views.present(topic) if peer in self.state.neighbours]
 
     def _step(self, topic: TopicId) -> NodeId | None:
-        """A random member of the view to which there is a link."""
-        linked = [peer for peer in self.views[topic] if peer in self.state.neighbours]
-        return self._draws.choice(linked) if linked else None
+        """A random member of the view to which there is a link; without any, one who has this node in its own."""
+        around = self._linked(topic) or [peer for peer, topics in self._riders.items() if topic in topics]
+        return self._draws.choice(around) if around else None
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Take a frame."""
         match frame:
-            case StanCollect(origin, topic, ttl, nodes) if topic in self.views:
-                self._walk_on(turn, origin, topic, ttl, {*nodes})
+            case StanCollect(_, topic, ttl) if topic in self.views and ttl <= self._parameters.walk_ttl:
+                self._walk_on(turn, frame)
             case StanReply(topic, nodes) if topic in self.views:
                 self._align(turn, topic, nodes)
             case StanRide(topics):
                 self._take_ride(turn, peer, topics)
             case StanQuit(topics):
                 self._part(turn, peer, topics)
+            case StanCollect(_, topic) if topic in self.views:
+                turn.trace("reject", peer=peer, kind=frame.kind, reason="walk_too_long")
             case _:
                 turn.trace("reject", peer=peer, kind=frame.kind, reason="not_subscribed")
 
-    def _walk_on(self, turn: Turn, origin: NodeId, topic: TopicId, ttl: int, nodes: set[NodeId]) -> None:
-        """Add what this node knows, and pass the walk on or end it. Source: StAN Listing 1, lines 5-14."""
-        nodes.add(self.state.node)
+    def _walk_on(self, turn: Turn, walk: StanCollect) -> None:
+        """Add what this node knows, and pass the walk on or end it.
+
+        Of its view a node tells only those to whom it has a link: so nobody hears of a node that is gone from others
+        than those who will find out themselves, and its id dies out.
+
+        Source: StAN Listing 1, lines 5-14; line 8 adds nodeId, as the text says, unless ``literal``.
+        """
+        topic = walk.topic
+        nodes = {*walk.nodes, self.state.node}
         if not self._parameters.literal:
-            nodes.update(self.views[topic])
+            nodes.update(self._linked(topic))
         collected = tuple(sorted(nodes))
-        target = self._step(topic) if ttl > 0 else None
+        target = self._step(topic) if walk.ttl > 0 else None
         if target is not None:
-            turn.send(target, StanCollect(origin, topic, ttl - 1, collected))
-        elif origin == self.state.node:
+            turn.send(target, StanCollect(walk.origin, topic, walk.ttl - 1, collected))
+        elif walk.origin == self.state.node:
             self._align(turn, topic, collected)
         else:
-            self._reply(turn, origin, StanReply(topic, collected))
+            self._reply(turn, walk.origin, StanReply(topic, collected))
 
     def _reply(self, turn: Turn, origin: NodeId, reply: StanReply) -> None:
-        """Answer the originator, over a link opened for it where there is none."""
+        """Answer the originator directly, over a link opened for it where there is none."""
         if origin in self.state.neighbours:
             turn.send(origin, reply)
             return
@@ -189,22 +182,15 @@ class Stan(Part):
             turn.connect(origin)
         self._replies.setdefault(origin, []).append(reply)
 
-    def _align(self, turn: Turn, topic: TopicId, nodes: Iterable[NodeId]) -> None:
-        """Keep the lightest of what is known, as many as before. Source: StAN Listing 1, lines 16-22."""
-        known = {*nodes, *self.views[topic]} - {self.state.node}
-        lightest = sorted(known, key=self._weigh)[: self._sizes[topic]]
-        view = tuple(sorted(lightest))
-        if view != self.views[topic]:
-            self.views[topic] = view
-            self._use(turn)
+    def _align(self, turn: Turn, topic: TopicId, nodes: tuple[NodeId, ...]) -> None:
+        if self.views.align(topic, nodes):
+            self._settle(turn)
 
-    def _weigh(self, node: NodeId) -> bytes:
-        return weigh(self.state.node, node)
-
-    # ------------------------------------------------------------------------------------------------- links
+    # ---------------------------------------------------------------------------------------------------- links
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Say what waited for the link, and what it is used for."""
+        """Send the answers that waited for the link, and say what it is used for."""
+        self._lost.discard(peer)
         for reply in self._replies.pop(peer, ()):
             turn.send(peer, reply)
         if peer in self._used or self.state.neighbours[peer].outbound:
@@ -212,38 +198,60 @@ class Stan(Part):
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """A link that is still used is opened again, or its node is missed."""
-        self._ridden.pop(peer, None)
-        if peer not in self._used:
-            if retrying and peer not in self._replies:
-                turn.disconnect(peer, "unused")
-            elif not retrying:
-                self._replies.pop(peer, None)
-        elif not retrying and reason in ON_PURPOSE:
-            turn.connect(peer)
-        elif not retrying:
-            self._replies.pop(peer, None)
+        self._riders.pop(peer, None)
+        if retrying and peer not in self._used and peer not in self._replies:
+            turn.disconnect(peer, UNUSED)
+        if retrying:
+            return
+        self._replies.pop(peer, None)
+        if peer in self._used and reason == UNUSED:
+            turn.connect(peer)  # it knew of no use yet
+        elif peer in self._used:
+            self._lost.add(peer)
             self._part(turn, peer, self._used[peer])
 
+    def _settle(self, turn: Turn) -> None:
+        """Bring the links in line with the views: open, close, and tell the neighbours which topics ride on them."""
+        before, self._used = self._used, self.views.topics_by_node()
+        for peer, topics in self._used.items():
+            if peer not in before:
+                turn.connect(peer)
+            if before.get(peer) != topics and peer in self.state.neighbours:
+                self._announce(turn, peer)
+        for peer in before:
+            if peer in self._used:
+                continue
+            if peer in self.state.neighbours:
+                self._announce(turn, peer)
+            elif peer not in self._replies:
+                turn.disconnect(peer, UNUSED)
+
+    def _announce(self, turn: Turn, peer: NodeId) -> None:
+        """Tell a neighbour what its link is used for; it closes a link that neither side uses."""
+        turn.send(peer, StanRide(self._used.get(peer, ())))
+        self._relink(turn, peer)
+
     def _take_ride(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
-        strange = tuple(topic for topic in topics if topic not in self.state.topics)
-        if strange:
+        """Note a neighbour's use of the link; close the link that has none."""
+        if strange := tuple(topic for topic in topics if topic not in self.state.topics):
             turn.send(peer, StanQuit(strange))  # it has an old view
-        self._ridden[peer] = frozenset(topics) & self.state.topics
-        self._relink(turn, peer, "aligned")
+        self._riders[peer] = self.state.topics.intersection(topics)
+        if self.views.trust(peer, topics):
+            self._settle(turn)
+        self._relink(turn, peer)
         if not topics and peer not in self._used:
-            turn.disconnect(peer, "unused")
+            turn.disconnect(peer, UNUSED)
 
     def _part(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
-        """A node is no member of these topics any more: it makes room in the views."""
-        for topic in topics:
-            if peer in self.views.get(topic, ()):
-                self.views[topic] = tuple(node for node in self.views[topic] if node != peer)
-        self._use(turn)
+        """A node is gone from these topics."""
+        if self.views.miss(peer, topics):
+            self._settle(turn)
 
-
-def weigh(own: NodeId, other: NodeId) -> bytes:
-    """The weight of a node for another one: uniform, and independent for every ordered pair.
-
-    Source: StAN Listing 1, line 25, with a delimiter between the names, without which "1" + "23" is "12" + "3".
-    """
-    return hashlib.blake2b(b"%d/%d" % (own, other), digest_size=8).digest()
+    def _relink(self, turn: Turn, peer: NodeId) -> None:
+        """Logical links follow this node's views; messages may follow the neighbour's, too."""
+        own = self._used.get(peer, ())
+        neighbour = self.state.neighbours[peer]
+        riding = self._riders.get(peer, NOTHING) if self._parameters.both_directions else NOTHING
+        neighbour.topics = riding.union(own)
+        if own != neighbour.logical:
+            self.state.set_logical(turn, peer, own, "aligned")

@@ -1,0 +1,65 @@
+"""What all disseminations that flood have in common: every message is delivered once, and every copy is traced."""
+
+from __future__ import annotations
+
+from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId
+from peer.core.frames import UNLIMITED_TTL, Data
+from peer.core.node import Part, State, Turn
+
+MOST_HOPS = 255
+"""A header's hop count has eight bits: a message that has come so far stays at the highest."""
+
+
+class Spreading(Part):
+    """Remembers which messages it has seen and delivers first copies; subclasses say who gets the next copies.
+
+    Args:
+        state: the node's.
+        seen_messages: how many of the latest messages are remembered.
+    """
+
+    frames = (Data,)
+
+    def __init__(self, state: State, seen_messages: int) -> None:
+        super().__init__(state)
+        self._seen: dict[MessageId, tuple[TopicId, ...]] = {}
+        self._seen_messages = seen_messages
+
+    def publish(self, turn: Turn, publication: Publish) -> None:
+        """Deliver a message of this node's own where this node subscribes, and send it to others."""
+        identifier, topics, payload = publication.message_id, publication.topics, publication.payload
+        turn.trace("publish", message_id=identifier, topics=topics, len_bytes=len(payload))
+        if identifier in self._seen:
+            return
+        self.remember(identifier, topics)
+        if not self.state.topics.isdisjoint(topics):
+            turn.deliver(Message(identifier, topics, payload, 0))
+            turn.trace("deliver", message_id=identifier, topics=topics, hops=0)
+        self.send_own(turn, Data(identifier, topics, 1, UNLIMITED_TTL, payload))
+
+    def send_own(self, turn: Turn, copy: Data) -> None:
+        """Send a message that begins here."""
+        raise NotImplementedError
+
+    def take(self, turn: Turn, peer: NodeId, copy: Data) -> tuple[TopicId, ...] | None:
+        """Deliver a first copy, or note it as relayed; note any other as a duplicate.
+
+        Returns:
+            The topics remembered with the message; None where it is new.
+        """
+        noted = {"message_id": copy.message_id, "topics": copy.topics, "peer": peer, "hops": copy.hops}
+        before = self._seen.get(copy.message_id)
+        if before is not None:
+            turn.trace("duplicate", **noted)
+        elif self.state.topics.isdisjoint(copy.topics):
+            turn.trace("relay", **noted)
+        else:
+            turn.deliver(Message(copy.message_id, copy.topics, copy.payload, copy.hops))
+            turn.trace("deliver", **noted)
+        return before
+
+    def remember(self, identifier: MessageId, topics: tuple[TopicId, ...]) -> None:
+        """A message was seen, under these topics in all."""
+        self._seen[identifier] = topics
+        if len(self._seen) > self._seen_messages:
+            del self._seen[next(iter(self._seen))]

@@ -1,0 +1,67 @@
+"""Views without links: what stays in them, what they forget, and the weights by which they choose."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peer.core.overlay import aligned_views
+from peer.core.overlay.aligned_views import AlignedViews, weigh
+
+nodes = st.sets(st.integers(0, 30), max_size=12)
+
+
+def lightest(own: int, candidates: set[int], count: int) -> tuple[int, ...]:
+    return tuple(sorted(sorted(candidates - {own}, key=lambda node: weigh(own, node))[:count]))
+
+
+@given(nodes, st.lists(nodes, max_size=6), st.integers(0, 30))
+def test_a_view_has_the_lightest_of_all_that_it_heard_of(first, replies, own):
+    views = AlignedViews(own, [(7, first)])
+    heard = set(first)
+    for reply in replies:
+        before = views[7]
+        assert views.align(7, reply) == (views[7] != before)
+        heard |= reply
+        assert views[7] == lightest(own, heard, len(first - {own}))
+
+
+@given(nodes, st.sets(st.integers(0, 30), max_size=5), nodes)
+def test_who_is_gone_keeps_its_place_until_another_takes_it(first, gone, reply):
+    views = AlignedViews(99, [(7, first)])
+    for node in sorted(gone):
+        assert views.miss(node, [7, 8]) == (node in first)
+        assert not views.miss(node, [7])
+    assert views[7] == tuple(sorted(first))
+    assert set(views.present(7)) == first - gone
+    assert views.topics_by_node() == dict.fromkeys(sorted(first - gone), (7,))
+    views.align(7, reply)
+    assert len(views[7]) == len(first)
+    taken = set(lightest(99, (first | reply) - (gone & first), len(first)))
+    assert set(views.present(7)) == taken
+    assert set(views[7]) - taken <= gone
+    for node in sorted(gone):
+        missed = node in views[7] and node not in views.present(7)
+        assert views.trust(node, [7, 8]) == missed
+    assert set(views.present(7)) == set(views[7])
+
+
+def test_weights_tell_names_apart_and_pairs_from_their_reverse():
+    assert weigh(1, 23) != weigh(12, 3)
+    assert weigh(1, 2) != weigh(2, 1)
+    assert weigh(1, 2) == 0xF1A06D46872C9547, "no hash of the interpreter's, so it is the same in every process"
+
+
+def test_weights_are_uniform_and_independent():
+    ranks = [sorted(range(10), key=lambda node: weigh(own, node)).index(3) for own in range(100, 2100)]
+    counts = [ranks.count(rank) for rank in range(10)]
+    assert min(counts) > 150
+    assert max(counts) < 250
+
+
+def test_weights_are_forgotten_before_they_are_too_many(monkeypatch):
+    monkeypatch.setattr(aligned_views, "KEPT_WEIGHTS", 8)
+    views = AlignedViews(0, [(1, range(1, 4))])
+    views.align(1, range(1, 100))
+    assert len(views._weights) <= 8
+    assert views[1] == lightest(0, set(range(1, 100)), 3)

@@ -1,0 +1,208 @@
+"""One StAN node alone: what it answers to each frame and each end of a link."""
+
+from __future__ import annotations
+
+import pytest
+
+from peer.core.contract import (
+    Connect,
+    Directory,
+    Disconnect,
+    Effect,
+    Event,
+    FrameReceived,
+    LinkDown,
+    LinkUp,
+    NodeId,
+    PeerInfo,
+    PeerList,
+    Publish,
+    Send,
+    Started,
+    Subscribe,
+    TimerFired,
+    Trace,
+    Unsubscribe,
+)
+from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.core.protocols import Composition, compose
+
+
+class Lone:
+    """Node 0, subscribed to topics 1 and 2, with 10 and 11 in its views of both."""
+
+    def __init__(self, *linked: NodeId, **given: object) -> None:
+        overlay = {"name": "stan", "views": [(1, [10, 11]), (2, [10, 11])], **given}
+        self.core = compose(0, 1, (1, 2), Composition(overlay, {"name": "topic-flood"}, interests="private"))
+        self.now_ns = 0
+        self.tell(Started())
+        self.begun = self.tell(PeerList(Directory()))
+        for peer in linked:
+            self.tell(LinkUp(peer, True))
+
+    def tell(self, event: Event) -> list[Effect]:
+        self.now_ns += 1
+        return self.core.handle(self.now_ns, event)
+
+    def hear(self, peer: NodeId, frame: Frame) -> list[Effect]:
+        return self.tell(FrameReceived(peer, frame))
+
+    def logical(self) -> dict[NodeId, tuple[int, ...]]:
+        return {peer: neighbour.logical for peer, neighbour in self.core.state.neighbours.items()}
+
+
+def sends(effects: list[Effect]) -> list[tuple[NodeId, Frame]]:
+    return [(effect.peer, effect.frame) for effect in effects if isinstance(effect, Send)]
+
+
+def rejected(effects: list[Effect]) -> str | None:
+    [effect] = effects
+    assert isinstance(effect, Trace)
+    assert effect.event.event == "reject"
+    return effect.event.reason
+
+
+def test_a_link_is_opened_for_every_member_once_and_both_ends_are_told_what_rides_on_it():
+    node = Lone()
+    assert node.begun == [Connect(10), Connect(11)]
+    up = node.tell(LinkUp(10, True))
+    assert sends(up) == [(10, StanRide((1, 2)))]
+    assert [effect.event.event for effect in up if isinstance(effect, Trace)] == ["graft"]
+    assert node.logical() == {10: (1, 2)}
+    node.tell(LinkUp(12, False))
+    node.hear(12, StanRide((2,)))
+    assert node.logical() == {10: (1, 2), 12: ()}
+    assert node.core.state.neighbours[12].topics == {2}
+
+
+def test_a_link_closes_when_the_last_of_both_ends_has_no_use_for_it():
+    node = Lone(10, 11)
+    node.tell(LinkUp(12, False))
+    assert sends(node.hear(12, StanRide((1,)))) == []
+    assert node.hear(12, StanRide(())) == [Disconnect(12, "unused")]
+    assert node.hear(10, StanRide(())) == [], "it is in this node's views"
+
+
+@pytest.mark.parametrize("literal", [False, True])
+def test_a_walk_collects_the_view_unless_the_listing_is_taken_literally(literal: bool):
+    node = Lone(10, 11, literal=literal)
+    node.tell(LinkUp(12, False))
+    [(target, passed)] = sends(node.hear(12, StanCollect(12, 1, 3, (5,))))
+    assert target in (10, 11)
+    assert passed == StanCollect(12, 1, 2, (0, 5) if literal else (0, 5, 10, 11))
+
+
+def test_a_node_tells_only_of_those_to_whom_it_has_a_link():
+    node = Lone(10)
+    assert sends(node.hear(10, StanCollect(12, 1, 1, ()))) == [(10, StanCollect(12, 1, 0, (0, 10)))]
+
+
+def test_the_answer_goes_straight_to_the_originator_over_a_link_of_its_own_if_need_be():
+    node = Lone(10, 11)
+    assert node.hear(10, StanCollect(12, 1, 0, ())) == [Connect(12)]
+    assert node.hear(11, StanCollect(12, 2, 0, (5,))) == []
+    answers = sends(node.tell(LinkUp(12, True)))
+    assert answers == [(12, StanReply(1, (0, 10, 11))), (12, StanReply(2, (0, 5, 10, 11))), (12, StanRide(()))]
+    assert node.logical() == {10: (1, 2), 11: (1, 2), 12: ()}
+    assert sends(node.hear(11, StanCollect(11, 2, 0, ()))) == [(11, StanReply(2, (0, 10, 11)))]
+
+
+def test_an_answer_that_cannot_be_given_is_forgotten():
+    node = Lone(10, 11)
+    node.hear(10, StanCollect(12, 1, 0, ()))
+    assert node.tell(LinkDown(12, "unreachable")) == []
+    assert node.hear(10, StanCollect(12, 1, 0, ())) == [Connect(12)]
+    assert node.tell(LinkDown(12, "reset", retrying=True)) == [], "it is still being tried for the answer"
+
+
+def test_what_does_not_concern_this_node_is_rejected():
+    node = Lone(10, 11)
+    assert rejected(node.hear(10, StanCollect(12, 3, 1, ()))) == "not_subscribed"
+    assert rejected(node.hear(10, StanReply(3, (5,)))) == "not_subscribed"
+    assert rejected(node.hear(10, StanCollect(12, 1, 6, ()))) == "walk_too_long"
+    assert node.hear(10, StanQuit((3,))) == []
+    assert sends(node.hear(10, StanRide((1, 3)))) == [(10, StanQuit((3,)))]
+    assert node.core.state.neighbours[10].topics == {1, 2}
+
+
+def test_a_link_that_the_other_side_took_for_unused_is_opened_again():
+    node = Lone(10, 11)
+    prune, connect = node.tell(LinkDown(10, "unused"))
+    assert isinstance(prune, Trace)
+    assert connect == Connect(10)
+    assert node.core._parts["overlay"].views.present(1) == [10, 11]
+
+
+def test_a_lost_member_keeps_its_place_until_an_answer_brings_another():
+    node = Lone(10, 11)
+    node.tell(LinkDown(10, "reset"))
+    views = node.core._parts["overlay"].views
+    assert (views[1], views.present(1)) == ((10, 11), [11])
+    effects = node.hear(11, StanReply(1, (10, 11, 12)))
+    assert Connect(12) in effects
+    assert Connect(10) not in effects
+    assert (views[1], views.present(2)) == ((11, 12), [11])
+
+
+def test_a_missed_member_that_has_this_node_in_its_view_is_back():
+    node = Lone(10, 11)
+    node.tell(LinkDown(10, "reset"))
+    node.tell(LinkUp(10, False))
+    effects = node.hear(10, StanRide((2,)))
+    assert effects[0] == Connect(10)
+    assert sends(effects) == [(10, StanRide((2,)))], "of the other topic it has said nothing"
+    assert node.logical()[10] == (2,)
+
+
+def test_a_node_without_members_walks_from_those_who_have_it_in_their_views():
+    node = Lone(10, 11)
+    for peer in (10, 11):
+        node.tell(LinkDown(peer, "reset"))
+    node.tell(LinkUp(12, False))
+    node.hear(12, StanRide((1,)))
+    effects = node.tell(TimerFired("overlay/walk"))
+    assert sends(effects) == [(12, StanCollect(0, 1, 5, ()))]
+    assert [effect for effect in effects if isinstance(effect, Connect)] == [Connect(10), Connect(11)], "for topic 2"
+
+
+def test_who_leaves_a_topic_tells_those_who_have_it_in_their_views_and_those_in_its_own():
+    node = Lone(10, 11)
+    node.tell(LinkUp(12, False))
+    node.hear(12, StanRide((1, 2)))
+    effects = node.tell(Unsubscribe(1))
+    assert sends(effects) == [(12, StanQuit((1,))), (10, StanRide((2,))), (11, StanRide((2,)))]
+    assert node.core.state.neighbours[12].topics == {2}
+    assert rejected(node.hear(10, StanCollect(12, 1, 1, ()))) == "not_subscribed"
+
+
+def test_who_quits_a_topic_is_missed_there_alone():
+    node = Lone(10, 11)
+    assert sends(node.hear(10, StanQuit((1, 7)))) == [(10, StanRide((2,)))]
+    views = node.core._parts["overlay"].views
+    assert (views.present(1), views.present(2)) == ([11], [10, 11])
+
+
+def test_a_new_topic_needs_somebody_who_tells_of_its_members():
+    node = Lone(10, 11)
+    _, refused = node.tell(Subscribe(4))
+    assert isinstance(refused, Trace)
+    assert (refused.event.event, refused.event.reason) == ("reject", "no_members_known")
+    effects = node.tell(PeerList(Directory([PeerInfo(0, (4,)), PeerInfo(20, (4,)), PeerInfo(21, (5,))])))
+    assert effects == [Connect(20)]
+
+
+def test_a_message_goes_along_its_topics_links_under_the_topics_of_each():
+    node = Lone(10, 11)
+    node.hear(11, StanQuit((2,)))
+    for peer in (12, 13):
+        node.tell(LinkUp(peer, False))
+    node.hear(12, StanRide((2,)))
+    copies = dict(sends(node.tell(Publish((1, 2, 9), 77, b"x"))))
+    assert {peer: copy.topics for peer, copy in copies.items()} == {10: (1, 2), 11: (1,), 12: (2,)}
+    late = node.hear(10, Data(88, (1,), 1, UNLIMITED_TTL, b""))
+    assert sends(late) == [(11, Data(88, (1,), 2, UNLIMITED_TTL, b""))]
+    again = node.hear(12, Data(88, (1, 2), 1, UNLIMITED_TTL, b""))
+    assert sends(again) == [(10, Data(88, (2,), 2, UNLIMITED_TTL, b""))], "for the topic that is new"
+    assert [effect.event.event for effect in again if isinstance(effect, Trace)] == ["duplicate"]
+    assert sends(node.hear(11, Data(88, (1, 2), 1, UNLIMITED_TTL, b""))) == []
