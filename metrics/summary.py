@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from metrics.adversaries import read_adversaries
 from metrics.rundata import Check, RunDir, Summary
 from metrics.verdict import judge
 from peer.core.frames import Data
@@ -48,8 +49,27 @@ def write(run_dir: Path) -> Summary:
 
 def headline(run: RunDir) -> dict[str, Any]:
     """The headline numbers under their stable names; None = not computed."""
-    numbers: dict[str, Any] = _propagation(run) | _copies(run) | _views(run) | _control(run)
-    return numbers | _overlay(run) | _learning(run) | _certificate(run) | _hop_parts(run)
+    adversaries = read_adversaries(run)
+    numbers: dict[str, Any] = _propagation(run, adversaries) | _copies(run, adversaries) | _views(run, adversaries)
+    numbers |= _control(run) | _overlay(run) | _learning(run) | _attack(run, adversaries)
+    return numbers | _certificate(run) | _hop_parts(run)
+
+
+def _attack(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
+    """Where nodes misbehave on purpose: how many, and what they got, apart from the honest nodes' numbers above."""
+    if not adversaries:
+        return {}
+    mine = _of(_read(run, "deliveries", ["node", "delivered_ns"]), "node", adversaries)
+    return {
+        "adversaries": len(adversaries),
+        "adversaries_delivery_ratio": _ratio(len(mine) - mine["delivered_ns"].null_count, len(mine)),
+    }
+
+
+def _of(table: pa.Table, column: str, nodes: frozenset[int], *, others: bool = False) -> pa.Table:
+    """The rows of some nodes, or of all others."""
+    chosen = pc.is_in(table[column], pa.array(sorted(nodes), table[column].type))
+    return table.filter(pc.invert(chosen) if others else chosen)
 
 
 def _learning(run: RunDir) -> dict[str, Any]:
@@ -83,8 +103,9 @@ def _present(table: pa.Table, column: str) -> Values:
     return np.asarray(table[column].drop_null().to_numpy())
 
 
-def _propagation(run: RunDir) -> dict[str, Any]:
-    deliveries = _read(run, "deliveries", ["delivered_ns", "latency_ms", "hops", "stretch"])
+def _propagation(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
+    rows = _read(run, "deliveries", ["node", "delivered_ns", "latency_ms", "hops", "stretch"])
+    deliveries = _of(rows, "node", adversaries, others=True)
     latency = _present(deliveries, "latency_ms")
     delivered = len(deliveries) - deliveries["delivered_ns"].null_count
     messages = _read(run, "messages", ["publish_ns"])
@@ -102,17 +123,17 @@ def _propagation(run: RunDir) -> dict[str, Any]:
     }
 
 
-def _copies(run: RunDir) -> dict[str, Any]:
-    hops = _read(run, "hops", ["kind", "is_dup", "is_relay"])
+def _copies(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
+    hops = _of(_read(run, "hops", ["dst_node", "kind", "is_dup", "is_relay"]), "dst_node", adversaries, others=True)
     arrived = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["is_dup"])))
     duplicates, relayed = (pc.sum(arrived[name]).as_py() or 0 for name in ("is_dup", "is_relay"))
     firsts = len(arrived) - duplicates - relayed
     return {"duplicates_per_delivery": _ratio(duplicates, firsts), "relay_ratio": _ratio(relayed, len(arrived))}
 
 
-def _views(run: RunDir) -> dict[str, Any]:
+def _views(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
     """Means over nodes and the workload's instants, from the traces; degrees at the middle of the workload."""
-    sharing = _read(run, "sharing").to_pandas()
+    sharing = _of(_read(run, "sharing"), "node", adversaries, others=True).to_pandas()
     workload = run.phase("workload")
     rows = sharing[sharing["source"] == "trace"]
     if workload is not None:
