@@ -285,6 +285,10 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     one process and without root. ``remote``: machines of your own, over SSH."""
     inventory: FilePath | None = None
     """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
+    time_dilation: Annotated[float, Meta(ge=1, le=1000)] = 1.0
+    """How many times slower than asked the ``emulated`` testbed runs: delays, timers and schedules stretch together,
+    and everything reported is divided back. For a network that this machine cannot carry at its true speed.
+    ``simulated`` has no use for it and ignores it, ``remote`` refuses it."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
     random: RandomParameters = field(default_factory=RandomParameters)
     stan: StanParameters = field(default_factory=StanParameters)

@@ -77,6 +77,8 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     reads_data = underlay.kind in ("wondernetwork", "matrix")
     yield remote and not experiment.inventory, "$.inventory", 'missing: testbed = "remote" needs it'
     yield bool(experiment.inventory) and not remote, "$.inventory", 'only testbed = "remote" uses it'
+    dilated = remote and experiment.time_dilation != 1
+    yield dilated, "$.time_dilation", 'testbed = "remote" has a real network, which cannot be slowed down'
     yield underlay.kind == "matrix" and not underlay.path, "$.underlay.path", 'missing: kind = "matrix" needs it'
     yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no data'
     yield (

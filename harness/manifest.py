@@ -15,6 +15,7 @@ import msgspec
 
 from harness.progress import step
 from harness.rundir import Manifest, Phase
+from peer.runtime.clock import Clock
 
 _PACKAGES = (
     "trellis-testbed",
@@ -34,16 +35,17 @@ _CLOCK_SAMPLES = 200
 class Timeline:
     """The phases of the running stage, in the order in which they ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.phases: list[Phase] = []
 
     @contextmanager
     def phase(self, name: str, text: str = "", expected_s: float = 0.0) -> Iterator[None]:
         """Note when a phase began and ended; show it to the user under ``text``."""
-        start_ns = time.monotonic_ns()
+        start_ns = self._clock.now_ns()
         with step(text or name.replace("_", " "), expected_s):
             yield
-        self.add(name, start_ns, time.monotonic_ns())
+        self.add(name, start_ns, self._clock.now_ns())
 
     def add(self, name: str, start_ns: int, end_ns: int) -> None:
         """Note a phase whose instants are known."""

@@ -28,7 +28,10 @@ class Placement(Struct, frozen=True):
 
 
 class Prediction(Struct, frozen=True):
-    """What the run will need; ``plan`` refuses what cannot fit."""
+    """What the run will need; ``plan`` refuses what cannot fit.
+
+    Seconds are real: with time dilation k, ``wall_s`` has the workload k times and ``frames_per_s`` a k-th of the rate.
+    """
 
     processes: int
     memory_mib: float

@@ -25,18 +25,20 @@ from harness.prometheus import Prometheus, start_prometheus
 from harness.rundir import FinalState, Manifest
 from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
+from peer.runtime.clock import Clock
 
 READY_S = 60.0
 """How long the peers may take to stand at the barrier."""
 
 LEAD_S = 1.0
-"""From the order to start to the first thing that a peer does: the order reaches every agent and peer."""
+"""From the order to start to the first thing that a peer does, in real time: the order reaches every agent and peer."""
 
 STOP_S = 30.0
 """How long past the last instant of the plan the peers may take to end."""
 
 SETTLE_S = 1.0
-"""From the peers' end to the probing of the idle network: ending processes hold the kernel for milliseconds."""
+"""From the peers' end to the probing of the idle network, in real time: ending processes hold the kernel for
+milliseconds."""
 
 
 class Run:
@@ -47,17 +49,23 @@ class Run:
         planned = read_plan(run_dir)
         self.plan = planned.plan
         self.epoch_offset_ns = manifest.epoch_offset_ns()
-        self.timeline = manifest.Timeline()
+        self.clock = Clock(self.plan.experiment.time_dilation)
+        self.timeline = manifest.Timeline(self.clock)
         self.problems: list[tuple[str, str]] = []
         self.resources: dict[str, float] = {}
         self.scrapes: dict[str, int] = {}
         self.zero_ns = 0
-        self.testbed = _make_testbed(planned, run_dir, self.epoch_offset_ns)
+        self.testbed = _make_testbed(planned, run_dir, self.epoch_offset_ns, self.clock)
 
     @property
     def run_id(self) -> str:
         """The run's name on machines: the last two parts of its directory."""
         return f"{self.plan.name}-{self.run_dir.name}"
+
+    @property
+    def _zero_epoch_ns(self) -> int:
+        """The workload's zero in real time since the epoch."""
+        return self.clock.monotonic_ns(self.zero_ns) + self.epoch_offset_ns
 
     def deploy(self, deployment: Deployment) -> None:
         """Bring every peer to the barrier."""
@@ -73,21 +81,21 @@ class Run:
 
     def perform(self, deployment: Deployment) -> None:
         """Lift the barrier and see the workload through, from warm-up to the last peer's end."""
-        workload = self.plan.experiment.workload
+        workload, clock = self.plan.experiment.workload, self.clock
         spans_s = {"warmup": workload.warmup_s, "workload": workload.duration_s, "cooldown": workload.cooldown_s}
-        start_ns = time.monotonic_ns() + round(LEAD_S * 1e9)
+        start_ns = clock.virtual_ns(time.monotonic_ns() + round(LEAD_S * 1e9))
         self.zero_ns = start_ns + round(workload.warmup_s * 1e9)
-        deployment.start(self.zero_ns + self.epoch_offset_ns)
+        deployment.start(self._zero_epoch_ns)
         for name, span_s in spans_s.items():
             end_ns = start_ns + round(span_s * 1e9)
-            with step(name, span_s):
-                _sleep_until(end_ns)
+            with step(name, clock.real_s(span_s)):
+                _sleep_until(end_ns, clock)
             self.timeline.add(name, start_ns, end_ns)
             if name == "workload":
                 self.resources = self.testbed.resources()
             start_ns = end_ns
         with self.timeline.phase("stop"), self._noting("the peers did not end", "invalid"):
-            deployment.wait(DRAIN_S + STOP_S)
+            deployment.wait(clock.real_s(DRAIN_S + STOP_S))
 
     @contextlib.contextmanager
     def scraping(self) -> Iterator[None]:
@@ -110,8 +118,8 @@ class Run:
                 server.stop()
 
     def _count_scrapes(self, server: Prometheus) -> None:
-        end_s = (self.zero_ns + self.epoch_offset_ns) / 1e9 + self.plan.experiment.workload.duration_s
-        counts = server.count_scrapes((self.zero_ns + self.epoch_offset_ns) / 1e9, end_s)
+        zero_s = self._zero_epoch_ns / 1e9
+        counts = server.count_scrapes(zero_s, zero_s + self.clock.real_s(self.plan.experiment.workload.duration_s))
         self.scrapes = {"scrapes": counts.scrapes, "scrapes_failed": counts.failed}
         if counts.failed:
             worst = max(counts.failed_by_target, key=lambda target: counts.failed_by_target[target])
@@ -119,7 +127,7 @@ class Run:
             self.problems.append(("suspect", text))
 
     def longest_s(self) -> float:
-        """An upper limit of the time from the start of the recording to its end."""
+        """An upper limit of the virtual time from the start of the recording to its end."""
         workload = self.plan.experiment.workload
         return LEAD_S + workload.warmup_s + workload.duration_s + workload.cooldown_s + DRAIN_S + STOP_S
 
@@ -153,6 +161,7 @@ class Run:
             problems=(*self.problems, *findings.problems, *_complaints(self.plan, self.run_dir)),
             capture_files=findings.capture_files,
             resources=self.resources,
+            time_dilation=self.clock.dilation,
         )
         manifest.write(self.run_dir, result)
         return result
@@ -208,19 +217,19 @@ def _stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
     return run_planned
 
 
-def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int) -> Testbed:
+def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> Testbed:
     if planned.plan.experiment.testbed == "remote":
         from harness.testbeds.remote import RemoteTestbed
 
         return RemoteTestbed(planned.plan, run_dir)
     from harness.testbeds.emulated.testbed import EmulatedTestbed
 
-    return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns)
+    return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns, clock)
 
 
-def _sleep_until(instant_ns: int) -> None:
-    while (left_ns := instant_ns - time.monotonic_ns()) > 0:
-        time.sleep(left_ns / 1e9)
+def _sleep_until(instant_ns: int, clock: Clock) -> None:
+    while (left_s := clock.left_s(instant_ns)) > 0:
+        time.sleep(left_s)
 
 
 def _peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:

@@ -22,7 +22,7 @@ VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 
 class Phase(Struct, frozen=True):
-    """A stretch of the running stage, in ns of CLOCK_MONOTONIC.
+    """A stretch of the running stage, in ns of virtual time.
 
     Names: boot, probe_before, warmup, workload, cooldown, stop, settle, probe_after, collect.
     """
@@ -46,6 +46,9 @@ class FinalState(Struct, frozen=True):
 class Manifest(Struct, frozen=True):
     """``manifest.json``. Its presence means: the running stage came to its end.
 
+    Instants are virtual: CLOCK_MONOTONIC divided by ``time_dilation``. An instant's real time since the epoch is
+    instant x time_dilation + ``epoch_offset_ns``; captures are stamped instant + ``epoch_offset_ns``.
+
     ``problems`` are the running stage's own findings, one sentence each; any of them keeps the run from being valid:
     each is (severity, text) with severity ``invalid`` or ``suspect``.
     """
@@ -63,6 +66,7 @@ class Manifest(Struct, frozen=True):
     problems: tuple[tuple[str, str], ...] = ()
     capture_files: tuple[str, ...] = ()
     resources: dict[str, float] = field(default_factory=dict)
+    time_dilation: float = 1.0
 
 
 class Check(Struct, frozen=True):

@@ -84,8 +84,8 @@ def _measured(run_dir: Path) -> tuple[float, float] | None:
     instants_ns = [phase[end] for phase in document["phases"] for end in ("start_ns", "end_ns")]
     if not instants_ns:
         return None
-    offset_ns = document["epoch_offset_ns"]
-    return (min(instants_ns) + offset_ns) / 1e9, (max(instants_ns) + offset_ns) / 1e9
+    offset_ns, dilation = document["epoch_offset_ns"], document.get("time_dilation", 1)
+    return (min(instants_ns) * dilation + offset_ns) / 1e9, (max(instants_ns) * dilation + offset_ns) / 1e9
 
 
 def _scrape_interval_s(run_dir: Path) -> float:

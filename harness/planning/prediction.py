@@ -76,7 +76,7 @@ def predict(experiment: Experiment, underlay: Underlay, interests: Interests, sc
         memory_mib=needs.memory_mib,
         open_files=int(needs.open_files),
         wall_s=_wall_s(experiment, underlay.size),
-        frames_per_s=round(copies * experiment.workload.publish_rate_per_s, 1),
+        frames_per_s=round(copies * experiment.workload.publish_rate_per_s / _dilation(experiment), 1),
     )
 
 
@@ -127,8 +127,13 @@ def _needs(experiment: Experiment, hosts: int) -> Capacity:
 def _wall_s(experiment: Experiment, hosts: int) -> float:
     workload = experiment.workload
     probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
-    running_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
+    running_s = (workload.warmup_s + workload.duration_s + workload.cooldown_s) * _dilation(experiment)
     return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
+
+
+def _dilation(experiment: Experiment) -> float:
+    """Real seconds in a virtual one; the simulator has no real ones."""
+    return 1.0 if experiment.testbed == "simulated" else experiment.time_dilation
 
 
 def expected_copies(experiment: Experiment, interests: Interests, schedule: Sequence[Action]) -> float:

@@ -45,7 +45,7 @@ class Testbed(Protocol):
         """Certify the network while it is idle."""
 
     def start_recording(self, longest_s: float) -> None:
-        """Begin to watch the network, before any peer speaks; for at most this long."""
+        """Begin to watch the network, before any peer speaks; for at most this long in virtual time."""
 
     def resources(self) -> dict[str, float]:
         """What the peers use now."""

@@ -9,6 +9,7 @@ from harness.testbeds.emulated.dataplane.gauges import Snapshot
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
 from harness.testbeds.emulated.dataplane.monitor import MetricsCollector, Reporter
 from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
+from peer.runtime.clock import UNDILATED, Clock
 
 
 def snapshot(at_ns: int, idle_ns: int, frames: int, late: dict[int, int]) -> Snapshot:
@@ -43,11 +44,19 @@ def test_a_loop_that_publishes_nothing_has_no_busy_ratio() -> None:
     assert Reporter(still).line(still)["busy_ratio"] == 0.0
 
 
+def test_time_slept_is_real_whatever_the_dilation() -> None:
+    memory = mmap.mmap(-1, gauges.SIZE_BYTES)
+    gauges.publish(memory, snapshot(1, 2_000_000_000, 5, {}))
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector(memory, Clock(3)))
+    assert "trellis_dataplane_idle_seconds_total 6.0" in generate_latest(registry).decode()
+
+
 def test_serves_prometheus_metrics() -> None:
     memory = mmap.mmap(-1, gauges.SIZE_BYTES)
     gauges.publish(memory, snapshot(1, 2_000_000_000, 5, {500_000: 3, 100: 2}))
     registry = CollectorRegistry()
-    registry.register(MetricsCollector(memory))
+    registry.register(MetricsCollector(memory, UNDILATED))
     text = generate_latest(registry).decode()
     assert 'trellis_dataplane_frames_total{direction="in"} 5.0' in text
     assert 'trellis_dataplane_dropped_frames_total{cause="loss"} 1.0' in text

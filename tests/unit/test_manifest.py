@@ -4,10 +4,12 @@ import time
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from harness import manifest
 from harness.rundir import Manifest
 from harness.testbeds.emulated.pressure import PressureLog, Reading
+from peer.runtime.clock import UNDILATED, Clock
 
 
 def test_epoch_offset_turns_one_clock_into_the_other() -> None:
@@ -25,13 +27,22 @@ def test_versions_name_what_reaches_the_results() -> None:
 
 
 def test_timeline_keeps_the_order_in_which_phases_ended(capsys) -> None:
-    timeline = manifest.Timeline()
+    timeline = manifest.Timeline(UNDILATED)
     with timeline.phase("boot", "boot 3 hosts"):
         pass
     timeline.add("warmup", 5, 7)
     assert [phase.name for phase in timeline.phases] == ["boot", "warmup"]
     assert timeline.phases[0].start_ns <= timeline.phases[0].end_ns
     assert capsys.readouterr().err.startswith("boot 3 hosts: ")
+
+
+def test_a_dilated_timeline_is_in_virtual_time() -> None:
+    clock = Clock(50)
+    timeline = manifest.Timeline(clock)
+    before_ns = clock.now_ns()
+    with timeline.phase("boot"):
+        pass
+    assert before_ns <= timeline.phases[0].start_ns <= timeline.phases[0].end_ns <= clock.now_ns()
 
 
 def test_memory_of_a_process_that_is_gone_is_nothing() -> None:
@@ -48,8 +59,10 @@ def test_manifest_is_written_whole(tmp_path: Path) -> None:
     assert msgspec.json.decode((tmp_path / "manifest.json").read_bytes(), type=Manifest) == written
 
 
-def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: Path) -> None:
-    log = PressureLog(tmp_path / "pressure.jsonl")
+@pytest.mark.parametrize("clock", [UNDILATED, Clock(50)], ids=["undilated", "dilated"])
+def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: Path, clock: Clock) -> None:
+    log = PressureLog(tmp_path / "pressure.jsonl", clock)
+    begun_ns = clock.now_ns()
     log.start()
     busy_until = time.process_time() + 0.05  # the last line needs a tick of the kernel's clock
     while time.process_time() < busy_until:
@@ -58,6 +71,7 @@ def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: 
     readings = msgspec.json.Decoder(Reading).decode_lines((tmp_path / "pressure.jsonl").read_bytes())
     assert readings
     for reading in readings:
+        assert begun_ns <= reading.at_ns <= clock.now_ns()
         assert 0 <= reading.cpu_busy_ratio <= 1
         assert 0 <= reading.steal_ratio <= 1
         assert reading.cpu_some_ratio is None or 0 <= reading.cpu_some_ratio <= 1

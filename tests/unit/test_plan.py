@@ -206,6 +206,21 @@ def test_a_flood_over_a_complete_graph_crosses_every_link_but_the_first_ones(fil
     assert expected_copies(experiment, interests, schedule) == 11 + 11 * 10
 
 
+def test_dilation_stretches_the_prediction_and_nothing_that_was_asked(file: Path) -> None:
+    plain, slow = plan(file), plan(file, "time_dilation=4")
+    workload = plain.plan.experiment.workload
+    running_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
+    assert slow.plan.prediction.wall_s - plain.plan.prediction.wall_s == pytest.approx(3 * running_s, abs=0.2)
+    assert slow.plan.prediction.frames_per_s == pytest.approx(plain.plan.prediction.frames_per_s / 4, abs=0.1)
+    for name in ("underlay", "overlay", "schedule"):
+        assert slow.plan.hashes[name] == plain.plan.hashes[name]
+
+
+def test_a_simulation_has_no_wall_time_to_stretch(file: Path) -> None:
+    plain, slow = (plan(file, "testbed=simulated", f"time_dilation={factor}") for factor in (1, 4))
+    assert slow.plan.prediction == plain.plan.prediction
+
+
 def test_a_remote_plan_sits_on_the_inventory(file: Path) -> None:
     machine = '[[machines]]\nname = "m{0}"\nhost = "192.0.2.{0}"\nkey = "k"\nknown_hosts = "h"\nhosts = 6\n'
     (file.parent / "lab.toml").write_text("".join(machine.format(number) for number in (1, 2)))

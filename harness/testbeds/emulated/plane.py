@@ -4,7 +4,7 @@ A frame read from its source's device at ``tap_tx`` passes the source's access l
 destination's access link (down), and is written to the destination's device at ``tap_rx``:
 
 * ``tap_tx`` is taken right after the read and ``tap_rx`` right before the write, so that at every hop
-  log_send <= tap_tx <= tap_rx <= log_recv on one clock, CLOCK_MONOTONIC;
+  log_send <= tap_tx <= tap_rx <= log_recv on one clock, the run's (``peer.runtime.clock``);
 * the due time counts from ``tap_tx``;
 * the order within a directed pair is kept, whatever the jitter;
 * every frame is accounted for: frames_in = frames_out + drops + in flight.
@@ -119,7 +119,7 @@ class DataPlane(Protocol):
         """Undo ``fail``."""
 
     def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
-        """Record every frame at ingress and at egress as pcapng; stamps are CLOCK_MONOTONIC + the offset."""
+        """Record every frame at ingress and at egress as pcapng; stamps are virtual instants + the offset."""
 
     def stop_capture(self) -> CaptureCounts:
         """End the capture; returns when the files are complete on disk."""

@@ -1,4 +1,4 @@
-"""How short of CPU the machine was, second by second: ``pressure.jsonl``.
+"""How short of CPU the machine was, second by virtual second: ``pressure.jsonl``.
 
 Pressure (PSI) says how much of the time somebody waited for a CPU; kernels without it leave the share of busy time.
 Steal is what the hypervisor took: time that no measurement inside the machine can see otherwise.
@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
+from peer.runtime.clock import Clock
 
 _PRESSURE = Path("/proc/pressure/cpu")
 _STAT = Path("/proc/stat")
@@ -27,7 +29,10 @@ class Reading(Struct, frozen=True, omit_defaults=True):
 
 
 class _Totals(Struct, frozen=True):
-    """Counters since the machine's start: pressure in us, the others in clock ticks of all CPUs together."""
+    """Counters since the machine's start: pressure in us, the others in clock ticks of all CPUs together.
+
+    ``at_ns`` is real time, which they count.
+    """
 
     at_ns: int
     some_us: int | None
@@ -37,10 +42,11 @@ class _Totals(Struct, frozen=True):
 
 
 class PressureLog:
-    """A thread that appends a ``Reading`` each second from ``start`` to ``stop``."""
+    """A thread that appends a ``Reading`` each virtual second from ``start`` to ``stop``."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
+        self._clock = clock
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write, name="pressure", daemon=True)
 
@@ -58,10 +64,10 @@ class PressureLog:
         with self._path.open("wb") as lines:
             stopped = False
             while not stopped:
-                stopped = self._stopped.wait(1.0)
+                stopped = self._stopped.wait(self._clock.real_s(1.0))
                 now = _read()
                 if now.ticks > before.ticks:
-                    lines.write(msgspec.json.encode(_between(before, now)) + b"\n")
+                    lines.write(msgspec.json.encode(_between(before, now, self._clock)) + b"\n")
                     lines.flush()
                     before = now
 
@@ -82,9 +88,10 @@ def _some_us() -> int | None:
     return int(some.rpartition("total=")[2])
 
 
-def _between(before: _Totals, now: _Totals) -> Reading:
+def _between(before: _Totals, now: _Totals, clock: Clock) -> Reading:
     ticks = now.ticks - before.ticks
     some = None
     if now.some_us is not None and before.some_us is not None:
         some = min((now.some_us - before.some_us) * 1000 / (now.at_ns - before.at_ns), 1.0)
-    return Reading(now.at_ns, (now.busy - before.busy) / ticks, (now.steal - before.steal) / ticks, some)
+    at_ns = clock.virtual_ns(now.at_ns)
+    return Reading(at_ns, (now.busy - before.busy) / ticks, (now.steal - before.steal) / ticks, some)

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import TestbedError
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets, Instants
+from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
 
 GRACE_MS = 1000.0
@@ -68,9 +69,18 @@ class Prober:
     """The probing process, and the rows that it has brought in so far."""
 
     def __init__(
-        self, underlay: Underlay, netns: Sequence[str], addresses: Sequence[str], epoch_offset_ns: int, seed: int
+        self,
+        underlay: Underlay,
+        netns: Sequence[str],
+        addresses: Sequence[str],
+        epoch_offset_ns: int,
+        seed: int,
+        clock: Clock = UNDILATED,
     ) -> None:
         """Start the process. Call it before any thread is started: it forks.
+
+        The process itself works in real time; this side asks and answers in virtual time, but for the sweeps' pace,
+        which is the machine's.
 
         Raises:
             TestbedError: the process could not open its sockets.
@@ -78,6 +88,7 @@ class Prober:
         self._asked_rtt_ms = asked_rtt_ms(underlay)
         self._asked_jitter_ms = asked_jitter_ms(underlay)
         self._epoch_offset_ns = epoch_offset_ns
+        self._clock = clock
         self._random = np.random.default_rng(seed)
         self._tables: list[pa.Table] = []
         self._connection, theirs = multiprocessing.Pipe()
@@ -117,7 +128,8 @@ class Prober:
         source = self._random.integers(hosts, size=count)
         destination = (source + self._random.integers(1, hosts, size=count)) % hosts
         self._sampled = np.column_stack([source, destination])
-        due_ns = ((np.arange(count) + 0.5) / max(rate_per_s, 1e-9) * 1e9).astype(np.int64)
+        distance_s = self._clock.real_s(1 / max(rate_per_s, 1e-9))
+        due_ns = ((np.arange(count) + 0.5) * distance_s * 1e9).astype(np.int64)
         self._connection.send((self._sampled.tolist(), due_ns, self._grace_ns(jittered=True)))
 
     def stop_sampling(self, phase: str) -> pa.Table:
@@ -146,7 +158,7 @@ class Prober:
 
     def _grace_ns(self, *, jittered: bool) -> int:
         longest_ms = (self._asked_rtt_ms + (6 * self._asked_jitter_ms if jittered else 0)).max()
-        return int((longest_ms + GRACE_MS) * 1e6)
+        return int(self._clock.real_s(longest_ms + GRACE_MS) * 1e6)
 
     def _await_ready(self) -> None:
         problem = self._answer()
@@ -154,8 +166,13 @@ class Prober:
             raise TestbedError("start the prober", str(problem))
 
     def _instants(self) -> tuple[Instants, Instants]:
+        """When each request of the last exchange was sent and answered: virtual instants; 0 = it was not."""
         sent, received = self._answer()
-        return sent, received
+        return self._virtual(sent), self._virtual(received)
+
+    def _virtual(self, epoch_ns: Instants) -> Instants:
+        clock, offset_ns = self._clock, self._epoch_offset_ns
+        return np.array([clock.virtual_ns(at - offset_ns) if at else 0 for at in epoch_ns.tolist()], np.int64)
 
     def _answer(self) -> Any:  # noqa: ANN401 - a pipe carries anything; the two callers say what they expect
         try:
@@ -178,7 +195,7 @@ class Prober:
             "src": source,
             "dst": destination,
             "phase": np.full(len(pairs), phase),
-            "at_ns": sent[0] - self._epoch_offset_ns,
+            "at_ns": sent[0],
             "asked_rtt_ms": self._asked_rtt_ms[source, destination],
             "asked_jitter_ms": jitter_ms[source, destination],
             "first_rtt_ms": first_rtt_ms,

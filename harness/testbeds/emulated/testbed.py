@@ -18,6 +18,7 @@ from harness.testbeds.emulated.pressure import PressureLog
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
+from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
 SSH_PORT = 2222
@@ -29,15 +30,16 @@ WORK = Path("/run/trellis")
 class EmulatedTestbed:
     """A ``Testbed``; see there for the order of its methods."""
 
-    def __init__(self, plan: Plan, underlay: Underlay, run_dir: Path, epoch_offset_ns: int) -> None:
+    def __init__(self, plan: Plan, underlay: Underlay, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> None:
         self._plan = plan
         self._underlay = underlay
         self._run_dir = run_dir
         self._epoch_offset_ns = epoch_offset_ns
+        self._clock = clock
         self._machine = plan.placement[0].machine
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
-        self._pressure = PressureLog(run_dir / "pressure.jsonl")
+        self._pressure = PressureLog(run_dir / "pressure.jsonl", clock)
 
     def boot(self) -> None:
         """Make hosts, data plane, prober and sshd."""
@@ -45,10 +47,11 @@ class EmulatedTestbed:
         wan_ips = [place.wan_ip for place in placement]
         self._hosts = hosts.start([place.ctl_ip for place in placement])
         netns = [host.netns for host in self._hosts]
-        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS)
+        dilation = self._clock.dilation
+        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation)
         self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
         self._pace = Pace(self._plane)
-        self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed)
+        self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
         self._sshd = start_sshd(WORK / "sshd", hosts.CTL_GATEWAY, SSH_PORT, name=self._machine, work=WORK / "work")
 
     def machines(self) -> tuple[Machine, ...]:

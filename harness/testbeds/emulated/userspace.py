@@ -31,7 +31,14 @@ _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1
 class UserspacePlane:
     """A ``DataPlane``: one TUN device a host, one process that forwards. See the protocol for the methods."""
 
-    def __init__(self, underlay: Underlay, seed: int, folder: Path, metrics: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        underlay: Underlay,
+        seed: int,
+        folder: Path,
+        metrics: tuple[str, int] | None = None,
+        time_dilation: float = 1.0,
+    ) -> None:
         """Start the processes.
 
         Args:
@@ -39,9 +46,11 @@ class UserspacePlane:
             seed: of loss and jitter.
             folder: gets ``dataplane.jsonl`` and, in ``logs``, the processes' standard error.
             metrics: address and port for Prometheus; None = not served.
+            time_dilation: how many times slower than asked everything happens; all that it reports is as asked.
         """
         self._underlay = underlay
         self._seed = seed
+        self._time_dilation = time_dilation
         self._logs = folder / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
         self._writer: subprocess.Popen[bytes] | None = None
@@ -53,7 +62,8 @@ class UserspacePlane:
         self._process = self._start("process", [theirs.fileno(), memory], str(theirs.fileno()), str(memory))
         theirs.close()
         served = [metrics[0], str(metrics[1])] if metrics else []
-        self._monitor = self._start("monitor", [memory], str(memory), str(folder / "dataplane.jsonl"), *served)
+        words = [str(memory), str(folder / "dataplane.jsonl"), str(time_dilation), *served]
+        self._monitor = self._start("monitor", [memory], *words)
         os.close(memory)
 
     @property
@@ -67,7 +77,7 @@ class UserspacePlane:
         if [port.host for port in ports] != list(range(underlay.size)):
             raise TestbedError("attach the hosts", f"there must be one port for each of {underlay.size}, in order")
         rate_mbit, queue_ms = underlay.rate_mbit.tolist(), underlay.queue_ms.tolist()
-        command = commands.Attach(tuple(ports), tuple(rate_mbit), tuple(queue_ms), self._seed)
+        command = commands.Attach(tuple(ports), tuple(rate_mbit), tuple(queue_ms), self._seed, self._time_dilation)
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:

@@ -26,6 +26,7 @@ class Attach(Struct, frozen=True, tag=True):
     rate_mbit: tuple[float, ...]
     queue_ms: tuple[float, ...]
     seed: int
+    time_dilation: float = 1.0
 
 
 class SetPair(Struct, frozen=True, tag=True):

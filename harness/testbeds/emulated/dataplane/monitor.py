@@ -1,7 +1,8 @@
-"""The data plane's reporter: ``python -m harness.testbeds.emulated.dataplane.monitor MEMORY_FD LOG [ADDRESS PORT]``.
+"""The data plane's reporter: ``python -m harness.testbeds.emulated.dataplane.monitor MEMORY_FD LOG DILATION [...]``.
 
-Reads the forwarding process's counts from shared memory, writes ``dataplane.jsonl`` once a second and serves Prometheus
-metrics, without the forwarding process noticing. Ends, with a last line, when its standard input does.
+Reads the forwarding process's counts from shared memory, writes ``dataplane.jsonl`` once a virtual second and, given an
+address and a port, serves Prometheus metrics, without the forwarding process noticing. Ends, with a last line, when its
+standard input does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic_ns
+from time import monotonic
 from typing import Any, TextIO
 
 import msgspec
@@ -22,8 +23,9 @@ from prometheus_client.registry import Collector
 
 from harness.testbeds.emulated.dataplane import gauges, lateness
 from harness.testbeds.emulated.dataplane.gauges import Snapshot
+from peer.runtime.clock import Clock
 
-PERIOD_NS = 1_000_000_000
+PERIOD_S = 1.0
 
 
 class Reporter:
@@ -51,10 +53,15 @@ class Reporter:
 
 
 class MetricsCollector(Collector):
-    """The counts as Prometheus metrics, read at every scrape."""
+    """The counts as Prometheus metrics, read at every scrape.
 
-    def __init__(self, memory: mmap.mmap) -> None:
+    Prometheus goes by real time, so the time slept is real too: its rate is a share of a processor. Lateness is
+    virtual, as everywhere.
+    """
+
+    def __init__(self, memory: mmap.mmap, clock: Clock) -> None:
         self._memory = memory
+        self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
@@ -70,7 +77,7 @@ class MetricsCollector(Collector):
             drops.add_metric([cause], frames)
         yield drops
         yield GaugeMetricFamily("trellis_dataplane_in_flight_frames", "frames held", value=counters.in_flight)
-        idle_s = snapshot.idle_ns / 1e9
+        idle_s = self._clock.real_s(snapshot.idle_ns / 1e9)
         yield CounterMetricFamily("trellis_dataplane_idle_seconds", "time that the loop has slept", value=idle_s)
         yield _lateness_metric(snapshot)
 
@@ -86,15 +93,16 @@ def _lateness_metric(snapshot: Snapshot) -> Metric:
     )
 
 
-def report(memory: mmap.mmap, log: TextIO) -> None:
-    """Write a line a second until the standard input ends, and one then."""
+def report(memory: mmap.mmap, log: TextIO, clock: Clock) -> None:
+    """Write a line a virtual second until the standard input ends, and one then."""
     reporter = Reporter(gauges.read(memory))
-    due_ns = monotonic_ns() + PERIOD_NS
+    period_s = clock.real_s(PERIOD_S)
+    due_s = monotonic() + period_s
     ended = False
     while not ended:
-        ready, _, _ = select.select([sys.stdin], [], [], max(due_ns - monotonic_ns(), 0) / 1e9)
+        ready, _, _ = select.select([sys.stdin], [], [], max(due_s - monotonic(), 0))
         ended = bool(ready)
-        due_ns += PERIOD_NS
+        due_s += period_s
         log.write(msgspec.json.encode(reporter.line(gauges.read(memory))).decode() + "\n")
         log.flush()
 
@@ -102,14 +110,15 @@ def report(memory: mmap.mmap, log: TextIO) -> None:
 def main() -> None:
     """Report until told to end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
-    descriptor, log, *address = sys.argv[1:]
+    descriptor, log, dilation, *address = sys.argv[1:]
+    clock = Clock(float(dilation))
     memory = mmap.mmap(int(descriptor), gauges.SIZE_BYTES, prot=mmap.PROT_READ)
     if address:
         registry = CollectorRegistry()
-        registry.register(MetricsCollector(memory))
+        registry.register(MetricsCollector(memory, clock))
         start_http_server(int(address[1]), address[0], registry)
     with Path(log).open("w") as file:
-        report(memory, file)
+        report(memory, file, clock)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ One loop, one thread. It sleeps until a frame is due or a device is readable, wi
 ``select`` on the epoll descriptor, whose timeout is finer than epoll's milliseconds. It has real-time priority where
 it is allowed, never collects garbage, and touches no file and no lock. What must be done beside forwarding (publishing
 the counts, pushing captured records into their pipes) is done every tick, and commands between two bursts.
+
+All its instants are virtual (``peer.runtime.clock``): a dilated run's delays, rates and queues need no other care.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from time import monotonic_ns
 from typing import Any, ClassVar
 
 from harness.errors import TestbedError
@@ -27,6 +28,7 @@ from harness.testbeds.emulated.dataplane.commands import Reply, Tally
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.links import AccessLink, Network
 from harness.testbeds.emulated.plane import FinalCounters
+from peer.runtime.clock import UNDILATED, Clock
 
 TICK_NS = 5_000_000
 STALL_NS = 1_000_000
@@ -52,6 +54,7 @@ class Plane:
         self._forwarder: Forwarder
         self._recorder: Recorder | None = None
         self._tally: Tally | None = None
+        self._clock = UNDILATED
         self._idle_ns = 0
         self._closed = False
 
@@ -63,8 +66,8 @@ class Plane:
 
     def _forward(self, forwarder: Forwarder) -> None:
         """The loop."""
-        poll, links = self._poll.poll, self._links
-        next_tick_ns = monotonic_ns() + TICK_NS
+        poll, links, clock = self._poll.poll, self._links, self._clock.now_ns
+        next_tick_ns = clock() + TICK_NS
         while True:
             for descriptor, _ in poll(0, READY_DEVICES):
                 link = links.get(descriptor)
@@ -78,7 +81,7 @@ class Plane:
                 except OSError:
                     self._detach(descriptor)
             forwarder.let_out()
-            now_ns = monotonic_ns()
+            now_ns = clock()
             if now_ns >= next_tick_ns:
                 self._tick(now_ns, now_ns - next_tick_ns)
                 next_tick_ns = now_ns + TICK_NS
@@ -86,10 +89,11 @@ class Plane:
 
     def _sleep(self, until_ns: int) -> None:
         """Wait for the instant or for a readable descriptor."""
-        now_ns = monotonic_ns()
+        clock = self._clock
+        now_ns = clock.now_ns()
         if until_ns > now_ns:
-            select.select((self._poll,), (), (), (until_ns - now_ns) / 1e9)
-            self._idle_ns += monotonic_ns() - now_ns
+            select.select((self._poll,), (), (), (until_ns - now_ns) * clock.dilation / 1e9)
+            self._idle_ns += clock.now_ns() - now_ns
 
     def _tick(self, now_ns: int, lateness_ns: int) -> None:
         """What is done every few milliseconds."""
@@ -146,7 +150,8 @@ class Plane:
             self._poll.register(device, select.EPOLLIN)
         self._devices = [port.device for port in command.ports]
         largest = max(port.mtu for port in command.ports)
-        self._forwarder = Forwarder(network, monotonic_ns, os.read, os.write, largest)
+        self._clock = Clock(command.time_dilation)
+        self._forwarder = Forwarder(network, self._clock.now_ns, os.read, os.write, largest)
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -175,7 +180,7 @@ class Plane:
 
     def _start_capture(self, command: commands.StartCapture, descriptors: list[int]) -> Reply:
         self._recorder = Recorder(
-            descriptors, len(self._links), command.snaplen_bytes, command.epoch_offset_ns, monotonic_ns()
+            descriptors, len(self._links), command.snaplen_bytes, command.epoch_offset_ns, self._clock.now_ns()
         )
         self._forwarder.recorder = self._recorder
         self._before_capture = self._forwarder.counters()
@@ -186,7 +191,7 @@ class Plane:
         recorder, now, before = self._recorder, self._forwarder.counters(), self._before_capture
         assert recorder
         self._forwarder.recorder = None
-        recorder.finish(monotonic_ns())
+        recorder.finish(self._clock.now_ns())
         self._tally = Tally(
             recorder.records_written,
             recorder.records_dropped,
@@ -200,7 +205,7 @@ class Plane:
     def _close(self, _: commands.Close, __: list[int]) -> Reply:
         self._closed = True
         forwarder = self._forwarder
-        gauges.publish(self._memory, self._snapshot(monotonic_ns()))
+        gauges.publish(self._memory, self._snapshot(self._clock.now_ns()))
         devices = zip(self._links, self._devices, strict=True)
         summary = {**lateness.summarise(forwarder.histogram), "max": forwarder.lateness_max_ns}
         overruns = sum(tun.read_overruns(descriptor, device) for descriptor, device in devices)
