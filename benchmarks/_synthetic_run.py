@@ -316,7 +316,11 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
     return {
         "underlay.json": underlay.to_builtins(),
         "overlay.json": {
-            "run": 1, "protocol": "random", "nodes": [{"node": node, "topics": mine} for node, mine in topics.items()]
+            "run": 1, "protocol": "random",
+            "nodes": [
+                {"node": node, "topics": mine, "dissemination": {"name": "flood", "ttl": 0}}
+                for node, mine in topics.items()
+            ],
         },
         "plan.json": {
             "name": "synthetic", "seed": 1, "hashes": {},
