@@ -30,8 +30,9 @@ range are refused with the file and the place in it, before anything starts:
 the seed. `trellis plan FILE` prints the experiment with every default filled in. Paths are relative to the file.
 
 Rules between keys: `topics_per_message` is at most `topics`; `degree` is below the number of hosts; `inventory` belongs
-to `testbed = "remote"` and is needed there, where `time_dilation` must be 1; `path` belongs to the kinds `wondernetwork`
-and `matrix`, the second needs it; `expected_final_state = "running"` needs a `command`. Numbers are finite.
+to `testbed = "remote"` and is needed there, where `time_dilation` must be 1; `path` belongs to the kinds
+`wondernetwork` and `matrix`, the second needs it; `expected_final_state = "running"` needs a `command`. Numbers are
+finite.
 """
 
 _PREDICTION = """\
