@@ -28,18 +28,18 @@ def gather(
         states: ``logs.trace_states`` by node.
         incomplete: nodes whose trace is missing or cut off.
         hops: the ``hops`` table.
-        staged: ``events``, and the captures' ``conns`` and ``captures``.
+        staged: the traces' ``events`` and ``frames``, and the captures' ``conns`` and ``captures``.
         tables: ``deliveries``, ``messages``, ``links`` and ``overhead``.
 
     Frames on connections that a crash broke may be lost, which was asked for: they count for no check of completeness.
     """
     whole = ~F.col("src_node").isin(incomplete) & ~F.col("dst_node").isin(incomplete)
     captured = bool(run.captures)
-    events, conns, sound = staged["events"], staged["conns"], hops
+    frames, conns, sound = staged["frames"], staged["conns"], hops
     if any(state["crashes"] for state in states.values()):
-        broken = F.broadcast(broken_connections(events, hops).localCheckpoint())
-        events, conns, sound = (
-            events.join(broken, "conn", "left_anti"),
+        broken = F.broadcast(broken_connections(staged["events"], hops).localCheckpoint())
+        frames, conns, sound = (
+            frames.join(broken, "conn", "left_anti"),
             conns.join(broken, "conn", "left_anti"),
             hops.join(broken, "conn", "left_anti"),
         )
@@ -55,7 +55,7 @@ def gather(
         deliveries=_one(tables["deliveries"], _agreement()),
         messages=_one(tables["messages"], _publications()),
         overhead=_one(tables["overhead"], _identity()) if captured else {},
-        conns=_connections(events, conns, incomplete) if captured else {},
+        conns=_connections(frames, conns) if captured else {},
         dropped_frames=_drops(staged["events"]) if any(state["drops"] for state in states.values()) else {},
         member_changes=sum(state["changes"] for state in states.values()),
     )
@@ -231,10 +231,9 @@ def _identity() -> dict[str, Column]:
     }
 
 
-def _connections(events: DataFrame, conns: DataFrame, incomplete: list[int]) -> dict[str, Any]:
+def _connections(frames: DataFrame, conns: DataFrame) -> dict[str, Any]:
     """Connections by their frames in the traces against those with stream bytes in the captures."""
-    framed = events.where(F.col("event").isin("send", "receive") & F.col("conn").isNotNull())
-    traced = framed.select("conn", F.lit(1).alias("in_trace")).distinct()
+    traced = frames.where(F.col("conn").isNotNull()).select("conn", F.lit(1).alias("in_trace")).distinct()
     seen = conns.where("orig_bytes + resp_bytes > 0").select("conn", F.lit(1).alias("on_wire")).distinct()
     return _one(
         traced.join(seen, "conn", "full"),

@@ -3,88 +3,79 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Final
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from peer.trace import CRASHED, TraceEvent
+from metrics.pcap.schemas import TRACED
+from metrics.tables.traces import EVENTS, FRAMES, merge_states, stage_files
 
-_CORRUPT = "corrupt"
-_SPARK_TYPES = {"str": "string", "int": "bigint", "tuple": "array<bigint>", "float": "double"}
-
-
-def event_schema() -> str:
-    """The Spark schema of a trace line, from the trace's own type."""
-    columns = []
-    for field in msgspec.structs.fields(TraceEvent):
-        name = str(field.type).removeprefix("<class '").split("[")[0].split("'")[0].split(" ")[0]
-        columns.append(f"{field.name} {_SPARK_TYPES[name]}")
-    return ", ".join([*columns, f"{_CORRUPT} string"])
+_SHARE_BYTES: Final = 16 << 20
 
 
-def read_events(spark: SparkSession, trace_dir: Path) -> DataFrame:
-    """Every line of every trace; a line that is no event has ``event`` null and the node of its file."""
-    reader = spark.read.schema(event_schema()).option("mode", "PERMISSIVE")
-    lines = reader.option("columnNameOfCorruptRecord", _CORRUPT).json(str(trace_dir / "*.jsonl"))
-    good = F.col(_CORRUPT).isNull() & F.col("event").isNotNull() & F.col("ts_ns").isNotNull()
-    file_node = F.regexp_extract(F.col("_metadata.file_name"), r"^(\d+)\.", 1).try_cast("int")
-    return lines.select(
-        F.when(good, F.col("event")).alias("event"),
-        F.coalesce(F.when(good, F.col("node").cast("int")), file_node).alias("node"),
-        F.col("peer").cast("int").alias("peer"),
-        F.col("kind").cast("smallint").alias("kind"),
-        F.col("hops").cast("int").alias("hops"),
-        *(
-            "ts_ns",
-            "message_id",
-            "topics",
-            "conn",
-            "direction",
-            "off",
-            "len_bytes",
-            "reason",
-            "records",
-            "epoch",
-            "score",
-        ),
-    )
+class Logs:
+    """The staged traces of a run."""
+
+    def __init__(self, spark: SparkSession, staging: Path) -> None:
+        self._spark = spark
+        self._staging = staging
+
+    def read(self, trace_dir: Path, *, traced: bool) -> dict[int, dict[str, Any]]:
+        """Parse every trace once, and stage its events; see ``traces.stage_files`` for the states by node.
+
+        Args:
+            trace_dir: where the traces are.
+            traced: whether to stage the input of header-only captures as well.
+        """
+        for name in ("frames", "events", "traced"):
+            (self._staging / name).mkdir()
+        files = sorted(trace_dir.glob("*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
+        total = sum(path.stat().st_size for path in files)
+        shares = max(1, min(self._spark.sparkContext.defaultParallelism, -(-total // _SHARE_BYTES)))
+        staging = self._staging
+        parts = [(number, files[number::shares]) for number in range(shares)]
+        staged = self._spark.sparkContext.parallelize(parts, shares).flatMap(
+            lambda part: stage_files(part[1], staging, part[0], traced=traced)
+        )
+        return merge_states(staged.collect())
+
+    @property
+    def events(self) -> DataFrame:
+        """Every line that is no frame; one that is no event has ``event`` null and the node of its file."""
+        return self._spark.read.schema(from_arrow_schema(EVENTS)).parquet(str(self._staging / "events"))
+
+    @property
+    def frames(self) -> DataFrame:
+        """The ``send`` and ``receive`` events."""
+        return self._spark.read.schema(from_arrow_schema(FRAMES)).parquet(str(self._staging / "frames"))
+
+    def complete_traced(self, incomplete: list[int]) -> Path:
+        """Where the input of header-only captures is: every frame once, those of lost traces by the receivers' word.
+
+        Args:
+            incomplete: nodes whose trace is cut off or missing.
+        """
+        path = self._staging / "traced"
+        if incomplete:
+            rows = orphans(framed(self.frames), incomplete).select(TRACED.names)
+            rows.sortWithinPartitions("conn", "direction", "off").write.mode("append").parquet(str(path))
+        return path
 
 
-def trace_states(events: DataFrame) -> DataFrame:
-    """A row a trace: lines, lines that are no event, the count in its ``stop``, and its number of rare events."""
-    stops = F.max(F.when(F.col("event") == "stop", F.col("records")))
-    return events.groupBy("node").agg(
-        F.count("*").alias("lines"),
-        F.count_if(F.col("event").isNull()).alias("corrupt"),
-        stops.alias("records"),
-        F.count_if(F.col("event") == "drop").alias("drops"),
-        F.count_if(F.col("event").isin("join", "leave")).alias("changes"),
-        F.count_if((F.col("event") == "leave") & (F.col("reason") == CRASHED)).alias("crashes"),
-    )
-
-
-def framed(events: DataFrame) -> DataFrame:
-    """The ``send`` and ``receive`` events that say where in a stream their frame lies."""
+def framed(frames: DataFrame) -> DataFrame:
+    """Those ``send`` and ``receive`` events that say where in a stream their frame lies."""
     located = F.col("conn").isNotNull() & F.col("direction").isNotNull() & F.col("off").isNotNull()
-    return events.where(F.col("event").isin("send", "receive") & located & F.col("len_bytes").isNotNull())
+    return frames.where(located & F.col("len_bytes").isNotNull())
 
 
-def traced_frames(frames: DataFrame, incomplete: list[int]) -> DataFrame:
-    """The input of header-only captures (``metrics.pcap.TRACED``): every frame once, sorted by connection.
-
-    Args:
-        frames: ``framed`` events.
-        incomplete: nodes whose trace is cut off or missing; their frames are taken from the receivers' word.
-    """
+def orphans(frames: DataFrame, incomplete: list[int]) -> DataFrame:
+    """Frames that the ``incomplete`` nodes sent by their receivers' word alone."""
     key = ["conn", "direction", "off"]
-    columns = [*key, "len_bytes", "kind", "topics", "message_id", "ts_ns"]
     sends = frames.where(F.col("event") == "send")
-    chosen = sends.select(columns)
-    if incomplete:
-        orphans = frames.where((F.col("event") == "receive") & F.col("peer").isin(incomplete))
-        chosen = chosen.unionByName(orphans.join(sends, key, "left_anti").select(columns))
-    return chosen.repartition("conn").sortWithinPartitions("conn", "direction", "off")
+    received = frames.where((F.col("event") == "receive") & F.col("peer").isin(incomplete))
+    return received.join(sends, key, "left_anti")
 
 
 def incarnations(frames: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from metrics.certificate import check_certificate
 from metrics.checks import check_consistency, is_complete
+from metrics.pcap.source import register
 from metrics.rundata import Check, RunDir
 from metrics.tables import agreement, churn, deliveries, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.conns import build_conns
@@ -60,23 +61,20 @@ class Pipeline:
     # ---------------------------------------------------------------------------------------------- staging
 
     def _stage(self) -> None:
-        """Read the raw files once: traces to ``events``, captures to ``wire``; small inputs as they are."""
-        staged = str(self._staging / "events")
-        logs.read_events(self._spark, self._run.path / "trace").write.options(**STAGED).parquet(staged)
-        self.events = self._spark.read.parquet(staged)
-        self.states = {row["node"]: row.asDict() for row in logs.trace_states(self.events).collect()}
+        """Read the raw files once: traces to ``logs``, captures to ``wire``; small inputs as they are."""
+        register(self._spark)
+        traces = logs.Logs(self._spark, self._staging)
+        captured = bool(self._run.captures)
+        self.states = traces.read(self._run.path / "trace", traced=captured)
         self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
-        framed = logs.framed(self.events)
+        self.events, self.frames = traces.events, traces.frames
+        framed = logs.framed(self.frames)
         self.framed = framed
         reused = logs.incarnations(framed)
         self.reused = None if reused.isEmpty() else reused.localCheckpoint()
         self.wire = Wire(self._spark, self._staging / "wire")
-        if self._run.captures:
-            traced = self._staging / "traced"
-            logs.traced_frames(framed, self.incomplete).write.option("parquet.block.row.count.limit", 100_000).parquet(
-                str(traced)
-            )
-            manifest = self._run.manifest
+        if captured:
+            traced, manifest = traces.complete_traced(self.incomplete), self._run.manifest
             self.wire.read(self._run.path / "capture", traced, manifest.epoch_offset_ns, manifest.zero_ns)
         self.pairs = self._stage_pairs()
         self.nodes = self._stage_nodes()
@@ -150,7 +148,12 @@ class Pipeline:
         return epochs.build_epochs(epochs.epoch_ends(self.events), rows, start_ns, end_ns)
 
     def _checks(self, made: DataFrame) -> list[Check]:
-        staged = {"events": self.events, "conns": self.wire.table("conns"), "captures": self.wire.table("captures")}
+        staged = {
+            "events": self.events,
+            "frames": self.frames,
+            "conns": self.wire.table("conns"),
+            "captures": self.wire.table("captures"),
+        }
         tables = {name: self._table(name) for name in ("deliveries", "messages", "overhead")}
         evidence = gather(self._run, self.states, self.incomplete, made, staged, tables)
         if self._run.captures:

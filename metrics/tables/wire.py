@@ -24,10 +24,10 @@ class Wire:
         self._staging = staging
 
     def read(self, capture_dir: Path, traced: Path, epoch_offset_ns: int, zero_ns: int) -> None:
-        """Read all captures once and stage their tables; seconds are counted from ``zero_ns``."""
-        from metrics.pcap.source import register
+        """Read all captures once and stage their tables; seconds are counted from ``zero_ns``.
 
-        register(self._spark)
+        The session must know the format (``metrics.pcap.source.register``).
+        """
         options = {
             "tables": ",".join(_TABLES),
             "traced": str(traced),

@@ -1,0 +1,197 @@
+"""Trace files to Parquet: a kernel that Spark runs on shares of the files, so that each is parsed once.
+
+Frames go to ``frames``, every other event to ``events``, the frames that were sent once more to ``traced``, the input
+of header-only captures. Arrow reads whole blocks of lines; a block that it refuses is halved until the lines that are
+no events stand alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
+from metrics.pcap.schemas import TRACED
+from peer.trace import CRASHED
+
+EVENTS: Final = pa.schema(
+    [
+        ("event", pa.string()),  # null: the line is no event
+        ("node", pa.int32()),
+        ("peer", pa.int32()),
+        ("kind", pa.int16()),
+        ("hops", pa.int32()),
+        ("ts_ns", pa.int64()),
+        ("message_id", pa.int64()),
+        ("topics", pa.list_(pa.int64())),
+        ("conn", pa.string()),
+        ("direction", pa.string()),
+        ("off", pa.int64()),
+        ("len_bytes", pa.int64()),
+        ("reason", pa.string()),
+        ("records", pa.int64()),
+        ("epoch", pa.int64()),
+        ("score", pa.float64()),
+    ]
+)
+"""What is staged of a trace line. The types are the narrowest that every valid value fits."""
+
+FRAMES: Final = pa.schema([field for field in EVENTS if field.name not in ("reason", "records", "epoch", "score")])
+
+_SCHEMAS: Final = {"frames": FRAMES, "events": EVENTS, "traced": TRACED}
+_BLOCK_BYTES = 16 << 20
+_GROUP_ROWS = 100_000
+
+
+def stage_files(files: Iterable[Path], staging: Path, part: int, *, traced: bool) -> list[dict[str, Any]]:
+    """Parse trace files into a part of each staged table.
+
+    Args:
+        files: traces, named ``<node>.jsonl``.
+        staging: where the folders ``frames``, ``events`` and ``traced`` are.
+        part: the number of this share; an earlier attempt's part is replaced.
+        traced: whether to write ``traced``.
+
+    Returns:
+        For every file's blocks, by node: lines, corrupt (lines that are no event), records (of the ``stop``, None
+        without one), drops, changes (joins and leaves) and crashes.
+    """
+    parts = {name: _Part(staging / name / f"part-{part}.parquet", schema) for name, schema in _SCHEMAS.items()}
+    parts["traced"].order = ("conn", "direction", "off")
+    states = []
+    for path in files:
+        for block in _blocks(path):
+            events = _settle(parse(block), path)
+            states += _states(events)
+            is_frame = pc.fill_null(pc.is_in(events["event"], pa.array(["send", "receive"])), fill_value=False)
+            frames = events.filter(is_frame).select(FRAMES.names)
+            parts["frames"].add(frames)
+            parts["events"].add(events.filter(pc.invert(is_frame)))
+            if traced:
+                sends = locate(frames).filter(pc.field("event") == "send")
+                parts["traced"].add(sends.select(TRACED.names).cast(TRACED))
+    for each in parts.values():
+        each.close()
+    return states
+
+
+def locate(frames: pa.Table) -> pa.Table:
+    """Those frames that say where in a stream they lie."""
+    said = [pc.field(name).is_valid() for name in ("conn", "direction", "off", "len_bytes")]
+    return frames.filter(said[0] & said[1] & said[2] & said[3])
+
+
+def parse(lines: bytes) -> pa.Table:
+    """A row of ``EVENTS`` for every line that is not blank; a line that is no such object gives a row of nulls."""
+    rows = [line for line in lines.split(b"\n") if line.strip()]
+    if not rows:
+        return EVENTS.empty_table()
+    try:
+        table = pj.read_json(
+            pa.BufferReader(lines),
+            pj.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+            pj.ParseOptions(explicit_schema=EVENTS, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:
+        table = None
+    if table is not None and len(table) == len(rows):  # otherwise an object spans lines, or shares one
+        return table.select(EVENTS.names)
+    if len(rows) == 1:
+        return pa.table([pa.nulls(1, field.type) for field in EVENTS], schema=EVENTS)
+    middle = len(rows) // 2
+    return pa.concat_tables([parse(b"\n".join(some)) for some in (rows[:middle], rows[middle:])])
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The file's bytes, some whole lines at a time."""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block + file.readline()
+
+
+def _settle(events: pa.Table, path: Path) -> pa.Table:
+    """Rows that lack what every event has are none; they, and events that name no node, belong to their file's."""
+    good = pc.and_(pc.is_valid(events["event"]), pc.is_valid(events["ts_ns"]))
+    own = pa.scalar(int(path.stem) if path.stem.isdecimal() else None, pa.int32())
+    nothing = pa.scalar(None, pa.string())
+    columns = {
+        "event": pc.if_else(good, events["event"], nothing),
+        "node": pc.coalesce(pc.if_else(good, events["node"], own), own),
+    }
+    for name, column in columns.items():
+        events = events.set_column(EVENTS.get_field_index(name), name, column)
+    return events
+
+
+def _states(events: pa.Table) -> list[dict[str, Any]]:
+    said, reason = events["event"], events["reason"]
+    is_leave = pc.equal(said, "leave")
+    counted = {
+        "corrupt": pc.is_null(said),
+        "drops": pc.equal(said, "drop"),
+        "changes": pc.or_(pc.equal(said, "join"), is_leave),
+        "crashes": pc.and_(is_leave, pc.fill_null(pc.equal(reason, CRASHED), fill_value=False)),
+    }
+    columns = {name: pc.cast(pc.fill_null(where, fill_value=False), pa.int64()) for name, where in counted.items()}
+    columns["records"] = pc.if_else(pc.equal(said, "stop"), events["records"], pa.scalar(None, pa.int64()))
+    table = pa.table({"node": events["node"], **columns})
+    wanted: list[tuple[Any, ...]] = [([], "count_all"), ("records", "max"), *((name, "sum") for name in counted)]
+    grouped = table.group_by("node").aggregate(wanted)
+    names = {"count_all": "lines", "records_max": "records"} | {f"{name}_sum": name for name in counted}
+    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names]).to_pylist()  # type: ignore[no-any-return]
+
+
+def merge_states(states: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """The states of whole traces by node, from those of their blocks."""
+    merged: dict[int, dict[str, Any]] = {}
+    for state in states:
+        known = merged.setdefault(state["node"], state)
+        if known is state:
+            continue
+        for name in ("lines", "corrupt", "drops", "changes", "crashes"):
+            known[name] += state[name]
+        known["records"] = max(
+            (each for each in (known["records"], state["records"]) if each is not None), default=None
+        )
+    return merged
+
+
+class _Part:
+    """A Parquet file whose row groups are filled from small tables, each sorted by ``order``."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.order: tuple[str, ...] = ()
+        self._path = path
+        self._schema = schema
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Append rows."""
+        self._waiting.append(rows)
+        self._rows += len(rows)
+        if self._rows >= _GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what waits. A part without a row is no file."""
+        if self._rows:
+            self._flush()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        rows = pa.concat_tables(self._waiting)
+        if self.order:
+            rows = rows.sort_by([(name, "ascending") for name in self.order])
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
+        self._writer.write_table(rows)
+        self._waiting, self._rows = [], 0
