@@ -63,9 +63,11 @@ def sentence(run: Run) -> str:
     places = f"in {sites} cities" if run.has_map else f"on {sites} sites"
     messages = run.summary.headline.get("messages_published")
     published = "" if messages is None else f", {messages:,} messages published in {run.duration_s:g} s"
+    dilation = run.manifest.time_dilation
+    slowly = "" if dilation == 1 else f", {dilation:g} times slower than reported"
     return (
         f"{peers} peers {places} ({experiment['underlay']['kind']}), protocol {experiment['protocol']}{published}, "
-        f"seed {run.plan['seed']}, testbed {experiment['testbed']}."
+        f"seed {run.plan['seed']}, testbed {experiment['testbed']}{slowly}."
     )
 
 

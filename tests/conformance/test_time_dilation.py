@@ -176,3 +176,9 @@ def test_an_instant_leads_back_to_real_time(outcomes: tuple[Outcome, Outcome]) -
         closed_s = (outcome.run_dir / "manifest.json").stat().st_mtime
         last_ns = max(phase.end_ns for phase in manifest.phases)
         assert (last_ns * dilation + manifest.epoch_offset_ns) / 1e9 == pytest.approx(closed_s, abs=10)
+
+
+def test_only_the_report_of_a_dilated_run_says_so(outcomes: tuple[Outcome, Outcome]) -> None:
+    plain, slow = ((outcome.run_dir / "report" / "index.html").read_text() for outcome in outcomes)
+    assert "times slower than reported" not in plain
+    assert f"{DILATION} times slower than reported" in slow
