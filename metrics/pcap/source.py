@@ -93,12 +93,16 @@ class PcapReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of a task."""
-        assert isinstance(partition, PcapPartition)
         schema = union_schema(self._reading.tables)
+        for name, table in self.read_tables(partition):
+            yield from _conform(name, table, schema).to_batches(_BATCH_ROWS)
+
+    def read_tables(self, partition: InputPartition) -> Iterator[tuple[str, pa.Table]]:
+        """The tables of a task, as (name, piece), each in its own schema."""
+        assert isinstance(partition, PcapPartition)
         for share in partition.shares:
             reading = replace(self._reading, part=share.part, parts=share.parts)
-            for name, table in read_tables(Path(share.path), reading):
-                yield from _conform(name, table, schema).to_batches(_BATCH_ROWS)
+            yield from read_tables(Path(share.path), reading)
 
     def _shares(self, path: Path, fair_bytes: int) -> list[Share]:
         size = path.stat().st_size

@@ -24,7 +24,8 @@ from metrics.tables.conns import build_conns
 from metrics.tables.evidence import gather
 from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
 from metrics.tables.schemas import TABLES
-from metrics.tables.wire import STAGED, Wire
+from metrics.tables.staged import STAGED
+from metrics.tables.wire import Wire
 
 _SMALL = frozenset(("conns", "messages", "links", "physical_links", "sharing", "overhead", "control"))
 _SCHEDULE = "at_ns bigint, node int, action string, message_id bigint, topics array<bigint>, payload_bytes bigint"

@@ -14,9 +14,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
-import pyarrow.parquet as pq
 
 from metrics.pcap.schemas import TRACED
+from metrics.tables.staged import Part
 from peer.trace import CRASHED
 
 EVENTS: Final = pa.schema(
@@ -44,8 +44,8 @@ EVENTS: Final = pa.schema(
 FRAMES: Final = pa.schema([field for field in EVENTS if field.name not in ("reason", "records", "epoch", "score")])
 
 _SCHEMAS: Final = {"frames": FRAMES, "events": EVENTS, "traced": TRACED}
+_ORDERS: Final = {"traced": ("conn", "direction", "off")}
 _BLOCK_BYTES = 16 << 20
-_GROUP_ROWS = 100_000
 
 
 def stage_files(files: Iterable[Path], staging: Path, part: int, *, traced: bool) -> list[dict[str, Any]]:
@@ -61,8 +61,10 @@ def stage_files(files: Iterable[Path], staging: Path, part: int, *, traced: bool
         For every file's blocks, by node: lines, corrupt (lines that are no event), records (of the ``stop``, None
         without one), drops, changes (joins and leaves) and crashes.
     """
-    parts = {name: _Part(staging / name / f"part-{part}.parquet", schema) for name, schema in _SCHEMAS.items()}
-    parts["traced"].order = ("conn", "direction", "off")
+    parts = {
+        name: Part(staging / name / f"part-{part}.parquet", schema, _ORDERS.get(name, ()))
+        for name, schema in _SCHEMAS.items()
+    }
     states = []
     for path in files:
         for block in _blocks(path):
@@ -159,39 +161,3 @@ def merge_states(states: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
             (each for each in (known["records"], state["records"]) if each is not None), default=None
         )
     return merged
-
-
-class _Part:
-    """A Parquet file whose row groups are filled from small tables, each sorted by ``order``."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.order: tuple[str, ...] = ()
-        self._path = path
-        self._schema = schema
-        self._waiting: list[pa.Table] = []
-        self._rows = 0
-        self._writer: pq.ParquetWriter | None = None
-
-    def add(self, rows: pa.Table) -> None:
-        """Append rows."""
-        self._waiting.append(rows)
-        self._rows += len(rows)
-        if self._rows >= _GROUP_ROWS:
-            self._flush()
-
-    def close(self) -> None:
-        """Write what waits. A part without a row is no file."""
-        if self._rows:
-            self._flush()
-        if self._writer is not None:
-            self._writer.close()
-
-    def _flush(self) -> None:
-        rows = pa.concat_tables(self._waiting)
-        if self.order:
-            rows = rows.sort_by([(name, "ascending") for name in self.order])
-        if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
-        self._writer.write_table(rows)
-        self._waiting, self._rows = [], 0

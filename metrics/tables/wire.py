@@ -1,17 +1,16 @@
-"""What the captures say: one pass of the ``pcap`` Data Source, staged as Parquet, and the tables taken from it."""
+"""What the captures say: one pass of the ``pcap`` Data Source's tasks, staged as Parquet, and the tables in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from metrics.pcap import SCHEMAS, union_schema
-
-STAGED = {"compression": "snappy"}
-"""What lives for minutes is compressed for speed."""
+from metrics.pcap import SCHEMAS
+from metrics.pcap.source import PcapReader
+from metrics.tables.staged import Part
 
 _TABLES = ("conns", "frames", "spans", "wire", "captures")
 
@@ -22,27 +21,36 @@ class Wire:
     def __init__(self, spark: SparkSession, staging: Path) -> None:
         self._spark = spark
         self._staging = staging
+        for name in _TABLES:
+            (staging / name).mkdir(parents=True)
 
     def read(self, capture_dir: Path, traced: Path, epoch_offset_ns: int, zero_ns: int) -> None:
         """Read all captures once and stage their tables; seconds are counted from ``zero_ns``.
 
-        The session must know the format (``metrics.pcap.source.register``).
+        The tasks are those of the Data Source. They write Parquet themselves: rows that go through Spark to become
+        Parquet cost several times what finding them costs. The executors must have the code
+        (``metrics.pcap.source.register``).
         """
         options = {
+            "path": str(capture_dir),
             "tables": ",".join(_TABLES),
             "traced": str(traced),
             "epoch_offset_ns": str(epoch_offset_ns),
             "origin_ns": str(zero_ns),
             "parallelism": str(self._spark.sparkContext.defaultParallelism),
         }
-        everything = self._spark.read.format("pcap").options(**options).load(str(capture_dir))
-        everything.write.options(**STAGED).partitionBy("table").parquet(str(self._staging))
+        reader, staging = PcapReader(options), self._staging
+        tasks = list(enumerate(reader.partitions()))
+        self._spark.sparkContext.parallelize(tasks, len(tasks)).foreach(lambda task: _stage(reader, *task, staging))
 
     def table(self, name: str) -> DataFrame:
         """A staged table in its own schema."""
-        columns = SCHEMAS[name].names
-        if not self._staging.exists():
-            return self._spark.createDataFrame([], from_arrow_schema(SCHEMAS[name]))
-        schema = from_arrow_schema(union_schema(_TABLES))
-        everything = self._spark.read.schema(schema).parquet(str(self._staging))
-        return everything.where(F.col("table") == name).select(columns)
+        return self._spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(str(self._staging / name))
+
+
+def _stage(reader: PcapReader, number: int, partition: InputPartition, staging: Path) -> None:
+    parts = {name: Part(staging / name / f"part-{number}.parquet", SCHEMAS[name]) for name in _TABLES}
+    for name, rows in reader.read_tables(partition):
+        parts[name].add(rows)
+    for part in parts.values():
+        part.close()
