@@ -22,8 +22,9 @@ def build_hops(
     nodes_by_host: list[int],
     pairs: DataFrame,
     topics: DataFrame,
+    firsts: DataFrame,
 ) -> DataFrame:
-    """The ``hops`` table but for its marks of duplicates.
+    """The ``hops`` table.
 
     Args:
         frames: ``logs.framed`` events.
@@ -33,11 +34,13 @@ def build_hops(
         nodes_by_host: the node on each host.
         pairs: src_node, dst_node, asked_delay_ms, asked_jitter_ms of every directed pair.
         topics: message_id, topics of every message.
+        firsts: ``first_copies``.
     """
     logged = _with_stream(_number_log(frames, reused))
     seen = _with_stream(_number_taps(taps, reused, conns))
     both = _logged(logged).join(_seen(seen, nodes_by_host), _KEY, "full").select(*_KEY, *_merged())
-    named = both.join(F.broadcast(_stream_names(logged, seen)), "stream")
+    marked = mark_duplicates(both, firsts)  # moves every row, so before the names make them wide
+    named = marked.join(F.broadcast(_stream_names(logged, seen)), "stream")
     asked = named.join(F.broadcast(pairs), ["src_node", "dst_node"], "left")
     return asked.join(topics, "message_id", "left").withColumns(_delays())
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from metrics.pcap.schemas import TRACED
-from metrics.tables.traces import EVENTS, FRAMES, merge_states, stage_files
+from metrics.tables.traces import BEGINNINGS, EVENTS, FRAMES, merge_states, stage_files
 
 _SHARE_BYTES: Final = 16 << 20
 
@@ -29,7 +30,7 @@ class Logs:
             trace_dir: where the traces are.
             traced: whether to stage the input of header-only captures as well.
         """
-        for name in ("frames", "events", "traced"):
+        for name in ("frames", "events", "beginnings", "traced"):
             (self._staging / name).mkdir()
         files = sorted(trace_dir.glob("*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
         total = sum(path.stat().st_size for path in files)
@@ -50,6 +51,15 @@ class Logs:
     def frames(self) -> DataFrame:
         """The ``send`` and ``receive`` events."""
         return self._spark.read.schema(from_arrow_schema(FRAMES)).parquet(str(self._staging / "frames"))
+
+    def reused(self) -> DataFrame | None:
+        """``incarnations``, None where no connection reused its addresses and ports."""
+        path = self._staging / "beginnings"
+        streams = pq.read_table(path, columns=["conn", "direction"], schema=BEGINNINGS)
+        if len(streams.group_by(["conn", "direction"]).aggregate([])) == len(streams):
+            return None
+        rows = self._spark.read.schema(from_arrow_schema(BEGINNINGS)).parquet(str(path))
+        return incarnations(rows).localCheckpoint()
 
     def complete_traced(self, incomplete: list[int]) -> Path:
         """Where the input of header-only captures is: every frame once, those of lost traces by the receivers' word.
@@ -78,14 +88,13 @@ def orphans(frames: DataFrame, incomplete: list[int]) -> DataFrame:
     return received.join(sends, key, "left_anti")
 
 
-def incarnations(frames: DataFrame) -> DataFrame:
+def incarnations(beginnings: DataFrame) -> DataFrame:
     """Connections that reused their addresses and ports: ``conn`` and the sorted ``starts`` of its incarnations.
 
     Every incarnation begins with a frame at offset 0 in each direction; its start is the earlier of the two.
     """
     ordered = Window.partitionBy("conn", "direction").orderBy("ts_ns")
-    firsts = frames.where((F.col("off") == 0) & (F.col("event") == "send"))
-    ranked = firsts.select("conn", "ts_ns", F.row_number().over(ordered).alias("rank"))
+    ranked = beginnings.select("conn", "ts_ns", F.row_number().over(ordered).alias("rank"))
     starts = ranked.groupBy("conn", "rank").agg(F.min("ts_ns").alias("start_ns"))
     grouped = starts.groupBy("conn").agg(F.sort_array(F.collect_list("start_ns")).alias("starts"))
     return grouped.where(F.size("starts") > 1)

@@ -69,10 +69,7 @@ class Pipeline:
         self.states = traces.read(self._run.path / "trace", traced=captured)
         self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
         self.events, self.frames = traces.events, traces.frames
-        framed = logs.framed(self.frames)
-        self.framed = framed
-        reused = logs.incarnations(framed)
-        self.reused = None if reused.isEmpty() else reused.localCheckpoint()
+        self.framed, self.reused = logs.framed(self.frames), traces.reused()
         self.wire = Wire(self._spark, self._staging / "wire")
         if captured:
             traced, manifest = traces.complete_traced(self.incomplete), self._run.manifest
@@ -118,8 +115,11 @@ class Pipeline:
         raw.write.options(**STAGED).parquet(str(self._staging / "messages"))
         published = self._spark.read.parquet(str(self._staging / "messages"))
         topics = published.select("message_id", "topics")
-        found = hops.build_hops(self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, topics)
-        self._save("hops", hops.mark_duplicates(found, hops.first_copies(self.events)))
+        firsts = hops.first_copies(self.events)
+        self._save(
+            "hops",
+            hops.build_hops(self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, topics, firsts),
+        )
         made = self._table("hops")
         # What follows depends on no other of these, and none keeps all cores busy to its end.
         parts = (self._save_frames, self._save_deliveries, self._save_links, self._save_overhead)

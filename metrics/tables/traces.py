@@ -1,8 +1,8 @@
 """Trace files to Parquet: a kernel that Spark runs on shares of the files, so that each is parsed once.
 
-Frames go to ``frames``, every other event to ``events``, the frames that were sent once more to ``traced``, the input
-of header-only captures. Arrow reads whole blocks of lines; a block that it refuses is halved until the lines that are
-no events stand alone.
+Frames go to ``frames``, every other event to ``events``; of the frames that were sent, all go to ``traced`` as well,
+the input of header-only captures, and those that begin a stream to ``beginnings``. Arrow reads whole blocks of lines; a
+block that it refuses is halved until the lines that are no events stand alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ EVENTS: Final = pa.schema(
 
 FRAMES: Final = pa.schema([field for field in EVENTS if field.name not in ("reason", "records", "epoch", "score")])
 
-_SCHEMAS: Final = {"frames": FRAMES, "events": EVENTS, "traced": TRACED}
+BEGINNINGS: Final = pa.schema([TRACED.field(name) for name in ("conn", "direction", "ts_ns")])
+"""The frames at offset 0 that were sent: each begins one direction of a connection."""
+
+_SCHEMAS: Final = {"frames": FRAMES, "events": EVENTS, "beginnings": BEGINNINGS, "traced": TRACED}
 _ORDERS: Final = {"traced": ("conn", "direction", "off")}
 _BLOCK_BYTES = 16 << 20
 
@@ -53,7 +56,7 @@ def stage_files(files: Iterable[Path], staging: Path, part: int, *, traced: bool
 
     Args:
         files: traces, named ``<node>.jsonl``.
-        staging: where the folders ``frames``, ``events`` and ``traced`` are.
+        staging: where the folders of the staged tables are.
         part: the number of this share; an earlier attempt's part is replaced.
         traced: whether to write ``traced``.
 
@@ -74,9 +77,10 @@ def stage_files(files: Iterable[Path], staging: Path, part: int, *, traced: bool
             frames = events.filter(is_frame).select(FRAMES.names)
             parts["frames"].add(frames)
             parts["events"].add(events.filter(pc.invert(is_frame)))
+            sends = locate(frames).filter(pc.field("event") == "send")
+            parts["beginnings"].add(sends.filter(pc.field("off") == 0).select(BEGINNINGS.names))
             if traced:
-                sends = locate(frames).filter(pc.field("event") == "send")
-                parts["traced"].add(sends.select(TRACED.names).cast(TRACED))
+                parts["traced"].add(sends.select(TRACED.names))
     for each in parts.values():
         each.close()
     return states
