@@ -166,6 +166,8 @@ class Pump:
             self._wanted.discard((node, peer))
             self.give(node, LinkDown(peer, "unreachable"))
             return
+        if self._up.pop((peer, node), None) is not None:  # the peer has yet to hear of the old link's end
+            self.give(peer, LinkDown(node, "replaced", (peer, node) in self._wanted))
         self._order += 1
         for one, other in ((node, peer), (peer, node)):
             self._up[one, other] = self._order

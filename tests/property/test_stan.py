@@ -23,7 +23,13 @@ SECOND_NS = 1_000_000_000
 TOPICS = 5
 
 interests = st.lists(st.sets(st.integers(0, TOPICS - 1)).map(sorted).map(tuple), min_size=2, max_size=14)
-networks = st.fixed_dictionaries({"interests": interests, "seed": st.integers(0, 2**32), "literal": st.booleans()})
+networks = st.fixed_dictionaries(
+    {
+        "interests": interests,
+        "seed": st.integers(0, 2**32),
+        "variant": st.sampled_from(["literal", "learn_from_walks", ""]),
+    }
+)
 faulty = st.tuples(st.floats(0, 0.3), st.floats(0, 0.5), st.floats(0, 0.5)).map(lambda ratios: Faults(*ratios))
 messages = st.lists(
     st.tuples(st.integers(0, 13), st.sets(st.integers(0, TOPICS - 1), min_size=1).map(sorted).map(tuple)), max_size=6
@@ -46,7 +52,9 @@ class World(Pump):
         wanted, seed = network["interests"], network["seed"]
         self.ever = [set(topics) for topics in wanted]
         self.told: list[Told] = []
-        overlay = {"name": "stan", "literal": network["literal"], **given}
+        overlay = {"name": "stan", **given}
+        if variant := network.get("variant"):
+            overlay[variant] = True
         self.cores = {}
         for node, views in enumerate(draw_views(wanted, 1.0, seed)):
             default = PROTOCOLS["stan"]
@@ -177,7 +185,7 @@ def test_views_become_the_lightest_of_all_that_are_reached(seed: int):
     """In the end no node reaches, along the views, anybody lighter than those in its own view."""
     draws = Random(seed)
     wanted = [tuple(topic for topic in range(2) if draws.random() < 0.8) for _ in range(12)]
-    world = World({"interests": wanted, "seed": seed, "literal": False})
+    world = World({"interests": wanted, "seed": seed})
     first = world.views()
     world.start()
     world.run(250 * SECOND_NS)
@@ -190,7 +198,7 @@ def test_views_become_the_lightest_of_all_that_are_reached(seed: int):
 
 def test_weights_are_the_same_in_all_topics_so_topics_come_to_share_neighbours():
     wanted = [tuple(range(TOPICS))] * 30
-    world = World({"interests": wanted, "seed": 3, "literal": False})
+    world = World({"interests": wanted, "seed": 3})
     world.start()
     world.run(SECOND_NS // 2)
     pairs, links = {(node, peer) for node, peer, _ in world.present()}, len(world.links())
@@ -249,7 +257,7 @@ def test_at_rest_after_lost_links_and_changes_of_interest(network, changes, data
 
 def test_who_crashed_leaves_every_view_that_has_others_to_take():
     wanted = [(node % 2, 2) for node in range(24)]
-    world = World({"interests": wanted, "seed": 8, "literal": False})
+    world = World({"interests": wanted, "seed": 8})
     sizes = {key: len(view) for key, view in world.views().items()}
     world.start()
     world.run(5 * SECOND_NS)
@@ -268,7 +276,7 @@ def test_who_crashed_leaves_every_view_that_has_others_to_take():
 
 
 def test_the_last_two_of_a_topic_find_each_other_again():
-    world = World({"interests": [(0,), (0,)], "seed": 1, "literal": False})
+    world = World({"interests": [(0,), (0,)], "seed": 1})
     world.start()
     world.run(SECOND_NS)
     world.cut(0, 1)
@@ -280,7 +288,7 @@ def test_the_last_two_of_a_topic_find_each_other_again():
 
 
 def test_nobody_keeps_asking_the_last_one_who_left():
-    world = World({"interests": [(0,), (0,)], "seed": 1, "literal": False})
+    world = World({"interests": [(0,), (0,)], "seed": 1})
     world.start()
     world.run(SECOND_NS)
     world.give(1, Unsubscribe(0))
@@ -293,7 +301,7 @@ def test_nobody_keeps_asking_the_last_one_who_left():
 
 def test_a_walk_visits_one_node_more_than_its_ttl():
     for ttl in (0, 1, 5):
-        world = World({"interests": [(0,)] * 4, "seed": 1, "literal": False}, walk_ttl=ttl)
+        world = World({"interests": [(0,)] * 4, "seed": 1}, walk_ttl=ttl)
         world.start()
         world.run(SECOND_NS)
         before = len(world.told)
@@ -322,7 +330,7 @@ def test_no_frame_tells_a_node_of_a_topic_that_it_does_not_subscribe_to(network,
 
 def test_frames_do_tell_where_messages_are_flooded_without_regard_to_topics():
     """So that the property above is about something."""
-    world = World({"interests": [(0, 1), (0,)], "seed": 1, "literal": False}, dissemination="flood")
+    world = World({"interests": [(0, 1), (0,)], "seed": 1}, dissemination="flood")
     world.start()
     world.run(SECOND_NS)
     world.publish(0, (0, 1), 0)
@@ -389,7 +397,7 @@ def test_nobody_gets_a_message_twice_under_loss_duplication_and_reordering(netwo
 
 
 def test_without_both_directions_messages_follow_the_views_only():
-    world = World({"interests": [(0,)] * 14, "seed": 4, "literal": False}, both_directions=False)
+    world = World({"interests": [(0,)] * 14, "seed": 4}, both_directions=False)
     world.start()
     world.run(3 * SECOND_NS)
     world.rest()
@@ -417,7 +425,7 @@ from peer.testing import Faults
 from tests.property.test_stan import World, SECOND_NS
 draws = Random(5)
 wanted = [tuple(sorted(draws.sample(range(40), 12))) for _ in range(25)]
-world = World({"interests": wanted, "seed": 5, "literal": False}, Faults(0.05, 0.1, 0.2))
+world = World({"interests": wanted, "seed": 5}, Faults(0.05, 0.1, 0.2))
 world.start(dict(enumerate(wanted)))
 for step in range(12):
     world.run(SECOND_NS // 3)

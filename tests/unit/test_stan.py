@@ -25,6 +25,7 @@ from peer.core.contract import (
     Unsubscribe,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.overlay.aligned_views import weigh
 from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.core.protocols import Composition, compose
 
@@ -91,6 +92,19 @@ def test_a_walk_collects_the_view_unless_the_listing_is_taken_literally(literal:
     [(target, passed)] = sends(node.hear(12, StanCollect(12, 1, 3, (5,))))
     assert target in (10, 11)
     assert passed == StanCollect(12, 1, 2, (0, 5) if literal else (0, 5, 10, 11))
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_walk_that_passes_changes_a_view_only_where_nodes_learn_from_it(learns: bool):
+    node = Lone(10, 11, learn_from_walks=learns)
+    views = node.core._parts["overlay"].views
+    passing = range(12, 40)
+    effects = [effect for peer in passing for effect in node.hear(10, StanCollect(peer, 1, 3, ()))]
+    lightest = tuple(sorted(sorted([10, 11, *passing], key=lambda peer: weigh(0, peer))[:2]))
+    assert lightest != (10, 11)
+    assert views[1] == (lightest if learns else (10, 11))
+    assert any(isinstance(effect, Connect) for effect in effects) == learns
+    assert views[2] == (10, 11)
 
 
 def test_a_node_tells_only_of_those_to_whom_it_has_a_link():

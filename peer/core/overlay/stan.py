@@ -35,6 +35,8 @@ class StanParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Mean size of the initial views: this times the natural logarithm of the topic's subscribers."""
     both_directions: bool = True
     """Messages go to the nodes in a node's views and to those that have it in theirs; else only to the former."""
+    learn_from_walks: bool = False
+    """Nodes align their views on walks that pass, too; in the paper only on the answers to their own."""
     literal: bool = False
     """Collect only the ids of the nodes on the walk, as line 8 of the listing is printed, not those in their views."""
 
@@ -161,6 +163,8 @@ class Stan(Part):
         Source: StAN Listing 1, lines 5-14; line 8 adds nodeId, as the text says, unless ``literal``.
         """
         topic = walk.topic
+        if self._parameters.learn_from_walks:
+            self._align(turn, topic, (walk.origin, *walk.nodes))
         nodes = {*walk.nodes, self.state.node}
         if not self._parameters.literal:
             nodes.update(self._linked(topic))
