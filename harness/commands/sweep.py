@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from harness.analysis import run_spark
 from harness.errors import ExperimentError
 from harness.manifest import versions
+from harness.planning.underlays import DATA_VARIABLE
 from harness.progress import counting
 from harness.studies.reading import load_study
 from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_spec
@@ -43,11 +45,17 @@ def run(arguments: argparse.Namespace) -> int:
     (folder / "study.toml").write_bytes(source.read_bytes())
     store = Store(folder, None if arguments.any_code else code_hash())
     with counting(f"sweep {study.name}", len(jobs), lambda: store.count(jobs)):
-        run_spark("harness.studies.sweeping", folder, folder / LOG, arguments.master, keep=[source.parent])
+        run_spark("harness.studies.sweeping", folder, folder / LOG, arguments.master, _inputs(source))
     for table in study.table:
         print(f"\n{(folder / f'{table.name}.md').read_text(encoding='utf-8')}", end="")
     print(f"\nresults: {folder / 'index.html'}")
     return 0
+
+
+def _inputs(source: Path) -> list[Path]:
+    """Folders that runs may read: the study's, and that of the data sets."""
+    data = os.environ.get(DATA_VARIABLE)
+    return [source.parent, *([Path(data)] if data else [])]
 
 
 def _options(arguments: argparse.Namespace) -> tuple[str, ...]:

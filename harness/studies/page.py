@@ -77,8 +77,8 @@ def _provenance(spec: SweepSpec, results: Sequence[Result]) -> dict[str, Any]:
         "options": " ".join(spec.options) or "none",
         "points": len({tuple(result.at.items()) for result in results}),
         "seeds": ", ".join(map(str, seeds_of(spec.study))),
-        "processor time": f"{sum(result.took_s for result in results):.0f} s in {len(results)} runs, "
-        f"the longest {max(result.took_s for result in results):.1f} s, "
+        "processor time": f"{sum(result.cpu_s for result in results):.0f} s in {len(results)} runs, "
+        f"the longest {max(result.cpu_s for result in results):.1f} s, "
         f"the largest process {max(result.peak_mib for result in results)} MiB",
         "code": spec.code + (f"; some runs are of other states: {', '.join(stale)}" if stale else ""),
         **spec.versions,

@@ -56,7 +56,7 @@ class Result(Struct, frozen=True):
     at: dict[str, Cell]
     seed: int
     code: str
-    took_s: float
+    cpu_s: float
     peak_mib: int
     rows: tuple[Row, ...]
 

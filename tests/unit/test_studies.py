@@ -8,11 +8,13 @@ import pytest
 
 from harness.cli import main
 from harness.errors import ExperimentError
+from harness.studies.measures import MEASURES
 from harness.studies.points import axes_of, points_of, seeds_of
 from harness.studies.reading import load_study
 from harness.studies.store import jobs_of
 
-STUDIES = Path(__file__).parents[2] / "playbooks" / "studies"
+ROOT = Path(__file__).parents[2]
+STUDIES = ROOT / "playbooks" / "studies"
 
 GOOD = """
 name = "small"
@@ -220,3 +222,16 @@ def test_the_studies_of_the_playbooks_are_valid(path, quick):
 def test_a_missing_study_is_a_usage_error(tmp_path):
     with pytest.raises(ExperimentError, match=r"none\.toml: No such file"):
         load_study(tmp_path / "none.toml")
+
+
+def test_the_page_lists_every_measure_with_its_meaning():
+    page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    for name, measure in MEASURES.items():
+        assert f"| `{name}` |" in page
+        assert f"| {measure.text} | {measure.by} |" in page
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_page_lists_every_study_with_what_it_reproduces(path):
+    page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    assert f"| `{path.stem}` | {load_study(path).reproduces}" in page
