@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from metrics.adversaries import read_adversaries
 from metrics.certificate import check_certificate
 from metrics.checks import check_consistency, is_complete
 from metrics.pcap.source import register
@@ -143,7 +145,9 @@ class Pipeline:
     def _epochs(self) -> list[dict[str, Any]]:
         run = self._run
         begin, workload = run.phase("warmup"), run.phase("workload")
-        rows = pq.read_table(self._path("deliveries"), columns=["publish_ns", "message_id", "latency_ms"])
+        rows = pq.read_table(self._path("deliveries"), columns=["node", "publish_ns", "message_id", "latency_ms"])
+        adversaries = pa.array(sorted(read_adversaries(run)), pa.int32())
+        rows = rows.filter(pc.invert(pc.is_in(rows["node"], adversaries)))
         start_ns = begin.start_ns if begin is not None else run.manifest.zero_ns
         end_ns = workload.end_ns if workload is not None else run.end_ns
         return epochs.build_epochs(epochs.epoch_ends(self.events), rows, start_ns, end_ns)
