@@ -52,7 +52,7 @@ def session(master: str | None = None, *, light: bool = False) -> Iterator[Spark
 
 def _settings(master: str, cores: int, scratch: str, *, light: bool) -> dict[str, str]:
     """The configuration for a master; a remote one finds the driver by its own address, a local one on loopback."""
-    java = [_LIGHT_JAVA] if light else []
+    java = [_LIGHT_JAVA] if light else ["-XX:+UseParallelGC"]
     if class_archive().exists():
         java.append(f"-XX:SharedArchiveFile={class_archive()} -Xlog:disable -Xlog:all=error:stderr")
     settings = {
