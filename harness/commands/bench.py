@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("name", nargs="?", help=f"one subject ({', '.join(discover())}); default: all in turn")
     parser.add_argument("--json", action="store_true", help="let the benchmarks print JSON, one document each")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="options of that subject, such as --full of pipeline")
 
 
 def discover() -> dict[str, Path]:
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ExperimentError: there is no benchmark of that name.
     """
-    options = ["--json"] if arguments.json else []
+    options = ["--json"] * arguments.json + arguments.options
     failed = [name for name, path in choose(discover(), arguments.name).items() if _measure(name, path, options) != 0]
     if failed:
         print(f"trellis bench: failed: {', '.join(failed)}", file=sys.stderr)
