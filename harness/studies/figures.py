@@ -9,12 +9,13 @@ import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
 from msgspec import Struct
 
 from harness.studies.form import Cell, FigureSpec, Shown
 from harness.studies.intervals import Interval, interval
-from harness.studies.measures import MEASURES, split_reduction
-from harness.studies.reading import AT_S, EPOCH, count_of, label_of, measure_of
+from harness.studies.measures import COUNTERS, MEASURES, split_reduction
+from harness.studies.reading import AT_S, EPOCH, count_of, label_of, measure_of, moment_of
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
 from metrics.report.figures import STYLE, plain_axes
@@ -38,9 +39,11 @@ def draw_figure(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
 def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
     canvas, axes = plain_axes(6.4, 3.8)
     curves = list(make_curves(spec, results))
-    for curve, marker in zip(curves, cycle("os^Dv<>P")):
+    for place, (curve, marker) in enumerate(zip(curves, cycle("os^Dv<>P"))):
         if spec.kind == "line":
             _draw_line(axes, curve, marker)
+        elif spec.kind == "bars":
+            _draw_bars(axes, curve, place, len(curves))
         else:
             _draw_counts(axes, curve, spec.kind)
     for paper in spec.paper:
@@ -56,7 +59,7 @@ def make_curves(spec: FigureSpec, results: Sequence[Result]) -> Iterator[Curve]:
     for shown in spec.y:
         for values in product(*(values_along(chosen, axis) for axis in spec.series)):
             runs = matching(chosen, dict(zip(spec.series, values, strict=True)))
-            points = tuple(_points(spec, runs, measure_of(shown), count_of(shown)))
+            points = tuple(_points(spec, runs, shown))
             if points:
                 yield Curve(_label(spec, shown, values), points)
 
@@ -71,31 +74,32 @@ def _label(spec: FigureSpec, shown: str | Shown, values: tuple[Cell, ...]) -> st
     return ", ".join(words)
 
 
-def _points(spec: FigureSpec, runs: Sequence[Result], shown: str, by: float | None) -> Iterator[tuple[Cell, Interval]]:
+def _points(spec: FigureSpec, runs: Sequence[Result], shown: str | Shown) -> Iterator[tuple[Cell, Interval]]:
+    measure, by, at = measure_of(shown), count_of(shown), moment_of(shown)
     if spec.x in MOMENTS:
-        rows = [mean for mean in aggregate(runs) if mean.measure == shown and mean.by == by]
+        rows = [mean for mean in aggregate(runs) if mean.measure == measure and mean.by == by]
         moments = [(mean.moment, mean.over) for mean in rows if mean.moment is not None]
         yield from sorted(moments, key=lambda pair: pair[0])
-    elif MEASURES[split_reduction(shown)[1]].by == spec.x:
-        yield from _counts(runs, shown)
+    elif MEASURES[split_reduction(measure)[1]].by == spec.x:
+        yield from _counts(runs, measure, at)
     else:
         for value in values_along(runs, spec.x):
-            over = mean_of(matching(runs, {spec.x: value}), shown, by)
+            over = mean_of(matching(runs, {spec.x: value}), measure, by, at)
             if over is not None:
                 yield value, over
 
 
-def _counts(runs: Sequence[Result], shown: str) -> Iterator[tuple[Cell, Interval]]:
-    """What a measure counts, at the first snapshot where ``first`` is asked for, otherwise at the last."""
+def _counts(runs: Sequence[Result], shown: str, at: float | None) -> Iterator[tuple[Cell, Interval]]:
+    """What a measure counts, at the moment that is asked for, otherwise the last; ``first`` is the first one."""
     reduction, name = split_reduction(shown)
     counts = []
     for run in runs:
         rows = [row for row in run.rows if row.measure == name and row.by is not None]
         moments = sorted({row.moment for row in rows if row.moment is not None})
-        moment = None if not moments else moments[0] if reduction == "first" else moments[-1]
+        moment = at if at is not None or not moments else moments[0 if reduction == "first" else -1]
         counts.append({row.by: row.value for row in rows if row.moment == moment})
     for by in sorted({key for count in counts for key in count if key is not None}):
-        yield by, interval([count.get(by, 0.0) for count in counts])
+        yield by, interval([count.get(by, 0.0) for count in counts if by in count or MEASURES[name].by in COUNTERS])
 
 
 def _draw_line(axes: Axes, curve: Curve, marker: str) -> None:
@@ -110,6 +114,15 @@ def _draw_line(axes: Axes, curve: Curve, marker: str) -> None:
         axes.errorbar(x, means, half, fmt="none", color=line.get_color(), capsize=2)
 
 
+def _draw_bars(axes: Axes, curve: Curve, place: int, curves: int) -> None:
+    """The curve's bars among those of all curves that stand side by side."""
+    x = np.array([point[0] for point in curve.points], float)
+    counts = np.array([over.mean for _, over in curve.points])
+    width = 0.8 / curves
+    axes.bar(x + (place - (curves - 1) / 2) * width, counts / counts.sum(), width, label=curve.label)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
 def _draw_counts(axes: Axes, curve: Curve, kind: str) -> None:
     x = np.array([point[0] for point in curve.points], float)
     counts = np.array([over.mean for _, over in curve.points])
@@ -122,10 +135,10 @@ def _draw_counts(axes: Axes, curve: Curve, kind: str) -> None:
 
 
 def _finish(axes: Axes, spec: FigureSpec, curves: int) -> None:
-    shares = {"cdf": "share of nodes, cumulated", "histogram": "share of nodes"}
+    shares = {"cdf": "share of nodes, cumulated", "histogram": "share of nodes", "bars": "share"}
     first = label_of(spec.y[0]) if len(spec.y) == 1 else ""
     axes.set(xlabel=spec.xlabel or spec.x, ylabel=spec.ylabel or shares.get(spec.kind, first))
-    if spec.kind in ("line", "cdf", "histogram"):
+    if spec.kind != "rank":
         axes.set_ylim(bottom=0)
     if curves > 1:
         axes.legend(fontsize=8)

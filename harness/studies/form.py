@@ -54,6 +54,8 @@ class Shown(Struct, forbid_unknown_fields=True, frozen=True):
     """What readers see in its place."""
     by: float | None = None
     """For a measure that is counted by something: its value at this one, such as a topic's number."""
+    at: float | None = None
+    """Its value in this epoch, or at this snapshot's instant (s)."""
 
 
 class PaperTable(Struct, forbid_unknown_fields=True, frozen=True):
@@ -103,9 +105,9 @@ class FigureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Axes that tell curves apart."""
     where: dict[str, Any] = field(default_factory=dict)
     """Only points with these values."""
-    kind: Literal["line", "histogram", "cdf", "rank"] = "line"
+    kind: Literal["line", "bars", "histogram", "cdf", "rank"] = "line"
     """``line``: means with their intervals. ``histogram``, ``cdf``: of a measure that counts nodes by ``degree``.
-    ``rank``: a line on logarithmic axes."""
+    ``bars``: shares of what a measure counts. ``rank``: a line on logarithmic axes."""
     xlabel: str = ""
     ylabel: str = ""
     note: str = ""

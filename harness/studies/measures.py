@@ -10,13 +10,13 @@ REDUCTIONS = ("first", "last", "mean", "min", "max", "change")
 """What may stand before a measure's name: over a run's snapshots, or over its epochs where messages are measured.
 ``change`` is the last over the first, less one."""
 
-COUNTERS = ("degree", "rank", "kind")
-"""What counts of nodes or frames are counted by: there, a count that is missing is 0."""
+COUNTERS = ("degree", "rank", "kind", "length")
+"""What counts of nodes, frames or pairs are counted by: there, a count that is missing is 0."""
 
 Value = tuple[str, float | None, float]
 """A measure, what it is counted by (None for a plain one), and its value."""
 
-Source = Literal["interests", "views", "slots", "graph", "topics", "deliveries", "control"]
+Source = Literal["interests", "views", "slots", "graph", "distances", "topics", "deliveries", "scores", "control"]
 
 
 class Measure(Struct, frozen=True):
@@ -29,12 +29,12 @@ class Measure(Struct, frozen=True):
     @property
     def published(self) -> bool:
         """Whether it needs publications."""
-        return self.source == "deliveries"
+        return self.source in ("deliveries", "scores")
 
     @property
     def seen(self) -> bool:
         """Whether it is measured at the snapshots."""
-        return self.source in ("views", "slots", "graph", "topics")
+        return self.source in ("views", "slots", "graph", "distances", "topics")
 
 
 MEASURES: dict[str, Measure] = {
@@ -66,6 +66,10 @@ MEASURES: dict[str, Measure] = {
     "clustering_global": Measure("graph", "closed paths of two links over all of them"),
     "diameter": Measure("graph", "longest shortest path in the physical graph"),
     "path_length_mean": Measure("graph", "shortest path in the physical graph, mean"),
+    "subscriber_distances": Measure(
+        "distances", "pairs of subscribers of the same topic, by the links of their shortest path", by="length"
+    ),
+    "subscriber_distance_mean": Measure("distances", "links of the shortest path between two of them, mean"),
     "topics": Measure("topics", "topics that have a subscriber"),
     "topic_components": Measure("topics", "components of all topics' overlays (physical links), added up"),
     "topic_components_max": Measure("topics", "components of the topic that has the most"),
@@ -83,6 +87,8 @@ MEASURES: dict[str, Measure] = {
     "relay_ratio": Measure("deliveries", "copies at nodes without interest over all copies, duplicates included"),
     "topic_delivery_ratio": Measure("deliveries", "delivery ratio of the messages of each (first) topic", by="topic"),
     "topic_delay_ms_mean": Measure("deliveries", "delay of the messages of each (first) topic, mean", by="topic"),
+    "score_mean": Measure("scores", "score of the neighbours that honest nodes keep at an epoch's end, mean"),
+    "score_quantiles": Measure("scores", "the scores of all honest nodes in order", by="quantile"),
     "control_frames_per_peer_per_s": Measure("control", "frames other than data"),
     "control_bytes_per_peer_per_s": Measure("control", "their bytes"),
     "control_frames_per_change": Measure(

@@ -12,6 +12,7 @@ from harness.workload.interests import Interests
 from metrics.overlay import (
     Snapshot,
     correlate,
+    count_distances,
     count_links,
     intersect_top,
     measure_graph,
@@ -34,6 +35,8 @@ def measure_snapshot(snapshot: Snapshot, wanted: Collection[str]) -> list[Value]
         values += _count_views(snapshot)
     if "graph" in sources:
         values += _plain(measure_graph(snapshot)._asdict())
+    if "distances" in sources:
+        values += _measure_distances(snapshot)
     if "topics" in sources:
         topics = measure_topics(snapshot, diameters="topic_diameter_max" in wanted)
         values += _plain(sum_up_topics(topics))
@@ -44,6 +47,13 @@ def _plain(numbers: dict[str, float | None]) -> Iterator[Value]:
     return ((name, None, value) for name, value in numbers.items() if value is not None)
 
 
+def _measure_distances(snapshot: Snapshot) -> Iterator[Value]:
+    pairs = count_distances(snapshot)
+    yield from _histogram("subscriber_distances", pairs)
+    if total := int(pairs.sum()):
+        yield "subscriber_distance_mean", None, float(np.arange(len(pairs)) @ pairs) / total
+
+
 def _count_views(snapshot: Snapshot) -> Iterator[Value]:
     links = count_links(snapshot)
     for name, counts in links._asdict().items():
@@ -51,16 +61,14 @@ def _count_views(snapshot: Snapshot) -> Iterator[Value]:
         yield f"{name}_max", None, int(counts.max())
     if unique := int(links.view_size_unique.sum()):
         yield "link_sharing_ratio", None, int(links.view_size_total.sum()) / unique
-    yield from _histogram("degrees", links.degree)
-    yield from _histogram("out_degrees", links.view_size_unique)
-    yield from _histogram("in_degrees", links.in_degree)
+    yield from _histogram("degrees", np.bincount(links.degree))
+    yield from _histogram("out_degrees", np.bincount(links.view_size_unique))
+    yield from _histogram("in_degrees", np.bincount(links.in_degree))
 
 
-def _histogram(name: str, degrees: Integers) -> Iterator[Value]:
-    """How many nodes have each degree."""
-    for degree, nodes in enumerate(np.bincount(degrees).tolist()):
-        if nodes:
-            yield name, degree, nodes
+def _histogram(name: str, counts: Integers) -> Iterator[Value]:
+    """The counts that are not 0, each by its place."""
+    return ((name, place, count) for place, count in enumerate(counts.tolist()) if count)
 
 
 def measure_interests(interests: Interests, topics: int, wanted: Collection[str]) -> list[Value]:

@@ -130,6 +130,8 @@ def _table_rules(study: Study, table: TableSpec, place: str, axes: list[str]) ->
 def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str]) -> Iterator[tuple[bool, str, str]]:
     yield from _measure_rules(study, figure.y, f"{place}.y")
     measured = [MEASURES[name] for shown in figure.y if (name := split_reduction(measure_of(shown))[1]) in MEASURES]
+    if figure.x in (AT_S, EPOCH):
+        yield any(moment_of(shown) is not None for shown in figure.y), f"{place}.y", f"at: {figure.x} is the x axis"
     if figure.x == AT_S:
         yield not all(known.seen for known in measured), f"{place}.x", "not all measures are of the snapshots"
     elif figure.x == EPOCH:
@@ -155,7 +157,8 @@ def _coverage_rules(
 
 def _measure_rules(study: Study, shown: Sequence[str | Shown], place: str) -> Iterator[tuple[bool, str, str]]:
     for index, each in enumerate(shown):
-        name = split_reduction(measure_of(each))[1]
+        reduction, name = split_reduction(measure_of(each))
+        yield bool(reduction) and moment_of(each) is not None, f"{place}[{index}]", f"at: {reduction} says which"
         yield name not in study.measures, f"{place}[{index}]", f"{name!r} is not among the study's measures"
 
 
@@ -167,6 +170,11 @@ def measure_of(shown: str | Shown) -> str:
 def count_of(shown: str | Shown) -> float | None:
     """Which count of it is shown."""
     return None if isinstance(shown, str) else shown.by
+
+
+def moment_of(shown: str | Shown) -> float | None:
+    """The epoch or the snapshot's instant of which it is shown."""
+    return None if isinstance(shown, str) else shown.at
 
 
 def label_of(shown: str | Shown) -> str:
@@ -185,4 +193,5 @@ __all__ = [
     "label_of",
     "load_study",
     "measure_of",
+    "moment_of",
 ]

@@ -37,7 +37,7 @@ def values_along(results: Sequence[Result], axis: str) -> list[Cell]:
     return list(dict.fromkeys(result.at[axis] for result in results))
 
 
-def reduce_run(result: Result, shown: str, by: float | None = None) -> float | None:
+def reduce_run(result: Result, shown: str, by: float | None = None, at: float | None = None) -> float | None:
     """One number of a run: a measure, or a reduction of it over snapshots or epochs; None = it has no value.
 
     Without a reduction, measures of the overlay are those of the last snapshot, and others those of the whole run.
@@ -46,9 +46,12 @@ def reduce_run(result: Result, shown: str, by: float | None = None) -> float | N
         result: the run.
         shown: a measure's name, perhaps after a reduction.
         by: of a measure that is counted by something, which count.
+        at: the epoch or the snapshot's instant (s) whose value is asked for.
     """
     reduction, name = split_reduction(shown)
     rows = [row for row in result.rows if row.measure == name and row.by == by]
+    if at is not None:
+        return next((row.value for row in rows if row.moment == at), None)
     if not reduction and not MEASURES[name].seen:
         return next((row.value for row in rows if row.moment is None), None)
     series = [row.value for row in sorted(rows, key=_moment) if row.moment is not None]
@@ -67,9 +70,9 @@ def _reduce(reduction: str, series: Sequence[float]) -> float | None:
     return {"first": series[0], "last": series[-1], "min": min(series), "max": max(series)}[reduction]
 
 
-def mean_of(results: Sequence[Result], shown: str, by: float | None = None) -> Interval | None:
+def mean_of(results: Sequence[Result], shown: str, by: float | None = None, at: float | None = None) -> Interval | None:
     """A measure over all these results' seeds; None where no run has a value."""
-    values = [value for result in results if (value := reduce_run(result, shown, by)) is not None]
+    values = [value for result in results if (value := reduce_run(result, shown, by, at)) is not None]
     return interval(values) if values else None
 
 

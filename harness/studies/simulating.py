@@ -13,7 +13,7 @@ from harness.studies.form import RunSpec
 from harness.studies.measuring import measure_interests, measure_snapshot
 from harness.studies.networks import make_network
 from harness.studies.snapshots import share_slots, take_snapshot
-from harness.studies.watching import Watch, measure_deliveries
+from harness.studies.watching import Watch, measure_deliveries, measure_scores
 from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.simulation import Simulation
 from harness.testbeds.simulated.testbed import START_NS
@@ -106,6 +106,7 @@ class PointRun:
             if settled:
                 break
         rows += self._delivery_rows()
+        rows += self._score_rows()
         rows += self._control_rows()
         return [row for row in rows if row.measure in self._measures]
 
@@ -137,6 +138,15 @@ class PointRun:
         if self._run.epoch_messages is not None:
             for epoch, batch in enumerate(batches):
                 yield from (Row(name, epoch, by, value) for name, by, value in measure_deliveries([batch]))
+
+    def _score_rows(self) -> Iterator[Row]:
+        """Epochs count from the first one that any node scored: those before it had no messages."""
+        scores = self._watch.scores
+        for epoch in sorted(scores):
+            yield from (Row(name, epoch - min(scores), by, value) for name, by, value in measure_scores(scores[epoch]))
+        if scores:
+            everything = [score for of_epoch in scores.values() for score in of_epoch]
+            yield from (Row(name, None, by, value) for name, by, value in measure_scores(everything))
 
     def _count_traffic(self) -> None:
         simulation = self._simulation

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from harness.studies.form import Cell, Shown, TableSpec
 from harness.studies.intervals import Interval
-from harness.studies.reading import MEASURE, count_of, label_of, measure_of
+from harness.studies.reading import MEASURE, count_of, label_of, measure_of, moment_of
 from harness.studies.results import matching, mean_of, values_along
 from harness.studies.store import Result
 
@@ -53,7 +53,8 @@ def _entry(
 ) -> Entry:
     where: dict[str, Cell] = {**dict(zip(spec.rows, labels, strict=True)), spec.columns: head}
     measure = shown[str(where.pop(MEASURE, next(iter(shown))))]
-    return Entry(mean_of(matching(results, where), measure_of(measure), count_of(measure)), _paper(spec, labels, head))
+    ours = mean_of(matching(results, where), measure_of(measure), count_of(measure), moment_of(measure))
+    return Entry(ours, _paper(spec, labels, head))
 
 
 def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None:

@@ -14,6 +14,9 @@ from peer.core.bitset import Bitset, bitset
 from peer.core.contract import Message, MessageId, NodeId, TopicId
 from peer.trace import TraceEvent
 
+QUANTILES = tuple(place / 50 for place in range(51))
+"""The shares of nodes at which the scores' distribution is noted."""
+
 
 class Batch:
     """Consecutive messages: what was due of them, and what came."""
@@ -56,6 +59,7 @@ class Watch:
         joined_ns: when each node last joined during the run.
         changes: joins, leaves and crashes so far.
         batches: in the order of publication.
+        scores: of the neighbours that honest nodes kept, by the epoch that they ended.
     """
 
     frames = False
@@ -65,6 +69,7 @@ class Watch:
         self.joined_ns: dict[NodeId, int] = {}
         self.changes = 0
         self.batches: list[Batch] = []
+        self.scores: dict[int, list[float]] = {}
         self._adversaries = adversaries
         self._batch_messages = batch_messages
         self._flights: dict[MessageId, Flight] = {}
@@ -77,6 +82,7 @@ class Watch:
             "prune": self._relink,
             "join": self._join,
             "leave": self._leave,
+            "epoch": self._end_epoch,
         }
 
     def trace(self, event: TraceEvent) -> None:
@@ -139,6 +145,11 @@ class Watch:
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) & ~(1 << event.node)
 
+    def _end_epoch(self, event: TraceEvent) -> None:
+        assert event.epoch is not None and event.score is not None, "epochs that end have both"
+        if not self._adversaries >> event.node & 1:
+            self.scores.setdefault(event.epoch, []).append(event.score)
+
 
 def _by_topic(interests: Interests) -> dict[int, Bitset]:
     nodes: dict[int, list[int]] = {}
@@ -181,3 +192,13 @@ def _measure_topics(batches: Sequence[Batch]) -> Iterator[Value]:
             yield "topic_delivery_ratio", topic, delivered / due
         if delivered:
             yield "topic_delay_ms_mean", topic, sum(part.delay_ns for part in parts) / delivered / 1e6
+
+
+def measure_scores(scores: Sequence[float]) -> Iterator[Value]:
+    """The mean of some nodes' scores (at least one), and the scores in order: a value for each 50th of the nodes.
+
+    Source: Topiary section V-A, performance measures 3 and 4.
+    """
+    yield "score_mean", None, float(np.mean(scores))
+    for share in QUANTILES:
+        yield "score_quantiles", share, float(np.quantile(scores, share))

@@ -4,6 +4,7 @@ The analysis takes the arrays from a run's tables, studies take them from a simu
 numbers. A ``Snapshot`` holds the arrays, ``measure`` computes every plain number of one.
 """
 
+from metrics.overlay.distances import count_distances
 from metrics.overlay.graph import PhysicalGraph, measure_graph
 from metrics.overlay.interests import correlate, intersect_top
 from metrics.overlay.measures import measure, sum_up_topics
@@ -19,6 +20,7 @@ __all__ = [
     "Snapshot",
     "TopicOverlay",
     "correlate",
+    "count_distances",
     "count_links",
     "intersect_top",
     "measure",

@@ -29,7 +29,7 @@ def intersect_top(count: int, interests: Integers, depth: int) -> float | None:
 
     Source: SpiderCast section 3.4.
     """
-    matrix = _matrix(count, interests)
+    matrix = interest_matrix(count, interests)
     matrix = matrix[matrix.any(axis=1)]
     depth = min(depth, len(matrix) - 1)
     if depth < 1:
@@ -60,7 +60,7 @@ def correlate(count: int, interests: Integers, topics: int, levels: Sequence[flo
 
     Source: StAN section 3, Table 1.
     """
-    matrix = _matrix(count, interests)
+    matrix = interest_matrix(count, interests)
     sizes = matrix.sum(axis=1).astype(np.float64)
     spread = np.sqrt(sizes * (topics - sizes))
     scale = np.divide(1, spread, out=np.zeros(count), where=spread > 0)
@@ -74,7 +74,7 @@ def correlate(count: int, interests: Integers, topics: int, levels: Sequence[flo
     return [float(pairs / max(count * (count - 1), 1)) for pairs in reached]
 
 
-def _matrix(count: int, interests: Integers) -> Reals:
+def interest_matrix(count: int, interests: Integers) -> Reals:
     """(count, topics with a subscriber) 1 where the node subscribes; sums of such products are exact in float32."""
     topics, columns = np.unique(interests[:, 1], return_inverse=True)
     matrix = np.zeros((count, len(topics)), np.float32)

@@ -29,6 +29,8 @@ class Neighbour:
     """The other end of a physical link.
 
     Attributes:
+        outbound: whether this node asked for the link. An overlay that counts the links of its own choice keeps it
+            current where both sides may choose the same one.
         topics: what it subscribes to, by its own word; empty until it has said so.
         logical: the topics of the logical links on this physical one, in rising order.
     """

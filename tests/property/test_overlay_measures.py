@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from metrics.overlay import (
     Snapshot,
     correlate,
+    count_distances,
     count_links,
     intersect_top,
     measure,
@@ -109,6 +110,20 @@ def test_nodes_and_the_physical_graph_are_measured_as_a_plain_search_does(overla
     local = sum(closed[node] / len(pairs) for node, pairs in wedges.items() if pairs) / len(nodes)
     assert graph.clustering == pytest.approx(local)
     assert graph.clustering_global == pytest.approx(sum(closed.values()) / max(sum(map(len, wedges.values())), 1))
+
+
+@given(overlays())
+@settings(max_examples=100, deadline=None)
+def test_subscribers_distances_are_those_of_a_plain_search_once_for_each_common_topic(overlay) -> None:
+    up, interests, links, _ = overlay
+    nodes, arcs = set(up), {(a, b) for a, b in both_ways(links) if {a, b} <= set(up)}
+    expected: dict[int, int] = {}
+    for a, b in itertools.combinations(sorted(nodes), 2):
+        common = sum((a, topic) in interests and (b, topic) in interests for topic in range(TOPICS))
+        if common and (length := distances(nodes, arcs, a).get(b)):
+            expected[length] = expected.get(length, 0) + common
+    found = count_distances(Snapshot.of(up, list(interests), links, []))
+    assert {length: pairs for length, pairs in enumerate(found.tolist()) if pairs} == expected
 
 
 @given(st.integers(2, 90), st.data())

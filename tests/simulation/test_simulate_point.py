@@ -68,7 +68,7 @@ def test_the_hash_seed_changes_nothing():
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1] == outputs[2]
     rows = [Row(*row) for row in json.loads(outputs[0])]
-    assert {row.measure for row in rows} == set(MEASURES)
+    assert {row.measure for row in rows} == {name for name, measure in MEASURES.items() if measure.source != "scores"}
     assert {row.moment for row in rows if row.measure == "degree_mean"} == {10, 20, 30, 33}
     assert 0.5 < plain(rows)["delivery_ratio"] < 1
 
@@ -91,10 +91,51 @@ def test_the_numbers_are_those_of_the_simulated_testbeds_traces(tmp_path):
     assert {name: found[name] for name in counted} == pytest.approx(counted, rel=1e-12)
 
 
+def test_scores_are_those_that_honest_nodes_trace_epoch_by_epoch(tmp_path):
+    asked = experiment(
+        protocol="topiary",
+        underlay={"kind": "unit-square", "hosts": 30},
+        topiary={"degree": 4, "epoch_s": 5},
+        workload={"topics": 6, "warmup_s": 10, "duration_s": 20, "publish_rate_per_s": 20},
+        interests={"ratio": 0.5},
+        adversary={"kind": "eclipse", "ratio": 0.2},
+    )
+    source = tmp_path / "experiment.toml"
+    source.write_text('name = "x"\n')
+    planned = make_plan(asked, source)
+    write_plan(planned, tmp_path / "run")
+    simulate_planned(tmp_path / "run")
+    honest = {spec.node for spec in planned.overlay.nodes if spec.behaviour is None}
+    assert len(honest) == 24
+    scores: dict[int, list[float]] = {}
+    for event in _events(tmp_path / "run"):
+        if event["event"] == "epoch" and event["node"] in honest:
+            scores.setdefault(event["epoch"] - 2, []).append(event["score"])  # two epochs of warm-up
+    wanted = {"score_mean", "score_quantiles", "adversary_slots_ratio"}
+    rows = simulate_point(asked, RunSpec(snapshot_every_s=5), wanted, HERE)
+    found = {row.moment: row.value for row in rows if row.measure == "score_mean"}
+    everything = [score for of_epoch in scores.values() for score in of_epoch]
+    assert set(range(4)) <= scores.keys()
+    assert found.pop(None) == pytest.approx(sum(everything) / len(everything))
+    assert found == pytest.approx({epoch: sum(each) / len(each) for epoch, each in scores.items()})
+    quantiles = [(row.by, row.value) for row in rows if row.measure == "score_quantiles" and row.moment == 1]
+    assert (quantiles[0][1], quantiles[-1][1]) == (min(scores[1]), max(scores[1]))
+    assert quantiles == sorted(quantiles)
+    shares = [
+        row.value * 24 * 4 for row in rows if row.measure == "adversary_slots_ratio" and row.moment in (5, 10, 15)
+    ]
+    assert shares == pytest.approx([round(share) for share in shares]), "each honest node has four slots"
+    assert 0 < min(shares) <= max(shares) < 24 * 4
+
+
+def _events(run_dir: Path) -> list[dict]:
+    return [json.loads(line) for path in (run_dir / "trace").iterdir() for line in path.read_text().splitlines()]
+
+
 def _count(run_dir: Path, nodes: tuple) -> dict[str, float]:
     """Deliveries from the trace files and the initial subscriptions alone."""
     topics = {spec.node: set(spec.topics) for spec in nodes}
-    events = [json.loads(line) for path in (run_dir / "trace").iterdir() for line in path.read_text().splitlines()]
+    events = _events(run_dir)
     published = {event["message_id"]: event for event in events if event["event"] == "publish"}
     due = sum(
         1

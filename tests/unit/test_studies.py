@@ -99,6 +99,11 @@ FAULTS = {
     ),
     "table_key": (None, TABLE + "row = 3\n", ": $.table[0].row: unknown field; did you mean rows?"),
     "paper_key": (None, TABLE + "[table.paper]\ncolums = [2]\n", ": $.table[0].paper.colums: unknown field; did you"),
+    "at_twice": (
+        None,
+        TABLE.replace('["degree_mean"]', '[{ of = "last degree_mean", at = 5 }]'),
+        ": $.table[0].measures[0]: at: last says which",
+    ),
     "label_key": (
         None,
         TABLE.replace('["degree_mean"]', '[{ of = "degree_mean", lable = "d" }]'),
@@ -106,6 +111,11 @@ FAULTS = {
     ),
     "figure_axis": (None, FIGURE.replace('"nodes"', '"rank"'), ": $.figure[0].x: no axis is called 'rank', and not"),
     "figure_epochs": (None, FIGURE.replace('"nodes"', '"epoch"'), ": $.figure[0].x: needs run.epoch_messages"),
+    "figure_at": (
+        None,
+        FIGURE.replace('"nodes"', '"at_s"').replace('["degree_mean"]', '[{ of = "degree_mean", at = 5 }]'),
+        ": $.figure[0].y: at: at_s is the x axis",
+    ),
     "figure_silent": (
         None,
         FIGURE.replace("series", "#"),
@@ -114,7 +124,7 @@ FAULTS = {
     "figure_kind": (
         None,
         FIGURE + 'kind = "pie"\n',
-        ': $.figure[0].kind: expected "cdf", "histogram", "line" or "rank"',
+        ': $.figure[0].kind: expected "bars", "cdf", "histogram", "line" or "rank"',
     ),
     "names_twice": (None, TABLE + TABLE, ": $.table: two of them have the same name"),
 }

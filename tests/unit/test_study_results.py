@@ -135,3 +135,22 @@ def test_curves_along_an_axis_the_snapshots_and_a_count():
     [first] = make_curves(FigureSpec("f", "F", "degree", ("first degrees",), kind="cdf"), counted)
     [last] = make_curves(FigureSpec("f", "F", "degree", ("degrees",), kind="cdf"), counted)
     assert ([x for x, _ in first.points], [x for x, _ in last.points]) == ([3], [2])
+
+
+def test_a_measure_of_one_epoch_stands_in_tables_and_along_a_count():
+    runs = [
+        result(
+            9, seed, *(("score_quantiles", epoch, share, epoch + share + seed) for epoch in (0, 3) for share in (0, 1))
+        )
+        for seed in (0, 2)
+    ]
+    early, late, none = (Shown("score_quantiles", label=str(at), at=at) for at in (0, 3, 7))
+    curves = list(make_curves(FigureSpec("f", "F", "quantile", (early, late, none)), runs))
+    assert [(curve.label, [(x, over.mean) for x, over in curve.points]) for curve in curves] == [
+        ("0", [(0, 1), (1, 2)]),
+        ("3", [(0, 4), (1, 5)]),
+    ]
+    best = Shown("score_quantiles", label="best", by=0, at=3)
+    [(_, [entry])] = make_table(TableSpec("t", "T", ("measure",), "nodes", (best,)), runs).rows
+    assert entry.ours is not None
+    assert entry.ours.mean == 4

@@ -120,7 +120,8 @@ class Topiary(Part):
 
     def _release(self, turn: Turn, peer: NodeId) -> None:
         """Give a link up; whether it stays is the other side's choice. One that is not up is simply not opened."""
-        if peer in self.state.neighbours:
+        if (neighbour := self.state.neighbours.get(peer)) is not None:
+            neighbour.outbound = False
             turn.send(peer, Release())
         else:
             turn.disconnect(peer, "released")
@@ -187,6 +188,9 @@ class Topiary(Part):
 
     def _settle(self, turn: Turn) -> None:
         """The epoch's links are there: say goodbye to the others, and begin to observe."""
+        for peer in self._chosen:
+            if (neighbour := self.state.neighbours.get(peer)) is not None:
+                neighbour.outbound = True  # it may have been there, opened by the other side alone
         for peer in self._given_up:
             if peer not in self._chosen:
                 self._release(turn, peer)
