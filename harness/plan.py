@@ -30,6 +30,9 @@ class Placement(Struct, frozen=True):
 class Prediction(Struct, frozen=True):
     """What the run will need; ``plan`` refuses what cannot fit.
 
+    ``links_per_node``: physical ones, mean. ``frames_per_s``: of data; None where nobody has said how to count a
+    dissemination's copies.
+
     Seconds are real: with time dilation k, ``wall_s`` has the workload k times and ``frames_per_s`` a k-th of the rate.
     """
 
@@ -37,7 +40,8 @@ class Prediction(Struct, frozen=True):
     memory_mib: float
     open_files: int
     wall_s: float
-    frames_per_s: float
+    links_per_node: float
+    frames_per_s: float | None
 
 
 class Plan(Struct, frozen=True):

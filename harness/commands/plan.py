@@ -64,7 +64,9 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield f"memory       {need.memory_mib:.0f} MiB"
     yield f"open files   {need.open_files} in one process"
     yield f"wall time    {need.wall_s:.0f} s before the analysis"
-    yield f"frames       {need.frames_per_s:.0f} data frames/s over all links"
+    yield f"links        {need.links_per_node:.1f} of a node to others, on average"
+    if need.frames_per_s is not None:
+        yield f"frames       {need.frames_per_s:.0f} data frames/s over all links"
     yield ""
     yield "# SHA-256, equal for equal file, overrides and seed"
     yield from (f"{name:<12} {digest}" for name, digest in plan.hashes.items())

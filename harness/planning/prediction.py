@@ -1,23 +1,24 @@
 """What a run will need, predicted before it starts; what cannot fit this machine is refused.
 
-The needs are sums over the constants below; docs/experiment-spec.md lists them. Frames are counted: a sample of the
-schedule is flooded, by the rule of the dissemination, over a random graph of the same kind as the overlay's.
+The needs are sums over the constants below; docs/experiment-spec.md lists them. Links and frames are counted on a model
+of the overlay, in which all nodes are up.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from random import Random
 
 from harness.errors import ExperimentError
 from harness.experiment import Experiment
 from harness.plan import Prediction
 from harness.planning.capacity import Capacity, this_machine
+from harness.planning.composing import choose_parts
+from harness.planning.copies import count_copies
+from harness.planning.overlay_models import OverlayModel, model_overlay
 from harness.workload.churn import mean_off_s
 from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
-from peer.core.frames import UNLIMITED_TTL
+from peer.core.protocols import Choice
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import PUBLISH
 from peer.runtime.spec import Action
@@ -60,7 +61,7 @@ SAMPLED_MESSAGES = 50
 """Messages of the schedule whose copies are counted; their mean stands for all."""
 
 SAMPLED_LINKS = 1_000_000
-"""Links that all sampled messages together may cross: dense overlays get a smaller sample."""
+"""Links of the model, times messages, that are looked at: dense overlays get a smaller sample."""
 
 MAX_ACTIONS = 5_000_000
 """The longest schedule that is drawn."""
@@ -70,13 +71,17 @@ def predict(experiment: Experiment, underlay: Underlay, interests: Interests, sc
     """What the run needs, on any machine."""
     needs = _needs(experiment, underlay.size)
     published = [action for action in schedule if action.action == PUBLISH]
-    copies = expected_copies(experiment, interests, published)
+    parts = choose_parts(experiment)
+    model = model_overlay(parts, interests, experiment.seed)
+    copies = expected_copies(parts.dissemination, model, interests, published, experiment.seed)
+    rate = experiment.workload.publish_rate_per_s / _dilation(experiment)
     return Prediction(
         processes=int(needs.processes),
         memory_mib=needs.memory_mib,
         open_files=int(needs.open_files),
         wall_s=_wall_s(experiment, underlay.size),
-        frames_per_s=round(copies * experiment.workload.publish_rate_per_s / _dilation(experiment), 1),
+        links_per_node=round(model.degree, 1),
+        frames_per_s=None if copies is None else round(copies * rate, 1),
     )
 
 
@@ -116,11 +121,10 @@ def _refuse_busy_churn(experiment: Experiment, hosts: int) -> None:
 
 
 def _needs(experiment: Experiment, hosts: int) -> Capacity:
-    links = 2 * experiment.random.degree if experiment.protocol == "random" else hosts - 1
     return Capacity(
         processes=hosts * HOST_PROCESSES + SUPPORT_PROCESSES,
         memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
-        open_files=max(links, HOST_FILES * hosts) + SUPPORT_FILES,
+        open_files=hosts * HOST_FILES + SUPPORT_FILES,
     )
 
 
@@ -136,61 +140,27 @@ def _dilation(experiment: Experiment) -> float:
     return 1.0 if experiment.testbed == "simulated" else experiment.time_dilation
 
 
-def expected_copies(experiment: Experiment, interests: Interests, schedule: Sequence[Action]) -> float:
+def expected_copies(
+    dissemination: Choice, model: OverlayModel, interests: Interests, published: Sequence[Action], seed: int
+) -> float | None:
     """Data frames that one message causes on average: every copy on every link, duplicates included.
 
-    Floods a sample of the schedule over one random graph drawn like the overlay's. Copies advance by hops, where the
-    real ones advance by delays, so a copy with a smaller TTL may win elsewhere than in the run.
+    Counts those of a sample of the publications. A publisher that comes to its topic only during the run is replaced by
+    one of the topic's subscribers.
+
+    Returns:
+        None where nothing counts the copies of this dissemination.
     """
-    random = substream(experiment.seed, NETWORK, "prediction")
-    neighbours = _draw_graph(experiment, len(interests), random)
     subscribed = [frozenset(topics) for topics in interests]
-    size = max(1, min(SAMPLED_MESSAGES, len(schedule), SAMPLED_LINKS // sum(map(len, neighbours))))
-    ttl = experiment.flood.ttl
-    sample = random.sample(schedule, size)
-    return sum(count_copies(neighbours, subscribed, it.node, it.topics, ttl) for it in sample) / size
+    links = max(1, sum(map(len, model.neighbours)))
+    size = max(1, min(SAMPLED_MESSAGES, len(published), SAMPLED_LINKS // links))
+    sample = substream(seed, NETWORK, "prediction/messages").sample(published, size)
+    counts = [count_copies(dissemination, model, subscribed, _publisher(it, subscribed), it.topics) for it in sample]
+    return None if None in counts else sum(count or 0 for count in counts) / size
 
 
-def count_copies(
-    neighbours: Sequence[Sequence[int]],
-    subscribed: Sequence[frozenset[int]],
-    publisher: int,
-    topics: Sequence[int],
-    ttl: int,
-) -> int:
-    """The copies of one flooded message, by the rule of dissemination ``flood``.
-
-    An uninterested receiver takes one off the TTL. A node with TTL left sends to all neighbours but the one that it
-    got the message from, a node without only to the interested ones.
-    """
-    interested = [not subscribed_to.isdisjoint(topics) for subscribed_to in subscribed]
-    seen = {publisher}
-    queue = deque([(publisher, publisher, ttl)])
-    copies = 0
-    while queue:
-        node, sender, left = queue.popleft()
-        for neighbour in neighbours[node]:
-            if neighbour == sender or not (left or interested[neighbour]):
-                continue
-            copies += 1
-            if neighbour not in seen:
-                seen.add(neighbour)
-                queue.append((neighbour, node, _decrement(left, interested[neighbour])))
-    return copies
-
-
-def _decrement(ttl: int, interested: bool) -> int:
-    return ttl if interested or ttl == UNLIMITED_TTL else max(ttl - 1, 0)
-
-
-def _draw_graph(experiment: Experiment, nodes: int, random: Random) -> list[list[int]]:
-    """Every node's neighbours: all others, or those it opened a link to or that opened one to it."""
-    if experiment.protocol == "complete":
-        return [[other for other in range(nodes) if other != node] for node in range(nodes)]
-    neighbours: list[set[int]] = [set() for _ in range(nodes)]
-    for node in range(nodes):
-        for drawn in random.sample(range(nodes - 1), experiment.random.degree):
-            other = drawn + (drawn >= node)
-            neighbours[node].add(other)
-            neighbours[other].add(node)
-    return [sorted(others) for others in neighbours]
+def _publisher(publication: Action, subscribed: Sequence[frozenset[int]]) -> int:
+    if publication.topics[0] in subscribed[publication.node]:
+        return publication.node
+    first = publication.topics[0]
+    return next((node for node, topics in enumerate(subscribed) if first in topics), publication.node)

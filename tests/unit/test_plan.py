@@ -18,7 +18,10 @@ from harness.errors import ExperimentError
 from harness.loading import load_experiment
 from harness.plan import PlannedRun
 from harness.planning import capacity, make_plan, read_plan, write_plan
-from harness.planning.prediction import count_copies, expected_copies
+from harness.planning.composing import choose_parts
+from harness.planning.copies import count_copies
+from harness.planning.overlay_models import Logical, OverlayModel, model_overlay
+from harness.planning.prediction import expected_copies
 from harness.workload.publications import draw_schedule
 from peer.core.protocols import PROTOCOLS, Composition
 
@@ -193,17 +196,57 @@ def test_the_bootstrap_service_discloses_what_is_public_or_needed(
     ],
 )
 def test_copies_follow_the_ttl_rule(ttl: int, interested: set[int], copies: int) -> None:
-    neighbours = [[1], [0, 2], [1, 3], [2, 4], [3]]
+    line = OverlayModel([[1], [0, 2], [1, 3], [2, 4], [3]])
     subscribed = [frozenset({7} if node in interested else ()) for node in range(5)]
-    assert count_copies(neighbours, subscribed, 0, (7,), ttl) == copies
+    assert count_copies({"name": "flood", "ttl": ttl}, line, subscribed, 0, (7,)) == copies
+
+
+@pytest.mark.parametrize(
+    ("topics", "copies"),
+    [
+        # 0 publishes; the links 0 - 1 - 2 - 0 carry topic 7, 0 - 1 and 1 - 3 topic 8.
+        ((7,), 4),
+        ((8,), 2),
+        ((7, 8), 5),
+        ((9,), 0),
+    ],
+)
+def test_copies_follow_the_links_that_carry_their_topics(topics: tuple[int, ...], copies: int) -> None:
+    logical: list[Logical] = [{1: {7, 8}, 2: {7}}, {0: {7, 8}, 2: {7}, 3: {8}}, {0: {7}, 1: {7}}, {1: {8}}]
+    model = OverlayModel([list(links) for links in logical], logical)
+    subscribed = [frozenset({7, 8}), frozenset({7, 8}), frozenset({7}), frozenset({8})]
+    for given in (model, OverlayModel(model.neighbours)):
+        assert count_copies({"name": "topic-flood"}, given, subscribed, 0, topics) == copies
+
+
+@pytest.mark.parametrize(
+    ("flood_publish", "copies"),
+    [
+        (False, 3),
+        # From 0 to 1, 2 and 3; then from 1 to 2, from 2 to 1 and 3, and from 3 to 2.
+        (True, 7),
+    ],
+)
+def test_copies_follow_the_mesh_but_perhaps_those_of_the_publisher(flood_publish: bool, copies: int) -> None:
+    """The mesh is the line 0 - 1 - 2 - 3; node 0 is linked with everybody, 4 is not interested."""
+    mesh: list[Logical] = [{1: {7}}, {0: {7}, 2: {7}}, {1: {7}, 3: {7}}, {2: {7}}, {}]
+    model = OverlayModel([[1, 2, 3, 4], [0, 2], [0, 1, 3], [0, 2], [0]], mesh)
+    subscribed = [frozenset({7})] * 4 + [frozenset({8})]
+    chosen = {"name": "gossipsub", "flood_publish": flood_publish}
+    assert count_copies(chosen, model, subscribed, 0, (7,)) == copies
+
+
+def test_a_dissemination_that_nobody_counts_is_not_predicted() -> None:
+    assert count_copies({"name": "carrier-pigeon"}, OverlayModel([[1], [0]]), [frozenset({7})] * 2, 0, (7,)) is None
 
 
 def test_a_flood_over_a_complete_graph_crosses_every_link_but_the_first_ones(file: Path) -> None:
     experiment = load_experiment(file, ["protocol=complete", "interests.ratio=1"])
-    interests = (tuple(range(10)),) * 12
+    interests, parts = (tuple(range(10)),) * 12, choose_parts(experiment)
     schedule = draw_schedule(experiment.workload, interests, (), 1)
     # Everybody sends to all but itself and the node that it had the message from; the publisher to all others.
-    assert expected_copies(experiment, interests, schedule) == 11 + 11 * 10
+    model = model_overlay(parts, interests, 1)
+    assert expected_copies(parts.dissemination, model, interests, schedule, 1) == 11 + 11 * 10
 
 
 def test_dilation_stretches_the_prediction_and_nothing_that_was_asked(file: Path) -> None:

@@ -1,0 +1,139 @@
+"""How many copies of a message each dissemination sends over a model of the overlay, duplicates included.
+
+Copies advance by hops, where the real ones advance by delays: so a copy with a smaller TTL may win elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from harness.planning.overlay_models import OverlayModel, read_parameters
+from peer.core.dissemination.flood import FloodParameters
+from peer.core.frames import UNLIMITED_TTL
+from peer.core.gossipsub.parameters import GossipsubParameters
+from peer.core.protocols import DISSEMINATIONS, Choice
+
+Held = TypeVar("Held")
+
+Subscribed = Sequence[frozenset[int]]
+"""Every node's topics."""
+
+
+def count_copies(
+    chosen: Choice, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: Sequence[int]
+) -> int | None:
+    """The copies of one message; None where nobody has said how to count those of this dissemination.
+
+    Args:
+        chosen: the dissemination's name and parameters.
+        model: the overlay.
+        subscribed: every node's topics.
+        publisher: where the message begins.
+        topics: the message's.
+    """
+    if (rule := _RULES.get(chosen["name"])) is None:
+        return None
+    return rule(read_parameters(DISSEMINATIONS, chosen), model, subscribed, publisher, frozenset(topics))
+
+
+def _spread(
+    publisher: int,
+    held: Held,
+    send_on: Callable[[int, Held], Iterable[tuple[int, Held]]],
+    take: Callable[[int, Held], Held | None],
+) -> int:
+    """Count copies hop by hop; nobody sends to whom it has the message from.
+
+    Args:
+        publisher: where the message begins.
+        held: what it sends on.
+        send_on: (node, what it holds) -> receivers and what each is sent.
+        take: (node, what it was sent) -> what it sends on; None = nothing.
+    """
+    queue = deque([(publisher, publisher, held)])
+    copies = 0
+    while queue:
+        node, sender, holding = queue.popleft()
+        for receiver, sent in send_on(node, holding):
+            if receiver == sender:
+                continue
+            copies += 1
+            if (fresh := take(receiver, sent)) is not None:
+                queue.append((receiver, node, fresh))
+    return copies
+
+
+def _flood(
+    parameters: FloodParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
+) -> int:
+    """An uninterested receiver takes one off the TTL, and a node without TTL sends to the interested only."""
+    interested = [not own.isdisjoint(topics) for own in subscribed]
+    seen = {publisher}
+
+    def send_on(node: int, ttl: int) -> Iterator[tuple[int, int]]:
+        return ((other, ttl) for other in model.neighbours[node] if ttl or interested[other])
+
+    def take(node: int, ttl: int) -> int | None:
+        if node in seen:
+            return None
+        seen.add(node)
+        return ttl if interested[node] or ttl == UNLIMITED_TTL else max(ttl - 1, 0)
+
+    return _spread(publisher, parameters.ttl, send_on, take)
+
+
+def _topic_flood(
+    parameters: object, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
+) -> int:
+    """A link takes those of the message's topics that it carries, and each topic is passed on once."""
+    passed = {publisher: topics}
+
+    def send_on(node: int, held: frozenset[int]) -> Iterator[tuple[int, frozenset[int]]]:
+        return ((other, sent) for other, carried in _carried(model, subscribed, node) if (sent := held & carried))
+
+    def take(node: int, sent: frozenset[int]) -> frozenset[int] | None:
+        before = passed.get(node, frozenset())
+        passed[node] = before | sent
+        return sent - before or None
+
+    return _spread(publisher, topics, send_on, take)
+
+
+def _gossipsub(
+    parameters: GossipsubParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
+) -> int:
+    """First copies go on through the topics' meshes; the publisher's own perhaps to all subscribers that it knows.
+
+    What gossip brings is not counted: it repairs.
+    """
+    seen = {publisher}
+    interested = [other for other in model.neighbours[publisher] if not subscribed[other].isdisjoint(topics)]
+
+    def send_on(node: int, held: bool) -> Iterator[tuple[int, bool]]:
+        meshes = (other for other, carried in _carried(model, subscribed, node) if topics & carried)
+        eager = interested if node == publisher and parameters.chosen.flood_publish else meshes
+        return ((other, held) for other in eager if other != publisher)
+
+    def take(node: int, held: bool) -> bool | None:
+        if node in seen:
+            return None
+        seen.add(node)
+        return held
+
+    return _spread(publisher, True, send_on, take)
+
+
+def _carried(model: OverlayModel, subscribed: Subscribed, node: int) -> Iterable[tuple[int, frozenset[int] | set[int]]]:
+    """A node's neighbours and the topics on which it sends to each."""
+    if model.logical is not None:
+        return model.logical[node].items()
+    return ((other, subscribed[node] & subscribed[other]) for other in model.neighbours[node])
+
+
+_RULES: dict[str, Callable[[Any, OverlayModel, Subscribed, int, frozenset[int]], int]] = {
+    "flood": _flood,
+    "topic-flood": _topic_flood,
+    "gossipsub": _gossipsub,
+}
