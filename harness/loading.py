@@ -15,6 +15,7 @@ import msgspec
 from harness.errors import ExperimentError
 from harness.experiment import Experiment
 from harness.wording import describe_type, field_names, field_type
+from peer.core.protocols import PROTOCOLS, Composition
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 
@@ -37,10 +38,22 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
     if seed is not None:
         document["seed"] = seed
     try:
-        experiment = decode(document, Experiment)
-        check_rules(experiment)
+        return decode_experiment(document)
     except ExperimentError as error:
         raise ExperimentError(f"{path}: {error.path}", error.problem) from None
+
+
+def decode_experiment(document: dict[str, Any]) -> Experiment:
+    """Make an experiment of a document. What it leaves open is as its protocol has it, else as the section has it.
+
+    Raises:
+        ExperimentError: it does not fit, or two fields contradict each other.
+    """
+    experiment = decode(document, Experiment)
+    own = _own_settings(PROTOCOLS[experiment.protocol])
+    sections = {name: {**settings, **document.get(name, {})} for name, settings in own.items()}
+    experiment = decode({**document, **sections}, Experiment)
+    check_rules(experiment)
     return experiment
 
 
@@ -57,6 +70,15 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         except ExperimentError as error:
             raise ExperimentError(f"--set {' '.join(override.split())}", error.problem) from None
     return document
+
+
+def _own_settings(parts: Composition) -> dict[str, dict[str, Any]]:
+    """What a protocol sets of its parts, by the sections of an experiment."""
+    own: dict[str, dict[str, Any]] = {"membership": {"kind": parts.membership["name"]}}
+    for choice in (parts.overlay, parts.dissemination, parts.membership):
+        settings = {name: value for name, value in choice.items() if name != "name"}
+        own.setdefault(choice["name"].replace("-", "_"), {}).update(settings)
+    return {name: settings for name, settings in own.items() if settings and name in Experiment.__struct_fields__}
 
 
 def check_rules(experiment: Experiment) -> None:

@@ -12,7 +12,10 @@ from peer.core.protocols import PROTOCOLS, Choice, Composition
 
 
 def choose_parts(experiment: Experiment) -> Composition:
-    """The protocol's default composition with the parts and parameters that the experiment sets."""
+    """The protocol's composition with the parts and parameters of the experiment.
+
+    It has the protocol's own settings already, where its file sets nothing else (``harness.loading``).
+    """
     default = PROTOCOLS[experiment.protocol]
     overlay = _choice(experiment, str(default.overlay["name"]), default.overlay)
     spread = default.dissemination
@@ -35,6 +38,6 @@ def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int]) -> Choic
 
 
 def _choice(experiment: Experiment, name: str, default: Choice) -> Choice:
-    """A part with the parameters of the section of its name; the protocol's own settings are only its defaults."""
+    """A part with the parameters of the section of its name; without one, as the protocol has it."""
     section = getattr(experiment, name.replace("-", "_"), None)
     return {"name": name} | (msgspec.to_builtins(section) if section is not None else default)

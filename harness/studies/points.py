@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from harness.errors import ExperimentError
 from harness.experiment import Experiment
-from harness.loading import check_rules, decode
+from harness.loading import decode_experiment
 from harness.studies.form import Cell, Study
 
 VARIANT = "variant"
@@ -94,8 +94,7 @@ def _make_experiment(study: Study, at: Mapping[str, Cell], settings: list[Settin
     try:
         for given in settings:
             assign(document, given)
-        experiment = decode(document, Experiment)
-        check_rules(experiment)
+        experiment = decode_experiment(document)
     except ExperimentError as error:
         where = ", ".join(f"{axis} = {value}" for axis, value in at.items())
         place = error.path if error.path.startswith("$.experiment") else f"$.experiment{error.path[1:]}"

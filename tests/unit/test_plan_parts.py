@@ -11,6 +11,9 @@ from harness.errors import ExperimentError
 from harness.loading import load_experiment
 from harness.plan import PlannedRun
 from harness.planning import make_plan
+from harness.studies.form import Study
+from harness.studies.points import points_of
+from peer.core.protocols import PROTOCOLS, Composition
 from peer.runtime.lifecycle import make_node
 from peer.runtime.spec import OverlayDocument
 
@@ -49,6 +52,37 @@ def test_the_membership_is_the_section_of_its_name(plan, kind: str, parameters: 
     planned = plan(f"membership.kind={kind}", *overrides)
     assert all(spec.membership == {"name": kind} | parameters for spec in planned.overlay.nodes)
     make_node(planned.overlay.nodes[0])
+
+
+@pytest.fixture
+def particular(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Protocol "complete" sets of its parts what others leave to the sections."""
+    dissemination, membership = {"name": "flood", "ttl": 3}, {"name": "partial", "known_ratio": 0.5}
+    monkeypatch.setitem(PROTOCOLS, "complete", Composition({"name": "complete"}, dissemination, membership))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "ttl", "membership"),
+    [
+        ([], 3, {"name": "partial", "known_ratio": 0.5}),
+        (["dissemination.kind=flood", "flood.seen_messages=9"], 3, {"name": "partial", "known_ratio": 0.5}),
+        (["flood.ttl=1", "partial.known_ratio=0.25"], 1, {"name": "partial", "known_ratio": 0.25}),
+        (["membership.kind=full"], 3, {"name": "full"}),
+        (["protocol=random"], 1, {"name": "full"}),
+    ],
+)
+def test_a_protocols_own_settings_hold_where_the_file_says_nothing_else(
+    plan, particular: None, overrides: list[str], ttl: int, membership: dict
+) -> None:
+    planned = plan("protocol=complete", *overrides)
+    node = planned.overlay.nodes[0]
+    assert (node.dissemination["ttl"], node.membership) == (ttl, membership)
+    assert planned.plan.experiment.flood.ttl == ttl, "what plan prints is what holds"
+
+
+def test_a_study_takes_a_protocols_own_settings_too(particular: None) -> None:
+    study = Study("x", ("degree_mean",), grid={"protocol": ["complete", "random"]})
+    assert [point.experiment.flood.ttl for point in points_of(study)] == [3, 1]
 
 
 def test_without_adversaries_everybody_is_honest(plan) -> None:
