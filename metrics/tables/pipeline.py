@@ -122,9 +122,11 @@ class Pipeline:
             "hops",
             hops.build_hops(self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, topics, firsts),
         )
+        if not self.wire.keep(self._path("frames")):
+            self._save("frames", self.wire.table("frames"))
         made = self._table("hops")
         # What follows depends on no other of these, and none keeps all cores busy to its end.
-        parts = (self._save_frames, self._save_deliveries, self._save_links, self._save_overhead)
+        parts = (self._save_deliveries, self._save_links, self._save_overhead)
         with ThreadPoolExecutor(max_workers=2) as pool:
             for outcome in [pool.submit(part, made, published) for part in parts]:
                 outcome.result()
@@ -133,9 +135,6 @@ class Pipeline:
         self._save_overlay()
         self._save_small("churn_control", self._churn_control(made))
         self._save_small("checks", [msgspec.to_builtins(check) for check in self._checks(made)])
-
-    def _save_frames(self, _made: DataFrame, _published: DataFrame) -> None:
-        self._save("frames", self.wire.table("frames"))
 
     def _save_deliveries(self, made: DataFrame, published: DataFrame) -> None:
         expected = deliveries.expected_deliveries(published, self.interests)

@@ -46,6 +46,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "t_last_ns": "bigint",
         "n_segments": "int",
         "n_retx": "int",
+        "n_seconds": "int",
     },
     "hops": {
         "conn": "string",

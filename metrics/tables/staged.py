@@ -20,9 +20,13 @@ class Part:
         path: the file; an earlier attempt's is replaced.
         schema: of the rows.
         order: columns by which each row group is sorted.
+        compression: how the columns are compressed.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, order: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, path: Path, schema: pa.Schema, order: tuple[str, ...] = (), compression: str = STAGED["compression"]
+    ) -> None:
+        self._compression = compression
         self._order = order
         self._path = path
         self._schema = schema
@@ -50,6 +54,6 @@ class Part:
             rows = rows.sort_by([(name, "ascending") for name in self._order])
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, self._schema, **STAGED)
+            self._writer = pq.ParquetWriter(self._path, self._schema, compression=self._compression)
         self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
         self._waiting, self._rows = [], 0

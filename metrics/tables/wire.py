@@ -10,9 +10,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from metrics.pcap import SCHEMAS
 from metrics.pcap.source import PcapReader
-from metrics.tables.staged import Part
+from metrics.tables.staged import STAGED, Part
 
 _TABLES = ("conns", "frames", "spans", "wire", "captures")
+_KEPT = "frames"
+"""The largest of them is a table of the run as it is staged."""
 
 
 class Wire:
@@ -43,13 +45,28 @@ class Wire:
         tasks = list(enumerate(reader.partitions()))
         self._spark.sparkContext.parallelize(tasks, len(tasks)).foreach(lambda task: _stage(reader, *task, staging))
 
+    def keep(self, target: Path) -> bool:
+        """Make the staged ``frames`` a table of the run; False where no frame was captured."""
+        staged = self._staging / _KEPT
+        if not any(staged.iterdir()):
+            return False
+        staged.rename(target)
+        return True
+
     def table(self, name: str) -> DataFrame:
         """A staged table in its own schema."""
         return self._spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(str(self._staging / name))
 
 
 def _stage(reader: PcapReader, number: int, partition: InputPartition, staging: Path) -> None:
-    parts = {name: Part(staging / name / f"part-{number}.parquet", SCHEMAS[name]) for name in _TABLES}
+    parts = {
+        name: Part(
+            staging / name / f"part-{number}.parquet",
+            SCHEMAS[name],
+            compression="zstd" if name == _KEPT else STAGED["compression"],
+        )
+        for name in _TABLES
+    }
     for name, rows in reader.read_tables(partition):
         parts[name].add(rows)
     for part in parts.values():
