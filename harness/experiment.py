@@ -21,6 +21,7 @@ from peer.core.overlay.ring_per_topic import RingPerTopicParameters
 from peer.core.overlay.similarity import SimilarityParameters
 from peer.core.overlay.spidercast import SpidercastParameters
 from peer.core.overlay.stan import StanParameters
+from peer.core.scribe.overlay import ScribeParameters
 from peer.core.topiary.overlay import TopiaryParameters
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -273,6 +274,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         "ring-per-topic",
         "gossipsub",
         "gossipsub-bounded",
+        "scribe",
     ] = "random"
     """Which protocol the nodes speak; docs/protocols explains each. Its parameters stand in the section of its name, so
     that changing this line alone changes the protocol."""
@@ -297,6 +299,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     ring_per_topic: RingPerTopicParameters = field(default_factory=RingPerTopicParameters)
     gossipsub: GossipsubParameters = field(default_factory=GossipsubParameters)
     gossipsub_bounded: GossipsubBoundedParameters = field(default_factory=GossipsubBoundedParameters)
+    scribe: ScribeParameters = field(default_factory=ScribeParameters)
     topiary: TopiaryParameters = field(default_factory=TopiaryParameters)
     membership: MembershipSpec = field(default_factory=MembershipSpec)
     partial: PartialParameters = field(default_factory=PartialParameters)

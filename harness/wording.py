@@ -23,7 +23,7 @@ def describe_type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.UnionType):
         return " or ".join(describe_type(part) for part in kind.types if not isinstance(part, inspect.NoneType))
     if isinstance(kind, inspect.LiteralType):
-        return _one_of([f'"{value}"' for value in kind.values])
+        return _one_of([f'"{value}"' if isinstance(value, str) else str(value) for value in kind.values])
     if isinstance(kind, inspect.VarTupleType):
         return f"a list of {_several(kind.item_type)}"
     bounds = [f"{sign} {_number(limit)}" for name, sign in _BOUNDS if (limit := getattr(kind, name, None)) is not None]

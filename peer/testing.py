@@ -179,7 +179,10 @@ class Pump:
         link = self._up.pop((node, peer), None)
         if link is None:
             return
-        self._at(self.now_ns, lambda: self.give(node, LinkDown(peer, reason)))
+
+        def hear() -> None:
+            if node in self._nodes:
+                self.give(node, LinkDown(peer, reason))
 
         def tell() -> None:
             if self._up.get((peer, node)) == link:
@@ -187,6 +190,7 @@ class Pump:
                 self._wanted.discard((peer, node))
                 self.give(peer, LinkDown(node, reason))
 
+        self._at(self.now_ns, hear)
         self._at(self.now_ns + self._delay_ns(node, peer), tell)
 
     def _send(self, node: NodeId, peer: NodeId, frame: Frame) -> None:

@@ -32,6 +32,8 @@ from peer.core.overlay.ring_per_topic import RingPerTopic
 from peer.core.overlay.similarity import Similarity
 from peer.core.overlay.spidercast import SpiderCast
 from peer.core.overlay.stan import Stan
+from peer.core.scribe.multicast import Multicast
+from peer.core.scribe.overlay import Scribe
 from peer.core.topiary.overlay import Topiary
 
 Made = TypeVar("Made")
@@ -60,8 +62,14 @@ OVERLAYS: dict[str, type[Part]] = {
     "topiary": Topiary,
     "gossipsub": Mesh,
     "gossipsub-bounded": BoundedGossipsub,
+    "scribe": Scribe,
 }
-DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "topic-flood": TopicFlood, "gossipsub": Router}
+DISSEMINATIONS: dict[str, type[Part]] = {
+    "flood": Flood,
+    "topic-flood": TopicFlood,
+    "gossipsub": Router,
+    "scribe": Multicast,
+}
 
 
 class Composition(Struct, frozen=True):
@@ -98,6 +106,7 @@ PROTOCOLS: dict[str, Composition] = {
         overlay={"name": "gossipsub"}, dissemination={"name": "gossipsub"}, interests="announced-only"
     ),
     "gossipsub-bounded": Composition(overlay={"name": "gossipsub-bounded"}),
+    "scribe": Composition(overlay={"name": "scribe"}, dissemination={"name": "scribe"}, interests="announced-only"),
 }
 """Every protocol's default composition."""
 

@@ -1,0 +1,1 @@
+"""Scribe: multicast trees over Pastry's prefix routing."""
