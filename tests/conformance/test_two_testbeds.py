@@ -60,7 +60,7 @@ class Outcome:
         self.expected = {(row["message_id"], row["node"]) for row in rows}
 
 
-@pytest.fixture(scope="module", params=["spidercast", "topiary"])
+@pytest.fixture(scope="module", params=["spidercast", "stan", "topiary"])
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Outcome]:
     folder = tmp_path_factory.mktemp(request.param)
     file = folder / "experiment.toml"
