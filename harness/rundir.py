@@ -1,5 +1,5 @@
 """The run directory's documents, under the harness's name: one definition, which the analysis shares."""
 
-from metrics.rundata import Check, FinalState, Manifest, Phase, Summary
+from metrics.rundata import CLOCKS_FILE, Check, ClockOffset, FinalState, Manifest, Phase, Summary, read_clocks
 
-__all__ = ["Check", "FinalState", "Manifest", "Phase", "Summary"]
+__all__ = ["CLOCKS_FILE", "Check", "ClockOffset", "FinalState", "Manifest", "Phase", "Summary", "read_clocks"]

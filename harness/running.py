@@ -22,7 +22,7 @@ from harness.plan import Plan, PlannedRun
 from harness.planning import read_plan
 from harness.progress import step
 from harness.prometheus import Prometheus, start_prometheus
-from harness.rundir import FinalState, Manifest
+from harness.rundir import FinalState, Manifest, read_clocks
 from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
 from peer.runtime.clock import Clock
@@ -146,7 +146,7 @@ class Run:
 
     def conclude(self, findings: Findings) -> Manifest:
         """Close the running stage."""
-        final_states = (*_peer_states(self.plan, self.run_dir), *findings.final_states)
+        final_states = (*peer_states(self.plan, self.run_dir), *findings.final_states)
         result = Manifest(
             run_id=self.run_id,
             testbed=self.plan.experiment.testbed,
@@ -232,13 +232,19 @@ def _sleep_until(instant_ns: int, clock: Clock) -> None:
         time.sleep(left_s)
 
 
-def _peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
-    """How every peer ended, by the agents' own account; a peer that no agent speaks of is missing."""
+def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
+    """How every peer ended, by the agents' own account; a peer that no agent speaks of is missing.
+
+    Agents say when by their machines' clocks, the result does so by ours.
+    """
     expected = plan.experiment.peer.expected_final_state
+    clocks = read_clocks(run_dir)
     told: dict[str, FinalState] = {}
-    for path in run_dir.glob("exits*.jsonl"):
-        states = msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes())
-        told |= {state.process: state for state in states}
+    for path in run_dir.glob("exits-*.jsonl"):
+        ahead_ns = clocks[machine].monotonic_ns if (machine := path.stem.removeprefix("exits-")) in clocks else 0
+        for state in msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes()):
+            at_ns = None if state.at_ns is None else state.at_ns - ahead_ns
+            told[state.process] = msgspec.structs.replace(state, at_ns=at_ns)
     names = [f"peer-{place.node}" for place in plan.placement]
     return [told.get(name, FinalState(name, expected, "missing")) for name in names]
 

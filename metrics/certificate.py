@@ -53,6 +53,8 @@ def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, A
             *_presence(run, working),
             _plane_busy(working),
         ]
+    if run.clocks:
+        checks.append(_clocks(evidence))
     if evidence.captured:
         checks += [_receive(evidence), _send(evidence)]
     if any(row["cpu_busy_ratio"] is not None for row in working):
@@ -188,6 +190,16 @@ def _publish_lag(evidence: Evidence) -> Check:
     severity = INVALID if p99 > 10 * PUBLISH_LAG_P99_MS else SUSPECT
     detail = f"publications came later than scheduled: p99 {p99:.3g} ms, latest {found['lag_ms_max'] or 0:.3g} ms"
     return Check("publish_lag", found["with_schedule"] or 0, failed, p99, PUBLISH_LAG_P99_MS, "ms", severity, detail)
+
+
+def _clocks(evidence: Evidence) -> Check:
+    """Delays between machines whose clocks are only known so well; shorter ones than that say nothing."""
+    found, worst_ms = evidence.hops, (evidence.hops["unsure_ns"] or 0) / 1e6
+    unresolved = found["unsure_unresolved"]
+    detail = f"delays between machines, and latencies, are known to within {worst_ms:.3g} ms by their clocks"
+    if unresolved:
+        detail += f"; {unresolved:,} of {found['unsure_tested']:,} frames between machines took no longer than that"
+    return Check("clocks", found["unsure_tested"], unresolved, worst_ms, 0, "ms", SUSPECT, detail)
 
 
 def _receive(evidence: Evidence) -> Check:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
+CLOCKS_FILE = "clocks.json"
+
 
 class Phase(Struct, frozen=True):
     """A stretch of the running stage, in ns of virtual time.
@@ -99,6 +101,26 @@ class Summary(Struct, frozen=True):
     protocol: str
 
 
+class ClockOffset(Struct, frozen=True):
+    """A machine's clocks against ours, those of the computer that the run was started on.
+
+    Attributes:
+        realtime_ns: the machine's CLOCK_REALTIME minus ours.
+        monotonic_ns: the machine's CLOCK_MONOTONIC minus ours (the machines booted at different times).
+        error_ns: both are off by at most this much.
+    """
+
+    realtime_ns: int
+    monotonic_ns: int
+    error_ns: int
+
+
+def read_clocks(run_dir: Path) -> dict[str, ClockOffset]:
+    """``clocks.json``: every machine's clocks; empty where all processes of the run read ours."""
+    path = run_dir / CLOCKS_FILE
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, ClockOffset]) if path.exists() else {}
+
+
 class RunDir:
     """A run directory whose running stage has ended.
 
@@ -144,6 +166,13 @@ class RunDir:
         for place in self.plan["placement"]:
             nodes[place["host"]] = place["node"]
         return nodes
+
+    @cached_property
+    def clocks(self) -> dict[int, ClockOffset]:
+        """Every node's clocks, by the machine that it ran on; empty where all read ours."""
+        machines = read_clocks(self.path)
+        places = self.plan["placement"]
+        return {place["node"]: machines[place["machine"]] for place in places if place["machine"] in machines}
 
     @property
     def captures(self) -> list[Path]:

@@ -4,13 +4,10 @@
 """
 
 from harness.deployment.agents import Site, build_agent_specs, emulated_sites
-from harness.deployment.clock import ClockOffset
-from harness.deployment.fleet import CLOCKS_FILE, Deployment, Versions
+from harness.deployment.fleet import Deployment, Versions
 from harness.deployment.package import Package, build_package
 
 __all__ = [
-    "CLOCKS_FILE",
-    "ClockOffset",
     "Deployment",
     "Package",
     "Site",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 import time
 
-from msgspec import Struct
-
 from harness.deployment.session import Session, StepError
+from harness.rundir import ClockOffset
 
 ROUNDS = 20
 
@@ -19,25 +18,14 @@ while sys.stdin.buffer.readline():
 """
 
 
-class ClockOffset(Struct, frozen=True):
-    """A machine's clocks against ours.
-
-    Attributes:
-        realtime_ns: the machine's CLOCK_REALTIME minus ours.
-        monotonic_ns: the machine's CLOCK_MONOTONIC minus ours (the machines booted at different times).
-        error_ns: both are off by at most this much: half of the quickest round trip, in which they were read.
-    """
-
-    realtime_ns: int
-    monotonic_ns: int
-    error_ns: int
-
-
 def read_clock_offset(session: Session, rounds: int = ROUNDS) -> ClockOffset:
     """Estimate from the quickest of some round trips over the machine's SSH connection.
 
     A reading happens somewhere between a question and its answer; assuming the middle errs by at most half the round
     trip, whatever the path's asymmetry. The quickest round trip bounds the error best.
+
+    Returns:
+        Its ``error_ns`` is half of that round trip.
 
     Source: F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989.
     """

@@ -12,12 +12,12 @@ from typing import Any, Self, TypeVar
 import msgspec
 from invoke.exceptions import UnexpectedExit
 
-from harness.deployment.clock import ClockOffset, merge_offsets, read_clock_offset
+from harness.deployment.clock import merge_offsets, read_clock_offset
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
 from harness.deployment.session import FAULTS, Session, StepError
 from harness.errors import DeploymentError
 from harness.inventory import Machine
-from harness.rundir import FinalState
+from harness.rundir import CLOCKS_FILE, ClockOffset, FinalState
 from peer.runtime.spec import AgentSpec
 
 Result = TypeVar("Result")
@@ -26,8 +26,6 @@ MAX_PARALLEL = 32
 """Threads at work at a time; a thread mostly waits for its machine."""
 
 POLL_S = 0.2
-
-CLOCKS_FILE = "clocks.json"
 
 _PROBE = """
 import importlib.metadata as metadata, json, platform, sys

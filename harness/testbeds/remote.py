@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from harness.deployment import CLOCKS_FILE, ClockOffset
 from harness.deployment.agents import Site
 from harness.errors import TestbedError
 from harness.inventory import MAX_HOSTS_PER_ADDRESS, Machine, saved_inventory
 from harness.plan import METRICS_PORT, Plan
+from harness.rundir import read_clocks
 from harness.testbeds.base import Findings, Moment
 
 AGENT_METRICS_PORT = METRICS_PORT + MAX_HOSTS_PER_ADDRESS
@@ -71,24 +69,12 @@ class RemoteTestbed:
         """Nothing was started."""
 
     def close(self) -> Findings:
-        """What the clocks allow to say, and what this testbed cannot."""
-        clocks = _read_clocks(self._run_dir / CLOCKS_FILE)
+        """How far the clocks are apart, and what this testbed cannot say."""
         counters: dict[str, int] = {}
-        for machine, clock in clocks.items():
+        for machine, clock in read_clocks(self._run_dir).items():
             counters |= {
                 f"clock_realtime_offset_ns_{machine}": clock.realtime_ns,
                 f"clock_monotonic_offset_ns_{machine}": clock.monotonic_ns,
                 f"clock_error_ns_{machine}": clock.error_ns,
             }
-        problems = [("suspect", UNCERTIFIED)]
-        if clocks:
-            worst_ms = sum(sorted(clock.error_ns for clock in clocks.values())[-2:]) / 1e6
-            known = f"delays between two machines are known to within {worst_ms:.3g} ms"
-            problems.append(("suspect", f"clocks: {known}, shorter ones are unresolved"))
-        return Findings(counters=counters, problems=tuple(problems))
-
-
-def _read_clocks(path: Path) -> dict[str, ClockOffset]:
-    if not path.exists():
-        return {}
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, ClockOffset])
+        return Findings(counters=counters, problems=(("suspect", UNCERTIFIED),))

@@ -47,7 +47,7 @@ def gather(
         traces=states,
         incomplete=incomplete,
         captured=captured,
-        hops=_one(hops, _order() | _shares(run.judged_ns))
+        hops=_one(hops, order(run) | _shares(run.judged_ns))
         | _one(sound, (_sets(whole) if captured else {}) | _arrival(whole)),
         wire=_one(_undisturbed(run, hops), _wire_errors()) if captured else {},
         coverage=_one(_coverage(sound, conns, incomplete), _coverage_errors()) if captured else {},
@@ -70,8 +70,13 @@ def _count(condition: Column) -> Column:
     return F.count(F.when(condition, 1))
 
 
-def _order() -> dict[str, Column]:
-    """Comparisons of consecutive instants of a hop, how many are the wrong way round, and by how much at most."""
+def order(run: RunDir) -> dict[str, Column]:
+    """Comparisons of consecutive instants of a hop, how many are the wrong way round, and by how much at most.
+
+    Between machines an instant may seem to come earlier by as much as their clocks are unsure; of such hops also how
+    many there are, and how many took no longer than that.
+    """
+    unsure = _unsure_ns(run)
     steps = [
         ("log_send_ns", "tap_tx_ns"),
         ("tap_tx_ns", "tap_rx_ns"),
@@ -79,11 +84,27 @@ def _order() -> dict[str, Column]:
         ("log_send_ns", "log_recv_ns"),
     ]
     differences = [F.col(after) - F.col(before) for before, after in steps]
+    delay = differences[-1]
     return {
         "order_tested": sum((F.count(difference) for difference in differences), F.lit(0)),
-        "order_failed": sum((_count(difference < 0) for difference in differences), F.lit(0)),
-        "order_worst_ns": F.greatest(*(F.max(-difference) for difference in differences), F.lit(0)),
+        "order_failed": sum((_count(difference < -unsure) for difference in differences), F.lit(0)),
+        "order_worst_ns": F.greatest(*(F.max(-unsure - difference) for difference in differences), F.lit(0)),
+        "unsure_tested": _count((unsure > 0) & delay.isNotNull()),
+        "unsure_unresolved": _count((unsure > 0) & (delay <= unsure)),
+        "unsure_ns": F.max(unsure),
     }
+
+
+def _unsure_ns(run: RunDir) -> Column:
+    """By how much a hop's delay may be wrong: between machines the sum of their clocks' errors, within one nothing."""
+    if not run.clocks:
+        return F.lit(0)
+    places = sorted(run.plan["placement"], key=lambda place: int(place["node"]))
+    machines = F.lit([place["machine"] for place in places])
+    errors = F.lit([run.clocks[place["node"]].error_ns if place["node"] in run.clocks else 0 for place in places])
+    src, dst = F.col("src_node"), F.col("dst_node")
+    apart = F.get(machines, src) != F.get(machines, dst)
+    return F.when(apart, F.get(errors, src) + F.get(errors, dst)).otherwise(0)
 
 
 def _sets(whole: Column) -> dict[str, Column]:

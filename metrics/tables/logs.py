@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,12 +24,13 @@ class Logs:
         self._spark = spark
         self._staging = staging
 
-    def read(self, trace_dir: Path, *, traced: bool) -> dict[int, dict[str, Any]]:
+    def read(self, trace_dir: Path, *, traced: bool, ahead_ns: Mapping[int, int]) -> dict[int, dict[str, Any]]:
         """Parse every trace once, and stage its events; see ``traces.stage_files`` for the states by node.
 
         Args:
             trace_dir: where the traces are.
             traced: whether to stage the input of header-only captures as well.
+            ahead_ns: how far the clocks of nodes are ahead of ours; absent = not.
         """
         for name in ("frames", "events", "beginnings", "traced"):
             (self._staging / name).mkdir()
@@ -38,7 +40,7 @@ class Logs:
         staging = self._staging
         parts = [(number, files[number::shares]) for number in range(shares)]
         staged = self._spark.sparkContext.parallelize(parts, shares).flatMap(
-            lambda part: stage_files(part[1], staging, part[0], traced=traced)
+            lambda part: stage_files(part[1], staging, part[0], traced=traced, ahead_ns=ahead_ns)
         )
         return merge_states(staged.collect())
 

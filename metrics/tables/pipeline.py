@@ -68,7 +68,8 @@ class Pipeline:
         register(self._spark)
         traces = logs.Logs(self._spark, self._staging)
         captured = bool(self._run.captures)
-        self.states = traces.read(self._run.path / "trace", traced=captured)
+        ahead_ns = {node: clock.monotonic_ns for node, clock in self._run.clocks.items()}
+        self.states = traces.read(self._run.path / "trace", traced=captured, ahead_ns=ahead_ns)
         self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
         self.events, self.frames = traces.events, traces.frames
         self.framed, self.reused = logs.framed(self.frames), traces.reused()

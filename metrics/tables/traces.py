@@ -7,7 +7,7 @@ block that it refuses is halved until the lines that are no events stand alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +51,9 @@ _ORDERS: Final = {"traced": ("conn", "direction", "off")}
 _BLOCK_BYTES = 16 << 20
 
 
-def stage_files(files: Iterable[Path], staging: Path, part: int, *, traced: bool) -> list[dict[str, Any]]:
+def stage_files(
+    files: Iterable[Path], staging: Path, part: int, *, traced: bool, ahead_ns: Mapping[int, int]
+) -> list[dict[str, Any]]:
     """Parse trace files into a part of each staged table.
 
     Args:
@@ -59,6 +61,7 @@ def stage_files(files: Iterable[Path], staging: Path, part: int, *, traced: bool
         staging: where the folders of the staged tables are.
         part: the number of this share; an earlier attempt's part is replaced.
         traced: whether to write ``traced``.
+        ahead_ns: how far the clocks of nodes are ahead of ours, by which their instants are corrected; absent = not.
 
     Returns:
         For every file's blocks, by node: lines, corrupt (lines that are no event), records (of the ``stop``, None
@@ -71,7 +74,7 @@ def stage_files(files: Iterable[Path], staging: Path, part: int, *, traced: bool
     states = []
     for path in files:
         for block in _blocks(path):
-            events = _settle(parse(block), path)
+            events = _settle(parse(block), path, ahead_ns)
             states += _states(events)
             is_frame = pc.fill_null(pc.is_in(events["event"], pa.array(["send", "receive"])), fill_value=False)
             frames = events.filter(is_frame).select(FRAMES.names)
@@ -120,12 +123,17 @@ def _blocks(path: Path) -> Iterator[bytes]:
             yield block + file.readline()
 
 
-def _settle(events: pa.Table, path: Path) -> pa.Table:
-    """Rows that lack what every event has are none; they, and events that name no node, belong to their file's."""
+def _settle(events: pa.Table, path: Path, ahead_ns: Mapping[int, int]) -> pa.Table:
+    """Rows that lack what every event has are none; they, and events that name no node, belong to their file's.
+
+    Instants become those of our clock.
+    """
     good = pc.and_(pc.is_valid(events["event"]), pc.is_valid(events["ts_ns"]))
-    own = pa.scalar(int(path.stem) if path.stem.isdecimal() else None, pa.int32())
+    number = int(path.stem) if path.stem.isdecimal() else None
+    own = pa.scalar(number, pa.int32())
     nothing = pa.scalar(None, pa.string())
     columns = {
+        "ts_ns": pc.subtract(events["ts_ns"], 0 if number is None else ahead_ns.get(number, 0)),
         "event": pc.if_else(good, events["event"], nothing),
         "node": pc.coalesce(pc.if_else(good, events["node"], own), own),
     }

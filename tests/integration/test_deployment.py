@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.deployment import ClockOffset, Deployment, Package, build_package
+from harness.deployment import Deployment, Package, build_package
 from harness.errors import DeploymentError, TestbedError
+from harness.rundir import ClockOffset
 from harness.testbeds.emulated.sshd import serving_ssh, start_sshd
 from peer.runtime.spec import AgentSpec
 from tests.integration.deployment_machines import machines, sandboxed

@@ -7,7 +7,10 @@ import msgspec
 import pytest
 
 from harness import manifest
-from harness.rundir import Manifest
+from harness.loading import load_experiment
+from harness.planning import make_plan
+from harness.rundir import ClockOffset, FinalState, Manifest
+from harness.running import peer_states
 from harness.testbeds.emulated.pressure import PressureLog, Reading
 from peer.runtime.clock import UNDILATED, Clock
 
@@ -75,3 +78,18 @@ def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: 
         assert 0 <= reading.cpu_busy_ratio <= 1
         assert 0 <= reading.steal_ratio <= 1
         assert reading.cpu_some_ratio is None or 0 <= reading.cpu_some_ratio <= 1
+
+
+def test_ends_of_peers_are_told_by_our_clock(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text('name = "x"\nprotocol = "complete"\n[underlay]\nhosts = 3\n')
+    for machine, node in (("m0", 0), ("m1", 1)):
+        state = FinalState(f"peer-{node}", "exited", "signalled", 9, 1_000_000)
+        (tmp_path / f"exits-{machine}.jsonl").write_bytes(msgspec.json.encode(state) + b"\n")
+    (tmp_path / "clocks.json").write_bytes(msgspec.json.encode({"m1": ClockOffset(0, 400_000, 1)}))
+    states = peer_states(make_plan(load_experiment(file), file).plan, tmp_path)
+    assert [(state.state, state.at_ns) for state in states] == [
+        ("signalled", 1_000_000),
+        ("signalled", 600_000),
+        ("missing", None),
+    ]

@@ -38,7 +38,7 @@ def staged(folder: Path, name: str) -> list[dict[str, Any]]:
 
 def stage(tmp_path: Path, content: bytes, name: str = "3.jsonl") -> dict[int, dict[str, Any]]:
     (tmp_path / name).write_bytes(content)
-    return merge_states(stage_files([tmp_path / name], tmp_path, 0, traced=True))
+    return merge_states(stage_files([tmp_path / name], tmp_path, 0, traced=True, ahead_ns={}))
 
 
 @pytest.mark.parametrize("line", NO_EVENTS)
@@ -98,3 +98,15 @@ def test_what_an_earlier_attempt_left_is_replaced(tmp_path: Path) -> None:
     stage(tmp_path, START + STOP % 1)
     stage(tmp_path, START)
     assert len(staged(tmp_path, "events")) == 1
+
+
+def test_instants_become_those_of_our_clock(tmp_path: Path) -> None:
+    files = [tmp_path / f"{node}.jsonl" for node in (3, 4)]
+    for path in files:
+        path.write_bytes(b"".join((START, SEND % 0, SEND % 9, STOP % 3)))
+    stage_files(files, tmp_path, 0, traced=True, ahead_ns={4: -(10**15)})
+    for name in ("events", "frames", "beginnings", "traced"):
+        rows = staged(tmp_path, name)
+        assert len(rows) % 2 == 0, "the two files say the same"
+        ours, theirs = sorted(row["ts_ns"] for row in rows)[: len(rows) // 2], sorted(row["ts_ns"] for row in rows)
+        assert theirs[len(rows) // 2 :] == [ts_ns + 10**15 for ts_ns in ours], name
