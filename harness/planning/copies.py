@@ -14,6 +14,7 @@ from peer.core.dissemination.flood import FloodParameters
 from peer.core.frames import UNLIMITED_TTL
 from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.protocols import DISSEMINATIONS, Choice
+from peer.core.scribe.overlay import ScribeParameters
 
 Held = TypeVar("Held")
 
@@ -125,6 +126,14 @@ def _gossipsub(
     return _spread(publisher, True, send_on, take)
 
 
+def _scribe(
+    parameters: ScribeParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
+) -> int:
+    """Each link of a group's tree takes one copy; the second one between publisher and root is not counted."""
+    groups = topics if parameters.grouping == "topic" else frozenset({publisher % parameters.groups})
+    return _topic_flood(parameters, model, subscribed, publisher, groups)
+
+
 def _carried(model: OverlayModel, subscribed: Subscribed, node: int) -> Iterable[tuple[int, frozenset[int] | set[int]]]:
     """A node's neighbours and the topics on which it sends to each."""
     if model.logical is not None:
@@ -136,4 +145,5 @@ _RULES: dict[str, Callable[[Any, OverlayModel, Subscribed, int, frozenset[int]],
     "flood": _flood,
     "topic-flood": _topic_flood,
     "gossipsub": _gossipsub,
+    "scribe": _scribe,
 }

@@ -28,6 +28,8 @@ from peer.core.overlay.spidercast import SpidercastParameters
 from peer.core.overlay.stan import PlacedStanParameters
 from peer.core.protocols import OVERLAYS, Choice, Composition, compose
 from peer.core.randomness import substream
+from peer.core.scribe.overlay import ScribeParameters
+from peer.core.scribe.pastry import Pastry, make_key
 
 Links = list[list[int]]
 """Every node's neighbours."""
@@ -81,12 +83,12 @@ def model_overlay(parts: Composition, interests: Interests, seed: int) -> Overla
         interests: every node's topics.
         seed: the run's.
     """
-    network = Network(interests)
+    network, draws = Network(interests), substream(seed, NETWORK, "prediction/overlay")
+    name, parameters = parts.overlay["name"], read_parameters(OVERLAYS, parts.overlay)
+    if name in _MODELS:
+        return _MODELS[name](parameters, network, draws)
     links = _first_links(parts, network, seed)
-    if (model := _MODELS.get(parts.overlay["name"])) is None:
-        return OverlayModel(links)
-    parameters = read_parameters(OVERLAYS, parts.overlay)
-    return model(parameters, network, links, substream(seed, NETWORK, "prediction/overlay"))
+    return _gossipsub(parameters, network, links, draws) if name == "gossipsub" else OverlayModel(links)
 
 
 def read_parameters(registry: Mapping[str, type[Part]], chosen: Choice) -> Any:  # noqa: ANN401 - each part has its own
@@ -110,7 +112,7 @@ def _first_links(parts: Composition, network: Network, seed: int) -> Links:
 # --------------------------------------------------------------------------------------------- one for all topics
 
 
-def _spidercast(parameters: SpidercastParameters, network: Network, links: Links, draws: Random) -> OverlayModel:
+def _spidercast(parameters: SpidercastParameters, network: Network, draws: Random) -> OverlayModel:
     kinds: list[Callable[[], Aim]] = [
         lambda: GreedyCoverage(parameters.greedy_coverage),
         lambda: RandomCoverage(parameters.random_coverage),
@@ -118,7 +120,7 @@ def _spidercast(parameters: SpidercastParameters, network: Network, links: Links
     return _maintained(kinds, network, draws)
 
 
-def _similarity(parameters: SimilarityParameters, network: Network, links: Links, draws: Random) -> OverlayModel:
+def _similarity(parameters: SimilarityParameters, network: Network, draws: Random) -> OverlayModel:
     kinds: list[Callable[[], Aim]] = [lambda: SimilarNodes(parameters.similar), lambda: AnyNodes(parameters.random)]
     return _maintained(kinds, network, draws)
 
@@ -158,7 +160,7 @@ def _reach(kind: Callable[[], Aim], network: Network, draws: Random) -> list[Bit
 # --------------------------------------------------------------------------------------------- one for each topic
 
 
-def _ring_per_topic(parameters: Struct, network: Network, links: Links, draws: Random) -> OverlayModel:
+def _ring_per_topic(parameters: Struct, network: Network, draws: Random) -> OverlayModel:
     rings: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in _topics(network):
         ring = list(members(subscribers))
@@ -167,7 +169,7 @@ def _ring_per_topic(parameters: Struct, network: Network, links: Links, draws: R
     return _from_topics(rings)
 
 
-def _stan(parameters: PlacedStanParameters, network: Network, links: Links, draws: Random) -> OverlayModel:
+def _stan(parameters: PlacedStanParameters, network: Network, draws: Random) -> OverlayModel:
     """The views when nodes have found the lightest of each topic's subscribers."""
     views: list[Logical] = [{} for _ in range(len(network))]
     weights = np.random.Generator(np.random.PCG64(draws.getrandbits(128)))
@@ -207,6 +209,33 @@ def _gossipsub(parameters: GossipsubParameters, network: Network, links: Links, 
     return OverlayModel(links, meshes)
 
 
+def _scribe(parameters: ScribeParameters, network: Network, draws: Random) -> OverlayModel:
+    """Trees of the ways to the groups' roots, as if all nodes had room for any number of neighbours."""
+    seed = draws.getrandbits(63)
+    routing = [Pastry(node, seed, parameters.digit_bits, parameters.leaf_set) for node in range(len(network))]
+    trees: list[Logical] = [{} for _ in routing]
+    for group, subscribers in _groups(parameters, network):
+        key, inside = make_key(seed, f"group/{group}"), set()
+        for member in members(subscribers):
+            node: int | None = member
+            while node is not None and node not in inside:
+                inside.add(node)
+                parent = routing[node].next_hop(key, network.nodes & ~(1 << node))
+                if parent is not None:
+                    _carry(trees, node, parent, group)
+                node = parent
+    return _from_topics(trees)
+
+
+def _groups(parameters: ScribeParameters, network: Network) -> Iterator[tuple[int, Bitset]]:
+    """The groups and their members; random ones are as large as each other."""
+    if parameters.grouping == "topic":
+        yield from _topics(network)
+    else:
+        for group in range(parameters.groups):
+            yield group, bitset(range(group, len(network), parameters.groups))
+
+
 def _topics(network: Network) -> Iterator[tuple[int, Bitset]]:
     """Every topic with two subscribers at least, and its subscribers."""
     for topic in sorted({topic for info in network for topic in info.topics or ()}):
@@ -226,10 +255,10 @@ def _from_topics(logical: Sequence[Logical]) -> OverlayModel:
     return OverlayModel([list(others) for others in logical], logical)
 
 
-_MODELS: dict[str, Callable[[Any, Network, Links, Random], OverlayModel]] = {
+_MODELS: dict[str, Callable[[Any, Network, Random], OverlayModel]] = {
     "spidercast": _spidercast,
     "similarity": _similarity,
     "ring-per-topic": _ring_per_topic,
     "stan": _stan,
-    "gossipsub": _gossipsub,
+    "scribe": _scribe,
 }

@@ -67,6 +67,7 @@ def test_links_and_frames_are_about_as_predicted(protocol: str, kind: str) -> No
         ("similarity", {"similarity": {"similar": 3, "random": 4}}),
         ("gossipsub", {"gossipsub": {"connections": 4, "profile": "go"}}),
         ("topiary", {"flood": {"ttl": 3}}),
+        ("scribe", {"scribe": {"grouping": "random", "groups": 3}}),
     ],
 )
 def test_other_parts_and_parameters_count(protocol: str, sections: dict) -> None:
