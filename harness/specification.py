@@ -52,8 +52,8 @@ now. Frames per second are predicted, not limited: whether the machine kept up i
 - wall time = `BOOT_S` + hosts x `HOST_BOOT_S` + two probings of all pairs at `PROBES_PER_S` + warm-up + duration +
   cool-down + `COLLECT_S`
 - links of a node: the mean over a model of the overlay, with the run's own interests. What the nodes ask for at the
-  start is taken from the protocol itself; where they end up with others (SpiderCast, similarity, GossipSub, StAN, rings,
-  Scribe), the links come from nodes that choose one after the other
+  start is taken from the protocol itself; where they end up with others (SpiderCast, similarity, GossipSub, StAN,
+  rings, Scribe), the links come from nodes that choose one after the other
 - frames/s = copies of a message x `publish_rate_per_s`. The copies of `SAMPLED_MESSAGES` of the schedule's messages are
   counted over that model by the dissemination's rule, duplicates included. Control frames come on top
 
