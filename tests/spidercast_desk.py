@@ -46,10 +46,19 @@ class View:
 class Desk:
     """Node 0 on a table: it subscribes to ``topics``, knows ``others``, and is told what happens."""
 
-    def __init__(self, topics: tuple[int, ...], others: dict[int, tuple[int, ...]], name: str = "spidercast", **given):
+    def __init__(
+        self,
+        topics: tuple[int, ...],
+        others: dict[int, tuple[int, ...]],
+        name: str = "spidercast",
+        seed: int = 7,
+        **given: object,
+    ) -> None:
         parts = PROTOCOLS[name]
         overlay = {"name": name, **given}
-        self.node = compose(0, 7, topics, Composition(overlay, parts.dissemination, parts.membership, parts.interests))
+        self.node = compose(
+            0, seed, topics, Composition(overlay, parts.dissemination, parts.membership, parts.interests)
+        )
         self.now_ns = 0
         self.others = {0: topics, **others}
         self.started = self.give(Started())

@@ -114,7 +114,7 @@ def _first_links(parts: Composition, network: Network, seed: int) -> Links:
 
 def _spidercast(parameters: SpidercastParameters, network: Network, draws: Random) -> OverlayModel:
     kinds: list[Callable[[], Aim]] = [
-        lambda: GreedyCoverage(parameters.greedy_coverage),
+        lambda: GreedyCoverage(parameters.greedy_coverage, fair=parameters.ties == "random"),
         lambda: RandomCoverage(parameters.random_coverage),
     ]
     return _maintained(kinds, network, draws)

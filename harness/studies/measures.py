@@ -94,6 +94,7 @@ MEASURES: dict[str, Measure] = {
     "control_frames_per_change": Measure(
         "control", "frames of the overlay's protocol but heartbeats, over the joins, leaves and crashes of the run"
     ),
+    "frames_per_change": Measure("control", "all frames over the same changes, by their kind's number", by="kind"),
     "frames": Measure("control", "frames sent, by their kind's number", by="kind"),
 }
 

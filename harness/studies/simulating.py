@@ -166,6 +166,8 @@ class PointRun:
         yield Row("control_bytes_per_peer_per_s", None, None, _control(sizes_bytes) / peer_seconds)
         if changes := after.changes - before.changes:
             yield Row("control_frames_per_change", None, None, _control(frames, BACKGROUND) / changes)
+            for kind, count in sorted(frames.items()):
+                yield Row("frames_per_change", None, kind, count / changes)
 
 
 def simulate_point(experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> list[Row]:

@@ -33,6 +33,11 @@ def members(bits: Bitset) -> Iterator[int]:
             byte ^= lowest
 
 
+def lowest(bits: Bitset) -> int:
+    """The lowest member of a set that has any."""
+    return (bits & -bits).bit_length() - 1
+
+
 def choose(bits: Bitset, draws: Random) -> int:
     """A member drawn uniformly.
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.core.bitset import bitset, choose, members, most_often, sample
+from peer.core.bitset import bitset, choose, lowest, members, most_often, sample
 
 numbers = st.one_of(st.integers(0, 40), st.integers(0, 3000))
 sets = st.frozensets(numbers, max_size=60)
@@ -21,6 +21,7 @@ def test_members_are_those_put_in_rising(given_members: frozenset[int]):
     assert list(members(bits)) == sorted(given_members)
     assert bits.bit_count() == len(given_members)
     assert bits == sum(1 << member for member in given_members)
+    assert not bits or lowest(bits) == min(given_members)
 
 
 @given(sets, sets)

@@ -46,9 +46,14 @@ networks = st.fixed_dictionaries(
 
 
 class World(Pump):
-    """Nodes whose interests are known to an observer, and some of which may be gone."""
+    """Nodes whose interests are known to an observer, and some of which may be gone.
+
+    Attributes:
+        asked_to_part: how often any node asked any other.
+    """
 
     def __init__(self, network: dict, faults: Faults | None = None, **given: object) -> None:
+        self.asked_to_part = 0
         self._requested_ns: dict[tuple[NodeId, NodeId], int] = {}
         self.wanted = {node: frozenset(topics) for node, topics in enumerate(network["interests"])}
         overlay = {
@@ -77,6 +82,7 @@ class World(Pump):
     def _perform(self, node: NodeId, effect: Effect) -> None:
         if isinstance(effect, Connect) or (isinstance(effect, Send) and isinstance(effect.frame, SpiderConnect)):
             self._requested_ns[min(node, effect.peer), max(node, effect.peer)] = self.now_ns
+        self.asked_to_part += isinstance(effect, Send) and isinstance(effect.frame, SpiderDisconnect)
         super()._perform(node, effect)
 
     def tell_all(self) -> None:
@@ -97,7 +103,10 @@ class World(Pump):
         return [topic for topic in sorted(self.wanted[node]) if self.covers(node, topic, code) < times]
 
     def check_rest(self) -> None:
-        """Both ends agree on everything, and every node has what it can get."""
+        """Both ends agree on everything, every node has what it can get, and nobody asks in vain again and again."""
+        asked = self.asked_to_part
+        self.run(5 * SECOND_NS)
+        assert self.asked_to_part == asked
         pairs = set()
         for node in self.cores:
             for code in range(TASKS):

@@ -18,6 +18,7 @@ from harness.studies.measures import MEASURES
 from harness.studies.networks import make_network
 from harness.studies.simulating import Row, simulate_point
 from harness.testbeds.simulated.testbed import simulate_planned
+from peer.core.frames import kind_names
 from topologies.model import Underlay
 
 ROOT = Path(__file__).parents[2]
@@ -200,3 +201,14 @@ def test_control_frames_are_counted_for_each_change_after_the_first_instant():
     assert 1 < found["control_frames_per_change"] < 200
     from_the_start = plain(simulate_point(asked, RunSpec(length_s=30), {"control_frames_per_change"}, HERE))
     assert from_the_start["control_frames_per_change"] > found["control_frames_per_change"], "without the building"
+
+
+def test_frames_for_each_change_are_told_apart_by_kind_and_only_heartbeats_and_links_do_not_count_as_control():
+    asked = decode({**CHURN, "testbed": "simulated"}, Experiment)
+    wanted = {"control_frames_per_change", "frames_per_change"}
+    rows = simulate_point(asked, RunSpec(length_s=30, control_from_s=10), wanted, HERE)
+    kinds = {kind_names()[row.by]: row.value for row in rows if row.by is not None}
+    apart = {"hello", "bye", "spiderheartbeat"}
+    assert kinds.keys() >= apart | {"spiderconnect", "spiderconnectok", "spiderleave"}
+    [total] = [row.value for row in rows if row.by is None]
+    assert total == pytest.approx(sum(value for kind, value in kinds.items() if kind not in apart))

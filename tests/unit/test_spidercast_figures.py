@@ -13,6 +13,7 @@ from peer.core.contract import (
     LinkDown,
     LinkUp,
     Subscribe,
+    Unsubscribe,
 )
 from peer.core.overlay.coverage import Coverage, GreedyCoverage, RandomCoverage
 from peer.core.overlay.similarity import AnyNodes, SimilarNodes
@@ -121,6 +122,25 @@ def test_who_was_asked_to_part_is_not_counted_on_until_the_timeout():
     assert sends(desk.hear(others[0], SpiderDisconnect(GREEDY))) == []
     desk.now_ns += SECOND_NS
     assert sends(desk.hear(others[0], SpiderDisconnect(GREEDY))) == [(others[0], SpiderDisconnectOk(GREEDY))]
+
+
+def test_who_did_not_part_is_not_asked_again_until_its_degree_has_risen_or_an_interest_has_changed():
+    desk = Desk((1,), {5: (1,), 6: (1,)}, greedy_coverage=1)
+    for peer in (5, 6):
+        desk.invite(peer)
+    desk.hear(5, SpiderHeartbeat((4, 4), None, 0, None))
+    asked = [(5, SpiderDisconnect(GREEDY))]
+    assert sends(desk.round()) == asked
+    for degree, again in [(4, []), (3, []), (4, asked), (4, [])]:
+        desk.hear(5, SpiderHeartbeat((degree, degree), None, 0, None))
+        assert sends(desk.round()) == again, degree
+    desk.hear(5, SpiderHeartbeat((4, 4), None, 1, (1, 3)))
+    assert sends(desk.round()) == asked
+    assert sends(desk.round()) == []
+    desk.give(Subscribe(3))
+    assert sends(desk.round()) == []  # now it is needed
+    desk.give(Unsubscribe(3))
+    assert sends(desk.round()) == asked
 
 
 # --------------------------------------------------------------------------------------------------- Figure 3
@@ -296,6 +316,13 @@ def covered(kind: type, own: tuple[int, ...], neighbours: list[tuple[int, ...]],
     aim = kind(times)
     aim.recount(frozenset(own), [frozenset(topics) for topics in neighbours])
     return aim
+
+
+def test_figure_5_line_8_ties_go_to_anybody_or_by_choice_to_the_lowest_number():
+    others = dict.fromkeys((6, 5, 9), (1, 2)) | {4: (1,)}
+    assert {connects(Desk((1, 2), others, seed=seed).round())[0] for seed in range(30)} == {5, 6, 9}
+    assert {connects(Desk((1, 2), others, seed=seed, ties="lowest").round())[0] for seed in range(30)} == {5}
+    assert connects(Desk((1, 2), {}, ties="lowest").round()) == []
 
 
 def drawn(aim, view: View, but: int = 0) -> set[int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from peer.core.bitset import Bitset, choose, most_often
+from peer.core.bitset import Bitset, choose, lowest, most_often
 from peer.core.contract import NodeId, TopicId
 from peer.core.overlay.membership import Membership
 
@@ -81,15 +81,26 @@ class Coverage:
 
 
 class GreedyCoverage(Coverage):
-    """Chooses the node that covers the most topics of those that are not covered yet."""
+    """Chooses the node that covers the most topics of those that are not covered yet.
+
+    Args:
+        times: K.
+        fair: whether any of several such nodes is chosen at random; else always that with the lowest number.
+    """
+
+    def __init__(self, times: int, fair: bool = True) -> None:
+        super().__init__(times)
+        self._fair = fair
 
     def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
-        """NEXTGREEDYCOVERAGENODE: ties are broken at random; None where nobody covers any.
+        """NEXTGREEDYCOVERAGENODE: None where nobody covers any.
 
         Source: SpiderCast Figure 5, lines 1-9, coverage taken over the neighbours (lines 5 and 6 of the figure take it
         over the candidates, by which every popular topic looks covered).
         """
         best = most_often((membership.subscribers(topic) for topic in self.uncovered()), among)
+        if best and not self._fair:
+            return lowest(best)
         return choose(best, draws) if best else None
 
 

@@ -21,9 +21,13 @@ from peer.core.overlay.spidercast_frames import (
 
 
 class Record:
-    """What a task knows of a neighbour (Figure 1), and when it last heard from it."""
+    """What a task knows of a neighbour (Figure 1), and when it last heard from it.
 
-    __slots__ = ("degree", "heard_ns", "interest", "target", "version")
+    Attributes:
+        unsparing: up to this degree it will not part: it did not when asked; -1 = it was not asked.
+    """
+
+    __slots__ = ("degree", "heard_ns", "interest", "target", "unsparing", "version")
 
     def __init__(self, degree: int, target: int, version: int, interest: Interest, heard_ns: int) -> None:
         self.degree = degree
@@ -31,6 +35,7 @@ class Record:
         self.version = version
         self.interest = interest
         self.heard_ns = heard_ns
+        self.unsparing = -1
 
 
 class Task:
@@ -38,7 +43,8 @@ class Task:
 
     At most one request is under way at a time: it has one ``connect_timeout`` to get a link and another one to be
     answered. A neighbour that was asked to part is not counted on in any other decision to part until the timeout, so
-    that two partings that are under way at once never under-cover this node.
+    that two partings that are under way at once never under-cover this node. One that did not part is not asked again
+    until its degree has risen or one of the two interests is another one.
 
     Attributes:
         neighbours: the task's neighbours, in the order in which they became so.
@@ -165,6 +171,7 @@ class Task:
         over = len(self.neighbours) - len(gone) - self.target
         if over > 0 or self.aim.missing([*gone, self.neighbours[peer].interest]) == 0:
             self._parting[peer] = turn.now_ns + self._timeout_ns
+            self.neighbours[peer].unsparing = self.neighbours[peer].degree
             turn.send(peer, SpiderDisconnect(self._code))
 
     def _disconnect_candidate(self, gone: list[Interest]) -> NodeId | None:
@@ -177,7 +184,8 @@ class Task:
         least = -1
         critical = self.aim.critical(gone)
         for peer, record in self.neighbours.items():
-            if record.degree >= record.target + self._excess and peer not in self._parting:
+            covered = record.degree >= record.target + self._excess
+            if covered and record.degree > record.unsparing and peer not in self._parting:
                 lost = len(critical & record.interest)
                 if lost < least or not candidates:
                     candidates, least = [peer], lost
@@ -305,13 +313,20 @@ class Task:
         """A heartbeat of a neighbour."""
         if (record := self.neighbours.get(peer)) is not None:
             record.degree, record.target, record.heard_ns = degree, target, turn.now_ns
+            record.unsparing = min(record.unsparing, degree)
 
     def learn(self, peer: NodeId, version: int, interest: Interest) -> None:
         """A neighbour's interest is another one now."""
         if (record := self.neighbours.get(peer)) is not None:
             self.aim.remove(record.interest)
-            record.version, record.interest = version, interest
+            record.version, record.interest, record.unsparing = version, interest, -1
             self.aim.add(interest)
+
+    def aim_anew(self, own: Interest) -> None:
+        """The node's own interest is another one now."""
+        for record in self.neighbours.values():
+            record.unsparing = -1
+        self.aim.recount(own, (record.interest for record in self.neighbours.values()))
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """The link for a request is there."""

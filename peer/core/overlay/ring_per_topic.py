@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from peer.core.bitset import Bitset, bitset
+from peer.core.bitset import Bitset, bitset, lowest
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame, register
 from peer.core.node import Part, State, Turn
@@ -114,12 +114,10 @@ class RingPerTopic(Part):
         ring = self._membership.subscribers(topic) & ~passed
         first = self.state.node + 1
         while ring:
-            higher = ring >> first << first
-            lowest = (higher or ring) & -(higher or ring)
-            peer = lowest.bit_length() - 1
+            peer = lowest(ring >> first << first or ring)
             if (peer, topic) not in self._refused:
                 return peer
-            ring ^= lowest
+            ring ^= 1 << peer
         return None
 
     def _settle(self, turn: Turn) -> None:

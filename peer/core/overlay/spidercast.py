@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -23,6 +23,9 @@ class SpidercastParameters(MaintenanceParameters, forbid_unknown_fields=True, fr
     """K_g: neighbours wanted on every topic of the own interest, chosen to cover as many topics as possible."""
     random_coverage: Annotated[int, Meta(ge=0, le=100)] = 0
     """K_r: neighbours wanted on every topic, chosen at random; counted apart from the greedy ones."""
+    ties: Literal["random", "lowest"] = "random"
+    """Which of several nodes that cover as much greedy coverage asks: any (the paper), or that with the lowest number,
+    by which all nodes ask the same few."""
     adaptive: bool = False
     """Each node raises its own K_r where greedy coverage leaves it with too few neighbours."""
 
@@ -36,7 +39,7 @@ class SpiderCast(MaintainedOverlay):
     Parameters = SpidercastParameters
 
     def __init__(self, state: State, membership: Membership, parameters: SpidercastParameters) -> None:
-        self._greedy = GreedyCoverage(parameters.greedy_coverage)
+        self._greedy = GreedyCoverage(parameters.greedy_coverage, fair=parameters.ties == "random")
         self._random = RandomCoverage(parameters.random_coverage)
         self._adaptive = parameters.adaptive
         super().__init__(state, membership, parameters, (self._greedy, self._random))
