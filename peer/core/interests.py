@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame, Subscriptions
 from peer.core.node import Neighbour, Part, Turn
+
+_as_set: Callable[[tuple[TopicId, ...]], frozenset[TopicId]] = lru_cache(1 << 14)(frozenset)
+"""One set for all that hear of the same topics: the nodes of a simulation share it."""
 
 
 class PrivateInterests(Part):
@@ -36,7 +42,7 @@ class ToldInterests(PrivateInterests):
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Keep what the neighbour said."""
         assert isinstance(frame, Subscriptions)
-        self.state.neighbours[peer].topics = frozenset(frame.topics)
+        self.state.neighbours[peer].topics = _as_set(frame.topics)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Tell all neighbours of one topic more."""

@@ -21,7 +21,7 @@ from peer.core.contract import (
     TopicId,
     Trace,
 )
-from peer.core.frames import Frame
+from peer.core.frames import Data, Frame
 from peer.trace import TraceEvent
 
 
@@ -140,6 +140,11 @@ class Turn:
     def deliver(self, message: Message) -> None:
         """Hand a message to the application."""
         self.effects.append(Deliver(message))
+
+    def trace_copy(self, event: str, peer: NodeId, copy: Data) -> None:
+        """Write down what became of a copy from a neighbour; without the detour over names, as there are so many."""
+        written = TraceEvent(event, self.now_ns, self._state.node, peer, copy.message_id, copy.topics, hops=copy.hops)
+        self.effects.append(Trace(written))
 
     def trace(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - the fields of TraceEvent, checked by it
         """Write down what happened, with this instant and node."""

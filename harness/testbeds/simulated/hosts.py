@@ -24,6 +24,7 @@ class End:
     Attributes:
         other: the other side, None once the connection is gone.
         opener: whether this side opened it ("orig" in traces).
+        delay_ns: of every frame to the other side; None where it differs.
         conn: the connection's name in traces.
         written_bytes: the length of this side's stream so far.
         latest_ns: when the last of them arrives.
@@ -33,6 +34,7 @@ class End:
 
     __slots__ = (
         "conn",
+        "delay_ns",
         "host",
         "latest_ns",
         "life",
@@ -45,8 +47,11 @@ class End:
         "written_bytes",
     )
 
-    def __init__(self, host: Host, peer: NodeId, opener: bool, conn: str, life: Node | None) -> None:
+    def __init__(
+        self, host: Host, peer: NodeId, opener: bool, conn: str, life: Node | None, delay_ns: int | None
+    ) -> None:
         self.host = host
+        self.delay_ns = delay_ns
         self.life = life
         self.peer = peer
         self.opener = opener
@@ -105,8 +110,9 @@ class Host:
         if self.node is not None:
             simulation = self._simulation
             simulation.handled += 1
+            perform = simulation.perform
             for effect in self.node.handle(simulation.now_ns, event):
-                simulation.perform(self, effect)
+                perform[type(effect)](self, effect)
 
     # ------------------------------------------------------------------------------------------------ opening
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -54,6 +55,7 @@ class Simulation:
         hosts: every host; one whose ``node`` is None is down.
         handled: events that nodes have handled so far.
         sent_frames, sent_bytes: frames written to links so far, by kind.
+        perform: what carries out a host's effect, by the effect's type.
     """
 
     def __init__(
@@ -70,8 +72,8 @@ class Simulation:
         self.now_ns = 0
         self.hosts: dict[NodeId, Host] = {}
         self.handled = 0
-        self.sent_frames: dict[int, int] = {}
-        self.sent_bytes: dict[int, int] = {}
+        self.sent_frames: defaultdict[int, int] = defaultdict(int)
+        self.sent_bytes: defaultdict[int, int] = defaultdict(int)
         self.run_number = run_number
         self.delay_ns = network.delay_ns
         self._network = network
@@ -80,11 +82,12 @@ class Simulation:
         self._seed = seed
         self._processing_ns = processing_ns
         self._encode = encode
+        self._is_plain = not self._traces_frames and processing_ns is None
         self._address = address
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
         self._sized: tuple[Frame | None, int] = (None, 0)
-        self._perform: dict[type[Effect], Callable[[Host, Any], None]] = {
+        self.perform: dict[type[Effect], Callable[[Host, Any], None]] = {
             contract.Send: self._send,
             contract.Trace: lambda host, effect: observer.trace(effect.event),
             contract.Deliver: lambda host, effect: observer.deliver(self.now_ns, host.number, effect.message),
@@ -155,10 +158,6 @@ class Simulation:
 
     # ------------------------------------------------------------------------------------------- for the hosts
 
-    def perform(self, host: Host, effect: Effect) -> None:
-        """Carry out an effect."""
-        self._perform[type(effect)](host, effect)
-
     def join(self, opener: Host, peer: NodeId, listener: Node) -> End:
         """A connection between two hosts, which the node took that listened there; the opener's end of it."""
         acceptor = self.hosts[peer]
@@ -166,8 +165,9 @@ class Simulation:
         if self._traces_frames:
             opener.port += 1
             conn = f"{self._address(opener.number)}:{opener.port}-{self._address(peer)}:9000"
-        end = End(opener, peer, True, conn, opener.node)
-        other = End(acceptor, opener.number, False, conn, listener)
+        fixed = self._network.fixed_delay_ns
+        end = End(opener, peer, True, conn, opener.node, fixed(opener.number, peer))
+        other = End(acceptor, opener.number, False, conn, listener, fixed(peer, opener.number))
         end.other, other.other = other, end
         return end
 
@@ -181,13 +181,16 @@ class Simulation:
             size = wire.size(frame)
             self._sized = (frame, size)
         kind = frame.kind
-        self.sent_frames[kind] = self.sent_frames.get(kind, 0) + 1
-        self.sent_bytes[kind] = self.sent_bytes.get(kind, 0) + size
+        self.sent_frames[kind] += 1
+        self.sent_bytes[kind] += size
         off = end.written_bytes
         end.written_bytes = off + size
         if self._traces_frames:
             self._observer.trace(self._locate("send", end, end.side, frame, off, size))
-        arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, size)
+        if end.delay_ns is not None:
+            arrival_ns = self.now_ns + end.delay_ns
+        else:
+            arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, size)
         if arrival_ns < end.latest_ns:
             arrival_ns = end.latest_ns
         end.latest_ns = arrival_ns
@@ -243,6 +246,9 @@ class Simulation:
 
     def _arrive(self, end: End, frame: Frame, off: int, size: int) -> None:
         host = end.host
+        if end.up and self._is_plain:  # nearly every frame
+            self._handle(end, frame)
+            return
         if end.life is not host.node and not end.reason:
             self._say_gone(end)
         if end.reason == CRASHED:

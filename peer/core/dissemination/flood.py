@@ -65,4 +65,7 @@ class Flood(Spreading):
         neighbours = self.state.neighbours
         if ttl > 0:
             return list(neighbours)
+        if len(topics) == 1:
+            [topic] = topics
+            return [peer for peer, neighbour in neighbours.items() if topic in neighbour.topics]
         return [peer for peer, neighbour in neighbours.items() if not neighbour.topics.isdisjoint(topics)]

@@ -47,15 +47,14 @@ class Spreading(Part):
         Returns:
             The topics remembered with the message; None where it is new.
         """
-        noted = {"message_id": copy.message_id, "topics": copy.topics, "peer": peer, "hops": copy.hops}
         before = self._seen.get(copy.message_id)
         if before is not None:
-            turn.trace("duplicate", **noted)
+            turn.trace_copy("duplicate", peer, copy)
         elif self.state.topics.isdisjoint(copy.topics):
-            turn.trace("relay", **noted)
+            turn.trace_copy("relay", peer, copy)
         else:
             turn.deliver(Message(copy.message_id, copy.topics, copy.payload, copy.hops))
-            turn.trace("deliver", **noted)
+            turn.trace_copy("deliver", peer, copy)
         return before
 
     def remember(self, identifier: MessageId, topics: tuple[TopicId, ...]) -> None:

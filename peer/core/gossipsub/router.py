@@ -78,15 +78,14 @@ class Router(Part):
         if not topics:
             turn.trace("reject", peer=peer, message_id=identifier, topics=data.topics, reason="not_subscribed")
             return
-        traced = {"message_id": identifier, "topics": data.topics, "peer": peer, "hops": data.hops}
         if identifier in self._seen:
-            turn.trace("duplicate", **traced)
+            turn.trace_copy("duplicate", peer, data)
             self._credit_near(turn, peer, identifier, topics)
             return
         self._seen.add(turn.now_ns, identifier)
         self._credit_first(peer, identifier, topics)
         turn.deliver(Message(identifier, data.topics, data.payload, data.hops))
-        turn.trace("deliver", **traced)
+        turn.trace_copy("deliver", peer, data)
         # A header's hop count has eight bits: a message that has come so far stays at the highest.
         copy = Data(identifier, data.topics, min(data.hops + 1, 255), UNLIMITED_TTL, data.payload)
         self._cache.put(copy)

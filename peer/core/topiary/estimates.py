@@ -34,20 +34,21 @@ class SequenceEstimate:
     """
 
     def __init__(self) -> None:
-        self._latest: dict[tuple[TopicId, NodeId], int] = {}
+        self._latest: dict[TopicId, dict[NodeId, int]] = {}
         self._counts: dict[TopicId, int] = {}
 
     def see(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
         """See ``Estimate``."""
         topic = topics[0]
         sequence = topic_sequence(payload)
-        key = (topic, publisher_of(identifier))
-        latest = self._latest.get(key)
+        publisher = publisher_of(identifier)
+        heard = self._latest.setdefault(topic, {})
+        latest = heard.get(publisher)
         # A late one is in the gap that a later one opened.
         step = 1 if sequence is None or latest is None else max(sequence - latest, 0)
         self._counts[topic] = self._counts.get(topic, 0) + step
         if sequence is not None:
-            self._latest[key] = sequence if latest is None else max(sequence, latest)
+            heard[publisher] = sequence if latest is None else max(sequence, latest)
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
         """See ``Estimate``."""
