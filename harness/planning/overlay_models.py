@@ -211,11 +211,10 @@ def _gossipsub(parameters: GossipsubParameters, network: Network, links: Links, 
 
 def _scribe(parameters: ScribeParameters, network: Network, draws: Random) -> OverlayModel:
     """Trees of the ways to the groups' roots, as if all nodes had room for any number of neighbours."""
-    seed = draws.getrandbits(63)
-    routing = [Pastry(node, seed, parameters.digit_bits, parameters.leaf_set) for node in range(len(network))]
+    routing = [Pastry(node, parameters.digit_bits, parameters.leaf_set) for node in range(len(network))]
     trees: list[Logical] = [{} for _ in routing]
     for group, subscribers in _groups(parameters, network):
-        key, inside = make_key(seed, f"group/{group}"), set()
+        key, inside = make_key(f"group/{group}"), set()
         for member in members(subscribers):
             node: int | None = member
             while node is not None and node not in inside:

@@ -40,8 +40,10 @@ class ScribeParameters(Struct, forbid_unknown_fields=True, frozen=True):
     without regard to topics, and publishes in it."""
     groups: Annotated[int, Meta(ge=1)] = 40
     """How many random groups there are."""
-    degree: Annotated[int, Meta(ge=2)] = 12
-    """Neighbours in the trees at most, over all groups: half of them parents, half of them children."""
+    degree: Annotated[int, Meta(ge=1)] = 6
+    """Outgoing links a node opens at most: to parents, over all its trees."""
+    children: Annotated[int, Meta(ge=1)] = 12
+    """Nodes that it has for children at most, over all its trees."""
     digit_bits: Literal[1, 2, 4, 8] = 1
     """Bits of a digit of Pastry's keys. (b)"""
     leaf_set: Annotated[int, Meta(ge=2)] = 16
@@ -77,11 +79,9 @@ class Scribe(Part):
         self._membership = membership
         self._p = parameters
         self._by_topic = parameters.grouping == "topic"
-        self._most_parents = parameters.degree // 2
-        self._most_children = parameters.degree - self._most_parents
         self._period_ns = round(parameters.heartbeat_s * SECOND_NS)
         self._draws = substream(state.seed, state.node, "overlay")
-        self._pastry = Pastry(state.node, state.seed, parameters.digit_bits, parameters.leaf_set)
+        self._pastry = Pastry(state.node, parameters.digit_bits, parameters.leaf_set)
         self._random_group = self._drawn(state.node)
         self._keys: dict[Group, int] = {}
         self._lost: dict[NodeId, int] = {}
@@ -111,7 +111,7 @@ class Scribe(Part):
 
     def _drawn(self, node: NodeId) -> Group:
         """A node's random group; everybody can tell."""
-        return make_key(self.state.seed, f"member/{node}") % self._p.groups
+        return make_key(f"member/{node}") % self._p.groups
 
     def _own_groups(self) -> list[Group]:
         return sorted(self.state.topics) if self._by_topic else [self._random_group]
@@ -121,7 +121,7 @@ class Scribe(Part):
 
     def _key(self, group: Group) -> int:
         if group not in self._keys:
-            self._keys[group] = make_key(self.state.seed, f"group/{group}")
+            self._keys[group] = make_key(f"group/{group}")
         return self._keys[group]
 
     # ------------------------------------------------------------------------------------------------- events
@@ -131,7 +131,15 @@ class Scribe(Part):
         turn.set_timer(HEARTBEAT, turn.now_ns + 1 + self._draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Join the groups, in an order of this node's own: where its degree does not suffice, chance decides."""
+        """Join the groups, in an order of this node's own: where its degree does not suffice, chance decides.
+
+        Nodes that have gone are asked no longer. They may come back, and count as new then.
+        """
+        self._lost = {peer: until_ns for peer, until_ns in self._lost.items() if directory.nodes >> peer & 1}
+        for peer in tuple(self.forest.parents):
+            if not (directory.nodes >> peer & 1 or peer in self.state.neighbours):
+                turn.disconnect(peer, "gone")
+                self._do_without(turn, peer)
         groups = self._own_groups()
         self._draws.shuffle(groups)
         for group in groups:
@@ -144,21 +152,26 @@ class Scribe(Part):
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
         """One group less, unless others need this node there."""
-        if topic in self.forest.trees and self._by_topic:
+        if self._by_topic:
             self._leave_if_idle(turn, topic)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the JOINs that wait for the link."""
+        self._lost.pop(peer, None)
         if groups := self.forest.parents.get(peer):
             turn.send(peer, ScribeJoin(tuple(groups)))
         self._relink(turn, peer, self.state.neighbours[peer].topics)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Do without a lost child, and find another way for what went by a lost parent."""
+        """Find another way for what went by a lost parent, and pass the lost node over for a while."""
         if retrying:
             turn.disconnect(peer, "lost")
         if reason != UNUSED:
             self._lost[peer] = turn.now_ns + PASSED_OVER_NS
+        self._do_without(turn, peer)
+
+    def _do_without(self, turn: Turn, peer: NodeId) -> None:
+        """A node is neither parent nor child any more."""
         orphaned, deserted = tuple(self.forest.parents.get(peer, ())), tuple(self.forest.children.get(peer, ()))
         for group in deserted:
             self.forest.dismiss(group, peer)
@@ -234,7 +247,7 @@ class Scribe(Part):
         return self._membership.known & ~bitset(self._lost)
 
     def _has_room_above(self, parent: NodeId) -> bool:
-        return parent in self.forest.parents or len(self.forest.parents) < self._most_parents
+        return parent in self.forest.parents or len(self.forest.parents) < self._p.degree
 
     def _ask(self, turn: Turn, group: Group, parent: NodeId) -> None:
         tree = self.forest.trees[group]
@@ -286,10 +299,10 @@ class Scribe(Part):
         return True
 
     def _check(self, turn: Turn, group: Group) -> None:
-        """Leave a parent that is silent, and be root no longer than nobody is closer to the key."""
-        tree = self.forest.trees.get(group)
-        if tree is None:
+        """Leave where nobody needs this node, and a silent parent; be root only while nobody is closer to the key."""
+        if self._leave_if_idle(turn, group):
             return
+        tree = self.forest.trees[group]
         if tree.is_root:
             if self._route(group) is not None:
                 self._seek(turn, group)
@@ -350,17 +363,15 @@ class Scribe(Part):
         Source: Scribe's bottleneck remover. The child that came last goes; distances are not known here.
         """
         children = self.forest.children
-        if newcomer in children or len(children) < self._most_children:
+        if newcomer in children or len(children) < self._p.children:
             return True
-        tree = self.forest.trees.get(group)
-        largest, spare = 1 if tree is None else 1 + len(tree.children), None
-        for child, [only, *more] in children.items():
-            if not more and len(self.forest.trees[only].children) > largest:
-                largest, spare = len(self.forest.trees[only].children), (only, child)
-        if spare is None:
+        trees = self.forest.trees
+        own = 1 + len(trees[group].children) if group in trees else 1
+        spare = [(only, child) for child, [only, *more] in reversed(children.items()) if not more]
+        only, child = max(spare, key=lambda place: len(trees[place[0]].children), default=(group, newcomer))
+        if only == group or len(trees[only].children) <= own:
             return False
-        only, child = spare
-        self._send_down(turn, only, child, tuple(peer for peer in self.forest.trees[only].children if peer != child))
+        self._send_down(turn, only, child, tuple(peer for peer in trees[only].children if peer != child))
         return True
 
     def _take_leave(self, turn: Turn, peer: NodeId, group: Group) -> None:

@@ -17,15 +17,15 @@ Key = int
 """A point on the ring, 0 .. 2**128 - 1."""
 
 
-def make_key(seed: int, name: str) -> Key:
-    """The key of what is called ``name``: a hash, hence uniform over the ring."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/pastry/{name}".encode()).digest()[: KEY_BITS // 8], "big")
+def make_key(name: str) -> Key:
+    """The key of what is called ``name``: a hash, hence uniform over the ring, and the same for everybody."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[: KEY_BITS // 8], "big")
 
 
 @lru_cache(maxsize=1 << 17)
-def node_key(seed: int, node: NodeId) -> Key:
+def node_key(node: NodeId) -> Key:
     """A node's key."""
-    return make_key(seed, f"node/{node}")
+    return make_key(f"node/{node}")
 
 
 def distance(one: Key, other: Key) -> int:
@@ -43,16 +43,16 @@ class Ring:
         places: where each node stands among them.
     """
 
-    def __init__(self, seed: int, width: int) -> None:
-        self.nodes = sorted(range(width), key=lambda node: node_key(seed, node))
-        self.keys = [node_key(seed, node) for node in self.nodes]
+    def __init__(self, width: int) -> None:
+        self.nodes = sorted(range(width), key=node_key)
+        self.keys = [node_key(node) for node in self.nodes]
         self.places = {node: place for place, node in enumerate(self.nodes)}
 
 
 @lru_cache(maxsize=8)
-def shared_ring(seed: int, width_bits: int) -> Ring:
+def shared_ring(width_bits: int) -> Ring:
     """The ring of the nodes below 2 ** ``width_bits``."""
-    return Ring(seed, 1 << width_bits)
+    return Ring(1 << width_bits)
 
 
 class Pastry:
@@ -64,7 +64,6 @@ class Pastry:
 
     Args:
         node: this node.
-        seed: the run's; all nodes' keys follow from it.
         digit_bits: bits of a digit, a divisor of ``KEY_BITS``. (b)
         leaf_set: how many known nodes next to this one on the ring it may go to directly, half of them on each side.
             (|L|)
@@ -72,13 +71,12 @@ class Pastry:
     Source: Rowstron and Druschel, Pastry (Middleware 2001), node state and routing.
     """
 
-    def __init__(self, node: NodeId, seed: int, digit_bits: int, leaf_set: int) -> None:
+    def __init__(self, node: NodeId, digit_bits: int, leaf_set: int) -> None:
         self._node = node
-        self._seed = seed
         self._digit_bits = digit_bits
         self._half = leaf_set // 2
-        self._key = node_key(seed, node)
-        self._ring = shared_ring(seed, node.bit_length())
+        self._key = node_key(node)
+        self._ring = shared_ring(node.bit_length())
         self._known: Bitset = 0
         self._leaves: tuple[NodeId, ...] = ()
         self._arc: tuple[Key, int] | None = None
@@ -102,25 +100,25 @@ class Pastry:
         return min(fit, key=lambda node: (-self._shared(key, node), self._rank(key, node)), default=None)
 
     def _rank(self, key: Key, node: NodeId) -> tuple[int, NodeId]:
-        return distance(node_key(self._seed, node), key), node
+        return distance(node_key(node), key), node
 
     def _shared(self, key: Key, node: NodeId) -> int:
         """How many leading digits a node's key shares with another one."""
-        return (KEY_BITS - (node_key(self._seed, node) ^ key).bit_length()) // self._digit_bits
+        return (KEY_BITS - (node_key(node) ^ key).bit_length()) // self._digit_bits
 
     def _know(self, known: Bitset) -> None:
         """Find the leaf set anew where other nodes are known than before."""
         if known == self._known:
             return
         self._known = known
-        self._ring = shared_ring(self._seed, max(known.bit_length() - 1, self._node).bit_length())
+        self._ring = shared_ring(max(known.bit_length() - 1, self._node).bit_length())
         place, width = self._ring.places[self._node], len(self._ring.nodes)
         after = self._first_known(range(place + 1, place + width))
         before = self._first_known(range(place - 1, place - width, -1))
         self._leaves = tuple(dict.fromkeys((*after, *before)))
         self._arc = None
         if len(self._leaves) == 2 * self._half:
-            first, last = node_key(self._seed, before[-1]), node_key(self._seed, after[-1])
+            first, last = node_key(before[-1]), node_key(after[-1])
             self._arc = first, (last - first) % SPACE
 
     def _first_known(self, places: Iterable[int]) -> list[NodeId]:
