@@ -114,6 +114,7 @@ def _propagation(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
         "messages_published": len(messages),
         "deliveries_expected": len(deliveries),
         "delivery_ratio": _ratio(delivered, len(deliveries)),
+        "propagation_delay_ms_mean": float(latency.mean()) if len(latency) else None,
         "propagation_delay_ms_p50": _quantile(latency, 0.5),
         "propagation_delay_ms_p90": _quantile(latency, 0.9),
         "propagation_delay_ms_p99": _quantile(latency, 0.99),

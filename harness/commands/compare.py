@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from metrics.report import Run
 
 
+UNBOUNDED = 10_000
+"""Columns of what is no terminal: a file or a program takes lines of any length."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directories, analysed")
@@ -57,11 +61,14 @@ def _print(titles: list[str], settings: list[tuple[str, list[object]]], rows: li
     from metrics.report.page import format_number
 
     table = Table(box=None, pad_edge=False)
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for title in titles:
-        table.add_column(title, justify="right", overflow="fold")
+        table.add_column(title, justify="right", overflow="fold", min_width=8)
     for name, values in settings:
         table.add_row(name, *map(format_number, values), style="bold")
     for name, values in rows:
-        table.add_row(name, *map(format_number, values))
-    Console().print(table)
+        table.add_row(name, *("-" if value is None else format_number(value) for value in values))
+    console = Console()
+    if not console.is_terminal:
+        console.width = UNBOUNDED
+    console.print(table)

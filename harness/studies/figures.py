@@ -139,6 +139,7 @@ def _finish(axes: Axes, spec: FigureSpec, curves: int) -> None:
     first = label_of(spec.y[0]) if len(spec.y) == 1 else ""
     axes.set(xlabel=spec.xlabel or spec.x, ylabel=spec.ylabel or shares.get(spec.kind, first))
     if spec.kind != "rank":
-        axes.set_ylim(bottom=0)
+        low, high = axes.dataLim.intervaly
+        axes.set_ylim(min(spec.ymin, low), None if spec.ymax is None else max(spec.ymax, high))
     if curves > 1:
         axes.legend(fontsize=8)

@@ -110,6 +110,10 @@ class FigureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     ``bars``: shares of what a measure counts. ``rank``: a line on logarithmic axes."""
     xlabel: str = ""
     ylabel: str = ""
+    ymin: Number = 0
+    """Where the y axis begins, unless a curve goes below it."""
+    ymax: Number | None = None
+    """Where it ends, unless a curve goes above it."""
     note: str = ""
     paper: tuple[PaperCurve, ...] = ()
 

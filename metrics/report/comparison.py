@@ -19,7 +19,8 @@ from metrics.report.run import Run
 def headline_rows(runs: list[Run]) -> list[tuple[str, list[Any]]]:
     """The headline numbers that any of the runs has, in the first run's order: (name, a value a run)."""
     names = list(dict.fromkeys(name for run in runs for name in run.summary.headline))
-    return [(name, [run.summary.headline.get(name) for run in runs]) for name in names]
+    rows = [(name, [run.summary.headline.get(name) for run in runs]) for name in names]
+    return [(name, values) for name, values in rows if any(value is not None for value in values)]
 
 
 def differing_settings(runs: list[Run]) -> list[tuple[str, list[Any]]]:
@@ -27,7 +28,7 @@ def differing_settings(runs: list[Run]) -> list[tuple[str, list[Any]]]:
     settings = [dict(_flatten("", run.experiment)) for run in runs]
     paths = list(dict.fromkeys(path for found in settings for path in found))
     rows = [(path, [found.get(path) for found in settings]) for path in paths]
-    return [(path, values) for path, values in rows if any(value != values[0] for value in values)]
+    return [(path, values) for path, values in rows if path != "description" and any(v != values[0] for v in values)]
 
 
 def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - any JSON value

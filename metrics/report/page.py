@@ -11,6 +11,7 @@ from metrics.report.run import Run
 
 _NUMBERS = (
     ("delivery_ratio", "delivery ratio", "{:.2%}"),
+    ("propagation_delay_ms_mean", "propagation delay, mean", "{:.1f} ms"),
     ("propagation_delay_ms_p50", "propagation delay, median", "{:.1f} ms"),
     ("propagation_delay_ms_p99", "propagation delay, 99 %", "{:.1f} ms"),
     ("view_size_total_mean", "logical links a node", "{:.2f}"),
@@ -43,6 +44,7 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         run=run,
         summary=summary,
         sentence=sentence(run),
+        reading=reading(run),
         numbers=[
             {"label": label, "value": form.format(value)}
             for name, label, form in _NUMBERS
@@ -71,11 +73,30 @@ def sentence(run: Run) -> str:
     )
 
 
+def reading(run: Run) -> str | None:
+    """Which of the two readings of a contradictory paper the run's protocol followed; None where it had no choice.
+
+    Source: docs/protocols/topiary.md, Resolutions.
+    """
+    if run.experiment["protocol"] != "topiary":
+        return None
+    if run.experiment["topiary"]["literal"]:
+        return (
+            "Topiary's score is read as the paper prints it (topiary.literal): coverage counts the messages that a "
+            "subset of the neighbours brings, and the subset with the highest score is kept. The paper's text "
+            "contradicts that, and it makes the overlay worse: it is here for the record."
+        )
+    return (
+        "Topiary's score is read as the paper's text has it, against its printed formulas: coverage counts the "
+        "messages that a subset of the neighbours misses, and the subset with the lowest score is kept."
+    )
+
+
 def format_number(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """A number for people: four significant digits, thousands separated, nothing for None."""
+    """A number for people: four significant digits, thousands separated; anything else as it is."""
     if value is None:
         return "not computed"
-    if isinstance(value, bool | str):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or float(value).is_integer():
         return f"{int(value):,}"

@@ -17,6 +17,15 @@ from tests.fabricate import Fabrication
 
 pytestmark = pytest.mark.spark
 
+COMPARED = (
+    "delivery_ratio",
+    *(f"propagation_delay_ms_{what}" for what in ("mean", "p50", "p99")),
+    "duplicates_per_delivery",
+    "relay_ratio",
+    "degree_mean",
+    "control_bytes_per_peer_per_s",
+)
+
 
 @pytest.fixture(scope="module")
 def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -70,6 +79,19 @@ def test_every_check_and_number_is_in_the_page(page: str, analysed: Path) -> Non
     assert all(f"<code>{name}</code>" in page for name in document["headline"])
 
 
+@pytest.mark.parametrize(
+    ("literal", "words"), [(True, "the highest score is kept"), (False, "the lowest score is kept")]
+)
+def test_the_page_says_how_topiarys_score_was_read(literal: bool, words: str, analysed: Path, tmp_path: Path) -> None:
+    assert 'id="reading"' not in (analysed / "report" / "index.html").read_text(), "another protocol has no such choice"
+    run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
+    plan = json.loads((run_dir / "plan.json").read_text())
+    plan["experiment"] |= {"protocol": "topiary", "topiary": {"literal": literal}}
+    (run_dir / "plan.json").write_text(json.dumps(plan))
+    told = report.write(run_dir).read_text().split('<p id="reading">')[1].split("</p>")[0]
+    assert words in told
+
+
 def test_reasons_are_text_not_markup(analysed: Path, tmp_path: Path) -> None:
     run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
     document = json.loads((run_dir / "summary.json").read_text())
@@ -97,15 +119,18 @@ def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tm
 def test_comparison_shows_what_differs(analysed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = Path(shutil.copytree(analysed, tmp_path / "other"))
     plan = json.loads((other / "plan.json").read_text())
-    plan["experiment"]["protocol"] = "complete"
+    plan["experiment"] |= {"protocol": "complete", "topiary": {"topic_weights": [[1, 2.0]]}}
     (other / "plan.json").write_text(json.dumps(plan))
     runs = [report.Run(path) for path in (analysed, other)]
-    assert differing_settings(runs) == [("protocol", ["random", "complete"])]
+    differing = [("protocol", ["random", "complete"]), ("topiary.topic_weights", [None, [[1, 2.0]]])]
+    assert differing_settings(runs) == differing
     assert labels(runs) == ["random", "complete"]
     assert dict(headline_rows(runs))["delivery_ratio"] == [run.summary.headline["delivery_ratio"] for run in runs]
     page = tmp_path / "comparison.html"
     assert cli.main(["compare", str(analysed), str(other), "--out", str(page)]) == 0
-    assert "delivery_ratio" in capsys.readouterr().out
+    shown = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[1:-1]}
+    assert shown["protocol"] == ["random", "complete"]
+    assert all(len(shown[name]) == 2 for name in COMPARED), "what protocols are compared by"
     assert 'src="data:image/png;base64,' in page.read_text()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.studies.figures import make_curves
+from harness.studies.figures import draw_figure, make_curves
 from harness.studies.form import FigureSpec, PaperTable, Shown, TableSpec
 from harness.studies.intervals import Interval, interval, t_quantile, t_within
 from harness.studies.results import aggregate, mean_of, reduce_run
@@ -121,6 +121,14 @@ def test_a_table_shows_ours_with_its_interval_and_the_papers_where_it_has_one():
 def test_a_table_follows_from_the_runs_whatever_their_order_within_a_point():
     runs = merged()
     assert write_markdown(make_table(VIEWS, runs)) == write_markdown(make_table(VIEWS, runs[2::-1] + runs[:2:-1]))
+
+
+def test_an_axis_shows_the_range_that_is_asked_for_and_whatever_lies_outside():
+    drawn = FigureSpec("f", "F", "nodes", ("view_size_unique_mean",), ymin=29.5, ymax=80)
+    low, high = draw_figure(drawn, merged()).axes[0].get_ylim()
+    assert (low < 29, high) == (True, 80), "an interval reaches below 29"
+    wide = FigureSpec("f", "F", "nodes", ("view_size_unique_mean",), ymin=5)
+    assert draw_figure(wide, merged()).axes[0].get_ylim()[0] == 5
 
 
 def test_curves_along_an_axis_the_snapshots_and_a_count():
