@@ -80,6 +80,11 @@ def finish(process: subprocess.Popen[str], timeout_s: float = 240) -> dict[str, 
     return {**summary, "exit_code": process.returncode}
 
 
+def speaks_of_load(reason: str) -> bool:
+    """Whether a verdict's reason is that this machine was too busy just now: true of the machine, not of the code."""
+    return any(word in reason for word in ("cpu", "steal", "busy", "lateness", "lag", "rtt", "first packet", "wire"))
+
+
 def descendants(process: int) -> dict[int, str]:
     """All living processes below one, with their command lines."""
     parents: dict[int, int] = {}

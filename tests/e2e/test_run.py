@@ -14,7 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from scapy.utils import RawPcapNgReader
 
-from tests.e2e.run_experiment import await_step, descendants, finish, start, trellis, write_experiment
+from tests.e2e.run_experiment import (
+    await_step,
+    descendants,
+    finish,
+    speaks_of_load,
+    start,
+    trellis,
+    write_experiment,
+)
 
 pytestmark = [pytest.mark.root, pytest.mark.spark]
 
@@ -35,11 +43,6 @@ class Finished:
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.run_dir / name).read_text().splitlines()]
-
-
-def speaks_of_load(reason: str) -> bool:
-    """Whether a verdict's reason is that this machine was too busy just now: true of the machine, not of the code."""
-    return any(word in reason for word in ("cpu", "steal", "busy", "lateness", "lag", "rtt", "first packet", "wire"))
 
 
 @pytest.fixture(scope="module")
