@@ -65,7 +65,7 @@ def test_the_run_after_a_killed_one_works(tmp_path: Path) -> None:
 
 def test_the_observer_sees_what_is_left(tmp_path: Path) -> None:
     """The check itself: a command that leaves a process, a file and an interface behind is found out."""
-    script = "setsid sleep 1000 & touch /tmp/left; ip link add left0 type bridge; echo ready >&2; sleep 1000"
+    script = "setsid sleep 1000 & sleep 1000 & touch /tmp/left; ip link add left0 type bridge; echo ready >&2; wait"
     left = observe("ready", ["sh", "-c", script, "--out", "/nowhere"], tmp_path)["left"]
     assert left["interfaces"] == ["left0"]
     assert left["files"] == ["/tmp/left"]
