@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from metrics.session import session
-from metrics.tables.agreement import BROKEN_NS, SETTLE_NS, compare_physical, wire_ends
+from metrics.tables.agreement import BROKEN_NS, IDLE_NS, SETTLE_NS, compare_physical, wire_ends
 from metrics.tables.schemas import TABLES
 from peer.core.frames import Bye, Data, Hello
 
@@ -59,13 +59,20 @@ def test_a_link_lasts_from_the_other_side_s_hello_to_a_bye(spark: SparkSession) 
     opener, acceptor = found[1], found[2]
     answered_ns = SECOND + DELAY + 2 * INSIDE
     assert acceptor["from_ns"] == SECOND + INSIDE + DELAY
-    assert acceptor["sure_from_ns"] == answered_ns + INSIDE + SETTLE_NS
+    assert acceptor["sure_from_ns"] == answered_ns + INSIDE + IDLE_NS
     assert opener["from_ns"] == answered_ns + INSIDE + DELAY
-    assert opener["sure_from_ns"] == opener["from_ns"] + INSIDE + SETTLE_NS
+    assert opener["sure_from_ns"] == opener["from_ns"] + INSIDE + IDLE_NS
     assert (opener["sure_to_ns"], opener["to_ns"]) == (bye_ns, bye_ns + INSIDE)
     assert opener["maybe_to_ns"] == bye_ns + INSIDE + SETTLE_NS
     assert acceptor["sure_to_ns"] == acceptor["to_ns"] == bye_ns + INSIDE + DELAY
     assert acceptor["maybe_to_ns"] == bye_ns + 2 * INSIDE + DELAY + SETTLE_NS
+
+
+def test_a_node_that_uses_a_link_knows_it(spark: SparkSession) -> None:
+    used_ns = SECOND + 200 * MS
+    found = ends(spark, [*hellos("a", SECOND), hop("a", "orig", Data.kind, used_ns)], [])
+    assert found[1]["sure_from_ns"] == used_ns
+    assert found[2]["sure_from_ns"] == used_ns + 2 * INSIDE + DELAY
 
 
 def test_a_refused_connection_is_no_link(spark: SparkSession) -> None:
@@ -86,8 +93,8 @@ def test_a_broken_connection_is_sure_up_to_each_end_s_last_frame(spark: SparkSes
 
 def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> dict[str, Any]:
     """Links of nodes 1 and 2 traced in those spans, against a connection from 1 s to 10 s."""
-    bye_ns = 10 * SECOND
-    hops = table(spark, "hops", [*hellos("a", SECOND), hop("a", "orig", Bye.kind, bye_ns)])
+    used = hop("a", "orig", Data.kind, SECOND + 200 * MS)
+    hops = table(spark, "hops", [*hellos("a", SECOND), used, hop("a", "orig", Bye.kind, 10 * SECOND)])
     rows = [
         {"node": node, "peer": 3 - node, "conn": "a", "from_ns": since, "to_ns": until}
         for node, (since, until) in spans.items()
