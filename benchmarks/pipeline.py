@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,8 +72,8 @@ def measure(folder: Path, packets: int) -> dict[str, float]:
     for name, reading in (("packets", Reading(("packets",))), ("reassembly", Reading(EVERYTHING, traced=traced))):
         seconds = _time(lambda reading=reading: _drain(captures, reading))
         result |= {f"kernel_{name}_per_s": count / seconds, f"kernel_{name}_mb_per_s": megabytes / seconds}
-    for name, durations in _time_spark(captures[0].parent, traced).items():
-        result |= {f"spark_{name}_{tasks}_tasks_per_s": count / seconds for tasks, seconds in durations.items()}
+    for name, durations in _time_spark_by_cores(captures[0].parent, traced).items():
+        result |= {f"spark_{name}_{cores}_cores_per_s": count / seconds for cores, seconds in durations.items()}
         result[f"spark_{name}_2_over_1_cores"] = durations[1] / durations[2]
     result["plain_loop_2_over_1_cores"] = _measure_free_cores()
     result["all_tables_s"] = _time_build(folder / "run")
@@ -128,23 +129,33 @@ def _write_traced(traces: Path, target: Path) -> str:
     return str(target)
 
 
-def _time_spark(captures: Path, traced: str) -> dict[str, dict[int, float]]:
-    """Durations by table and number of tasks, each a core: warm jobs, in turns, whose rows are thrown away."""
+def _time_spark(captures: Path, traced: str, cores: int) -> dict[str, float]:
+    """Durations by table: warm jobs, a task a core, whose rows are thrown away; nothing runs on any other core."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    pa.set_cpu_count(cores)
     from metrics.pcap.source import register
     from metrics.session import session
 
-    with session("local[2]") as spark:
+    with session() as spark:
         register(spark)
-        options = {"path": str(captures), "epoch_offset_ns": str(OFFSET_NS)}
+        options = {"path": str(captures), "epoch_offset_ns": str(OFFSET_NS), "parallelism": str(cores)}
         whole = {"tables": ",".join(EVERYTHING), "traced": traced}
-        durations: dict[str, dict[int, float]] = {}
+        durations = {}
         for name, chosen in (("packets", {"tables": "packets"}), ("reassembly", whole)):
-            best = durations[name] = {1: math.inf, 2: math.inf}
-            for _ in range(1 + _ROUNDS):  # the first job of a session is slow; the shortest duration is another's
-                for tasks in best:
-                    frame = spark.read.format("pcap").options(**options, **chosen, parallelism=str(tasks)).load()
-                    action = frame.write.format("noop").mode("overwrite").save
-                    best[tasks] = min(best[tasks], _time(action, rounds=1))
+            frame = spark.read.format("pcap").options(**options, **chosen).load()
+            action = frame.write.format("noop").mode("overwrite").save
+            action()  # the first job of a session is slow
+            durations[name] = _time(action)
+        return durations
+
+
+def _time_spark_by_cores(captures: Path, traced: str) -> dict[str, dict[int, float]]:
+    """The same by table and number of cores, each number in a process of its own that has so many."""
+    durations: dict[str, dict[int, float]] = {}
+    for cores in (1, 2):
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+            for name, seconds in alone.submit(_time_spark, captures, traced, cores).result().items():
+                durations.setdefault(name, {})[cores] = seconds
     return durations
 
 
@@ -162,6 +173,7 @@ def _measure_free_cores() -> float:
 
 def _time_build(run: Path) -> float:
     """All tables of the run directory in a process of its own, the start of Spark included."""
+    os.sync()  # the run was written just now, which is no part of its analysis
     program = "import sys, pathlib, metrics.tables; metrics.tables.build(pathlib.Path(sys.argv[1]))"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     start = time.perf_counter()
