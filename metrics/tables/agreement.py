@@ -14,8 +14,8 @@ SETTLE_NS = 100_000_000
 """The most that may pass between the stamp of a node's ``Bye`` and that of its link's end."""
 
 IDLE_NS = 2_000_000_000
-"""So long after both ``Hello`` a node knows a link that it has not used. Nodes that all open their links at once wait
-for the processor for half a second and more between the stamp of a frame and that of what they make of it."""
+"""So long after both ``Hello`` a node knows a link on which it has sent nothing. Nodes that all open their links at
+once wait for the processor for half a second and more between the stamp of a frame and that of what they make of it."""
 
 BROKEN_NS = 60_000_000_000
 """After the last packet of a connection that broke, each end has noticed by then: keep-alives and TCP's time-out see to
@@ -36,9 +36,9 @@ def wire_ends(hops: DataFrame, conns: DataFrame) -> DataFrame:
     * from_ns: the other side's ``Hello`` had reached the node's host;
     * to_ns: the node's ``Bye`` had left its host or the other side's had reached it; without one (the connection
       broke) the connection's last packet;
-    * sure_from_ns, sure_to_ns: in between, the node must know the link: from its first frame after the ``Hello``, or
-      when it has had both for a while; no more once a ``Bye`` is inside its host, or after its last frame on a
-      connection that broke;
+    * sure_from_ns, sure_to_ns: in between, the node must know the link: from the first frame that it sends after its
+      ``Hello``, or when it has had both for a while; no more once a ``Bye`` is inside its host, or after its last frame
+      on a connection that broke;
     * maybe_to_ns: from then on it can know it no more; a minute later where the connection broke, since nothing tells
       when a node notices that.
 
@@ -74,8 +74,7 @@ def _summary() -> list[Column]:
     for frame, name in ((Hello, "hello"), (Bye, "bye")):
         of_kind = F.col("kind") == frame.kind
         columns += [F.min(F.when(of_kind, F.col(at))).alias(f"{name}_{end}_ns") for end, at in instants.items()]
-    later = F.col("kind") != Hello.kind
-    columns += [F.min(F.when(later, F.col(f"log_{end}_ns"))).alias(f"first_{end}_ns") for end in ("send", "recv")]
+    columns.append(F.min(F.when(F.col("kind") != Hello.kind, F.col("log_send_ns"))).alias("first_send_ns"))
     return columns
 
 
@@ -87,9 +86,7 @@ def _bounds() -> dict[str, Column]:
     last_sign = F.greatest("own.last_send_ns", "other.last_recv_ns")
     return {
         "to_ns": F.when(broke, last_seen).otherwise(F.least("own.bye_tx_ns", "other.bye_rx_ns")),
-        "sure_from_ns": F.least(
-            "own.first_send_ns", "other.first_recv_ns", F.greatest("other.hello_read_ns", "own.hello_tx_ns") + IDLE_NS
-        ),
+        "sure_from_ns": F.least("own.first_send_ns", F.greatest("other.hello_read_ns", "own.hello_tx_ns") + IDLE_NS),
         "sure_to_ns": F.when(broke, last_sign).otherwise(F.least("own.bye_log_ns", "other.bye_rx_ns")),
         "maybe_to_ns": F.when(broke, last_seen + BROKEN_NS).otherwise(F.coalesce(gone + SETTLE_NS, F.lit(_FOREVER))),
     }
