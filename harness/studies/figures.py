@@ -21,6 +21,8 @@ from harness.studies.store import Result
 from metrics.report.figures import STYLE, plain_axes
 
 MOMENTS = (AT_S, EPOCH)
+MANY_CURVES = 4
+"""With more, the legend stands beside the axes and not over the curves."""
 
 
 class Curve(Struct, frozen=True):
@@ -37,8 +39,9 @@ def draw_figure(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
 
 
 def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
-    canvas, axes = plain_axes(6.4, 3.8)
     curves = list(make_curves(spec, results))
+    shown = len(curves) + len(spec.paper)
+    canvas, axes = plain_axes(8.4 if shown > MANY_CURVES else 6.4, 3.8)
     for place, (curve, marker) in enumerate(zip(curves, cycle("os^Dv<>P"))):
         if spec.kind == "line":
             _draw_line(axes, curve, marker)
@@ -49,7 +52,7 @@ def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
     for paper in spec.paper:
         x, y = zip(*paper.points, strict=True)
         axes.plot(x, y, label=paper.label, color="#1d2429", marker="x", linestyle="none", zorder=5)
-    _finish(axes, spec, len(curves) + len(spec.paper))
+    _finish(axes, spec, shown)
     return canvas
 
 
@@ -141,5 +144,7 @@ def _finish(axes: Axes, spec: FigureSpec, curves: int) -> None:
     if spec.kind != "rank":
         low, high = axes.dataLim.intervaly
         axes.set_ylim(min(spec.ymin, low), None if spec.ymax is None else max(spec.ymax, high))
-    if curves > 1:
+    if curves > MANY_CURVES:
+        axes.figure.legend(loc="outside right upper", fontsize=8)
+    elif curves > 1:
         axes.legend(fontsize=8)
