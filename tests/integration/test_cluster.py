@@ -28,7 +28,7 @@ set -e
 ip link set lo up
 export SPARK_HOME=$({python} -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent)')
 spark_class=$SPARK_HOME/bin/spark-class
-export SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON={python}
+export SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON={python} SPARK_LOCAL_DIRS={work}/scratch
 cd {work}
 exec {{master}}< <($spark_class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 2>&1)
 for worker in 1 2; do
@@ -68,6 +68,7 @@ def assert_equal(local: Path, other: Path) -> None:
 def test_cluster_in_two_executors_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
     run_dir = copy_of(local, tmp_path / "run")
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "scratch")  # executors that are ended leave theirs behind
     # From another folder, with a path that only the driver knows: the code reaches executors as a zip or not at all.
     script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {BUILD}"
     argv = [sys.executable, "-c", script, str(run_dir), "local-cluster[2,1,1024]"]
