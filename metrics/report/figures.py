@@ -65,6 +65,7 @@ def learning(run: Run) -> Canvas | None:
         axes.set_ylabel(label)
     panels[0].set_ylim(bottom=0)
     panels[2].set_xlabel("epoch")
+    panels[2].xaxis.set_major_locator(MaxNLocator(integer=True))
     return canvas
 
 
