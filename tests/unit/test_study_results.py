@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.studies.figures import draw_figure, make_curves
-from harness.studies.form import FigureSpec, PaperTable, Shown, TableSpec
+from harness.studies.form import FigureSpec, PaperCurve, PaperTable, Shown, TableSpec
 from harness.studies.intervals import Interval, interval, t_quantile, t_within
 from harness.studies.results import aggregate, mean_of, reduce_run
 from harness.studies.simulating import Row
@@ -129,6 +129,21 @@ def test_an_axis_shows_the_range_that_is_asked_for_and_whatever_lies_outside():
     assert (low < 29, high) == (True, 80), "an interval reaches below 29"
     wide = FigureSpec("f", "F", "nodes", ("view_size_unique_mean",), ymin=5)
     assert draw_figure(wide, merged()).axes[0].get_ylim()[0] == 5
+
+
+def test_the_legend_of_many_curves_stands_beside_the_axes():
+    def drawn(papers: int):
+        curves = tuple(PaperCurve(((1000, 1.0 + place),), f"paper {place}") for place in range(papers))
+        return draw_figure(FigureSpec("f", "F", "nodes", ("view_size_unique_mean",), paper=curves), merged())
+
+    few, many = drawn(3), drawn(4)
+    assert few.axes[0].get_legend() is not None
+    assert not few.legends
+    assert many.axes[0].get_legend() is None
+    many.draw_without_rendering()
+    [legend] = many.legends
+    assert len(legend.get_texts()) == 5
+    assert legend.get_window_extent().x0 >= many.axes[0].get_window_extent().x1
 
 
 def test_curves_along_an_axis_the_snapshots_and_a_count():
