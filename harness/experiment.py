@@ -234,7 +234,7 @@ class SimulatorSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How the fidelity of the emulated network is measured."""
 
-    packets_per_pair: Annotated[int, Meta(ge=2, le=20)] = 2
+    packets_per_pair: Annotated[int, Meta(ge=2, le=20)] = 3
     """Echo requests to every directed pair before and after the workload; the first is a flow's first packet."""
     during_per_s: Annotated[float, Meta(ge=0, le=10_000)] = 20.0
     """Echo requests a second to random pairs during the workload."""
@@ -251,8 +251,8 @@ class VerdictSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Largest acceptable 99th percentile of the RTT error ..."""
     rtt_error_p99_ratio: Positive = 0.01
     """... or, where that is larger, this part of the RTT asked for."""
-    lateness_p99_ms: Positive = 1.0
-    """Longest acceptable 99th percentile of the data plane's lateness in any second of the workload."""
+    lateness_p99_ms: Positive = 0.5
+    """Longest acceptable 99th percentile of the data plane's lateness from the workload's begin to the peers' end."""
     wire_error_p99_ms: Positive = 0.5
     """Largest acceptable 99th percentile of |wire delay of a hop - one-way delay asked for|."""
     delivery_ratio_min: Ratio = 0.0

@@ -199,9 +199,9 @@ def _certificate(run: RunDir) -> dict[str, Any]:
 
 
 def _hop_parts(run: RunDir) -> dict[str, Any]:
-    """The wire part's error as the check ``wire_delay`` takes it, and the time inside hosts."""
+    """The wire part's error and the data plane's lateness as their checks take them, and the time inside hosts."""
     checks = {row["name"]: row for row in _read(run, "checks").to_pylist()}
-    wire = checks.get("wire_delay") or {"tested": 0}
+    wire, plane = checks.get("wire_delay") or {"tested": 0}, checks.get("plane_lateness") or {"tested": 0}
     hops = _read(run, "hops", ["d_sndbuf_ns", "d_rcv_ns", "log_send_ns"])
     fidelity = _read(run, "fidelity", ["at_ns", "lateness_p99_ns"])
     hops, fidelity = _judged(run, hops, "log_send_ns"), _judged(run, fidelity, "at_ns")
@@ -210,6 +210,7 @@ def _hop_parts(run: RunDir) -> dict[str, Any]:
         "wire_error_ms_p99": wire["worst"] if wire["tested"] else None,
         "send_delay_ms_p50": _quantile(_present(hops, "d_sndbuf_ns") / 1e6, 0.5),
         "receive_delay_ms_p99": _quantile(_present(hops, "d_rcv_ns") / 1e6, 0.99),
+        "lateness_ms_p99": plane["worst"] if plane["tested"] else None,
         "lateness_ms_p99_worst": float(late.max() / 1e6) if len(late) else None,
     }
 

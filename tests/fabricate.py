@@ -411,7 +411,7 @@ class Fabrication:
                         "rtt_error_p50_ratio": 0.005,
                         "rtt_error_p99_ms": 1.5,
                         "rtt_error_p99_ratio": 0.01,
-                        "lateness_p99_ms": 1.0,
+                        "lateness_p99_ms": 0.5,
                         "wire_error_p99_ms": 0.5,
                         "delivery_ratio_min": 0.0,
                     },
@@ -490,6 +490,7 @@ class Fabrication:
                             "records_written": frames + out,
                             "records_dropped": 0,
                             "lateness_ns": {"p50": 20_000, "p90": 40_000, "p99": 90_000, "max": 200_000},
+                            "lateness_counts": [(20_000, 50), (40_000, 40), (90_000, 9), (200_000, 1)],
                             "busy_ratio": 0.1,
                         }
                     )

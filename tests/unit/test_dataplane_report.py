@@ -37,6 +37,7 @@ def test_a_line_counts_from_the_beginning_and_measures_since_the_last() -> None:
     assert (line["frames_in"], line["drops"]["loss"], line["records_dropped"]) == (180, 1, 8)
     assert line["busy_ratio"] == 0.75
     assert 10_000 <= line["lateness_ns"]["max"] < 12_000
+    assert line["lateness_counts"] == [(line["lateness_ns"]["max"], 80)]
 
 
 def test_a_loop_that_publishes_nothing_has_no_busy_ratio() -> None:

@@ -206,7 +206,6 @@ def test_deliveries_that_churn_leaves_open_are_no_fault(run: RunDir, fabrication
 @pytest.mark.parametrize(
     ("change", "name", "severity"),
     [
-        ({"lateness_p99_ns": 1_500_000}, "plane_lateness", "invalid"),
         ({"lateness_max_ns": 950_000_000}, "plane_stalls", "suspect"),
         ({"busy_ratio": 0.97}, "plane_busy", "suspect"),
         ({"cpu_busy_ratio": 1.0}, "cpu_busy", "suspect"),
@@ -219,9 +218,27 @@ def test_checks_find_an_overloaded_machine(
     assert failures(run, evidence(fabrication), [row(second, **change) for second in range(4)]) == {name: severity}
 
 
-def test_checks_forgive_one_late_second_only_partly(run: RunDir, fabrication: Fabrication) -> None:
-    seconds = [row(0, lateness_p99_ns=1_500_000), *(row(0) for _ in range(30))]
-    assert failures(run, evidence(fabrication), seconds) == {"plane_lateness": "suspect"}
+@pytest.mark.parametrize(
+    ("late_ns", "late", "expected"),
+    [
+        (600_000, 1, {}),
+        (600_000, 2, {"plane_lateness": "invalid"}),
+        (400_000, 50, {}),
+    ],
+)
+def test_checks_find_more_than_one_late_frame_in_a_hundred(
+    run: RunDir, fabrication: Fabrication, late_ns: int, late: int, expected: dict[str, str]
+) -> None:
+    """However the late frames are spread over the seconds."""
+    path = run.path / "dataplane.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    start_ns, end_ns = run.judged_ns
+    judged = [line for line in lines if start_ns < line["at_ns"] <= end_ns]
+    for line in judged:
+        line["lateness_counts"] = [[90_000, 100]]
+    judged[0]["lateness_counts"] = [[90_000, 100 - late * len(judged)], [late_ns, late * len(judged)]]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert failures(run, evidence(fabrication), [row(second) for second in range(4)]) == expected
 
 
 def test_checks_find_a_data_plane_that_stopped(run: RunDir, fabrication: Fabrication) -> None:

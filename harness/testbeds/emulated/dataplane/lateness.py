@@ -35,6 +35,11 @@ def summarise(histogram: Sequence[int]) -> dict[str, int]:
     return {**summary, "max": upper_bound_ns(last)}
 
 
+def counts(histogram: Sequence[int]) -> list[tuple[int, int]]:
+    """The buckets that are not empty, earliest first: upper bound in ns, count."""
+    return [(upper_bound_ns(index), count) for index, count in enumerate(histogram) if count]
+
+
 def _quantile_ns(histogram: Sequence[int], rank: float) -> int:
     seen = 0
     for index, count in enumerate(histogram):

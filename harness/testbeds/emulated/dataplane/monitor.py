@@ -48,6 +48,7 @@ class Reporter:
             "records_written": snapshot.records_written,
             "records_dropped": snapshot.records_dropped,
             "lateness_ns": lateness.summarise(recent),
+            "lateness_counts": lateness.counts(recent),
             "busy_ratio": round(min(max(busy_ratio, 0.0), 1.0), 4),
         }
 
