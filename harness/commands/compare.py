@@ -47,6 +47,8 @@ def _open(path: Path) -> Run:
 
     try:
         return Run(path)
+    except NotADirectoryError:
+        raise ExperimentError(str(path), "not a run directory") from None
     except FileNotFoundError as error:
         missing = Path(error.filename).name
         raise ExperimentError(

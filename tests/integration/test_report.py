@@ -141,3 +141,5 @@ def test_comparison_of_a_run_that_was_not_analysed_is_a_usage_error(
     (run_dir / "summary.json").unlink()
     assert cli.main(["compare", str(run_dir)]) == 2
     assert "summary.json is missing" in capsys.readouterr().err
+    assert cli.main(["compare", str(run_dir / "plan.json")]) == 2
+    assert "not a run directory" in capsys.readouterr().err
