@@ -290,7 +290,7 @@ def _write_documents(folder: Path, messages: int, delay_ns: Ints, captured: dict
         "phase": ["before"] * len(src),
         "at_ns": np.full(len(src), ZERO_NS),
     }
-    columns |= {"asked_rtt_ms": rtt, "asked_jitter_ms": rtt * 0, "first_rtt_ms": rtt, "rtt_ms": rtt}
+    columns |= {"asked_rtt_ms": rtt, "asked_jitter_ms": rtt * 0, "first_rtt_ms": rtt, "next_rtt_ms": rtt, "rtt_ms": rtt}
     columns |= {"sent": np.full(len(src), 2), "received": np.full(len(src), 2)}
     pq.write_table(pa.table(columns), folder / "achieved.parquet")
     for name in ("dataplane.jsonl", "pressure.jsonl"):

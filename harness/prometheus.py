@@ -94,15 +94,15 @@ def start_prometheus(
 ) -> Prometheus:
     """Scrape ``targets`` into ``run_dir/prometheus`` until stopped. Its words go to ``logs/prometheus.log``.
 
-    It runs niced and on one processor, since it shares the machine with what is measured. It ends when the calling
-    thread does, however that ends.
+    It runs on one processor, when nothing else wants that one, since it shares the machine with what is measured. It
+    ends when the calling thread does, however that ends.
 
     Raises:
         TestbedError: it is not installed or did not start; carries its own words.
     """
     folder = run_dir / "prometheus"
     config = write_config(folder, targets, scrape_interval_s)
-    command = [*_DIE_WITH_US, "nice", "-n", "10", *_command(config, folder / TSDB_FOLDER, port)]
+    command = [*_DIE_WITH_US, "chrt", "--idle", "0", *_command(config, folder / TSDB_FOLDER, port)]
     log_path = run_dir / "logs" / "prometheus.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("w+b") as log:

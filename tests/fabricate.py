@@ -466,6 +466,7 @@ class Fabrication:
                         "asked_rtt_ms": asked,
                         "asked_jitter_ms": 0.0,
                         "first_rtt_ms": first,
+                        "next_rtt_ms": None if first is None else asked + error,
                         "rtt_ms": asked + error,
                         "sent": 2,
                         "received": 2,

@@ -142,11 +142,13 @@ def _shares(judged_ns: tuple[int, int]) -> dict[str, Column]:
 
 
 def _undisturbed(run: RunDir, hops: DataFrame) -> DataFrame:
-    """Hops whose wire part is the emulated delay alone: no retransmission on their stream, and no access rate."""
+    """Hops of the judged span whose wire part is the emulated delay alone: no retransmission, and no access rate."""
     rated = [run.nodes_by_host[host] for host in range(run.underlay.size) if run.underlay.rate_mbit[host] > 0]
     streams = hops.where(F.col("n_retx") > 0).select("conn", "direction", "incarnation").distinct()
     clean = hops.where(
-        F.col("tap_rx_ns").isNotNull() & F.col("tap_tx_last_ns").isNotNull() & F.col("asked_delay_ms").isNotNull()
+        F.col("tap_tx_last_ns").between(*run.judged_ns)
+        & F.col("tap_rx_ns").isNotNull()
+        & F.col("asked_delay_ms").isNotNull()
     )
     if rated:
         clean = clean.where(~F.col("src_node").isin(rated) & ~F.col("dst_node").isin(rated))

@@ -69,7 +69,7 @@ def test_no_answer_is_faster_than_asked_and_most_are_hardly_slower(achieved: pa.
     errors = []
     for row in rows(achieved, "before"):
         assert row["asked_rtt_ms"] == 20 + row["src"] + row["dst"]
-        for measured in (row["first_rtt_ms"], row["rtt_ms"]):
+        for measured in (row["first_rtt_ms"], row["next_rtt_ms"], row["rtt_ms"]):
             if measured is not None:
                 errors.append(measured - row["asked_rtt_ms"])
     assert min(errors) >= 0
@@ -82,11 +82,13 @@ def test_a_pair_that_loses_everything_is_null_and_its_reverse_too(achieved: pa.T
         lost = {row["src"], row["dst"]} == {0, 1}
         assert (row["rtt_ms"] is None) == (row["first_rtt_ms"] is None) == lost
         assert (row["sent"], row["received"]) == (3, 0 if lost else 3)
+        assert lost or row["rtt_ms"] <= row["next_rtt_ms"]
 
 
 def test_samples_are_single_packets_with_the_jitter_asked_for(achieved: pa.Table) -> None:
     samples = rows(achieved, "during")
     assert len(samples) >= 50
     assert all(row["src"] != row["dst"] and row["sent"] == 1 and row["first_rtt_ms"] is None for row in samples)
+    assert all(row["next_rtt_ms"] is None for row in samples)
     assert all(row["asked_jitter_ms"] == pytest.approx(8**0.5) for row in samples)
     assert {row["asked_jitter_ms"] for row in rows(achieved, "before")} == {0.0}

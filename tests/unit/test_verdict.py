@@ -262,3 +262,14 @@ def test_checks_find_a_network_that_is_not_what_was_asked(run: RunDir, fabricati
         "probes_returned_after": "invalid",
         "first_packet": "suspect",
     }
+
+
+def test_checks_blame_no_first_packet_for_a_stall_that_later_ones_met_too(
+    run: RunDir, fabrication: Fabrication
+) -> None:
+    path = run.path / "achieved.parquet"
+    table = pq.read_table(path).to_pandas()
+    table.loc[::2, "first_rtt_ms"] += 5.0
+    table.loc[1::2, "next_rtt_ms"] += 5.0
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path)
+    assert failures(run, evidence(fabrication), [row(second) for second in range(4)]) == {}

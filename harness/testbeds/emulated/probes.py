@@ -42,6 +42,7 @@ SCHEMA = pa.schema(
         ("asked_rtt_ms", pa.float64()),
         ("asked_jitter_ms", pa.float64()),
         ("first_rtt_ms", pa.float64()),
+        ("next_rtt_ms", pa.float64()),
         ("rtt_ms", pa.float64()),
         ("sent", pa.int32()),
         ("received", pa.int32()),
@@ -118,8 +119,7 @@ class Prober:
             back = np.argsort(order)
             rounds.append((sent[back], received[back]))
         sent, received = (np.stack(column) for column in zip(*rounds, strict=True))
-        first, following = _rtt_ms(sent[:1], received[:1])[0], _least(_rtt_ms(sent[1:], received[1:]))
-        return self._keep(phase, pairs, np.zeros_like(self._asked_jitter_ms), sent, received, first, following)
+        return self._keep(phase, pairs, np.zeros_like(self._asked_jitter_ms), sent, received)
 
     def start_sampling(self, rate_per_s: float, duration_s: float) -> None:
         """Begin to probe random pairs, at equal distances in time, until ``stop_sampling`` or the duration's end."""
@@ -138,8 +138,7 @@ class Prober:
         sent, received = self._instants()
         asked = sent > 0
         pairs, sent, received = self._sampled[asked], sent[asked][None], received[asked][None]
-        rtt = _rtt_ms(sent, received)[0]
-        return self._keep(phase, pairs, self._asked_jitter_ms, sent, received, np.full(len(pairs), np.nan), rtt)
+        return self._keep(phase, pairs, self._asked_jitter_ms, sent, received)
 
     def write(self, path: Path) -> None:
         """Write all rows, in the order of their phases."""
@@ -187,10 +186,12 @@ class Prober:
         jitter_ms: Matrix,
         sent: Instants,
         received: Instants,
-        first_rtt_ms: Matrix,
-        rtt_ms: Matrix,
     ) -> pa.Table:
+        """Keep rows of ``(packets, pairs)`` instants; where there was but one packet, it is no flow's first."""
         source, destination = pairs[:, 0], pairs[:, 1]
+        rtt_ms = _rtt_ms(sent, received)
+        single = len(rtt_ms) == 1
+        first_ms, next_ms = np.full((2, len(pairs)), np.nan) if single else rtt_ms[:2]
         columns: Columns = {
             "src": source,
             "dst": destination,
@@ -198,8 +199,9 @@ class Prober:
             "at_ns": sent[0],
             "asked_rtt_ms": self._asked_rtt_ms[source, destination],
             "asked_jitter_ms": jitter_ms[source, destination],
-            "first_rtt_ms": first_rtt_ms,
-            "rtt_ms": rtt_ms,
+            "first_rtt_ms": first_ms,
+            "next_rtt_ms": next_ms,
+            "rtt_ms": _least(rtt_ms if single else rtt_ms[1:]),
             "sent": (sent > 0).sum(axis=0),
             "received": (received > 0).sum(axis=0),
         }
