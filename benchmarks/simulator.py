@@ -31,7 +31,8 @@ from peer.trace import TraceEvent
 SIZES = (1_000, 10_000)
 PROTOCOLS = ("random", "stan", "spidercast")
 DELAY_MS = 50.0
-BUILD_S = 30
+BUILD_S = 10
+"""Ten rounds of every protocol here."""
 RECEPTIONS = 1_000_000
 """Frames that the flood is to bring, whatever the size: messages are published until so many were."""
 
@@ -54,9 +55,11 @@ def measure() -> dict[str, float]:
     """Rates in events/s, memory in bytes a node, the growth exponents of the time between the sizes, and the ratios."""
     found: dict[str, float] = {}
     for what in ("simpy_flood", "flood", *PROTOCOLS):
-        taken = {nodes: _in_own_process(what, nodes) for nodes in SIZES}
-        for nodes, numbers in taken.items():
-            found |= {f"{what}_{nodes}_{name}": value for name, value in numbers.items()}
+        taken = {}
+        for nodes in SIZES:
+            taken[nodes] = _in_own_process(what, nodes)
+            print(f"{what}, {nodes:,} nodes: {taken[nodes]['wall_s']:.1f} s", file=sys.stderr, flush=True)
+            found |= {f"{what}_{nodes}_{name}": value for name, value in taken[nodes].items()}
         small, large = (taken[nodes] for nodes in SIZES)
         # Time to do the whole of the work per node and event: 0 = neither grows with the network.
         span = math.log(SIZES[1] / SIZES[0])
