@@ -241,6 +241,16 @@ def test_checks_find_more_than_one_late_frame_in_a_hundred(
     assert failures(run, evidence(fabrication), [row(second) for second in range(4)]) == expected
 
 
+def test_checks_find_seconds_whose_lateness_was_not_counted(run: RunDir, fabrication: Fabrication) -> None:
+    path = run.path / "dataplane.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    start_ns, end_ns = run.judged_ns
+    del next(line for line in lines if start_ns < line["at_ns"] <= end_ns)["lateness_counts"]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = failures(run, evidence(fabrication), [row(second) for second in range(4)])
+    assert found == {"plane_lateness": "invalid"}
+
+
 def test_checks_find_a_data_plane_that_stopped(run: RunDir, fabrication: Fabrication) -> None:
     path = run.path / "dataplane.jsonl"
     lines = path.read_text().splitlines()
