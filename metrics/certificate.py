@@ -85,7 +85,9 @@ def _probes(run: RunDir) -> list[Check]:
         rows = {name: values[columns["phase"] == phase] for name, values in columns.items()}
         checks += _rtt_errors(run, phase, rows)
         checks.append(_lost(run, phase, rows))
-    return [*checks, _first_packet(columns)]
+        if phase == "before":
+            checks.append(_first_packet(rows))
+    return checks
 
 
 def _rtt_errors(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> list[Check]:
@@ -127,10 +129,13 @@ def _lost(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> Check:
     return Check(f"probes_returned_{phase}", sent, failed, ratio, PROBES_LOST_RATIO, "ratio", severity, detail)
 
 
-def _first_packet(columns: dict[str, npt.NDArray[Any]]) -> Check:
-    """Flows' first packets against their second ones: name resolution or set-up under delay would show here."""
-    asked = columns["asked_rtt_ms"].astype(float)
-    beyond = [columns[name].astype(float) - asked for name in ("first_rtt_ms", "next_rtt_ms")]
+def _first_packet(rows: dict[str, npt.NDArray[Any]]) -> Check:
+    """Flows' first packets against their second ones: name resolution or set-up under delay would show here.
+
+    Only before the workload: what comes after it is no flow's first packet.
+    """
+    asked = rows["asked_rtt_ms"].astype(float)
+    beyond = [rows[name].astype(float) - asked for name in ("first_rtt_ms", "next_rtt_ms")]
     beyond = [values[~np.isnan(values)] for values in beyond]
     first, following = (float(np.quantile(values, 0.99)) if len(values) else 0.0 for values in beyond)
     later = first - following

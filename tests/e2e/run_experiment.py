@@ -80,9 +80,12 @@ def finish(process: subprocess.Popen[str], timeout_s: float = 240) -> dict[str, 
     return {**summary, "exit_code": process.returncode}
 
 
+LOAD = ("cpu", "steal", "busy", "lateness", "lag", "rtt", "first packet", "wire", "receive delay", "delay agreement")
+
+
 def speaks_of_load(reason: str) -> bool:
     """Whether a verdict's reason is that this machine was too busy just now: true of the machine, not of the code."""
-    return any(word in reason for word in ("cpu", "steal", "busy", "lateness", "lag", "rtt", "first packet", "wire"))
+    return any(word in reason for word in LOAD)
 
 
 def descendants(process: int) -> dict[int, str]:

@@ -281,5 +281,6 @@ def test_checks_blame_no_first_packet_for_a_stall_that_later_ones_met_too(
     table = pq.read_table(path).to_pandas()
     table.loc[::2, "first_rtt_ms"] += 5.0
     table.loc[1::2, "next_rtt_ms"] += 5.0
+    table.loc[table["phase"] == "after", "first_rtt_ms"] += 5.0  # no flow's first packets any more
     pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path)
     assert failures(run, evidence(fabrication), [row(second) for second in range(4)]) == {}

@@ -30,8 +30,11 @@ from topologies.model import Underlay
 GRACE_MS = 1000.0
 """How long after its asked RTT a reply may still come before the probe counts as lost."""
 
+APART_MS = 50.0
+"""What lies between a request's due answer and its pair's next request."""
+
 FEELER = 2000
-"""A round's first requests, from which the pace of the others is found."""
+"""A sweep's first requests, from which the pace of the others is found."""
 
 SCHEMA = pa.schema(
     [
@@ -64,6 +67,24 @@ def asked_rtt_ms(underlay: Underlay) -> Matrix:
 def asked_jitter_ms(underlay: Underlay) -> Matrix:
     """(n, n) standard deviation asked for a pair's RTT: two independent one-way delays."""
     return np.hypot(underlay.jitter_ms, underlay.jitter_ms.T)
+
+
+def interleave(pairs: int, packets: int, rate_per_s: float, apart_ns: float) -> tuple[Instants, Instants]:
+    """Which request goes when, for packets to as many pairs.
+
+    Args:
+        pairs: how many pairs.
+        packets: how many to each, equally many a second of the first, the second and so on.
+        rate_per_s: requests a second, when all are under way.
+        apart_ns: between two requests of a pair.
+
+    Returns:
+        The requests, ``packet * pairs + pair``, in the order of their instants, and these, ns from the start.
+    """
+    turn_ns = np.arange(pairs) * (packets * 1e9 / rate_per_s)
+    due_ns = np.add.outer(np.arange(packets) * apart_ns, turn_ns).ravel().astype(np.int64)
+    order = np.argsort(due_ns, kind="stable")
+    return order, due_ns[order]
 
 
 class Prober:
@@ -100,26 +121,27 @@ class Prober:
         self._await_ready()
 
     def sweep(self, phase: str, packets_per_pair: int, pace: Callable[[], float]) -> pa.Table:
-        """Probe every directed pair; the pairs' first packets all go before any pair's second one.
+        """Probe every directed pair. A pair's next request goes when its last one should have been answered.
+
+        So in a sweep that takes much longer than a round trip (some 100 hosts or more), first, second and further
+        requests are under way side by side, and what befalls the machine befalls them alike: what remains between
+        them is what makes a flow's first packet different.
 
         Args:
             phase: the rows' phase.
             packets_per_pair: how many, at least 2.
-            pace: the requests a second to go on with, asked after the first ``FEELER`` requests of each round.
+            pace: the requests a second to go on with, asked before the first pairs' requests and before the others'.
 
         Returns:
             The phase's rows (they are also kept for ``write``).
         """
         pairs = np.argwhere(~np.eye(len(self._asked_rtt_ms), dtype=bool))
-        rounds = []
-        for _ in range(packets_per_pair):
-            order = self._random.permutation(len(pairs))
-            parts = [self._exchange(pairs[part], pace()) for part in np.split(order, [FEELER]) if len(part)]
-            sent, received = (np.concatenate(column) for column in zip(*parts, strict=True))
-            back = np.argsort(order)
-            rounds.append((sent[back], received[back]))
-        sent, received = (np.stack(column) for column in zip(*rounds, strict=True))
-        return self._keep(phase, pairs, np.zeros_like(self._asked_jitter_ms), sent, received)
+        order = self._random.permutation(len(pairs))
+        parts = np.split(order, [FEELER // packets_per_pair])
+        instants = [self._repeat(pairs[part], packets_per_pair, pace()) for part in parts if len(part)]
+        sent, received = (np.concatenate(rows, axis=1) for rows in zip(*instants, strict=True))
+        back = np.argsort(order)
+        return self._keep(phase, pairs, np.zeros_like(self._asked_jitter_ms), sent[:, back], received[:, back])
 
     def start_sampling(self, rate_per_s: float, duration_s: float) -> None:
         """Begin to probe random pairs, at equal distances in time, until ``stop_sampling`` or the duration's end."""
@@ -150,10 +172,14 @@ class Prober:
         self._process.kill()
         self._process.join()
 
-    def _exchange(self, pairs: npt.NDArray[Any], rate_per_s: float) -> tuple[Instants, Instants]:
-        due_ns = (np.arange(len(pairs)) * (1e9 / rate_per_s)).astype(np.int64)
-        self._connection.send((pairs.tolist(), due_ns, self._grace_ns(jittered=False)))
-        return self._instants()
+    def _repeat(self, pairs: npt.NDArray[Any], packets: int, rate_per_s: float) -> tuple[Instants, Instants]:
+        """Send each pair its packets; the instants are ``(packets, pairs)``."""
+        apart_ns = self._clock.real_s(self._asked_rtt_ms.max() + APART_MS) * 1e6
+        order, due_ns = interleave(len(pairs), packets, rate_per_s, apart_ns)
+        self._connection.send((np.tile(pairs, (packets, 1))[order].tolist(), due_ns, self._grace_ns(jittered=False)))
+        sent, received = self._instants()
+        back = np.argsort(order)
+        return sent[back].reshape(packets, -1), received[back].reshape(packets, -1)
 
     def _grace_ns(self, *, jittered: bool) -> int:
         longest_ms = (self._asked_rtt_ms + (6 * self._asked_jitter_ms if jittered else 0)).max()
