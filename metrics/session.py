@@ -24,12 +24,14 @@ _JAVA = (
 )
 """Ten times Java's own thresholds for its optimising compiler: half of the processor time went into compiling queries
 that run once. Nobody waits for a pause of the garbage collector."""
-_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms1g -Xmn600m"
 _LIGHT = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.buffer.pageSize": "1m",
 }
-"""For inputs of some tens of megabytes: most of the processor time would go into compiling code that runs once."""
+"""For inputs of some tens of megabytes: most of the processor time would go into compiling code that runs once, into
+collecting garbage while the heap grows, and into zeroing pages of 64 MiB for a few rows."""
 
 
 @contextmanager

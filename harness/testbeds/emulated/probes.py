@@ -33,8 +33,9 @@ GRACE_MS = 1000.0
 APART_MS = 50.0
 """What lies between a request's due answer and its pair's next request."""
 
-FEELER = 2000
-"""A sweep's first requests, from which the pace of the others is found."""
+FEELERS = 2_000, 12_000
+"""A sweep's requests after which the pace of the others is found: the first ones cost more, for all that they meet is
+used for the first time, so after some thousand more it is found again."""
 
 SCHEMA = pa.schema(
     [
@@ -130,14 +131,14 @@ class Prober:
         Args:
             phase: the rows' phase.
             packets_per_pair: how many, at least 2.
-            pace: the requests a second to go on with, asked before the first pairs' requests and before the others'.
+            pace: the requests a second to go on with, asked at the beginning and after each of ``FEELERS``.
 
         Returns:
             The phase's rows (they are also kept for ``write``).
         """
         pairs = np.argwhere(~np.eye(len(self._asked_rtt_ms), dtype=bool))
         order = self._random.permutation(len(pairs))
-        parts = np.split(order, [FEELER // packets_per_pair])
+        parts = np.split(order, np.array(FEELERS) // packets_per_pair)
         instants = [self._repeat(pairs[part], packets_per_pair, pace()) for part in parts if len(part)]
         sent, received = (np.concatenate(rows, axis=1) for rows in zip(*instants, strict=True))
         back = np.argsort(order)
