@@ -33,9 +33,9 @@ GRACE_MS = 1000.0
 APART_MS = 50.0
 """What lies between a request's due answer and its pair's next request."""
 
-FEELERS = 2_000, 12_000
+FEELERS = 2_000, 30_000
 """A sweep's requests after which the pace of the others is found: the first ones cost more, for all that they meet is
-used for the first time, so after some thousand more it is found again."""
+used for the first time, so after many more it is found again."""
 
 SCHEMA = pa.schema(
     [
