@@ -36,7 +36,7 @@ show_progress() {
             printf '\r\033[K%.79s' "trellis: $(progress_line)" >&2
         elif [ $((now - said)) -ge 20 ]; then
             said=$now
-            echo "trellis: $(progress_line)" >&2
+            printf '%.119s\n' "trellis: $(progress_line)" >&2
         fi
         sleep 0.2
     done
