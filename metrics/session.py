@@ -1,6 +1,6 @@
 """The Spark session of the analysis: settings that were measured, in one place.
 
-``python -m metrics.session`` makes the class archive that lets later sessions start faster.
+``python -m metrics.session``, which set-up calls, makes the class archive that lets later sessions start faster.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def least_relative(terms: Matrix, rtt_ms: Vector) -> Vector:
 
 
 def _least_weighted(terms: Matrix, rtt_ms: Vector, weights: Vector) -> Vector:
-    """Iteratively reweighted least squares; 200 rounds settle seven digits, on any processor."""
+    """Iteratively reweighted least squares; 200 rounds settle seven digits, with each of three BLAS kernels."""
     coefficients = least_squares(terms, rtt_ms)
     for _ in range(200):
         weighted = terms * (weights / np.maximum(np.abs(rtt_ms - terms @ coefficients), 1e-3))[:, None]
