@@ -6,46 +6,46 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
-REFUSED_SKIPS = pytest.StashKey[list[str]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[REFUSED_SKIPS] = []
+settings.register_profile("untimed", parent=settings(), deadline=None)
+settings.load_profile("untimed")  # how long an example takes says more of the machine than of the code
 
 
 def on_ci() -> bool:
     return os.environ.get("CI", "").lower() == "true"
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
-    """On CI, remember each skip: a test that cannot run there shows nothing. Only want of data excuses it."""
-    report = yield
-    if on_ci() and report.skipped and not hasattr(report, "wasxfail") and item.get_closest_marker("data") is None:
-        item.config.stash[REFUSED_SKIPS].append(f"{item.nodeid} ({report.when})")
-    return report
+class RefusedSkips:
+    """On CI, what was skipped: a test that cannot run there shows nothing. Only want of data excuses it.
+
+    It hears of reports alone, which also reach a run whose tests run in other processes (``pytest -n``).
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail") and "data" not in report.keywords:
+            self._names[f"{report.nodeid} ({report.when})"] = None
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A module skipped as a whole has no tests whose markers could excuse it."""
+        if report.skipped:
+            self._names[report.nodeid] = None
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if self._names and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for name in self._names:
+            terminalreporter.write_line(f"SKIPPED ON CI, which fails the run: {name}", red=True)
 
 
-def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """A module skipped as a whole has no items whose markers could excuse it."""
-    if on_ci() and report.skipped:
-        _collection_skips.append(report.nodeid)
-
-
-_collection_skips: list[str] = []
-
-
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    refused = session.config.stash[REFUSED_SKIPS] + _collection_skips
-    session.config.stash[REFUSED_SKIPS] = refused
-    if refused and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for name in config.stash[REFUSED_SKIPS]:
-        terminalreporter.write_line(f"SKIPPED ON CI, which fails the run: {name}", red=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if on_ci():
+        config.pluginmanager.register(RefusedSkips())
 
 
 @pytest.fixture(scope="session")

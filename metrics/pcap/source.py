@@ -113,14 +113,16 @@ class PcapReader(DataSourceReader):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``pcap`` known to a session, and its code available to the session's executors.
+    """Make the format ``pcap`` known to a session, and its code available to the session's executors."""
+    ship_code(spark)
+    spark.dataSource.register(PcapDataSource)
 
-    The executors need NumPy, pyarrow and msgspec for themselves.
-    """
+
+def ship_code(spark: SparkSession) -> None:
+    """Make our code available to a session's executors. They need NumPy, pyarrow and msgspec for themselves."""
     folder = Path(SparkFiles.getRootDirectory()) / "shipped"  # goes when the session does; executors fetch it late
     folder.mkdir(exist_ok=True)
     spark.sparkContext.addPyFile(str(pack_code(folder)))
-    spark.dataSource.register(PcapDataSource)
 
 
 def pack_code(folder: Path) -> Path:

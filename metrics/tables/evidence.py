@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F
 from metrics.checks import JITTER_SIGMAS, Evidence
 from metrics.rundata import RunDir
 from metrics.tables.churn import broken_connections
+from metrics.tables.together import together
 from peer.core.frames import Data
 
 
@@ -43,20 +45,36 @@ def gather(
             conns.join(broken, "conn", "left_anti"),
             hops.join(broken, "conn", "left_anti"),
         )
+    asked: dict[str, Callable[[], dict[str, Any]]] = {
+        "hops": lambda: _one(hops, order(run) | _shares(run.judged_ns)),
+        "arrivals": lambda: _one(sound, (_sets(whole) if captured else {}) | _arrival(whole)),
+        "deliveries": lambda: _one(tables["deliveries"], _agreement()),
+        "messages": lambda: _one(tables["messages"], _publications()),
+    }
+    if captured:
+        asked |= {
+            "wire": lambda: _one(_undisturbed(run, hops), _wire_errors()),
+            "coverage": lambda: _one(_coverage(sound, conns, incomplete), _coverage_errors()),
+            "captures": lambda: _one(staged["captures"], _capture_counts()),
+            "overhead": lambda: _one(tables["overhead"], _identity()),
+            "conns": lambda: _connections(frames, conns),
+        }
+    if any(state["drops"] for state in states.values()):
+        asked["dropped_frames"] = lambda: _drops(staged["events"])
+    found = together(**asked)
     return Evidence(
         traces=states,
         incomplete=incomplete,
         captured=captured,
-        hops=_one(hops, order(run) | _shares(run.judged_ns))
-        | _one(sound, (_sets(whole) if captured else {}) | _arrival(whole)),
-        wire=_one(_undisturbed(run, hops), _wire_errors()) if captured else {},
-        coverage=_one(_coverage(sound, conns, incomplete), _coverage_errors()) if captured else {},
-        captures=_one(staged["captures"], _capture_counts()) if captured else {},
-        deliveries=_one(tables["deliveries"], _agreement()),
-        messages=_one(tables["messages"], _publications()),
-        overhead=_one(tables["overhead"], _identity()) if captured else {},
-        conns=_connections(frames, conns) if captured else {},
-        dropped_frames=_drops(staged["events"]) if any(state["drops"] for state in states.values()) else {},
+        hops=found["hops"] | found["arrivals"],
+        wire=found.get("wire", {}),
+        coverage=found.get("coverage", {}),
+        captures=found.get("captures", {}),
+        deliveries=found["deliveries"],
+        messages=found["messages"],
+        overhead=found.get("overhead", {}),
+        conns=found.get("conns", {}),
+        dropped_frames=found.get("dropped_frames", {}),
         member_changes=sum(state["changes"] for state in states.values()),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,16 @@ from pyspark.sql import functions as F
 
 from metrics.adversaries import read_adversaries
 from metrics.certificate import check_certificate
-from metrics.checks import check_consistency, is_complete
-from metrics.pcap.source import register
-from metrics.rundata import Check, RunDir
+from metrics.checks import Evidence, check_consistency, is_complete
+from metrics.pcap.source import register, ship_code
+from metrics.rundata import RunDir
 from metrics.tables import agreement, churn, deliveries, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import gather
 from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
 from metrics.tables.schemas import TABLES
 from metrics.tables.staged import STAGED
+from metrics.tables.together import together
 from metrics.tables.wire import Wire
 
 _SMALL = frozenset(("conns", "messages", "links", "physical_links", "sharing", "overhead", "control"))
@@ -65,7 +65,12 @@ class Pipeline:
 
     def _stage(self) -> None:
         """Read the raw files once: traces to ``logs``, captures to ``wire``; small inputs as they are."""
-        register(self._spark)
+        ship_code(self._spark)
+        together(raw=self._stage_raw, plan=self._stage_plan)
+        self.interests = deliveries.subscriptions(self.overlay, self.events)
+        self.lives = churn.lives(self.overlay, self.events)
+
+    def _stage_raw(self) -> None:
         traces = logs.Logs(self._spark, self._staging)
         captured = bool(self._run.captures)
         ahead_ns = {node: clock.monotonic_ns for node, clock in self._run.clocks.items()}
@@ -77,12 +82,14 @@ class Pipeline:
         if captured:
             traced, manifest = traces.complete_traced(self.incomplete), self._run.manifest
             self.wire.read(self._run.path / "capture", traced, manifest.epoch_offset_ns, manifest.zero_ns)
+
+    def _stage_plan(self) -> None:
+        """What was asked for."""
         self.pairs = self._stage_pairs()
         self.nodes = self._stage_nodes()
         self.schedule = self._spark.read.schema(_SCHEDULE).json(str(self._run.path / "schedule.jsonl"))
-        overlay = self._spark.read.schema(_OVERLAY).option("multiLine", True).json(str(self._run.path / "overlay.json"))
-        self.interests = deliveries.subscriptions(overlay, self.events)
-        self.lives = churn.lives(overlay, self.events)
+        whole = self._spark.read.schema(_OVERLAY).option("multiLine", True)
+        self.overlay = whole.json(str(self._run.path / "overlay.json"))
 
     def _stage_pairs(self) -> DataFrame:
         """What was asked of every directed pair of nodes."""
@@ -112,72 +119,48 @@ class Pipeline:
     # ---------------------------------------------------------------------------------------------- tables
 
     def _build(self) -> None:
-        run = self._run
-        taps, conns = self.wire.table("frames"), self.wire.table("conns")
+        """Each line needs the tables of those above it."""
+        together(hops=self._save_hops, links=self._save_links)
+        together(deliveries=self._save_deliveries, sharing=self._save_sharing, overhead=self._save_overhead)
+        together(fidelity=self._save_fidelity, epochs=self._save_epochs, overlay=self._save_overlay)
+        together(churn_control=self._save_churn_control, checks=self._save_checks)
+
+    def _save_hops(self) -> None:
+        run, taps, conns = self._run, self.wire.table("frames"), self.wire.table("conns")
         raw = deliveries.all_messages(self.schedule, self.events, run.manifest.zero_ns)
         raw.write.options(**STAGED).parquet(str(self._staging / "messages"))
-        published = self._spark.read.parquet(str(self._staging / "messages"))
-        topics = published.select("message_id", "topics")
-        firsts = hops.first_copies(self.events)
+        topics, firsts = self._published().select("message_id", "topics"), hops.first_copies(self.events)
         self._save(
             "hops",
             hops.build_hops(self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, topics, firsts),
         )
         if not self.wire.keep(self._path("frames")):
-            self._save("frames", self.wire.table("frames"))
-        made = self._table("hops")
-        # What follows depends on no other of these, and none keeps all cores busy to its end.
-        parts = (self._save_deliveries, self._save_links, self._save_overhead)
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            for outcome in [pool.submit(part, made, published) for part in parts]:
-                outcome.result()
-        self._save_small("fidelity", fidelity.build_fidelity(run, *self._seconds(made)))
-        self._save_small("epochs", self._epochs())
-        self._save_overlay()
-        self._save_small("churn_control", self._churn_control(made))
-        self._save_small("checks", [msgspec.to_builtins(check) for check in self._checks(made)])
+            self._save("frames", taps)
 
-    def _save_deliveries(self, made: DataFrame, published: DataFrame) -> None:
+    def _published(self) -> DataFrame:
+        """The messages as published, staged by ``_save_hops``."""
+        return self._spark.read.parquet(str(self._staging / "messages"))
+
+    def _save_links(self) -> None:
+        end_ns = self._run.end_ns
+        self._save("physical_links", links.build_physical_links(self.events, end_ns))
+        self._save("links", links.build_links(self.events, self._table("physical_links"), end_ns))
+
+    def _save_deliveries(self) -> None:
+        made, published = self._table("hops"), self._published()
         expected = deliveries.expected_deliveries(published, self.interests)
         self._save("deliveries", deliveries.build_deliveries(expected, self.events, made, self.pairs))
         self._save("messages", deliveries.build_messages(published, self._table("deliveries"), made))
 
-    def _epochs(self) -> list[dict[str, Any]]:
-        run = self._run
-        begin, workload = run.phase("warmup"), run.phase("workload")
-        rows = pq.read_table(self._path("deliveries"), columns=["node", "publish_ns", "message_id", "latency_ms"])
-        adversaries = pa.array(sorted(read_adversaries(run)), pa.int32())
-        rows = rows.filter(pc.invert(pc.is_in(rows["node"], adversaries)))
-        start_ns = begin.start_ns if begin is not None else run.manifest.zero_ns
-        end_ns = workload.end_ns if workload is not None else run.end_ns
-        return epochs.build_epochs(epochs.epoch_ends(self.events), rows, start_ns, end_ns)
-
-    def _checks(self, made: DataFrame) -> list[Check]:
-        staged = {
-            "events": self.events,
-            "frames": self.frames,
-            "conns": self.wire.table("conns"),
-            "captures": self.wire.table("captures"),
-        }
-        tables = {name: self._table(name) for name in ("deliveries", "messages", "overhead")}
-        evidence = gather(self._run, self.states, self.incomplete, made, staged, tables)
-        if self._run.captures:
-            evidence = msgspec.structs.replace(evidence, links=self._agreement())
-        seconds = pq.read_table(self._path("fidelity")).to_pylist()
-        return check_consistency(self._run, evidence) + check_certificate(self._run, evidence, seconds)
-
-    def _save_links(self, made: DataFrame, _published: DataFrame) -> None:
-        end_ns = self._run.end_ns
+    def _save_sharing(self) -> None:
+        made, logical, physical = self._table("hops"), self._table("links"), self._table("physical_links")
         self._save("conns", build_conns(self.wire.table("conns"), self.nodes, made, self.interests))
-        self._save("physical_links", links.build_physical_links(self.events, end_ns))
-        physical = self._table("physical_links")
-        self._save("links", links.build_links(self.events, physical, end_ns))
         grid = self._grid()
-        rows = links.build_sharing("trace", self._table("links"), physical, self.lives, grid)
+        rows = links.build_sharing("trace", logical, physical, self.lives, grid)
         if self._run.captures:
             self.ends = self._stage_rows("ends", agreement.wire_ends(made, self._table("conns")))
             self.proven = self._stage_rows("proven", agreement.proven_links(made, self.interests))
-            used = agreement.wire_links(self.proven, self._table("links"))
+            used = agreement.wire_links(self.proven, logical)
             rows = rows.unionByName(links.build_sharing("wire", used, self.ends, self.lives, grid))
         self._save("sharing", rows)
 
@@ -187,19 +170,51 @@ class Pipeline:
         rows.coalesce(1).write.options(**STAGED).parquet(path)
         return self._spark.read.parquet(path)
 
-    def _agreement(self) -> dict[str, dict[str, Any]]:
-        """The links of the traces against those of the captures."""
-        physical, logical = self._table("physical_links"), self._table("links")
-        return {
-            "physical": agreement.compare_physical(self.ends, physical, self.incomplete, self._grid()),
-            "logical": agreement.compare_logical(self.proven, logical, self.incomplete),
-        }
+    def _save_fidelity(self) -> None:
+        self._save_small("fidelity", fidelity.build_fidelity(self._run, *self._seconds()))
 
-    def _churn_control(self, made: DataFrame) -> list[dict[str, Any]]:
-        workload = self._run.phase("workload")
-        if workload is None or not any(state["changes"] for state in self.states.values()):
-            return []
-        return churn.build_churn_control(self.events, made, (workload.start_ns, workload.end_ns))
+    def _save_epochs(self) -> None:
+        run = self._run
+        begin, workload = run.phase("warmup"), run.phase("workload")
+        rows = pq.read_table(self._path("deliveries"), columns=["node", "publish_ns", "message_id", "latency_ms"])
+        adversaries = pa.array(sorted(read_adversaries(run)), pa.int32())
+        rows = rows.filter(pc.invert(pc.is_in(rows["node"], adversaries)))
+        start_ns = begin.start_ns if begin is not None else run.manifest.zero_ns
+        end_ns = workload.end_ns if workload is not None else run.end_ns
+        self._save_small("epochs", epochs.build_epochs(epochs.epoch_ends(self.events), rows, start_ns, end_ns))
+
+    def _save_churn_control(self) -> None:
+        workload, rows = self._run.phase("workload"), []
+        if workload is not None and any(state["changes"] for state in self.states.values()):
+            rows = churn.build_churn_control(self.events, self._table("hops"), (workload.start_ns, workload.end_ns))
+        self._save_small("churn_control", rows)
+
+    def _save_checks(self) -> None:
+        found = together(evidence=self._gather, links=self._compare_links)
+        evidence = msgspec.structs.replace(found["evidence"], links=found["links"])
+        seconds = pq.read_table(self._path("fidelity")).to_pylist()
+        checks = check_consistency(self._run, evidence) + check_certificate(self._run, evidence, seconds)
+        self._save_small("checks", [msgspec.to_builtins(check) for check in checks])
+
+    def _gather(self) -> Evidence:
+        staged = {
+            "events": self.events,
+            "frames": self.frames,
+            "conns": self.wire.table("conns"),
+            "captures": self.wire.table("captures"),
+        }
+        tables = {name: self._table(name) for name in ("deliveries", "messages", "overhead")}
+        return gather(self._run, self.states, self.incomplete, self._table("hops"), staged, tables)
+
+    def _compare_links(self) -> dict[str, dict[str, Any]]:
+        """The links of the traces against those of the captures."""
+        if not self._run.captures:
+            return {}
+        physical, logical = self._table("physical_links"), self._table("links")
+        return together(
+            physical=lambda: agreement.compare_physical(self.ends, physical, self.incomplete, self._grid()),
+            logical=lambda: agreement.compare_logical(self.proven, logical, self.incomplete),
+        )
 
     def _save_overlay(self) -> None:
         """The overlay's measures over time, and those of its topics and nodes at zero and at the workload's end."""
@@ -222,17 +237,17 @@ class Pipeline:
         last = max((phase.end_ns for phase in phases), default=zero_ns)
         return zero_ns, -((zero_ns - first) // _SECOND_NS), (last - zero_ns) // _SECOND_NS
 
-    def _save_overhead(self, made: DataFrame, _published: DataFrame) -> None:
-        classes = overhead.frame_classes(made, self.wire.table("spans"), self._run.manifest.zero_ns)
+    def _save_overhead(self) -> None:
+        classes = overhead.frame_classes(self._table("hops"), self.wire.table("spans"), self._run.manifest.zero_ns)
         table = overhead.build_overhead(classes, self.wire.table("wire"), self._run.nodes_by_host)
         self._save("overhead", table)
         self._save("control", overhead.build_control(classes))
 
-    def _seconds(self, made: DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def _seconds(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """What hops and publications say of each second, for ``fidelity``."""
         zero_ns = self._run.manifest.zero_ns
         second = F.floor((F.col("log_send_ns") - zero_ns) / _SECOND_NS).alias("second")
-        delays = made.where(F.col("log_send_ns").isNotNull()).groupBy(second)
+        delays = self._table("hops").where(F.col("log_send_ns").isNotNull()).groupBy(second)
         quantiles = delays.agg(
             (F.percentile_approx("d_sndbuf_ns", 0.99) / 1e6).alias("send_ms_p99"),
             (F.percentile_approx("d_rcv_ns", 0.99) / 1e6).alias("receive_ms_p99"),
@@ -266,6 +281,7 @@ class Pipeline:
         pq.write_table(pa.Table.from_pylist(rows, schema), path / "part-0.parquet", compression="zstd")
 
     def _write_packets(self) -> None:
+        register(self._spark)
         reader = self._spark.read.format("pcap").option("tables", "packets")
         options = {"epoch_offset_ns": str(self._run.manifest.epoch_offset_ns)}
         rows = reader.options(**options).load(str(self._run.path / "capture"))

@@ -8,13 +8,14 @@ frames in another order now and then, and every later choice of a node may depen
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.run_experiment import finish, start
+from tests.e2e.run_experiment import await_recorded, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.spark]
 
@@ -53,23 +54,36 @@ class Outcome:
 
     def __init__(self, run_dir: Path, summary: dict[str, Any]) -> None:
         self.headline = summary["headline"]
+        self.delay_ms = summary["headline"]["propagation_delay_ms_p50"]
         self.checks = {check["name"]: check for check in summary["checks"]}
         self.hashes = json.loads((run_dir / "manifest.json").read_text())["hashes"]
         rows = pq.read_table(run_dir / "tables" / "deliveries.parquet").to_pylist()
+        self.busy = any(speaks_of_load(reason) for reason in summary["reasons"])
         self.delivered = {(row["message_id"], row["node"]) for row in rows if row["delivered_ns"] is not None}
         self.expected = {(row["message_id"], row["node"]) for row in rows}
 
 
-@pytest.fixture(scope="module", params=["spidercast", "stan", "topiary"])
-def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Outcome]:
-    folder = tmp_path_factory.mktemp(request.param)
+def begin(folder: Path, testbed: str, name: str) -> subprocess.Popen[str]:
+    """Start a run and wait until all but its analysis is done: analyses may go on beside each other."""
     file = folder / "experiment.toml"
-    file.write_text(EXPERIMENT.format(protocol=request.param))
-    made = []
-    for testbed in ("emulated", "simulated"):
-        run_dir = folder / testbed
-        made.append(Outcome(run_dir, finish(start("run", file, "--testbed", testbed, "--out", run_dir, "--json"))))
-    return made[0], made[1]
+    process = start("run", file, "--testbed", testbed, "--out", folder / name, "--json")
+    await_recorded(process, folder / name)
+    return process
+
+
+@pytest.fixture(scope="module", params=["spidercast", "stan", "topiary"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the runs of a protocol are, with their experiment."""
+    folder = tmp_path_factory.mktemp(request.param)
+    (folder / "experiment.toml").write_text(EXPERIMENT.format(protocol=request.param))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def outcomes(folder: Path) -> tuple[Outcome, Outcome]:
+    runs = {name: begin(folder, name, name) for name in ("emulated", "simulated")}
+    emulated, simulated = (Outcome(folder / name, finish(process)) for name, process in runs.items())
+    return emulated, simulated
 
 
 def test_both_run_the_same_plan(outcomes: tuple[Outcome, Outcome]) -> None:
@@ -91,9 +105,15 @@ def test_both_build_the_same_kind_of_overlay(outcomes: tuple[Outcome, Outcome], 
     assert emulated == pytest.approx(simulated, rel=TOLERANCE_RATIO)
 
 
-def test_both_take_as_long(outcomes: tuple[Outcome, Outcome]) -> None:
-    emulated, simulated = (outcome.headline["propagation_delay_ms_p50"] for outcome in outcomes)
-    assert emulated == pytest.approx(simulated, rel=0.1, abs=DELAY_TOLERANCE_MS)
+def test_both_take_as_long(outcomes: tuple[Outcome, Outcome], folder: Path) -> None:
+    """A machine that stood still for a second says nothing: then, and only then, there is another run."""
+    emulated, simulated = outcomes
+    expected = pytest.approx(simulated.delay_ms, rel=0.1, abs=DELAY_TOLERANCE_MS)
+    for attempt in range(2):
+        if emulated.delay_ms != expected and emulated.busy:
+            name = f"emulated-again-{attempt}"
+            emulated = Outcome(folder / name, finish(begin(folder, "emulated", name)))
+    assert emulated.delay_ms == expected
 
 
 def test_the_simulator_keeps_every_invariant(outcomes: tuple[Outcome, Outcome]) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,14 @@ def await_step(process: subprocess.Popen[str], step: str) -> None:
         if line.startswith(f"{step}"):
             return
     raise AssertionError(f"the run ended before {step!r}:\n{''.join(said)}")
+
+
+def await_recorded(process: subprocess.Popen[str], run_dir: Path, timeout_s: float = 240) -> None:
+    """Wait until the run's own part is over and only its analysis is left, or until it failed."""
+    until_s = time.monotonic() + timeout_s
+    while process.poll() is None and not (run_dir / "manifest.json").exists():
+        assert time.monotonic() < until_s, "the run does not end"
+        time.sleep(0.2)
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 240) -> dict[str, object]:

@@ -142,6 +142,17 @@ def test_on_ci_a_skip_fails_the_run(suite: pytest.Pytester, monkeypatch: pytest.
     assert suite.runpytest_subprocess().ret == 0
 
 
+@pytest.mark.parametrize("kind", ["mark", "module"])
+def test_on_ci_a_skip_fails_the_run_in_other_processes_too(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    suite.makepyfile(test_skipping=SKIPS[kind])
+    monkeypatch.setenv("CI", "true")
+    refused = suite.runpytest_subprocess("-n1")
+    assert refused.ret == 1
+    refused.stdout.fnmatch_lines(["SKIPPED ON CI, which fails the run: test_skipping.py*"])
+
+
 @pytest.mark.parametrize(
     "code",
     [
