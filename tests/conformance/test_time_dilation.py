@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from metrics.rundata import Manifest
-from tests.e2e.run_experiment import await_step, finish, start
+from tests.e2e.run_experiment import await_step, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.spark]
 
@@ -68,6 +68,8 @@ class Outcome:
         self.run_dir = run_dir
         self.workload_s = workload_s
         self.headline = summary["headline"]
+        self.delay_ms = self.headline["propagation_delay_ms_p50"]
+        self.busy = any(speaks_of_load(reason) for reason in summary["reasons"])
         self.failed = {check["name"] for check in summary["checks"] if check["failed"]}
         self.manifest = msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=Manifest)
         rows = pq.read_table(run_dir / "tables" / "deliveries.parquet").to_pylist()
@@ -77,6 +79,10 @@ class Outcome:
         """The instants of a file of JSON lines, from the workload's zero."""
         lines = (self.run_dir / name).read_text().splitlines()
         return [(json.loads(line)["at_ns"] - self.manifest.zero_ns) / 1e9 for line in lines]
+
+
+def perform_both(folder: Path) -> tuple[Outcome, Outcome]:
+    return perform(folder, 1), perform(folder, DILATION)
 
 
 def perform(folder: Path, dilation: int) -> Outcome:
@@ -93,8 +99,7 @@ def perform(folder: Path, dilation: int) -> Outcome:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Outcome]:
-    folder = tmp_path_factory.mktemp("dilation")
-    return perform(folder, 1), perform(folder, DILATION)
+    return perform_both(tmp_path_factory.mktemp("dilation"))
 
 
 def test_the_dilated_run_takes_longer(outcomes: tuple[Outcome, Outcome]) -> None:
@@ -127,9 +132,20 @@ def test_both_build_the_same_kind_of_overlay(outcomes: tuple[Outcome, Outcome], 
     assert slow == pytest.approx(plain, rel=TOLERANCE_RATIO)
 
 
-def test_both_take_as_long_to_deliver(outcomes: tuple[Outcome, Outcome]) -> None:
-    plain, slow = (outcome.headline["propagation_delay_ms_p50"] for outcome in outcomes)
-    assert slow == pytest.approx(plain, rel=0.05, abs=DELAY_TOLERANCE_MS)
+def test_both_take_as_long_to_deliver(
+    outcomes: tuple[Outcome, Outcome], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A machine that stood still says nothing: then, and only then, there are other runs."""
+    plain, slow = outcomes
+    for _ in range(2):
+        if not agree(plain, slow) and (plain.busy or slow.busy):
+            plain, slow = perform_both(tmp_path_factory.mktemp("again"))
+    assert agree(plain, slow), (plain.delay_ms, slow.delay_ms)
+
+
+def agree(plain: Outcome, slow: Outcome) -> bool:
+    """Whether the delays of two runs are those of one network."""
+    return bool(slow.delay_ms == pytest.approx(plain.delay_ms, rel=0.05, abs=DELAY_TOLERANCE_MS))
 
 
 def test_the_network_is_certified_against_what_was_asked(outcomes: tuple[Outcome, Outcome]) -> None:
