@@ -11,7 +11,7 @@ from harness.loading import load_experiment
 from harness.planning import make_plan
 from harness.rundir import ClockOffset, FinalState, Manifest
 from harness.running import peer_states
-from harness.testbeds.emulated.pressure import PressureLog, Reading
+from harness.testbeds.emulated.pressure import PressureLog, Reading, count
 from peer.runtime.clock import UNDILATED, Clock
 
 
@@ -78,6 +78,12 @@ def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: 
         assert 0 <= reading.cpu_busy_ratio <= 1
         assert 0 <= reading.steal_ratio <= 1
         assert reading.cpu_some_ratio is None or 0 <= reading.cpu_some_ratio <= 1
+
+
+def test_what_is_nice_to_others_is_time_but_not_busy() -> None:
+    """user, nice, system, idle, iowait, irq, softirq, steal, and guests, which are in user and nice already."""
+    totals = count("cpu  100 2000 30 400 50 6 7 80 9 9\ncpu0 1 2 3 4 5 6 7 8 9 9\n", None)
+    assert (totals.busy, totals.steal, totals.ticks) == (143, 80, 2673)
 
 
 def test_ends_of_peers_are_told_by_our_clock(tmp_path: Path) -> None:

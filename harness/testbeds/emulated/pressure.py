@@ -1,7 +1,8 @@
 """How short of CPU the machine was, second by virtual second: ``pressure.jsonl``.
 
 Pressure (PSI) says how much of the time somebody waited for a CPU; kernels without it leave the share of busy time.
-Steal is what the hypervisor took: time that no measurement inside the machine can see otherwise.
+Steal is what the hypervisor took: time that no measurement inside the machine can see otherwise. What runs at a lower
+priority than usual (nice) makes nobody wait, so it is not counted as busy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ _STAT = Path("/proc/stat")
 
 
 class Reading(Struct, frozen=True, omit_defaults=True):
-    """A line of ``pressure.jsonl``: shares of the time since the line before. None = this kernel does not tell."""
+    """A line of ``pressure.jsonl``: shares of the time since the line before.
+
+    ``cpu_some_ratio`` is None where the kernel does not tell, or where processors are kept awake (``awake``): who does
+    that always waits for one.
+    """
 
     at_ns: int
     cpu_busy_ratio: float
@@ -42,11 +47,12 @@ class _Totals(Struct, frozen=True):
 
 
 class PressureLog:
-    """A thread that appends a ``Reading`` each virtual second from ``start`` to ``stop``."""
+    """A thread that appends a ``Reading`` each virtual second from ``start`` to ``stop``; ``psi``: with pressure."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, *, psi: bool = True) -> None:
         self._path = path
         self._clock = clock
+        self._psi = psi
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write, name="pressure", daemon=True)
 
@@ -60,24 +66,27 @@ class PressureLog:
         self._thread.join()
 
     def _write(self) -> None:
-        before = _read()
+        before = self._read()
         with self._path.open("wb") as lines:
             stopped = False
             while not stopped:
                 stopped = self._stopped.wait(self._clock.real_s(1.0))
-                now = _read()
+                now = self._read()
                 if now.ticks > before.ticks:
                     lines.write(msgspec.json.encode(_between(before, now, self._clock)) + b"\n")
                     lines.flush()
                     before = now
 
+    def _read(self) -> _Totals:
+        return count(_STAT.read_text(), _some_us() if self._psi else None)
 
-def _read() -> _Totals:
-    user, nice, system, idle, iowait, irq, softirq, steal, *_ = map(
-        int, _STAT.read_text().split("\n", 1)[0].split()[1:]
-    )
-    busy = user + nice + system + irq + softirq
-    return _Totals(time.monotonic_ns(), _some_us(), busy, steal, busy + idle + iowait + steal)
+
+def count(stat: str, some_us: int | None) -> _Totals:
+    """The counters of /proc/stat, now."""
+    words = stat.split("\n", 1)[0].split()[1:]
+    user, nice, system, idle, iowait, irq, softirq, steal, *_ = map(int, words)
+    busy = user + system + irq + softirq
+    return _Totals(time.monotonic_ns(), some_us, busy, steal, busy + nice + idle + iowait + steal)
 
 
 def _some_us() -> int | None:

@@ -12,6 +12,7 @@ from harness.inventory import Machine
 from harness.plan import Plan
 from harness.testbeds.base import Findings, Moment
 from harness.testbeds.emulated import hosts
+from harness.testbeds.emulated.awake import Vigil, is_virtual
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
 from harness.testbeds.emulated.pressure import PressureLog
@@ -39,10 +40,13 @@ class EmulatedTestbed:
         self._machine = plan.placement[0].machine
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
-        self._pressure = PressureLog(run_dir / "pressure.jsonl", clock)
+        self._vigil = Vigil() if is_virtual() else None
+        self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
 
     def boot(self) -> None:
-        """Make hosts, data plane, prober and sshd."""
+        """Make hosts, data plane, prober and sshd; from now on a virtual machine's processors stay awake."""
+        if self._vigil is not None:
+            self._vigil.start()
         placement = sorted(self._plan.placement, key=lambda place: place.host)
         wan_ips = [place.wan_ip for place in placement]
         self._hosts = hosts.start([place.ctl_ip for place in placement])
@@ -106,10 +110,12 @@ class EmulatedTestbed:
         """Write the certificate, end the plane, and sum up."""
         self._prober.write(self._run_dir / "achieved.parquet")
         self._prober.close()
+        if self._vigil is not None:
+            self._vigil.stop()
         self._sshd.stop()
         final = self._plane.close()
         hosts.stop(self._hosts)
-        counters = _plane_counters(final)
+        counters = _plane_counters(final) | {"kept_awake": int(self._vigil is not None)}
         self._problems += _plane_problems(final)
         files: tuple[str, ...] = ()
         if self._captured:

@@ -1,0 +1,70 @@
+"""Keeps the processors of a virtual machine awake while a run is measured.
+
+A virtual processor that has nothing to do is given back to the hypervisor, and whoever is to be woken next waits until
+the hypervisor gives it back: microseconds on an idle host, milliseconds on a busy one. A process of the lowest priority
+on each processor keeps it; whatever else wants to run takes its place at once. docs/adr/0015 has the measurements.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+_SET_PARENT_DEATH_SIGNAL = 1
+_NICE = 19
+"""The kernel counts what runs so as time of its own kind, so ``pressure.jsonl`` can leave it out."""
+
+
+def is_virtual() -> bool:
+    """Whether a hypervisor lends this machine its processors."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith("flags") and "hypervisor" in line.split() for line in lines)
+
+
+class Vigil:
+    """A process that waits busily on every processor, from ``start`` to ``stop`` or until its parent is gone."""
+
+    def __init__(self) -> None:
+        fork = multiprocessing.get_context("fork")
+        self.processes = [
+            fork.Process(target=_wait_busily, args=(cpu, os.getpid()), daemon=True, name=f"vigil-{cpu}")
+            for cpu in sorted(os.sched_getaffinity(0))
+        ]
+
+    def start(self) -> None:
+        """Begin. Call it before any thread is started: it forks."""
+        for process in self.processes:
+            process.start()
+
+    def stop(self) -> None:
+        """End."""
+        for process in self.processes:
+            process.kill()
+            process.join()
+            process.close()
+        self.processes = []
+
+
+def _wait_busily(cpu: int, parent: int) -> None:
+    """Wait for a lock that nobody releases: the C library's loop leaves a sibling of this processor most of its units.
+
+    Beginning and end of a parent may fall together: who finds another one has missed its end.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    library = ctypes.CDLL(None)
+    library.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    os.sched_setaffinity(0, [cpu])
+    os.nice(_NICE)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    lock = ctypes.c_int()
+    library.pthread_spin_init(ctypes.byref(lock), 0)
+    library.pthread_spin_lock(ctypes.byref(lock))
+    library.pthread_spin_lock(ctypes.byref(lock))
