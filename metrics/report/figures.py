@@ -85,12 +85,12 @@ def delay_cdf(run: Run) -> Canvas | None:
 
 
 def delivery_ratio(run: Run) -> Canvas | None:
-    """Share of the expected deliveries made, by the second of publication and by topic."""
+    """Share of the expected deliveries made, by topic and by the second of publication, where a trace tells it."""
     deliveries = run.table("deliveries")
     if deliveries is None or deliveries.empty:
         return None
     delivered = deliveries["delivered_ns"].notna()
-    second = ((deliveries["publish_ns"] - run.zero_ns) // 1_000_000_000).astype(int)
+    second = (deliveries["publish_ns"] - run.zero_ns) // 1_000_000_000
     by_second = delivered.groupby(second).mean()
     by_topic = np.sort(delivered.groupby(deliveries["topic"]).mean().to_numpy())
     canvas, (left, right) = _axes_grid(3.0, columns=2, width_ratios=(3, 2), sharey=True)

@@ -7,6 +7,9 @@ import re
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from harness import cli
@@ -49,6 +52,24 @@ def page(analysed: Path) -> str:
 def test_page_starts_with_the_verdict(page: str, analysed: Path) -> None:
     verdict = json.loads((analysed / "summary.json").read_text())["verdict"]
     assert page.index(f'class="verdict {verdict}"') < page.index("<h2>Results</h2>")
+
+
+def test_a_message_whose_publication_no_trace_tells_leaves_the_report_whole(analysed: Path, tmp_path: Path) -> None:
+    """Its publisher was killed, and its last words with it; others brought the message on."""
+    run_dir = tmp_path / "run"
+    shutil.copytree(analysed, run_dir)
+    names = {path.name for path in (run_dir / "report").iterdir()}
+    shutil.rmtree(run_dir / "report")
+    path = run_dir / "tables" / "deliveries.parquet"
+    rows = pq.read_table(path)
+    lost = pc.equal(rows["message_id"], rows["message_id"][0])
+    instants = pc.if_else(lost, pa.scalar(None, pa.int64()), rows["publish_ns"])
+    shutil.rmtree(path)
+    path.mkdir()
+    place = rows.schema.get_field_index("publish_ns")
+    pq.write_table(rows.set_column(place, "publish_ns", instants), path / "part-0.parquet")
+    report.write(run_dir)
+    assert {path.name for path in (run_dir / "report").iterdir()} == names
 
 
 def test_page_needs_no_network(page: str) -> None:
