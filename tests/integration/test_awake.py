@@ -58,7 +58,9 @@ def test_every_processor_has_one_of_the_lowest_priority_that_never_sleeps(vigil:
 
 def test_none_is_left(vigil: Vigil) -> None:
     pids = [process.pid for process in vigil.processes]
-    vigil.stop()
+    vigil.processes[0].kill()
+    vigil.processes[0].join()
+    assert vigil.stop() == len(pids) - 1
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 

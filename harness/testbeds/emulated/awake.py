@@ -42,17 +42,19 @@ class Vigil:
         for process in self.processes:
             process.start()
 
-    def stop(self) -> None:
-        """End."""
+    def stop(self) -> int:
+        """End; how many of them had kept their processor awake until now."""
+        awake = sum(process.is_alive() for process in self.processes)
         for process in self.processes:
             process.kill()
             process.join()
             process.close()
         self.processes = []
+        return awake
 
 
 def _wait_busily(cpu: int, parent: int) -> None:
-    """Wait for a lock that nobody releases: the C library's loop leaves a sibling of this processor most of its units.
+    """Wait for a lock that nobody releases: the C library's loop tells the processor that it only waits.
 
     Beginning and end of a parent may fall together: who finds another one has missed its end.
     """

@@ -110,12 +110,11 @@ class EmulatedTestbed:
         """Write the certificate, end the plane, and sum up."""
         self._prober.write(self._run_dir / "achieved.parquet")
         self._prober.close()
-        if self._vigil is not None:
-            self._vigil.stop()
+        awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
         final = self._plane.close()
         hosts.stop(self._hosts)
-        counters = _plane_counters(final) | {"kept_awake": int(self._vigil is not None)}
+        counters = _plane_counters(final) | {"processors_kept_awake": awake}
         self._problems += _plane_problems(final)
         files: tuple[str, ...] = ()
         if self._captured:
