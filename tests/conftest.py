@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import settings
 
 settings.register_profile("untimed", parent=settings(), deadline=None)
 settings.load_profile("untimed")  # how long an example takes says more of the machine than of the code
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for all that a shell starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # some tests interrupt programs, which inherit it
 
 
 def on_ci() -> bool:

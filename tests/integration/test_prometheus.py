@@ -93,7 +93,10 @@ def serving(run_dir: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
             lines.append(line.strip())
             if line.startswith("Ctrl-C"):
                 break
-        yield process, lines
+        try:
+            yield process, lines
+        finally:
+            process.kill()
 
 
 @sandboxed

@@ -148,11 +148,6 @@ def test_a_failed_set_up_says_why_and_the_next_use_repeats_it(checkout: Path, to
     assert installations(checkout) == 2
 
 
-def heed_interruptions() -> None:
-    """What a shell starts in the background ignores them: these tests may have been started so."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def test_an_interrupted_set_up_is_resumed(checkout: Path, tools: Path, tmp_path: Path) -> None:
     provide_programs(checkout, tools)
     reached, never = tmp_path / "reached", tmp_path / "never"
@@ -160,9 +155,7 @@ def test_an_interrupted_set_up_is_resumed(checkout: Path, tools: Path, tmp_path:
     os.mkfifo(never)
     hanging = FAKE_PYTHON.replace('"-m pip") ', HANGING_PIP.format(never=never, reached=reached))
     write_program(tools / "python3", hanging)
-    process = subprocess.Popen(
-        [checkout / "trellis"], env={"PATH": str(tools)}, start_new_session=True, preexec_fn=heed_interruptions
-    )
+    process = subprocess.Popen([checkout / "trellis"], env={"PATH": str(tools)}, start_new_session=True)
     reached.read_text()  # until pip has started
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=20) != 0
