@@ -19,6 +19,7 @@ from typing import IO, Any
 from msgspec import Struct
 
 from harness.errors import TestbedError
+from harness.standing_back import make_session_nice
 from metrics.prometheus import TSDB_FOLDER, Target, write_config
 
 LOOPBACK = "127.0.0.1"
@@ -48,6 +49,7 @@ class Prometheus:
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.url = f"http://{LOOPBACK}:{port}"
+        self.pid = process.pid
         self._process = process
 
     def query(self, expression: str, at_epoch_s: float) -> list[dict[str, Any]]:
@@ -106,7 +108,9 @@ def start_prometheus(
     log_path = run_dir / "logs" / "prometheus.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("w+b") as log:
-        return _launch(command, log, port)
+        server = _launch(command, log, port)
+    make_session_nice(server.pid)
+    return server
 
 
 def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:

@@ -56,6 +56,20 @@ def test_every_processor_has_one_of_the_lowest_priority_that_never_sleeps(vigil:
         time.sleep(0.05)
 
 
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no autogroups")
+def test_they_give_way_to_other_sessions_too(vigil: Vigil) -> None:
+    for process in vigil.processes:
+        assert process.pid is not None
+        await_idle_policy(process.pid)
+        assert session_nice(process.pid) == 19
+    assert session_nice(os.getpid()) == 0
+
+
+def session_nice(pid: int) -> int:
+    """That of a process' session."""
+    return int(Path(f"/proc/{pid}/autogroup").read_text().split()[-1])
+
+
 def test_none_is_left(vigil: Vigil) -> None:
     pids = [process.pid for process in vigil.processes]
     vigil.processes[0].kill()

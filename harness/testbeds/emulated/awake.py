@@ -13,6 +13,8 @@ import os
 import signal
 from pathlib import Path
 
+from harness.standing_back import make_session_nice
+
 _SET_PARENT_DEATH_SIGNAL = 1
 _NICE = 19
 """The kernel counts what runs so as time of its own kind, so ``pressure.jsonl`` can leave it out."""
@@ -64,6 +66,8 @@ def _wait_busily(cpu: int, parent: int) -> None:
     if os.getppid() != parent:
         return
     os.sched_setaffinity(0, [cpu])
+    os.setsid()
+    make_session_nice(os.getpid())
     os.nice(_NICE)
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     lock = ctypes.c_int()

@@ -1,0 +1,31 @@
+"""Processes that are to run only when nobody else wants their processor.
+
+SCHED_IDLE alone does not do it: where the kernel has autogroups, a policy counts among the processes of one session,
+and sessions share a processor evenly. Beside a busy SCHED_IDLE process of another session a process lost a third of its
+time (docs/adr/0015). So the session as a whole has to be nice, too.
+
+Source: sched(7), "The autogroup feature".
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+_NICEST = "19"
+_ATTEMPTS, _PAUSE_S = 20, 0.15
+"""Of users without privileges the kernel takes one change in a tenth of a second."""
+
+
+def make_session_nice(pid: int) -> None:
+    """Give the session of a process the smallest share of its processors; nothing where there are no autogroups."""
+    path = Path(f"/proc/{pid}/autogroup")
+    for _ in range(_ATTEMPTS):
+        try:
+            path.write_text(_NICEST)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        except OSError:
+            return
+        else:
+            return
