@@ -10,6 +10,7 @@ Source: sched(7), "The autogroup feature".
 from __future__ import annotations
 
 import time
+import warnings
 from pathlib import Path
 
 _NICEST = "19"
@@ -18,14 +19,23 @@ _ATTEMPTS, _PAUSE_S = 20, 0.15
 
 
 def make_session_nice(pid: int) -> None:
-    """Give the session of a process the smallest share of its processors; nothing where there are no autogroups."""
+    """Give the session of a process the smallest share of its processors; nothing where there are no autogroups.
+
+    Warns where the kernel refuses: what the process takes from others is then judged with the run.
+    """
     path = Path(f"/proc/{pid}/autogroup")
+    refusal: OSError | None = None
     for _ in range(_ATTEMPTS):
         try:
             path.write_text(_NICEST)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            refusal = error
             time.sleep(_PAUSE_S)
-        except OSError:
+        except FileNotFoundError:
             return
+        except OSError as error:
+            refusal = error
+            break
         else:
             return
+    warnings.warn(f"process {pid} does not stand back for other sessions: {refusal}", stacklevel=2)
