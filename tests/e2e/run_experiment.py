@@ -8,6 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from scapy.utils import RawPcapNgReader
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,12 +85,35 @@ def await_recorded(process: subprocess.Popen[str], run_dir: Path, timeout_s: flo
         time.sleep(0.2)
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 240) -> dict[str, object]:
+def finish(process: subprocess.Popen[str], timeout_s: float = 240) -> dict[str, Any]:
     """Wait for a ``run --json`` to end; its summary, with the exit code as ``exit_code``."""
     out, err = process.communicate(timeout=timeout_s)
     assert out, err
-    summary: dict[str, object] = json.loads(out.splitlines()[-1])
+    summary: dict[str, Any] = json.loads(out.splitlines()[-1])
     return {**summary, "exit_code": process.returncode}
+
+
+class Finished:
+    """A finished run: its directory, its summary, and its manifest."""
+
+    def __init__(self, run_dir: Path, summary: dict[str, Any]) -> None:
+        self.run_dir = run_dir
+        self.summary = summary
+        self.manifest = json.loads((run_dir / "manifest.json").read_text())
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        return pq.read_table(self.run_dir / "tables" / f"{name}.parquet").to_pylist()
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.run_dir / name).read_text().splitlines()]
+
+    def captured_records(self) -> int:
+        """How many packets the run's captures hold, both directions."""
+        number = 0
+        for name in self.manifest["capture_files"]:
+            with RawPcapNgReader(str(self.run_dir / name)) as packets:
+                number += sum(1 for _ in packets)
+        return number
 
 
 LOAD = ("cpu", "steal", "busy", "lateness", "lag", "rtt", "first packet", "wire", "receive delay", "delay agreement")
