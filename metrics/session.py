@@ -24,7 +24,8 @@ _JAVA = (
 )
 """Ten times Java's own thresholds for its optimising compiler: half of the processor time went into compiling queries
 that run once. Nobody waits for a pause of the garbage collector."""
-_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms1g -Xmn600m"
+_LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_LIGHT_HEAP = "-Xms1g -Xmn600m"
 _LIGHT = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -60,9 +61,9 @@ def session(master: str | None = None, *, light: bool = False) -> Iterator[Spark
 
 def _settings(master: str, cores: int, scratch: str, *, light: bool) -> dict[str, str]:
     """The configuration for a master; a remote one finds the driver by its own address, a local one on loopback."""
-    java = [_LIGHT_JAVA if light else _JAVA]
-    if class_archive().exists():
-        java.append(f"-XX:SharedArchiveFile={class_archive()} -Xlog:disable -Xlog:all=error:stderr")
+    java = _LIGHT_JAVA if light else _JAVA
+    if class_archive().exists():  # an executor without it, on another machine, goes on with its own
+        java += f" -XX:SharedArchiveFile={class_archive()} -Xlog:disable -Xlog:all=error:stderr"
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -70,7 +71,8 @@ def _settings(master: str, cores: int, scratch: str, *, light: bool) -> dict[str
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.local.dir": scratch,
         "spark.driver.memory": "4g",
-        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.extraJavaOptions": f"{java} {_LIGHT_HEAP}" if light else java,
+        "spark.executor.extraJavaOptions": java,
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.sql.autoBroadcastJoinThreshold": str(64 << 20),
         "spark.sql.join.preferSortMergeJoin": "false",
@@ -94,7 +96,8 @@ def make_class_archive() -> Path:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="trellis-spark-") as scratch:
         settings = _settings("local[1]", 1, scratch, light=True)
-        settings["spark.driver.extraJavaOptions"] = f"{_LIGHT_JAVA} -XX:ArchiveClassesAtExit={archive} -Xlog:disable"
+        java = f"{_LIGHT_JAVA} {_LIGHT_HEAP} -XX:ArchiveClassesAtExit={archive} -Xlog:disable"
+        settings["spark.driver.extraJavaOptions"] = java
         builder = SparkSession.builder.appName("trellis").master("local[1]")
         for key, value in settings.items():
             builder = builder.config(key, value)

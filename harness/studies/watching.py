@@ -72,7 +72,7 @@ class Watch:
         self.scores: dict[int, list[float]] = {}
         self._adversaries = adversaries
         self._batch_messages = batch_messages
-        self._flights: dict[MessageId, Flight] = {}
+        self._flights: dict[MessageId | None, Flight] = {}
         self._subscribers = _by_topic(interests)
         self._handlers: dict[str, Callable[[TraceEvent], None]] = {
             "publish": self._publish,
@@ -117,18 +117,14 @@ class Watch:
         self._flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
 
     def _duplicate(self, event: TraceEvent) -> None:
-        if (batch := self._batch(event)) is not None:
-            batch.duplicates += 1
+        flight = self._flights.get(event.message_id)
+        if flight is not None and not self._adversaries >> event.node & 1:
+            flight.batch.duplicates += 1
 
     def _relay(self, event: TraceEvent) -> None:
-        if (batch := self._batch(event)) is not None:
-            batch.relays += 1
-
-    def _batch(self, event: TraceEvent) -> Batch | None:
-        """The batch of the message that an honest node got a copy of."""
-        if self._adversaries >> event.node & 1 or event.message_id not in self._flights:
-            return None
-        return self._flights[event.message_id].batch
+        flight = self._flights.get(event.message_id)
+        if flight is not None and not self._adversaries >> event.node & 1:
+            flight.batch.relays += 1
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns

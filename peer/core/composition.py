@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from peer.core.contract import (
     ContractError,
     Effect,
@@ -18,6 +21,7 @@ from peer.core.contract import (
     TimerFired,
     Unsubscribe,
 )
+from peer.core.frames import Frame
 from peer.core.node import Neighbour, Part, State, Turn
 
 
@@ -36,14 +40,13 @@ class ComposedNode:
         self._each = tuple(parts.values())
         self._borrower = next((part for part in self._each if part.borrows), None)
         self._takers = {kind.kind: part for part in self._each for kind in part.frames}
-        self._listeners: dict[int, list[Part]] = {}
-        for part in self._each:
-            for kind in part.overhears:
-                self._listeners.setdefault(kind.kind, []).append(part)
+        self._hearers = {
+            kind: (*(part.overhear for part in self._each if _overhears(part, kind)), taker.receive)
+            for kind, taker in self._takers.items()
+        }
         self._now_ns = 0
-        self._started = False
-        self._handlers = {
-            Started: self._start,
+        self._handlers: dict[type[Event], Callable[[Turn, Any], None]] = {Started: self._start}
+        self._later_handlers: dict[type[Event], Callable[[Turn, Any], None]] = {
             PeerList: self._meet,
             LinkUp: self._link_up,
             LinkDown: self._link_down,
@@ -59,20 +62,25 @@ class ComposedNode:
         """See ``peer.core.contract.Node``."""
         if now_ns < self._now_ns:
             raise ContractError(f"time ran back from {self._now_ns} to {now_ns} ns")
-        if self._started == isinstance(event, Started):
-            raise ContractError(f"{type(event).__name__} {'after' if self._started else 'before'} Started")
         handler = self._handlers.get(type(event))
         if handler is None:
-            raise ContractError(f"{type(event).__name__} is not an event")
+            raise self._refuse(event)
         self._now_ns = now_ns
         turn = Turn(self.state, now_ns)
-        handler(turn, event)  # type: ignore[operator]
+        handler(turn, event)
         while turn.claimed:
-            self._show(turn, turn.claimed.pop(0))
+            peer, *turn.claimed = turn.claimed
+            self._show(turn, peer)
         return turn.effects
 
+    def _refuse(self, event: Event) -> ContractError:
+        name = type(event).__name__
+        if self._handlers is not self._later_handlers:
+            return ContractError(f"{name} before Started")
+        return ContractError(f"{name} after Started" if isinstance(event, Started) else f"{name} is not an event")
+
     def _start(self, turn: Turn, event: Started) -> None:
-        self._started = True
+        self._handlers = self._later_handlers
         for part in self._each:
             part.start(turn)
 
@@ -125,21 +133,22 @@ class ComposedNode:
             turn.disconnect(peer, "unused")  # it was borrowed, given back while the peer used it, and then it broke
 
     def _receive(self, turn: Turn, event: FrameReceived) -> None:
-        taker = self._takers.get(event.frame.kind)
-        if event.peer not in self.state.neighbours:
-            self._require_link(event.peer)
-            if taker is not None and taker is not self._borrower:
-                self._show(turn, event.peer)
-        if taker is None:
-            turn.trace("reject", peer=event.peer, kind=event.frame.kind, reason="unexpected_kind")
-            return
-        for listener in self._listeners.get(event.frame.kind, ()):
-            listener.overhear(turn, event.peer, event.frame)
-        taker.receive(turn, event.peer, event.frame)
+        peer, frame = event.peer, event.frame
+        if peer not in self.state.neighbours:
+            self._require_link(turn, peer, frame)
+        hearers = self._hearers.get(frame.kind)
+        if hearers is None:
+            turn.trace("reject", peer=peer, kind=frame.kind, reason="unexpected_kind")
+        else:
+            for hear in hearers:
+                hear(turn, peer, frame)
 
-    def _require_link(self, peer: NodeId) -> None:
+    def _require_link(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Let all parts see a link over which a frame comes that is not for the part that borrows."""
         if not self.state.is_linked(peer):
             raise ContractError(f"a frame from {peer}, to which there is no link")
+        if self._takers.get(frame.kind, self._borrower) is not self._borrower:
+            self._show(turn, peer)
 
     def _fire(self, turn: Turn, event: TimerFired) -> None:
         part = self._parts.get(event.name.partition("/")[0])
@@ -160,3 +169,7 @@ class ComposedNode:
         if event.topic in self.state.topics:
             for part in self._each:
                 part.unsubscribe(turn, event.topic)
+
+
+def _overhears(part: Part, kind: int) -> bool:
+    return any(frame_type.kind == kind for frame_type in part.overhears)

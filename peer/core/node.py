@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -99,18 +100,22 @@ class Turn:
         self._state = state
         self.now_ns = now_ns
         self.effects: list[Effect] = []
-        self.claimed: list[NodeId] = []
+        self.claimed: Sequence[NodeId] = ()
 
     def send(self, peer: NodeId, frame: Frame) -> None:
         """Queue a frame for a neighbour."""
         self.effects.append(Send(peer, frame))
+
+    def send_each(self, peers: Iterable[NodeId], frame: Frame) -> None:
+        """Queue a frame for each of some neighbours."""
+        self.effects.extend([Send(peer, frame) for peer in peers])
 
     def connect(self, peer: NodeId) -> None:
         """Ask for a link."""
         self._state.wanted.add(peer)
         self.effects.append(Connect(peer))
         if peer in self._state.aside:
-            self.claimed.append(peer)
+            self.claimed = (*self.claimed, peer)
 
     def disconnect(self, peer: NodeId, reason: str) -> None:
         """Close a link, or ask for it no longer."""

@@ -21,7 +21,7 @@ TABLES = ("conns", "frames", "spans", "wire", "captures")
 
 def main() -> None:
     found: dict[str, object] = {}
-    with session(MASTER) as spark:
+    with session(MASTER, light=True) as spark:
         register(spark)
         register(spark)  # a second time is none
         reader = spark.read.format("pcap").options(path=CAPTURES, parallelism="2", partition_bytes="20000")

@@ -138,13 +138,12 @@ def test_a_healthy_run_delivers_everything_and_loses_no_frame(machine):
     m = machine()
     status = m.await_ready()
     assert status["counts"] == {"ready": 5}
-    zero_ns = m.start()
-    until(lambda: "trellis_publications_total 4.0" in scrape(m.metrics[0]))
-    page = scrape(m.metrics[0])
-    assert "trellis_links 4.0" in page
-    assert 'trellis_sent_frames_total{kind="hello"} 4.0' in page
     assert 'trellis_agent_peers{state="ready"} 5.0' in scrape(m.agent_metrics)
     assert m.call("status", "pss")["pss_bytes"] < 5 * 20e6
+    zero_ns = m.start()
+    page = until(lambda: "trellis_publications_total 4.0" in (text := scrape(m.metrics[0])) and text)
+    assert "trellis_links 4.0" in page
+    assert 'trellis_sent_frames_total{kind="hello"} 4.0' in page
     assert m.wait() == 0
     assert {(e["state"], e["status"], e["expected"]) for e in m.exits().values()} == {("exited", 0, "exited")}
     traces = [m.trace(node) for node in range(5)]

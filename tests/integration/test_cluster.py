@@ -28,6 +28,7 @@ set -e
 ip link set lo up
 export SPARK_HOME=$({python} -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent)')
 spark_class=$SPARK_HOME/bin/spark-class
+export SPARK_DAEMON_JAVA_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 export SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON={python} SPARK_LOCAL_DIRS={work}/scratch
 cd {work}
 exec {{master}}< <($spark_class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 2>&1)

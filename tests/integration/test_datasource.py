@@ -108,6 +108,7 @@ def daemon(*arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_WORKER_DIR": str(log.parent),
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     environment.pop("PYTHONPATH", None)
     command = [str(home / "bin" / "spark-class"), *arguments]

@@ -11,7 +11,8 @@ import pytest
 from harness.experiment import Experiment
 from harness.studies.form import RunSpec
 from harness.studies.simulating import PointRun, Row, simulate_point
-from peer.core.frames import Data, Frame
+from harness.testbeds.simulated.simulation import Arrival
+from peer.core.frames import Data
 from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
 
 SECOND_NS = 1_000_000_000
@@ -86,10 +87,11 @@ def test_no_frame_on_any_link_tells_of_a_topic_that_its_receiver_does_not_share(
     workload = {"warmup_s": 3, "duration_s": 12, "topics_per_message": topics_per_message}
     run = PointRun(experiment(workload), RunSpec(), ["delivery_ratio"], Path())
     simulation, told = run._simulation, 0
-    arrive = simulation._handle
+    arrive = simulation._arrival
 
-    def watch(end, frame: Frame) -> None:
+    def watch(arrival: Arrival) -> None:
         nonlocal told
+        end, frame, _, _ = arrival
         interest = end.host.node.state.topics
         match frame:
             case StanCollect(_, topic) | StanReply(topic):
@@ -100,9 +102,9 @@ def test_no_frame_on_any_link_tells_of_a_topic_that_its_receiver_does_not_share(
                 named = set(frame.topics) if isinstance(frame, Data) else set()
         assert named <= interest, (end.host.number, frame)
         told += len(named)
-        arrive(end, frame)
+        arrive(arrival)
 
-    simulation._handle = watch
+    simulation._arrival = watch
     [delivery] = [row.value for row in run.perform() if row.measure == "delivery_ratio"]
     assert told > 10_000
     # A publisher that does not subscribe to all topics of its message knows nobody on the others.

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from peer.core.composition import ComposedNode
-from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId
+from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
 from peer.core.frames import Bye, Hello
 from peer.runtime.pool import PASSING, PAUSES_S, REPLACED, SIMULTANEOUS, STABLE_S
 
@@ -110,9 +110,12 @@ class Host:
         if self.node is not None:
             simulation = self._simulation
             simulation.handled += 1
-            perform = simulation.perform
+            perform, trace = simulation.perform, simulation.trace
             for effect in self.node.handle(simulation.now_ns, event):
-                perform[type(effect)](self, effect)
+                if type(effect) is Trace:  # as nearly every second one
+                    trace(effect.event)
+                else:
+                    perform[type(effect)](self, effect)
 
     # ------------------------------------------------------------------------------------------------ opening
 

@@ -6,14 +6,12 @@ same run, under any PYTHONHASHSEED.
 
 from __future__ import annotations
 
-import gc
 import heapq
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from harness.testbeds.simulated.hosts import End, Host
+from harness.testbeds.simulated.memory import LargePages, rare_collections
 from harness.testbeds.simulated.network import Network
 from peer import wire
 from peer.core import contract
@@ -23,6 +21,12 @@ from peer.core.frames import Bye, Data, Frame, Hello
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import announce_end, announce_join
 from peer.trace import CRASHED, LEFT, TraceEvent
+
+KINDS = 256
+"""A frame's kind has eight bits."""
+
+Arrival = tuple[End, Frame, int, int]
+"""The receiver's end of a connection, a frame, its offset in the stream and its length in bytes."""
 
 
 class Observer(Protocol):
@@ -54,8 +58,8 @@ class Simulation:
         now_ns: the virtual instant.
         hosts: every host; one whose ``node`` is None is down.
         handled: events that nodes have handled so far.
-        sent_frames, sent_bytes: frames written to links so far, by kind.
-        perform: what carries out a host's effect, by the effect's type.
+        sent_frames, sent_bytes: frames written to links so far; a place for each kind.
+        perform: what carries out a host's effect, by the effect's type; for ``Trace`` that is ``trace``.
     """
 
     def __init__(
@@ -72,8 +76,8 @@ class Simulation:
         self.now_ns = 0
         self.hosts: dict[NodeId, Host] = {}
         self.handled = 0
-        self.sent_frames: defaultdict[int, int] = defaultdict(int)
-        self.sent_bytes: defaultdict[int, int] = defaultdict(int)
+        self.sent_frames = [0] * KINDS
+        self.sent_bytes = [0] * KINDS
         self.run_number = run_number
         self.delay_ns = network.delay_ns
         self._network = network
@@ -82,14 +86,16 @@ class Simulation:
         self._seed = seed
         self._processing_ns = processing_ns
         self._encode = encode
-        self._is_plain = not self._traces_frames and processing_ns is None
+        is_plain = not self._traces_frames and processing_ns is None
+        self._arrival = self._arrive_plainly if is_plain else self._arrive
         self._address = address
-        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._heap: list[tuple[int, int, Callable[[Any], None], tuple[Any, ...]]] = []
         self._order = 0
+        self._pages = LargePages()
         self._sized: tuple[Frame | None, int] = (None, 0)
+        self.trace = observer.trace
         self.perform: dict[type[Effect], Callable[[Host, Any], None]] = {
             contract.Send: self._send,
-            contract.Trace: lambda host, effect: observer.trace(effect.event),
             contract.Deliver: lambda host, effect: observer.deliver(self.now_ns, host.number, effect.message),
             contract.SetTimer: self._set_timer,
             contract.CancelTimer: self._cancel_timer,
@@ -141,7 +147,7 @@ class Simulation:
     def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
         """Call ``action(*arguments)`` at a virtual instant, after what was asked for the same instant before."""
         self._order += 1
-        heapq.heappush(self._heap, (max(at_ns, self.now_ns), self._order, action, arguments))
+        heapq.heappush(self._heap, (max(at_ns, self.now_ns), self._order, _call, (action, arguments)))
 
     def after(self, delay_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
         """Call ``action(*arguments)`` when this time has passed."""
@@ -150,10 +156,11 @@ class Simulation:
     def run(self, until_ns: int) -> None:
         """Let virtual time pass up to and including an instant."""
         heap, pop = self._heap, heapq.heappop
-        with _rare_collections():
+        self._pages.keep()
+        with rare_collections():
             while heap and heap[0][0] <= until_ns:
-                self.now_ns, _, action, arguments = pop(heap)
-                action(*arguments)
+                self.now_ns, _, action, argument = pop(heap)
+                action(argument)
         self.now_ns = max(self.now_ns, until_ns)
 
     # ------------------------------------------------------------------------------------------- for the hosts
@@ -197,7 +204,7 @@ class Simulation:
         if self._encode:
             [(_, _, frame)] = wire.Decoder().feed(wire.encode(frame))
         self._order += 1
-        heapq.heappush(self._heap, (arrival_ns, self._order, self._arrive, (other, frame, off, size)))
+        heapq.heappush(self._heap, (arrival_ns, self._order, self._arrival, (other, frame, off, size)))
 
     def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
         """Trace what became of a link."""
@@ -244,11 +251,17 @@ class Simulation:
 
     # ------------------------------------------------------------------------------------------------ arrivals
 
-    def _arrive(self, end: End, frame: Frame, off: int, size: int) -> None:
+    def _arrive_plainly(self, arrival: Arrival) -> None:
+        """The way of nearly every frame where nobody watches them and nodes take no time for them."""
+        end, frame, _, _ = arrival
+        if end.up and frame.kind != Bye.kind:
+            end.host.feed(FrameReceived(end.peer, frame))
+        else:
+            self._arrive(arrival)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        end, frame, off, size = arrival
         host = end.host
-        if end.up and self._is_plain:  # nearly every frame
-            self._handle(end, frame)
-            return
         if end.life is not host.node and not end.reason:
             self._say_gone(end)
         if end.reason == CRASHED:
@@ -319,12 +332,6 @@ class Simulation:
         )
 
 
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Collect cyclic garbage rarely: a simulation holds millions of live objects and makes few cycles."""
-    before = gc.get_threshold()
-    gc.set_threshold(500_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+def _call(wish: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
+    action, arguments = wish
+    action(*arguments)

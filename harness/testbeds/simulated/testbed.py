@@ -124,7 +124,7 @@ class SimulatedRun:
             zero_ns=self._zero_ns,
             phases=self._phases(),
             final_states=tuple(_ended(f"peer-{spec.node}", self._close_ns) for spec in planned.overlay.nodes),
-            counters={"events_handled": simulation.handled, "frames_sent": sum(simulation.sent_frames.values())},
+            counters={"events_handled": simulation.handled, "frames_sent": sum(simulation.sent_frames)},
             versions=manifest.versions(),
             kernel=manifest.kernel(),
             hashes={**plan.hashes, "trace": digest},

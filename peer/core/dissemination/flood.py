@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -57,14 +57,13 @@ class Flood(Spreading):
         self._send_on(turn, peer, Data(frame.message_id, frame.topics, hops, ttl, frame.payload))
 
     def _send_on(self, turn: Turn, source: NodeId | None, copy: Data) -> None:
-        for peer in self._receivers(copy.topics, copy.ttl):
-            if peer != source:
-                turn.send(peer, copy)
+        receivers = self._receivers(copy.topics, copy.ttl)
+        turn.send_each([peer for peer in receivers if peer != source], copy)
 
-    def _receivers(self, topics: Sequence[TopicId], ttl: int) -> list[NodeId]:
+    def _receivers(self, topics: Sequence[TopicId], ttl: int) -> Iterable[NodeId]:
         neighbours = self.state.neighbours
         if ttl > 0:
-            return list(neighbours)
+            return neighbours
         if len(topics) == 1:
             [topic] = topics
             return [peer for peer, neighbour in neighbours.items() if topic in neighbour.topics]
