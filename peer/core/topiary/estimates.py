@@ -42,7 +42,9 @@ class SequenceEstimate:
         topic = topics[0]
         sequence = topic_sequence(payload)
         publisher = publisher_of(identifier)
-        heard = self._latest.setdefault(topic, {})
+        heard = self._latest.get(topic)
+        if heard is None:
+            heard = self._latest[topic] = {}
         latest = heard.get(publisher)
         # A late one is in the gap that a later one opened.
         step = 1 if sequence is None or latest is None else max(sequence - latest, 0)

@@ -75,4 +75,6 @@ class Observation:
         for place, topics in enumerate(self._topics):
             earliest_ns = self._earliest[place]
             row = self._arrivals[place * width : (place + 1) * width]
-            yield Arrivals(topics, sorted((at - earliest_ns, column) for column, at in enumerate(row) if at != NEVER))
+            delays_ns = [(at - earliest_ns, column) for column, at in enumerate(row) if at != NEVER]
+            delays_ns.sort()
+            yield Arrivals(topics, delays_ns)

@@ -90,6 +90,8 @@ class Tally:
 
     def _weight(self, topics: tuple[TopicId, ...]) -> float:
         """The importance of a message: of its most important topic here; 0 = the node wants none of them."""
+        if not self._importance:
+            return 0.0 if self._interests.isdisjoint(topics) else 1.0
         return max((self._importance.get(topic, 1.0) for topic in topics if topic in self._interests), default=0.0)
 
 
@@ -124,11 +126,12 @@ def topic_scores(
     counts: dict[TopicId, int] = {}
     delays: dict[TopicId, int] = {}
     for topics, arrivals in messages:
-        first = next((delay_ns for delay_ns, column in arrivals if column in members), None)
-        if first is not None:
-            for topic in topics:
-                counts[topic] = counts.get(topic, 0) + 1
-                delays[topic] = delays.get(topic, 0) + first
+        for delay_ns, column in arrivals:
+            if column in members:
+                for topic in topics:
+                    counts[topic] = counts.get(topic, 0) + 1
+                    delays[topic] = delays.get(topic, 0) + delay_ns
+                break
     scores = {}
     for topic, expected in published.items():
         count = counts.get(topic, 0)
