@@ -85,7 +85,7 @@ def await_recorded(process: subprocess.Popen[str], run_dir: Path, timeout_s: flo
         time.sleep(0.2)
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 240) -> dict[str, Any]:
+def finish(process: subprocess.Popen[str], timeout_s: float = 480) -> dict[str, Any]:
     """Wait for a ``run --json`` to end; its summary, with the exit code as ``exit_code``."""
     out, err = process.communicate(timeout=timeout_s)
     assert out, err
