@@ -25,7 +25,7 @@ from peer.core.frames import Bye, Data, Hello, kind_names
 SECOND_NS = 1_000_000_000
 
 STEP_NS = SECOND_NS
-"""How long the simulation runs before it is looked whether the overlay has settled."""
+"""How often it is looked whether the overlay has settled."""
 
 BACKGROUND = {Hello.kind, Bye.kind} | {kind for kind, name in kind_names().items() if name.endswith("heartbeat")}
 """Frames that no join or leave causes: heartbeats, and what opens and closes a link, whoever wants it."""
@@ -113,10 +113,12 @@ class PointRun:
     def _advance(self, until_ns: int) -> bool:
         """Let time pass; whether it ended early because the overlay has settled."""
         simulation, settled_s = self._simulation, self._run.settled_s
+        if settled_s is None:
+            simulation.run(until_ns)
+            return False
         while simulation.now_ns < until_ns:
             simulation.run(min(simulation.now_ns + STEP_NS, until_ns))
-            still_ns = simulation.now_ns - max(self._watch.changed_ns, START_NS)
-            if settled_s is not None and still_ns >= settled_s * SECOND_NS:
+            if simulation.now_ns - max(self._watch.changed_ns, START_NS) >= settled_s * SECOND_NS:
                 return True
         return False
 

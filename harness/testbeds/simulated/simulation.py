@@ -25,6 +25,9 @@ from peer.trace import CRASHED, LEFT, TraceEvent
 KINDS = 256
 """A frame's kind has eight bits."""
 
+PAGES_NS = 1_000_000_000
+"""How long a simulation runs before it is looked whether its memory has grown."""
+
 Arrival = tuple[End, Frame, int, int]
 """The receiver's end of a connection, a frame, its offset in the stream and its length in bytes."""
 
@@ -156,11 +159,13 @@ class Simulation:
     def run(self, until_ns: int) -> None:
         """Let virtual time pass up to and including an instant."""
         heap, pop = self._heap, heapq.heappop
-        self._pages.keep()
         with rare_collections():
             while heap and heap[0][0] <= until_ns:
-                self.now_ns, _, action, argument = pop(heap)
-                action(argument)
+                self._pages.keep()
+                pause_ns = min(until_ns, heap[0][0] + PAGES_NS)
+                while heap and heap[0][0] <= pause_ns:
+                    self.now_ns, _, action, argument = pop(heap)
+                    action(argument)
         self.now_ns = max(self.now_ns, until_ns)
 
     # ------------------------------------------------------------------------------------------- for the hosts
