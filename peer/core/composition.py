@@ -34,6 +34,8 @@ class ComposedNode:
             role of the part that set it.
     """
 
+    __slots__ = ("_borrower", "_each", "_handlers", "_hearers", "_now_ns", "_parts", "_takers", "state")
+
     def __init__(self, state: State, parts: dict[str, Part]) -> None:
         self.state = state
         self._parts = parts
@@ -45,18 +47,7 @@ class ComposedNode:
             for kind, taker in self._takers.items()
         }
         self._now_ns = 0
-        self._handlers: dict[type[Event], Callable[[Turn, Any], None]] = {Started: self._start}
-        self._later_handlers: dict[type[Event], Callable[[Turn, Any], None]] = {
-            PeerList: self._meet,
-            LinkUp: self._link_up,
-            LinkDown: self._link_down,
-            FrameReceived: self._receive,
-            TimerFired: self._fire,
-            Publish: self._publish,
-            Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-            Leaving: self._leave,
-        }
+        self._handlers = _AT_FIRST
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
         """See ``peer.core.contract.Node``."""
@@ -67,7 +58,7 @@ class ComposedNode:
             raise self._refuse(event)
         self._now_ns = now_ns
         turn = Turn(self.state, now_ns)
-        handler(turn, event)
+        handler(self, turn, event)
         while turn.claimed:
             peer, *turn.claimed = turn.claimed
             self._show(turn, peer)
@@ -75,12 +66,12 @@ class ComposedNode:
 
     def _refuse(self, event: Event) -> ContractError:
         name = type(event).__name__
-        if self._handlers is not self._later_handlers:
+        if self._handlers is _AT_FIRST:
             return ContractError(f"{name} before Started")
         return ContractError(f"{name} after Started" if isinstance(event, Started) else f"{name} is not an event")
 
     def _start(self, turn: Turn, event: Started) -> None:
-        self._handlers = self._later_handlers
+        self._handlers = _LATER
         for part in self._each:
             part.start(turn)
 
@@ -173,3 +164,18 @@ class ComposedNode:
 
 def _overhears(part: Part, kind: int) -> bool:
     return any(frame_type.kind == kind for frame_type in part.overhears)
+
+
+_Handler = Callable[[ComposedNode, Turn, Any], None]
+_AT_FIRST: dict[type[Event], _Handler] = {Started: ComposedNode._start}
+_LATER: dict[type[Event], _Handler] = {
+    PeerList: ComposedNode._meet,
+    LinkUp: ComposedNode._link_up,
+    LinkDown: ComposedNode._link_down,
+    FrameReceived: ComposedNode._receive,
+    TimerFired: ComposedNode._fire,
+    Publish: ComposedNode._publish,
+    Subscribe: ComposedNode._subscribe,
+    Unsubscribe: ComposedNode._unsubscribe,
+    Leaving: ComposedNode._leave,
+}

@@ -56,6 +56,8 @@ class State:
         aside: those to which there is a link that only a part that ``borrows`` uses, on either side.
     """
 
+    __slots__ = ("aside", "borrowed", "neighbours", "node", "seed", "topics", "wanted")
+
     def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...]) -> None:
         self.node = node
         self.seed = seed
@@ -83,7 +85,7 @@ class State:
             turn.trace("graft", peer=peer, topics=begun)
 
 
-class Turn:
+class Turn(Struct, gc=False):
     """The handling of one event: the instant, and the effects collected so far.
 
     A link is there as long as a part needs it. Parts that ``connect`` share it; it ends when one of them says
@@ -94,13 +96,10 @@ class Turn:
         claimed: the nodes to which there was a borrowed link when another part asked for one.
     """
 
-    __slots__ = ("_state", "claimed", "effects", "now_ns")
-
-    def __init__(self, state: State, now_ns: int) -> None:
-        self._state = state
-        self.now_ns = now_ns
-        self.effects: list[Effect] = []
-        self.claimed: Sequence[NodeId] = ()
+    _state: State
+    now_ns: int
+    effects: list[Effect] = []
+    claimed: Sequence[NodeId] = ()
 
     def send(self, peer: NodeId, frame: Frame) -> None:
         """Queue a frame for a neighbour."""
@@ -182,6 +181,8 @@ class Part:
     borrows: ClassVar[bool] = False
     """Whether it opens links for a moment, for itself. A node has at most one such part, and hides these links from the
     others on both sides."""
+
+    __slots__ = ("state",)
 
     def __init__(self, state: State) -> None:
         self.state = state

@@ -116,6 +116,19 @@ def test_a_trace_cut_in_half_is_noticed_and_the_rest_analysed(run: Finished, tmp
     assert summary["headline"]["delivery_ratio"] is not None
 
 
+def test_the_run_after_a_killed_one_works(tmp_path: Path) -> None:
+    experiment = write_experiment(tmp_path)
+    killed = start("run", experiment, "--out", tmp_path / "killed")
+    assert killed.stderr is not None
+    next(line for line in killed.stderr if line.startswith("warmup"))
+    killed.kill()
+    killed.communicate()
+    following = finish(start("run", experiment, "--out", tmp_path / "following", "--json"))
+    assert (tmp_path / "following" / "summary.json").exists()
+    assert [reason for reason in following["reasons"] if not speaks_of_load(reason)] == []
+    assert not (tmp_path / "killed" / "manifest.json").exists()
+
+
 def test_a_run_directory_is_never_written_twice(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run")

@@ -1,4 +1,4 @@
-"""kill -9 of a run at any moment leaves nothing on the machine but the run directory, and the next run works."""
+"""kill -9 of a run at any moment leaves nothing on the machine but the run directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.run_experiment import ROOT, finish, speaks_of_load, start, trellis, write_experiment
+from tests.e2e.run_experiment import ROOT, trellis, write_experiment
 
 pytestmark = [pytest.mark.root, pytest.mark.spark]
 
@@ -48,19 +48,6 @@ def test_leaves_nothing_when_killed_after(moment: str, tmp_path: Path) -> None:
 def test_leaves_nothing_when_killed_at_a_random_moment(draw: int, tmp_path: Path) -> None:
     moment = random.Random(draw).uniform(0, LONGEST_S)
     assert left_by_kill(tmp_path, f"{moment:.3f}")["left"] == {}
-
-
-def test_the_run_after_a_killed_one_works(tmp_path: Path) -> None:
-    experiment = write_experiment(tmp_path)
-    killed = start("run", experiment, "--out", tmp_path / "killed")
-    assert killed.stderr is not None
-    next(line for line in killed.stderr if line.startswith("warmup"))
-    killed.kill()
-    killed.communicate()
-    following = finish(start("run", experiment, "--out", tmp_path / "following", "--json"))
-    assert (tmp_path / "following" / "summary.json").exists()
-    assert [reason for reason in following["reasons"] if not speaks_of_load(reason)] == []
-    assert not (tmp_path / "killed" / "manifest.json").exists()
 
 
 def test_the_observer_sees_what_is_left(tmp_path: Path) -> None:

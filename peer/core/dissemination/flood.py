@@ -35,6 +35,7 @@ class Flood(Spreading):
     """
 
     Parameters = FloodParameters
+    __slots__ = ("_ttl",)
 
     def __init__(self, state: State, parameters: FloodParameters) -> None:
         super().__init__(state, parameters.seen_messages)

@@ -19,6 +19,7 @@ class Spreading(Part):
     """
 
     frames = (Data,)
+    __slots__ = ("_seen", "_seen_messages")
 
     def __init__(self, state: State, seen_messages: int) -> None:
         super().__init__(state)

@@ -32,6 +32,7 @@ class TopicFlood(Spreading):
     """
 
     Parameters = TopicFloodParameters
+    __slots__ = ()
 
     def __init__(self, state: State, parameters: TopicFloodParameters) -> None:
         super().__init__(state, parameters.seen_messages)

@@ -77,6 +77,20 @@ class Topiary(Part):
     Parameters = TopiaryParameters
     frames = (Release,)
     overhears = (Data,)
+    __slots__ = (
+        "_chosen",
+        "_draws",
+        "_epoch",
+        "_estimate",
+        "_failed",
+        "_given_up",
+        "_importance",
+        "_membership",
+        "_observation",
+        "_observed_since_ns",
+        "_parameters",
+        "_weights",
+    )
 
     def __init__(self, state: State, membership: Membership, parameters: TopiaryParameters) -> None:
         super().__init__(state)
