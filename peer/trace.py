@@ -43,7 +43,7 @@ EVENTS: Final = {
 """Every event with the fields it carries beside ``ts_ns``, ``event`` and ``node``."""
 
 
-class TraceEvent(Struct, frozen=True, omit_defaults=True):
+class TraceEvent(Struct, frozen=True, omit_defaults=True, gc=False):
     """One line of a trace.
 
     ``conn`` is ``"orig_ip:orig_port-resp_ip:resp_port"``, the originator being the side that opened the TCP

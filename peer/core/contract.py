@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     """A message handed to the application. ``hops`` counts the links that this copy crossed."""
 
     message_id: MessageId
@@ -73,7 +73,7 @@ class Message(Struct, frozen=True):
 # ---------------------------------------------------------------------------------------------------- events
 
 
-class Event(Struct, frozen=True, tag=True):
+class Event(Struct, frozen=True, tag=True, gc=False):
     """Something that happened to the node."""
 
 
@@ -149,7 +149,7 @@ class Unsubscribe(Event, frozen=True):
 # --------------------------------------------------------------------------------------------------- effects
 
 
-class Effect(Struct, frozen=True, tag=True):
+class Effect(Struct, frozen=True, tag=True, gc=False):
     """Something that the node wants done, in the order given."""
 
 

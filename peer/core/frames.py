@@ -16,7 +16,7 @@ UNLIMITED_TTL = 255
 _TYPES: dict[int, type[Frame]] = {}
 
 
-class Frame(Struct, frozen=True):
+class Frame(Struct, frozen=True, gc=False):
     """The base of every frame. Subclasses say their ``kind`` and declare the fields of their body."""
 
     kind: ClassVar[int] = 0
