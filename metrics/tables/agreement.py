@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from metrics.tables.links import present
-from peer.core.frames import Bye, Data, Hello
 
 SETTLE_NS = 100_000_000
 """The most that may pass between the stamp of a node's ``Bye`` and that of its link's end."""
@@ -25,10 +24,9 @@ WORD_NS = 2_000_000_000
 """What a node said has reached its neighbour by then, whatever the round-trip time."""
 
 _FOREVER = 2**63 - 1
-_STREAM = ["conn", "incarnation", "direction"]
 
 
-def wire_ends(hops: DataFrame, conns: DataFrame) -> DataFrame:
+def wire_ends(streams: DataFrame, conns: DataFrame) -> DataFrame:
     """The two ends of every connection over which both nodes said hello, as the taps saw the frames.
 
     Columns: node, peer, conn, incarnation, and
@@ -43,10 +41,10 @@ def wire_ends(hops: DataFrame, conns: DataFrame) -> DataFrame:
       when a node notices that.
 
     Args:
-        hops: the ``hops`` table.
+        streams: ``condensed.condense_streams``.
         conns: the ``conns`` table.
     """
-    streams = hops.groupBy(_STREAM).agg(*_summary()).where(F.col("hello_tx_ns").isNotNull())
+    streams = streams.where(F.col("hello_tx_ns").isNotNull())
     own, other = streams.alias("own"), streams.alias("other")
     same = (F.col("own.conn") == F.col("other.conn")) & (F.col("own.incarnation") == F.col("other.incarnation"))
     ends = own.join(other, same & (F.col("own.direction") != F.col("other.direction")))
@@ -63,19 +61,6 @@ def wire_ends(hops: DataFrame, conns: DataFrame) -> DataFrame:
         F.col("other.hello_rx_ns").alias("from_ns"),
         *(column.alias(name) for name, column in _bounds().items()),
     )
-
-
-def _summary() -> list[Column]:
-    """Of one direction of a connection: its nodes, its ``Hello`` and ``Bye``, and its last frame."""
-    columns = [F.max(name).alias(name) for name in ("src_node", "dst_node")]
-    columns += [F.max("log_send_ns").alias("last_send_ns"), F.max("log_recv_ns").alias("last_recv_ns")]
-    columns.append(F.max(F.greatest("tap_tx_ns", "tap_rx_ns")).alias("last_seen_ns"))
-    instants = {"log": "log_send_ns", "tx": "tap_tx_ns", "rx": "tap_rx_ns", "read": "log_recv_ns"}
-    for frame, name in ((Hello, "hello"), (Bye, "bye")):
-        of_kind = F.col("kind") == frame.kind
-        columns += [F.min(F.when(of_kind, F.col(at))).alias(f"{name}_{end}_ns") for end, at in instants.items()]
-    columns.append(F.min(F.when(F.col("kind") != Hello.kind, F.col("log_send_ns"))).alias("first_send_ns"))
-    return columns
 
 
 def _bounds() -> dict[str, Column]:
@@ -129,24 +114,16 @@ def compare_physical(
     return dict(found.collect()[0].asDict())
 
 
-def proven_links(hops: DataFrame, interests: DataFrame) -> DataFrame:
+def proven_links(copies: DataFrame, interests: DataFrame) -> DataFrame:
     """Copies that show a logical link of their sender: both ends subscribe to just one of the copy's topics.
 
-    A copy with several such topics shows that there is one of several links, not which. Of the copies with the same
-    topics on a connection only the first and the last one are looked at.
+    A copy with several such topics shows that there is one of several links, not which. ``copies`` are the first and
+    the last of those with the same topics on a connection (``condensed.condense_copies``).
     Columns: node (the sender), peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns.
     """
-    copies = hops.where((F.col("kind") == Data.kind) & F.col("tap_rx_ns").isNotNull())
     instants = ["log_send_ns", "tap_rx_ns", "log_recv_ns"]
     keys = ["conn", "incarnation", "src_node", "dst_node", "topics"]
-    ends = copies.groupBy(keys).agg(
-        *(
-            F.min_by(F.struct(*instants), "tap_rx_ns").alias("first"),
-            F.max_by(F.struct(*instants), "tap_rx_ns").alias("last"),
-        )
-    )
-    both = ends.select(*keys, F.explode(F.array("first", "last")).alias("copy")).select(*keys, "copy.*")
-    offered = both.select("*", F.explode("topics").alias("topic"))
+    offered = copies.select("*", F.explode("topics").alias("topic"))
     for side, at in (("src_node", "log_send_ns"), ("dst_node", "log_recv_ns")):
         own = interests.select(
             F.col("node").alias("who"), F.col("topic").alias("what"), F.col("from_ns").alias("since"), "to_ns"

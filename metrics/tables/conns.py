@@ -7,20 +7,21 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from peer.core.frames import Data
-
 _IDENTITY = ("conn", "id_orig_h", "id_orig_p", "id_resp_h", "id_resp_p", "conn_state", "history")
 _ORIG = ("orig_bytes", "orig_pkts", "orig_ip_bytes", "orig_retx_bytes")
 _RESP = ("resp_bytes", "resp_pkts", "resp_ip_bytes", "resp_retx_bytes")
 
 
-def build_conns(staged: DataFrame, nodes: DataFrame, hops: DataFrame, interests: DataFrame) -> DataFrame:
+def build_conns(
+    staged: DataFrame, nodes: DataFrame, streams: DataFrame, carried: DataFrame, interests: DataFrame
+) -> DataFrame:
     """The ``conns`` table.
 
     Args:
         staged: two rows a connection (one where only one end was captured), ``metrics.pcap.CONNS``.
         nodes: node and ip of every node.
-        hops: the ``hops`` table.
+        streams: ``condensed.condense_streams``.
+        carried: ``condensed.condense_topics``.
         interests: node, topic of every subscription.
     """
     at_orig = F.col("orig_tap") == "tx"
@@ -40,19 +41,15 @@ def build_conns(staged: DataFrame, nodes: DataFrame, hops: DataFrame, interests:
     for side in ("orig", "resp"):
         named = nodes.select(F.col("ip").alias(f"id_{side}_h"), F.col("node").alias(f"{side}_node"))
         merged = merged.join(F.broadcast(named), f"id_{side}_h", "left")
-    return merged.join(_content(hops, interests), "conn", "left").na.fill(
+    return merged.join(_content(streams, carried, interests), "conn", "left").na.fill(
         0, ["n_frames", "n_topics", "n_logical_links"]
     )
 
 
-def _content(hops: DataFrame, interests: DataFrame) -> DataFrame:
+def _content(streams: DataFrame, carried: DataFrame, interests: DataFrame) -> DataFrame:
     """What was seen on each connection: frames, topics of its data, and logical links (both ends subscribe)."""
-    seen = hops.where(F.col("tap_tx_ns").isNotNull())
-    frames = seen.groupBy("conn").agg(F.count("*").alias("n_frames"))
-    copies = seen.where(F.col("kind") == Data.kind).select(
-        "conn", "src_node", "dst_node", F.explode("topics").alias("topic")
-    )
-    topics = copies.distinct()
+    frames = streams.where("n_frames > 0").groupBy("conn").agg(F.sum("n_frames").alias("n_frames"))
+    topics = carried.distinct()
     for side in ("src_node", "dst_node"):
         own = interests.select(F.col("node").alias(side), "topic", F.lit(True).alias(f"{side}_wants")).distinct()
         topics = topics.join(F.broadcast(own), [side, "topic"], "left")

@@ -2,41 +2,108 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.json as pj
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from metrics.pcap.flows import factorise
+from metrics.pcap.walk import Ints
+from metrics.tables.columns import Column, Groups, conform, find, numbers, valid
+from metrics.tables.hops import HOPS
+from metrics.tables.schemas import arrow_schema
+from metrics.tables.shares import Share
+from metrics.tables.traces import EVENTS
 from peer.core.frames import Data
 
+DELIVERIES: Final = arrow_schema("deliveries")
+MESSAGES: Final = arrow_schema("messages")
+PUBLISHED: Final = pa.schema([MESSAGES.field(index) for index in range(6)])
+_SCHEDULE: Final = pa.schema(
+    [
+        ("at_ns", pa.int64()),
+        ("action", pa.string()),
+        ("message_id", pa.int64()),
+        ("topics", pa.list_(pa.int64())),
+        ("payload_bytes", pa.int64()),
+    ]
+)
+_SHARES_PERCENT: Final = (50, 90, 99, 100)
 _FOREVER = 2**63 - 1
 
 
-def all_messages(schedule: DataFrame, events: DataFrame, zero_ns: int) -> DataFrame:
+@dataclass(frozen=True)
+class Sources:
+    """What deliveries are made of, as Parquet.
+
+    Attributes:
+        events: ``traces.EVENTS``.
+        hops: the ``hops`` table.
+        interests: ``subscriptions``.
+        published: ``build_published``.
+        pairs: src_node, dst_node, asked_delay_ms of every directed pair.
+    """
+
+    events: Path
+    hops: Path
+    interests: Path
+    published: Path
+    pairs: Path
+
+    @property
+    def rows(self) -> int:
+        """How many rows the largest of them has."""
+        return ds.dataset(self.hops, schema=HOPS).count_rows()  # type: ignore[no-any-return]
+
+
+def build_published(schedule: Path, events: Path, zero_ns: int, share: Share) -> dict[str, pa.Table]:
     """Every message that was published, by its publisher's word or, where that trace is lost, by a receiver's.
 
-    Columns: message_id, topics, publisher, scheduled_ns, publish_ns (null where the publisher's trace is lost),
-    payload_bytes.
+    Args:
+        schedule: the run's schedule.jsonl.
+        events: ``traces.EVENTS`` as Parquet.
+        zero_ns: the instant from which the schedule counts.
+        share: by the message's number.
     """
-    published = events.where(F.col("event") == "publish").select(
-        "message_id",
-        F.col("ts_ns").alias("publish_ns"),
-        F.col("topics").alias("said"),
-        F.col("len_bytes").alias("length"),
+    asked = _shared(_scheduled(schedule), "message_id", share)
+    named = pc.field("message_id").is_valid()
+    said = ["event", "message_id", "ts_ns", "topics", "len_bytes"]
+    words = ds.dataset(events, schema=EVENTS).to_table(
+        columns=said, filter=named & pc.field("event").isin(["publish", "deliver"])
     )
-    received = events.where(F.col("event") == "deliver").select("message_id").distinct()
-    asked = schedule.where(F.col("action") == "publish").select(
-        "message_id", "topics", "payload_bytes", (F.col("at_ns") + zero_ns).alias("scheduled_ns")
-    )
-    merged = asked.join(published, "message_id", "full").join(
-        received.withColumn("received", F.lit(True)), "message_id", "left"
-    )
-    return merged.where(F.col("publish_ns").isNotNull() | F.col("received")).select(
-        "message_id",
-        F.coalesce("said", "topics").alias("topics"),
-        F.shiftright("message_id", 32).cast("int").alias("publisher"),
-        "scheduled_ns",
-        "publish_ns",
-        F.coalesce("length", "payload_bytes").alias("payload_bytes"),
-    )
+    words = _shared(words, "message_id", share)
+    is_publish = pc.equal(words["event"], "publish")
+    told = words.filter(is_publish)
+    received = words.filter(pc.invert(is_publish))["message_id"]
+    known = pa.chunked_array([*asked["message_id"].chunks, *told["message_id"].chunks], pa.int64()).unique()
+    plan, word = asked.take(find([asked["message_id"]], [known])), told.take(find([told["message_id"]], [known]))
+    columns = {
+        "message_id": known,
+        "topics": pc.coalesce(word["topics"], plan["topics"]),
+        "publisher": pc.shift_right(known, 32).cast(pa.int32()),
+        "scheduled_ns": pc.add(plan["at_ns"], zero_ns),
+        "publish_ns": word["ts_ns"],
+        "payload_bytes": pc.coalesce(word["len_bytes"], plan["payload_bytes"]),
+    }
+    happened = pc.or_(pc.is_valid(word["ts_ns"]), pc.is_in(known, received.combine_chunks()))
+    return {"published": conform(columns, PUBLISHED).filter(happened)}
+
+
+def _scheduled(schedule: Path) -> pa.Table:
+    """The publications that were asked for."""
+    if not schedule.stat().st_size:
+        return _SCHEDULE.empty_table()
+    form = pj.ParseOptions(explicit_schema=_SCHEDULE, unexpected_field_behavior="ignore")
+    actions = pj.read_json(schedule, parse_options=form)
+    return actions.filter(pc.equal(actions["action"], "publish"))
 
 
 def subscriptions(overlay: DataFrame, events: DataFrame) -> DataFrame:
@@ -55,73 +122,149 @@ def subscriptions(overlay: DataFrame, events: DataFrame) -> DataFrame:
     return spans.where("joins").select("node", "topic", F.col("ts_ns").alias("from_ns"), "to_ns")
 
 
-def expected_deliveries(messages: DataFrame, interests: DataFrame) -> DataFrame:
-    """A row a message and node other than its publisher that subscribed to one of its topics when it was published."""
-    at_ns = F.coalesce("publish_ns", "scheduled_ns")
-    offered = messages.select(
-        "message_id", "publisher", "publish_ns", at_ns.alias("at_ns"), F.explode("topics").alias("topic")
-    )
-    subscribed = (F.col("from_ns") <= F.col("at_ns")) & (F.col("at_ns") < F.col("to_ns"))
-    pairs = offered.join(F.broadcast(interests), "topic").where(subscribed & (F.col("node") != F.col("publisher")))
-    return pairs.groupBy("message_id", "node").agg(
-        F.min("topic").alias("topic"), F.max("publisher").alias("publisher"), F.max("publish_ns").alias("publish_ns")
-    )
+def build_deliveries(sources: Sources, share: Share) -> dict[str, pa.Table]:
+    """The rows of the ``deliveries`` table for a share of the nodes.
+
+    A row a message and node other than its publisher that subscribed to one of its topics when it was published. The
+    delay is taken twice: from the logs, and from the captures alone.
+    """
+    messages = pq.read_table(sources.published)
+    row, node, topic = _expected(messages, _shared(pq.read_table(sources.interests), "node", share))
+    told = messages.take(pa.array(row))
+    key = [told["message_id"], pa.array(node)]
+    columns = {name: told[name] for name in ("message_id", "publisher", "publish_ns")}
+    columns |= {"node": key[1], "topic": pa.array(topic)}
+    columns |= _handed_on(sources.events, share, key)
+    copies = _copies(sources.hops)
+    columns |= _arrived(_shared(copies, "dst_node", share), key)
+    columns["direct_delay_ms"] = _direct_delays(sources.pairs, [told["publisher"], key[1]])
+    columns |= _delays(columns, _left(copies, messages).take(pa.array(row)))
+    return {"deliveries": conform(columns, DELIVERIES)}
 
 
-def build_deliveries(expected: DataFrame, events: DataFrame, hops: DataFrame, pairs: DataFrame) -> DataFrame:
-    """The ``deliveries`` table. The delay is taken twice: from the logs, and from the captures alone."""
-    delivered = events.where((F.col("event") == "deliver") & F.col("peer").isNotNull())
-    first = delivered.groupBy("message_id", "node").agg(
-        F.min("ts_ns").alias("delivered_ns"), F.min_by("hops", "ts_ns").alias("hops")
-    )
-    copies = hops.where(F.col("kind") == Data.kind)
-    arrived = copies.groupBy("message_id", F.col("dst_node").alias("node")).agg(
-        F.count("log_recv_ns").alias("copies"), F.min("tap_rx_ns").alias("wire_recv_ns")
-    )
-    left = copies.groupBy("message_id", F.col("src_node").alias("publisher")).agg(
-        F.min("tap_tx_ns").alias("wire_send_ns")
-    )
-    direct = pairs.select(
-        F.col("src_node").alias("publisher"),
-        F.col("dst_node").alias("node"),
-        F.col("asked_delay_ms").alias("direct_delay_ms"),
-    )
-    latency = (F.col("delivered_ns") - F.col("publish_ns")) / 1e6
-    wire = (F.col("wire_recv_ns") - F.col("wire_send_ns")) / 1e6
-    joined = (
-        expected.join(first, ["message_id", "node"], "left")
-        .join(arrived, ["message_id", "node"], "left")
-        .join(left, ["message_id", "publisher"], "left")
-        .join(F.broadcast(direct), ["publisher", "node"], "left")
-    )
-    return joined.withColumns(
-        {
-            "copies": F.coalesce("copies", F.lit(0)),
-            "latency_ms": latency,
-            "wire_latency_ms": F.when(F.col("delivered_ns").isNotNull(), wire),
-            "stretch": F.when(F.col("direct_delay_ms") > 0, latency / F.col("direct_delay_ms")),
-        }
-    )
+def _shared(rows: pa.Table, key: str, share: Share) -> pa.Table:
+    return rows.filter(pa.array(numbers(rows[key], -1) % share.count == share.number))
 
 
-def build_messages(messages: DataFrame, deliveries: DataFrame, hops: DataFrame) -> DataFrame:
-    """The ``messages`` table: how far each message came, and what it cost."""
-    spread = deliveries.groupBy("message_id").agg(
-        F.count("*").alias("n_subscribers"),
-        F.count("delivered_ns").alias("n_delivered"),
-        F.sort_array(F.collect_list("latency_ms")).alias("latencies"),
-    )
-    copies = hops.where(F.col("kind") == Data.kind).groupBy("message_id")
-    cost = copies.agg(
-        F.count("*").alias("n_transmissions"),
-        F.count_distinct(F.when(F.col("log_recv_ns").isNotNull(), F.col("dst_node"))).alias("n_reached"),
-    )
-    joined = messages.join(spread, "message_id", "left").join(cost, "message_id", "left")
-    zero = F.lit(0).cast("bigint")
-    counts = {name: F.coalesce(name, zero) for name in ("n_subscribers", "n_delivered", "n_transmissions", "n_reached")}
-    times = {
-        f"t{share}_ms": F.get("latencies", (F.ceil(F.col("n_subscribers") * share / 100) - 1).cast("int"))
-        for share in (50, 90, 99, 100)
+def _expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """Whom each message was for: its row, the node, and the least of the topics that it wanted it for."""
+    topics = messages["topics"].combine_chunks()
+    row, topic = numbers(pc.list_parent_indices(topics)), numbers(pc.list_flatten(topics))
+    interests = interests.sort_by([("topic", "ascending")])
+    wanted = numbers(interests["topic"])
+    first, last = np.searchsorted(wanted, topic, "left"), np.searchsorted(wanted, topic, "right")
+    counts = last - first
+    interest = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    row, topic = np.repeat(row, counts), np.repeat(topic, counts)
+    at_ns = numbers(pc.coalesce(messages["publish_ns"], messages["scheduled_ns"]), -1)[row]
+    since_ns, to_ns = (numbers(interests[name])[interest] for name in ("from_ns", "to_ns"))
+    node = numbers(interests["node"])[interest]
+    asked = (since_ns <= at_ns) & (at_ns < to_ns) & (node != numbers(messages["publisher"], -1)[row])
+    row, node, topic = row[asked], node[asked], topic[asked]
+    pair, count = factorise(row, node)
+    one = np.empty(count, np.int64)
+    one[pair] = np.arange(len(pair))
+    return row[one], node[one], numbers(Groups(pair, count).least(pa.array(topic)))
+
+
+def _handed_on(events: Path, share: Share, key: list[Column]) -> dict[str, Column]:
+    """When each node handed each message to its application first, and after how many hops."""
+    said = ["node", "message_id", "ts_ns", "hops"]
+    delivered = (pc.field("event") == "deliver") & pc.field("peer").is_valid()
+    rows = _shared(ds.dataset(events, schema=EVENTS).to_table(columns=said, filter=delivered), "node", share)
+    rows = rows.sort_by([("ts_ns", "ascending")])
+    first = rows.take(find([rows["message_id"], rows["node"]], key))
+    return {"delivered_ns": first["ts_ns"], "hops": first["hops"]}
+
+
+def _copies(hops: Path) -> pa.Table:
+    """The hops of messages."""
+    names = ["message_id", "src_node", "dst_node", "tap_tx_ns", "tap_rx_ns", "log_recv_ns"]
+    return ds.dataset(hops, schema=HOPS).to_table(columns=names, filter=pc.field("kind") == Data.kind)
+
+
+def _arrived(copies: pa.Table, key: list[Column]) -> dict[str, Column]:
+    """How many copies each node read, and when the first of them was at its tap."""
+    none = len(key[0])
+    place = numbers(find(key, [copies["message_id"], copies["dst_node"]]), none)
+    groups = Groups(place, none + 1)
+    count = groups.count(valid(copies["log_recv_ns"]))[:none]
+    return {"copies": pa.array(count), "wire_recv_ns": groups.least(copies["tap_rx_ns"])[:none]}
+
+
+def _left(copies: pa.Table, messages: pa.Table) -> pa.Array:
+    """When the first copy of each message left its publisher's tap."""
+    key = [messages["message_id"], messages["publisher"]]
+    place = numbers(find(key, [copies["message_id"], copies["src_node"]]), len(messages))
+    return Groups(place, len(messages) + 1).least(copies["tap_tx_ns"])[: len(messages)]
+
+
+def _direct_delays(pairs: Path, ends: list[Column]) -> pa.Array:
+    asked = pq.read_table(pairs)
+    return asked["asked_delay_ms"].combine_chunks().take(find([asked["src_node"], asked["dst_node"]], ends))
+
+
+def _delays(columns: dict[str, Column], wire_send_ns: pa.Array) -> dict[str, Column]:
+    nothing = pa.scalar(None, pa.float64())
+    direct_ms = columns["direct_delay_ms"]
+    latency_ms = _milliseconds(columns["publish_ns"], columns["delivered_ns"])
+    on_wire_ms = _milliseconds(wire_send_ns, columns["wire_recv_ns"])
+    return {
+        "latency_ms": latency_ms,
+        "wire_latency_ms": pc.if_else(pc.is_valid(columns["delivered_ns"]), on_wire_ms, nothing),
+        "stretch": pc.divide(latency_ms, pc.if_else(pc.greater(direct_ms, 0), direct_ms, nothing)),
     }
-    redundancy = F.when(F.col("n_reached") > 0, F.col("n_transmissions") / F.col("n_reached") - 1)
-    return joined.withColumns(counts).withColumns(times | {"redundancy": redundancy})
+
+
+def _milliseconds(since_ns: Column, to_ns: Column) -> Column:
+    return pc.divide(pc.subtract(to_ns, since_ns).cast(pa.float64()), 1e6)
+
+
+def build_messages(sources: Sources, deliveries: Path, share: Share) -> dict[str, pa.Table]:
+    """The rows of the ``messages`` table for a share of the messages: how far each came, and what it cost.
+
+    Args:
+        sources: see there.
+        deliveries: the ``deliveries`` table.
+        share: by the message's number.
+    """
+    messages = _shared(pq.read_table(sources.published), "message_id", share)
+    columns = {name: messages[name] for name in messages.column_names}
+    columns |= _spread(_shared(pq.read_table(deliveries), "message_id", share), messages)
+    columns |= _cost(_shared(_copies(sources.hops), "message_id", share), messages)
+    return {"messages": conform(columns, MESSAGES)}
+
+
+def _spread(deliveries: pa.Table, messages: pa.Table) -> dict[str, Column]:
+    """How many each message was for, how many it came to, and when it had come to a share of them."""
+    message = numbers(find([messages["message_id"]], [deliveries["message_id"]]))
+    expected = np.bincount(message, minlength=len(messages))
+    latency_ms = deliveries["latency_ms"].to_numpy()
+    known = valid(deliveries["latency_ms"])
+    ordered = latency_ms[known][np.lexsort((latency_ms[known], message[known]))]
+    counts = np.bincount(message[known], minlength=len(messages))
+    first = np.cumsum(counts) - counts
+    columns: dict[str, Column] = {"n_subscribers": pa.array(expected)}
+    delivered = valid(deliveries["delivered_ns"])
+    columns["n_delivered"] = pa.array(np.bincount(message[delivered], minlength=len(messages)))
+    for percent in _SHARES_PERCENT:
+        rank = np.ceil(expected * percent / 100).astype(np.int64) - 1
+        reached = (rank >= 0) & (rank < counts)
+        at = pa.array(first + rank, mask=~reached)
+        columns[f"t{percent}_ms"] = pa.array(ordered).take(at)
+    return columns
+
+
+def _cost(copies: pa.Table, messages: pa.Table) -> dict[str, Column]:
+    """How often each message was sent, to how many nodes, and how many more times than that."""
+    message = numbers(find([messages["message_id"]], [copies["message_id"]]), len(messages))
+    sent = np.bincount(message, minlength=len(messages) + 1)[:-1]
+    read = valid(copies["log_recv_ns"], copies["dst_node"])
+    pair, count = factorise(message[read], numbers(copies["dst_node"])[read])
+    one = np.empty(count, np.int64)
+    one[pair] = message[read]
+    reached = np.bincount(one, minlength=len(messages) + 1)[:-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        redundancy = sent / reached - 1
+    columns = {"n_transmissions": pa.array(sent), "n_reached": pa.array(reached)}
+    return columns | {"redundancy": pa.array(redundancy, mask=reached == 0)}

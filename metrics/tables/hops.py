@@ -1,144 +1,237 @@
 """Hops: one transmission of a frame between two nodes, from both logs and both taps.
 
-A frame is known by its stream (connection, incarnation, direction) and its offset there. Both sides are aggregated on a
-64-bit hash of the stream, so that only integers are shuffled and hashed; the names come back from a small table.
+A kernel that Spark runs on shares of the connections. A frame is known by its stream (connection, incarnation,
+direction) and its offset there; its sightings are numbered by that key, and every column is one scatter by number.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from metrics.pcap.flows import factorise
+from metrics.pcap.schemas import CONNS
+from metrics.pcap.schemas import FRAMES as TAPS
+from metrics.pcap.walk import Ints
+from metrics.tables.columns import Groups, conform, find, says
+from metrics.tables.schemas import arrow_schema
+from metrics.tables.shares import Share
+from metrics.tables.traces import EVENTS, locate
+from metrics.tables.traces import FRAMES as LOGS
 from peer.core.frames import Data
 
-_KEY = ["stream", "off"]
+HOPS: Final = arrow_schema("hops")
+DIRECTIONS: Final = pa.array(["orig", "resp"])
+
+_LOGGED = ["conn", "direction", "off", "event", "node", "peer", "kind", "ts_ns", "message_id", "len_bytes"]
+_SEEN = ["conn", "direction", "off", "uid", "vantage_host", "tap", "len_bytes", "kind", "message_id"]
+_SEEN += ["t_first_ns", "t_last_ns", "n_retx", "n_seconds"]
+_REPEATED = ["conn", "direction", "event", "tap", "uid"]
 
 
-def build_hops(
-    frames: DataFrame,
-    reused: DataFrame | None,
-    taps: DataFrame,
-    conns: DataFrame,
-    nodes_by_host: list[int],
-    pairs: DataFrame,
-    topics: DataFrame,
-    firsts: DataFrame,
-) -> DataFrame:
-    """The ``hops`` table.
+@dataclass(frozen=True)
+class Sources:
+    """What hops are made of: Parquet as staged, and what is known of the run.
 
-    Args:
-        frames: ``logs.framed`` events.
-        reused: ``logs.incarnations``, None where no connection reused its addresses and ports.
-        taps: staged ``frames`` of the captures.
-        conns: staged ``conns`` of the captures.
-        nodes_by_host: the node on each host.
+    Attributes:
+        frames: ``traces.FRAMES``.
+        taps: ``metrics.pcap.FRAMES``.
+        conns: ``metrics.pcap.CONNS``.
+        events: ``traces.EVENTS``.
+        published: message_id and topics of every message.
         pairs: src_node, dst_node, asked_delay_ms, asked_jitter_ms of every directed pair.
-        topics: message_id, topics of every message.
-        firsts: ``first_copies``.
+        nodes_by_host: the node on each host.
+        starts: when the incarnations of those connections began that reused their addresses and ports, rising.
     """
-    logged = _with_stream(_number_log(frames, reused))
-    seen = _with_stream(_number_taps(taps, reused, conns))
-    both = _logged(logged).join(_seen(seen, nodes_by_host), _KEY, "full").select(*_KEY, *_merged())
-    marked = mark_duplicates(both, firsts)  # moves every row, so before the names make them wide
-    named = marked.join(F.broadcast(_stream_names(logged, seen)), "stream")
-    asked = named.join(F.broadcast(pairs), ["src_node", "dst_node"], "left")
-    return asked.join(topics, "message_id", "left").withColumns(_delays())
+
+    frames: Path
+    taps: Path
+    conns: Path
+    events: Path
+    published: Path
+    pairs: Path
+    nodes_by_host: Sequence[int]
+    starts: Mapping[str, Sequence[int]]
+
+    @property
+    def rows(self) -> int:
+        """How many sightings there are."""
+        return sum(
+            ds.dataset(*each, format="parquet").count_rows() for each in ((self.frames, LOGS), (self.taps, TAPS))
+        )
 
 
-def _merged() -> list[Column]:
-    """The log's word where there is one, the capture's otherwise."""
-    both = {
-        "src_node": ("logged_src", "seen_src"),
-        "dst_node": ("logged_dst", "seen_dst"),
-        "len_bytes": ("logged_bytes", "seen_bytes"),
-        "kind": ("logged_kind", "seen_kind"),
-        "message_id": ("logged_message", "seen_message"),
+def build_hops(sources: Sources, share: Share) -> pa.Table:
+    """The rows of the ``hops`` table for a share of the connections."""
+    logged = locate(_read(sources.frames, LOGS, _LOGGED, share))
+    seen = _read(sources.taps, TAPS, _SEEN, share)
+    both = pa.concat_tables([each.select(["conn", "direction", "off"]) for each in (logged, seen)])
+    both = both.unify_dictionaries().combine_chunks()
+    conn, names = _codes(both["conn"])
+    incarnation = np.concatenate(_incarnations(sources, names, conn, logged, seen))
+    direction = pc.index_in(both["direction"].cast(pa.string()), DIRECTIONS).fill_null(0).to_numpy().astype(np.int64)
+    off = both["off"].to_numpy()
+    frame, count = factorise(conn, incarnation, direction, off)
+    one = np.empty(count, np.int64)
+    one[frame] = np.arange(len(frame))  # any sighting of each frame
+    columns = {
+        "conn": names.take(pa.array(conn[one])),
+        "incarnation": pa.array(incarnation[one]),
+        "direction": DIRECTIONS.take(pa.array(direction[one])),
+        "off": pa.array(off[one]),
     }
-    instants = ["log_send_ns", "tap_tx_ns", "tap_tx_last_ns", "tap_rx_ns", "log_recv_ns", "n_retx", "n_seconds"]
-    return [F.coalesce(*pair).alias(name) for name, pair in both.items()] + [F.col(name) for name in instants]
-
-
-def _number_log(frames: DataFrame, reused: DataFrame | None) -> DataFrame:
-    if reused is None:
-        return frames.withColumn("incarnation", F.lit(0))
-    earlier = F.size(F.filter("starts", lambda start: start <= F.col("ts_ns")))
-    number = F.greatest(F.coalesce(earlier - 1, F.lit(0)), F.lit(0))
-    return frames.join(F.broadcast(reused), "conn", "left").withColumn("incarnation", number)
-
-
-def _number_taps(taps: DataFrame, reused: DataFrame | None, conns: DataFrame) -> DataFrame:
-    if reused is None:
-        return taps.withColumn("incarnation", F.lit(0))
-    begun = conns.join(F.broadcast(reused), "conn", "semi").groupBy("conn", "uid").agg(F.min("ts_ns").alias("ts_ns"))
-    rank = F.row_number().over(Window.partitionBy("conn").orderBy("ts_ns")) - 1
-    numbers = begun.select("uid", rank.alias("number"))
-    numbered = taps.join(F.broadcast(numbers), "uid", "left")
-    return numbered.withColumn("incarnation", F.coalesce("number", F.lit(0)))
-
-
-def _with_stream(frames: DataFrame) -> DataFrame:
-    return frames.withColumn("stream", F.xxhash64("conn", "direction", "incarnation"))
-
-
-def _stream_names(logged: DataFrame, seen: DataFrame) -> DataFrame:
-    columns = ["stream", "conn", "direction", "incarnation"]
-    return logged.select(columns).distinct().union(seen.select(columns).distinct()).distinct()
-
-
-def _logged(logged: DataFrame) -> DataFrame:
-    sent = F.col("event") == "send"
-    return logged.groupBy(_KEY).agg(
-        F.max(F.when(sent, F.col("ts_ns"))).alias("log_send_ns"),
-        F.min(F.when(~sent, F.col("ts_ns"))).alias("log_recv_ns"),
-        F.max(F.when(sent, F.col("node")).otherwise(F.col("peer"))).alias("logged_src"),
-        F.max(F.when(sent, F.col("peer")).otherwise(F.col("node"))).alias("logged_dst"),
-        F.max("len_bytes").alias("logged_bytes"),
-        F.max("kind").alias("logged_kind"),
-        F.max("message_id").alias("logged_message"),
+    columns |= _merge(
+        _of_logs(logged, Groups(frame[: len(logged)], count)),
+        _of_taps(seen, Groups(frame[len(logged) :], count), sources.nodes_by_host),
     )
+    columns |= _delays(columns) | _asked(sources.pairs, columns) | _repeats(sources.events, columns)
+    columns["topics"] = _topics(sources.published, columns["message_id"])
+    return conform(columns, HOPS)
 
 
-def _seen(seen: DataFrame, nodes_by_host: list[int]) -> DataFrame:
-    tx, rx = F.col("tap") == "tx", F.col("tap") == "rx"
-    node = F.get(F.lit(nodes_by_host), F.col("vantage_host"))
-    return seen.groupBy(_KEY).agg(
-        F.min(F.when(tx, F.col("t_first_ns"))).alias("tap_tx_ns"),
-        F.min(F.when(tx, F.col("t_last_ns"))).alias("tap_tx_last_ns"),
-        F.min(F.when(rx, F.col("t_last_ns"))).alias("tap_rx_ns"),
-        F.max(F.when(tx, F.col("n_retx"))).alias("n_retx"),
-        F.max(F.when(tx, F.col("n_seconds"))).alias("n_seconds"),
-        F.max(F.when(tx, node)).alias("seen_src"),
-        F.max(F.when(rx, node)).alias("seen_dst"),
-        F.max("len_bytes").alias("seen_bytes"),
-        F.max("kind").alias("seen_kind"),
-        F.max("message_id").alias("seen_message"),
-    )
+# ---------------------------------------------------------------------------------------------------- sightings
 
 
-def _delays() -> dict[str, Column]:
+def _read(path: Path, schema: pa.Schema, names: list[str], share: Share) -> pa.Table:
+    """The rows of a share; columns that say the same again and again are dictionaries."""
+    repeated = [name for name in _REPEATED if name in names]
+    fields = [
+        pa.field(name, pa.dictionary(pa.int32(), pa.string()) if name in repeated else schema.field(name).type)
+        for name in names
+    ]
+    wanted = pa.schema(fields)
+    files = ds.dataset(path, schema=wanted, format=ds.ParquetFileFormat(dictionary_columns=repeated))
+    batches = (batch for batch in files.to_batches(batch_size=1 << 17) if len(batch))
+    return pa.Table.from_batches([_shared(batch, share) for batch in batches], wanted)
+
+
+def _shared(rows: pa.RecordBatch, share: Share) -> pa.RecordBatch:
+    """The rows on the connections of a share: by the checksum of their names."""
+    conns = rows["conn"]
+    names = conns.dictionary.to_pylist()
+    mine = [name is not None and zlib.crc32(name.encode()) % share.count == share.number for name in names]
+    return rows.filter(pc.fill_null(pa.array(mine, pa.bool_()).take(conns.indices), fill_value=False))
+
+
+def _codes(strings: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+    """A dictionary column as numbers and what they stand for."""
+    [whole] = strings.chunks or [pa.array([], strings.type)]
+    return whole.indices.to_numpy().astype(np.int64), whole.dictionary
+
+
+def _incarnations(sources: Sources, names: pa.Array, conn: Ints, logged: pa.Table, seen: pa.Table) -> tuple[Ints, Ints]:
+    """Which of the connections of its name each sighting belongs to: those of the logs, and those of the taps."""
+    of_logs, of_taps = np.zeros(len(logged), np.int64), np.zeros(len(seen), np.int64)
+    mine, ts_ns = conn[: len(logged)], logged["ts_ns"].to_numpy()
+    for number, name in enumerate(names.to_pylist()):
+        if name in sources.starts:
+            rows = np.flatnonzero(mine == number)
+            begun = np.searchsorted(np.array(sources.starts[name]), ts_ns[rows], "right")
+            of_logs[rows] = np.maximum(begun - 1, 0)
+    if sources.starts:
+        numbers = _numbers_by_uid(sources)
+        uid, uids = _codes(seen.select(["uid"]).unify_dictionaries().combine_chunks()["uid"])
+        of_taps[:] = np.array([numbers.get(each, 0) for each in uids.to_pylist()], np.int64)[uid]
+    return of_logs, of_taps
+
+
+def _numbers_by_uid(sources: Sources) -> dict[str, int]:
+    """Of the connections that reused a name: each one's number, in the order in which the captures saw them begin."""
+    rows = pq.read_table(sources.conns, columns=["conn", "uid", "ts_ns"], schema=CONNS)
+    rows = rows.filter(pc.is_in(rows["conn"], pa.array(list(sources.starts), pa.string())))
+    begun = rows.group_by(["conn", "uid"]).aggregate([("ts_ns", "min")])
+    numbers, seen_of = {}, dict.fromkeys(sources.starts, 0)
+    for row in begun.sort_by([("ts_ns_min", "ascending")]).to_pylist():
+        numbers[row["uid"]] = seen_of[row["conn"]]
+        seen_of[row["conn"]] += 1
+    return numbers
+
+
+def _of_logs(logged: pa.Table, frames: Groups) -> dict[str, pa.Array]:
+    sent = says(logged["event"], "send")
     return {
-        "d_sndbuf_ns": F.col("tap_tx_ns") - F.col("log_send_ns"),
-        "d_wire_ns": F.col("tap_rx_ns") - F.col("tap_tx_ns"),
-        "d_rcv_ns": F.col("log_recv_ns") - F.col("tap_rx_ns"),
+        "log_send_ns": frames.most(logged["ts_ns"], sent),
+        "log_recv_ns": frames.least(logged["ts_ns"], ~sent),
+        "src_node": frames.most(pc.if_else(pa.array(sent), logged["node"], logged["peer"])),
+        "dst_node": frames.most(pc.if_else(pa.array(sent), logged["peer"], logged["node"])),
+        **{name: frames.most(logged[name]) for name in ("len_bytes", "kind", "message_id")},
     }
 
 
-def first_copies(events: DataFrame) -> DataFrame:
-    """The first copy of each message at each node (``dst_node``): who sent it and when it was handed on."""
-    firsts = events.where(F.col("event").isin("deliver", "relay") & F.col("peer").isNotNull())
-    return firsts.groupBy(F.col("node").alias("dst_node"), "message_id").agg(
-        F.min("ts_ns").alias("first_ns"),
-        F.min_by("peer", "ts_ns").alias("first_peer"),
-        F.min_by(F.col("event") == "relay", "ts_ns").alias("first_relay"),
-    )
+def _of_taps(seen: pa.Table, frames: Groups, nodes_by_host: Sequence[int]) -> dict[str, pa.Array]:
+    tx, rx = says(seen["tap"], "tx"), says(seen["tap"], "rx")
+    host = seen["vantage_host"].to_numpy()
+    known = (host >= 0) & (host < len(nodes_by_host))
+    node = pa.array(np.array([*nodes_by_host, -1], np.int64)[np.where(known, host, -1)], mask=~known)
+    return {
+        "tap_tx_ns": frames.least(seen["t_first_ns"], tx),
+        "tap_tx_last_ns": frames.least(seen["t_last_ns"], tx),
+        "tap_rx_ns": frames.least(seen["t_last_ns"], rx),
+        "n_retx": frames.most(seen["n_retx"], tx),
+        "n_seconds": frames.most(seen["n_seconds"], tx),
+        "src_node": frames.most(node, tx),
+        "dst_node": frames.most(node, rx),
+        **{name: frames.most(seen[name]) for name in ("len_bytes", "kind", "message_id")},
+    }
 
 
-def mark_duplicates(hops: DataFrame, firsts: DataFrame) -> DataFrame:
-    """Say of each copy of a message whether the node had it already, or took it only to pass it on."""
-    arrived = (F.col("kind") == Data.kind) & F.col("log_recv_ns").isNotNull()
-    same = (F.col("src_node") == F.col("first_peer")) & (F.col("log_recv_ns") <= F.col("first_ns"))
-    is_first = F.coalesce(same, F.lit(False))
-    marked = hops.join(firsts, ["dst_node", "message_id"], "left")
-    return marked.withColumns(
-        {"is_dup": F.when(arrived, ~is_first), "is_relay": F.when(arrived, is_first & F.col("first_relay"))}
+def _merge(of_logs: dict[str, pa.Array], of_taps: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """The logs' word where there is one, the captures' otherwise."""
+    common = {name: pc.coalesce(of_logs[name], of_taps[name]) for name in of_logs.keys() & of_taps.keys()}
+    return of_logs | of_taps | common
+
+
+# ---------------------------------------------------------------------------------------------------- what follows
+
+
+def _delays(hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    instants = ("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns")
+    names = ("d_sndbuf_ns", "d_wire_ns", "d_rcv_ns")
+    parts = zip(names, pairwise(instants), strict=True)
+    return {name: pc.subtract(hops[to], hops[since]) for name, (since, to) in parts}
+
+
+def _asked(pairs: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """The delay and jitter asked for between a hop's nodes."""
+    asked = pq.read_table(pairs)
+    place = find([asked["src_node"], asked["dst_node"]], [hops["src_node"], hops["dst_node"]])
+    return {name: asked[name].combine_chunks().take(place) for name in ("asked_delay_ms", "asked_jitter_ms")}
+
+
+def _topics(published: Path, identifiers: pa.Array) -> pa.Array:
+    known = pq.read_table(published, columns=["message_id", "topics"])
+    return known["topics"].combine_chunks().take(find([known["message_id"]], [identifiers]))
+
+
+def _repeats(events: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """Of each copy of a message whether the node had it already, or took it only to pass it on.
+
+    The first copy at a node came from the neighbour that the node's first ``deliver`` or ``relay`` of it names.
+    """
+    said = ["event", "node", "peer", "ts_ns", "message_id"]
+    handled = (pc.field("event").isin(["deliver", "relay"])) & pc.field("peer").is_valid()
+    firsts = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=handled)
+    firsts = firsts.sort_by([("ts_ns", "ascending")]).combine_chunks()
+    place = find([firsts["node"], firsts["message_id"]], [hops["dst_node"], hops["message_id"]])
+    first = firsts.take(place)
+    by_it = pc.and_(
+        pc.equal(hops["src_node"], first["peer"].cast(pa.int64())), pc.less_equal(hops["log_recv_ns"], first["ts_ns"])
     )
+    is_first = pc.fill_null(by_it, fill_value=False).combine_chunks()
+    is_copy = pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["log_recv_ns"]))
+    relayed = pc.fill_null(pc.equal(first["event"], "relay"), fill_value=False).combine_chunks()
+    nothing = pa.scalar(None, pa.bool_())
+    return {
+        "is_dup": pc.if_else(is_copy, pc.invert(is_first), nothing),
+        "is_relay": pc.if_else(is_copy, pc.and_(is_first, relayed), nothing),
+    }

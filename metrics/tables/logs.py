@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -15,6 +18,7 @@ from metrics.pcap.schemas import TRACED
 from metrics.tables.traces import BEGINNINGS, EVENTS, FRAMES, merge_states, stage_files
 
 _SHARE_BYTES: Final = 16 << 20
+_FOREVER: Final = 2**63 - 1
 
 
 class Logs:
@@ -54,14 +58,21 @@ class Logs:
         """The ``send`` and ``receive`` events."""
         return self._spark.read.schema(from_arrow_schema(FRAMES)).parquet(str(self._staging / "frames"))
 
-    def reused(self) -> DataFrame | None:
-        """``incarnations``, None where no connection reused its addresses and ports."""
-        path = self._staging / "beginnings"
-        streams = pq.read_table(path, columns=["conn", "direction"], schema=BEGINNINGS)
-        if len(streams.group_by(["conn", "direction"]).aggregate([])) == len(streams):
-            return None
-        rows = self._spark.read.schema(from_arrow_schema(BEGINNINGS)).parquet(str(path))
-        return incarnations(rows).localCheckpoint()
+    def starts(self) -> dict[str, list[int]]:
+        """When the incarnations of those connections began that reused their addresses and ports, rising.
+
+        Every incarnation begins with a frame at offset 0 in each direction; its start is the earlier of the two.
+        """
+        rows = pq.read_table(self._staging / "beginnings", schema=BEGINNINGS)
+        begun = rows.group_by(["conn", "direction"]).aggregate([("ts_ns", "list")])
+        found: dict[str, list[int]] = {}
+        for row in begun.filter(pc.greater(pc.list_value_length(begun["ts_ns_list"]), 1)).to_pylist():
+            found.setdefault(row["conn"], [])
+        again = pc.is_in(begun["conn"], pa.array(list(found), pa.string()))
+        for row in begun.filter(again).to_pylist():
+            both = zip_longest(found[row["conn"]], sorted(row["ts_ns_list"]), fillvalue=_FOREVER)
+            found[row["conn"]] = [min(pair) for pair in both]
+        return found
 
     def complete_traced(self, incomplete: list[int]) -> Path:
         """Where the input of header-only captures is: every frame once, those of lost traces by the receivers' word.
@@ -88,15 +99,3 @@ def orphans(frames: DataFrame, incomplete: list[int]) -> DataFrame:
     sends = frames.where(F.col("event") == "send")
     received = frames.where((F.col("event") == "receive") & F.col("peer").isin(incomplete))
     return received.join(sends, key, "left_anti")
-
-
-def incarnations(beginnings: DataFrame) -> DataFrame:
-    """Connections that reused their addresses and ports: ``conn`` and the sorted ``starts`` of its incarnations.
-
-    Every incarnation begins with a frame at offset 0 in each direction; its start is the earlier of the two.
-    """
-    ordered = Window.partitionBy("conn", "direction").orderBy("ts_ns")
-    ranked = beginnings.select("conn", "ts_ns", F.row_number().over(ordered).alias("rank"))
-    starts = ranked.groupBy("conn", "rank").agg(F.min("ts_ns").alias("start_ns"))
-    grouped = starts.groupBy("conn").agg(F.sort_array(F.collect_list("start_ns")).alias("starts"))
-    return grouped.where(F.size("starts") > 1)

@@ -2,68 +2,52 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from peer.core.frames import Data
-from peer.wire import HEADER_BYTES
 
-_SECOND_NS = 1_000_000_000
 FRAME_CLASSES = ("first_payload_bytes", "duplicate_payload_bytes", "framing_bytes", "control_bytes")
 PACKET_CLASSES = ("retransmitted_bytes", "ack_bytes", "header_bytes", "other_bytes")
 
 
-def _payload_bytes() -> Column:
-    """Bytes of a data frame's payload: what is left of it after header, topics and msgpack's array and length marks."""
-    body = F.col("len_bytes") - HEADER_BYTES - 4 * F.coalesce(F.size("topics"), F.lit(1)) - 1
-    marks = F.when(body < 2 + 256, 2).when(body < 3 + 65536, 3).otherwise(5)
-    return F.greatest(body - marks, F.lit(0))
+def frame_classes(sent: DataFrame, split: DataFrame, spans: DataFrame) -> DataFrame:
+    """Stream bytes of located frames by sender, second, kind and use, as ``condensed.condense_bytes`` has them.
 
-
-def frame_classes(hops: DataFrame, spans: DataFrame, zero_ns: int) -> DataFrame:
-    """Stream bytes of located frames by sender, second and class (and kind): what the four frame classes sum.
-
-    A frame whose bytes were first sent in several seconds (``spans``, as staged) fills them in order, framing first.
+    Args:
+        sent: ``condense_bytes`` of the frames whose bytes were first sent in one second.
+        split: ``describe_bytes`` of the others, which fill their seconds in order, framing first.
+        spans: the seconds of these, as staged.
     """
-    sent = hops.where(F.col("tap_tx_ns").isNotNull()).withColumn("second_ns", _floor("tap_tx_ns", zero_ns))
-    is_data = F.col("kind") == Data.kind
-    payload = F.when(is_data, _payload_bytes()).otherwise(0)
-    useful = F.coalesce(~F.col("is_dup") & ~F.col("is_relay"), F.lit(False))
-    columns = [F.col(name) for name in ("conn", "direction", "off", "kind", "len_bytes")]
-    columns += [F.col("src_node").alias("node"), payload.alias("payload")]
-    described = [*columns, useful.alias("useful"), is_data.alias("is_data")]
-    whole = sent.where(F.col("n_seconds") <= 1).select(
-        *described, "second_ns", F.col("len_bytes").alias("here"), F.lit(0).cast("bigint").alias("before")
-    )
     earlier = Window.partitionBy("uid", "direction", "off").orderBy("at_ns").rowsBetween(Window.unboundedPreceding, -1)
     pieces = spans.where(F.col("tap") == "tx").withColumn(
         "before", F.coalesce(F.sum("span_bytes").over(earlier), F.lit(0))
     )
-    pieces = pieces.select(
-        "conn", "direction", "off", F.col("at_ns").alias("second_ns"), F.col("span_bytes").alias("here"), "before"
+    pieces = pieces.select("conn", "direction", "off", F.col("at_ns").alias("second_ns"), "span_bytes", "before")
+    head = F.col("len_bytes") - F.col("payload")
+    framing = F.greatest(F.least(head - F.col("before"), F.col("span_bytes")), F.lit(0))
+    parts = split.join(F.broadcast(pieces), ["conn", "direction", "off"]).select(
+        *("node", "kind", "useful", "second_ns"),
+        F.when(F.col("before") == 0, 1).otherwise(0).cast("bigint").alias("frames"),
+        framing.alias("framing_bytes"),
+        (F.col("span_bytes") - framing).alias("body_bytes"),
     )
-    split = (
-        sent.where(F.col("n_seconds") > 1).select(*described).join(F.broadcast(pieces), ["conn", "direction", "off"])
-    )
-    return whole.unionByName(split)
-
-
-def _floor(column: str, zero_ns: int) -> Column:
-    """The start of the second, counted from zero, in which an instant lies."""
-    return F.col(column) - F.pmod(F.col(column) - zero_ns, F.lit(_SECOND_NS))
+    return sent.unionByName(parts)
 
 
 def build_overhead(classes: DataFrame, wire: DataFrame, nodes_by_host: list[int]) -> DataFrame:
     """The ``overhead`` table. Stream bytes in no known frame go to ``other_bytes``."""
-    head = F.col("len_bytes") - F.col("payload")
-    framing = F.greatest(F.least(head - F.col("before"), F.col("here")), F.lit(0))
-    body = F.col("here") - framing
-    is_data, useful = F.col("is_data"), F.col("useful")
+    is_data, useful, framing, body = (
+        (F.col("kind") == Data.kind),
+        F.col("useful"),
+        F.col("framing_bytes"),
+        F.col("body_bytes"),
+    )
     framed = classes.groupBy("node", "second_ns").agg(
         F.sum(F.when(is_data & useful, body).otherwise(0)).alias("first_payload_bytes"),
         F.sum(F.when(is_data & ~useful, body).otherwise(0)).alias("duplicate_payload_bytes"),
         F.sum(F.when(is_data, framing).otherwise(0)).alias("framing_bytes"),
-        F.sum(F.when(~is_data, F.col("here")).otherwise(0)).alias("control_bytes"),
+        F.sum(F.when(~is_data, framing + body).otherwise(0)).alias("control_bytes"),
     )
     node = F.get(F.lit(nodes_by_host), F.col("vantage_host"))
     sent = wire.where(F.col("tap") == "tx").groupBy(node.alias("node"), F.col("at_ns").alias("second_ns"))
@@ -82,7 +66,7 @@ def build_overhead(classes: DataFrame, wire: DataFrame, nodes_by_host: list[int]
 
 def build_control(classes: DataFrame) -> DataFrame:
     """The ``control`` table: frames other than data by sender, second and kind."""
-    control = classes.where(~F.col("is_data")).groupBy("node", "second_ns", "kind")
+    control = classes.where(F.col("kind") != Data.kind).groupBy("node", "second_ns", "kind")
     return control.agg(
-        F.sum(F.when(F.col("before") == 0, 1).otherwise(0)).alias("frames"), F.sum("here").alias("frame_bytes")
+        F.sum("frames").alias("frames"), F.sum(F.col("framing_bytes") + F.col("body_bytes")).alias("frame_bytes")
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,25 +23,21 @@ from metrics.checks import Evidence, check_consistency, is_complete
 from metrics.pcap.source import register, ship_code
 from metrics.rundata import RunDir
 from metrics.tables import agreement, churn, deliveries, epochs, fidelity, hops, links, logs, overhead
+from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import gather
 from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
-from metrics.tables.schemas import TABLES
+from metrics.tables.schemas import TABLES, arrow_schema
+from metrics.tables.shares import write_shares
 from metrics.tables.staged import STAGED
 from metrics.tables.together import together
+from metrics.tables.traces import EVENTS
 from metrics.tables.wire import Wire
 
 _SMALL = frozenset(("conns", "messages", "links", "physical_links", "sharing", "overhead", "control"))
-_SCHEDULE = "at_ns bigint, node int, action string, message_id bigint, topics array<bigint>, payload_bytes bigint"
+_CONDENSED = ("streams", "carried", "copies", "sent", "split")
 _OVERLAY = "nodes array<struct<node bigint, topics array<bigint>, up boolean>>"
 _SECOND_NS = 1_000_000_000
-_ARROW = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "smallint": pa.int16(),
-    "double": pa.float64(),
-}
 
 
 class Pipeline:
@@ -67,7 +65,7 @@ class Pipeline:
         """Read the raw files once: traces to ``logs``, captures to ``wire``; small inputs as they are."""
         ship_code(self._spark)
         together(raw=self._stage_raw, plan=self._stage_plan)
-        self.interests = deliveries.subscriptions(self.overlay, self.events)
+        self.interests = self._stage_rows("interests", deliveries.subscriptions(self.overlay, self.events))
         self.lives = churn.lives(self.overlay, self.events)
 
     def _stage_raw(self) -> None:
@@ -77,7 +75,7 @@ class Pipeline:
         self.states = traces.read(self._run.path / "trace", traced=captured, ahead_ns=ahead_ns)
         self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
         self.events, self.frames = traces.events, traces.frames
-        self.framed, self.reused = logs.framed(self.frames), traces.reused()
+        self.starts = traces.starts()
         self.wire = Wire(self._spark, self._staging / "wire")
         if captured:
             traced, manifest = traces.complete_traced(self.incomplete), self._run.manifest
@@ -85,13 +83,12 @@ class Pipeline:
 
     def _stage_plan(self) -> None:
         """What was asked for."""
-        self.pairs = self._stage_pairs()
+        self._stage_pairs()
         self.nodes = self._stage_nodes()
-        self.schedule = self._spark.read.schema(_SCHEDULE).json(str(self._run.path / "schedule.jsonl"))
         whole = self._spark.read.schema(_OVERLAY).option("multiLine", True)
         self.overlay = whole.json(str(self._run.path / "overlay.json"))
 
-    def _stage_pairs(self) -> DataFrame:
+    def _stage_pairs(self) -> None:
         """What was asked of every directed pair of nodes."""
         underlay, places = self._run.underlay, self._run.plan["placement"]
         node = np.array([place["node"] for place in places], dtype=np.int32)
@@ -102,7 +99,7 @@ class Pipeline:
             "asked_delay_ms": underlay.delay_ms[np.ix_(host, host)].ravel(),
             "asked_jitter_ms": underlay.jitter_ms[np.ix_(host, host)].ravel(),
         }
-        return self._stage_small("pairs", pa.table(columns))
+        self._stage_small("pairs", pa.table(columns))
 
     def _stage_nodes(self) -> DataFrame:
         """The nodes and their addresses."""
@@ -126,20 +123,28 @@ class Pipeline:
         together(churn_control=self._save_churn_control, checks=self._save_checks)
 
     def _save_hops(self) -> None:
-        run, taps, conns = self._run, self.wire.table("frames"), self.wire.table("conns")
-        raw = deliveries.all_messages(self.schedule, self.events, run.manifest.zero_ns)
-        raw.write.options(**STAGED).parquet(str(self._staging / "messages"))
-        topics, firsts = self._published().select("message_id", "topics"), hops.first_copies(self.events)
-        self._save(
-            "hops",
-            hops.build_hops(self.framed, self.reused, taps, conns, run.nodes_by_host, self.pairs, topics, firsts),
+        self._stage_messages()
+        wire = self._staging / "wire"
+        sources = hops.Sources(
+            frames=self._staging / "frames",
+            taps=wire / "frames",
+            conns=wire / "conns",
+            events=self._staging / "events",
+            published=self._staging / "published",
+            pairs=self._staging / "pairs.parquet",
+            nodes_by_host=self._run.nodes_by_host,
+            starts=self.starts,
         )
+        make = partial(build_and_condense, sources, self._run.manifest.zero_ns)
+        write_shares(self._spark, make, self._folders("hops", *_CONDENSED), sources.rows)
         if not self.wire.keep(self._path("frames")):
-            self._save("frames", taps)
+            self._save("frames", self.wire.table("frames"))
 
-    def _published(self) -> DataFrame:
-        """The messages as published, staged by ``_save_hops``."""
-        return self._spark.read.parquet(str(self._staging / "messages"))
+    def _stage_messages(self) -> None:
+        schedule, events = self._run.path / "schedule.jsonl", self._staging / "events"
+        make = partial(deliveries.build_published, schedule, events, self._run.manifest.zero_ns)
+        rows = ds.dataset(events, schema=EVENTS).count_rows()
+        write_shares(self._spark, make, self._folders("published"), rows)
 
     def _save_links(self) -> None:
         end_ns = self._run.end_ns
@@ -147,22 +152,33 @@ class Pipeline:
         self._save("links", links.build_links(self.events, self._table("physical_links"), end_ns))
 
     def _save_deliveries(self) -> None:
-        made, published = self._table("hops"), self._published()
-        expected = deliveries.expected_deliveries(published, self.interests)
-        self._save("deliveries", deliveries.build_deliveries(expected, self.events, made, self.pairs))
-        self._save("messages", deliveries.build_messages(published, self._table("deliveries"), made))
+        sources = deliveries.Sources(
+            events=self._staging / "events",
+            hops=self._path("hops"),
+            interests=self._staging / "interests",
+            published=self._staging / "published",
+            pairs=self._staging / "pairs.parquet",
+        )
+        rows = sources.rows
+        write_shares(self._spark, partial(deliveries.build_deliveries, sources), self._folders("deliveries"), rows)
+        make = partial(deliveries.build_messages, sources, self._path("deliveries"))
+        write_shares(self._spark, make, self._folders("messages"), rows)
 
     def _save_sharing(self) -> None:
-        made, logical, physical = self._table("hops"), self._table("links"), self._table("physical_links")
-        self._save("conns", build_conns(self.wire.table("conns"), self.nodes, made, self.interests))
+        logical, physical = self._table("links"), self._table("physical_links")
+        streams, carried, copies = (self._staged(name) for name in ("streams", "carried", "copies"))
+        self._save("conns", build_conns(self.wire.table("conns"), self.nodes, streams, carried, self.interests))
         grid = self._grid()
         rows = links.build_sharing("trace", logical, physical, self.lives, grid)
         if self._run.captures:
-            self.ends = self._stage_rows("ends", agreement.wire_ends(made, self._table("conns")))
-            self.proven = self._stage_rows("proven", agreement.proven_links(made, self.interests))
+            self.ends = self._stage_rows("ends", agreement.wire_ends(streams, self._table("conns")))
+            self.proven = self._stage_rows("proven", agreement.proven_links(copies, self.interests))
             used = agreement.wire_links(self.proven, logical)
             rows = rows.unionByName(links.build_sharing("wire", used, self.ends, self.lives, grid))
         self._save("sharing", rows)
+
+    def _staged(self, name: str) -> DataFrame:
+        return self._spark.read.parquet(str(self._staging / name))
 
     def _stage_rows(self, name: str, rows: DataFrame) -> DataFrame:
         """Rows that are used again, as a file."""
@@ -238,7 +254,7 @@ class Pipeline:
         return zero_ns, -((zero_ns - first) // _SECOND_NS), (last - zero_ns) // _SECOND_NS
 
     def _save_overhead(self) -> None:
-        classes = overhead.frame_classes(self._table("hops"), self.wire.table("spans"), self._run.manifest.zero_ns)
+        classes = overhead.frame_classes(self._staged("sent"), self._staged("split"), self.wire.table("spans"))
         table = overhead.build_overhead(classes, self.wire.table("wire"), self._run.nodes_by_host)
         self._save("overhead", table)
         self._save("control", overhead.build_control(classes))
@@ -264,6 +280,10 @@ class Pipeline:
     def _path(self, name: str) -> Path:
         return self._tables / f"{name}.parquet"
 
+    def _folders(self, *names: str) -> dict[str, Path]:
+        """Where tasks write: tables of the run to their place, others to the staging folder."""
+        return {name: self._path(name) if name in TABLES else self._staging / name for name in names}
+
     def _table(self, name: str) -> DataFrame:
         schema = ", ".join(f"{column} {kind}" for column, kind in TABLES[name].items())
         return self._spark.read.schema(schema).parquet(str(self._path(name)))
@@ -275,10 +295,9 @@ class Pipeline:
         chosen.write.parquet(str(self._path(name)))
 
     def _save_small(self, name: str, rows: list[dict[str, Any]]) -> None:
-        schema = pa.schema([(column, _ARROW[kind]) for column, kind in TABLES[name].items()])
         path = self._path(name)
         path.mkdir()
-        pq.write_table(pa.Table.from_pylist(rows, schema), path / "part-0.parquet", compression="zstd")
+        pq.write_table(pa.Table.from_pylist(rows, arrow_schema(name)), path / "part-0.parquet", compression="zstd")
 
     def _write_packets(self) -> None:
         register(self._spark)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
+
 TABLES: Final[dict[str, dict[str, str]]] = {
     "conns": {
         "uid": "string",
@@ -251,3 +253,18 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     },
 }
 """Every table that ``build`` writes (``packets`` comes on top where it is asked for)."""
+
+_ARROW: Final[dict[str, pa.DataType]] = {
+    "array<bigint>": pa.list_(pa.int64()),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "double": pa.float64(),
+    "int": pa.int32(),
+    "smallint": pa.int16(),
+    "string": pa.string(),
+}
+
+
+def arrow_schema(table: str) -> pa.Schema:
+    """The columns of a table as Arrow types, for the tables that kernels make."""
+    return pa.schema([(column, _ARROW[kind]) for column, kind in TABLES[table].items()])

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from metrics.session import session
 from metrics.tables.agreement import BROKEN_NS, IDLE_NS, SETTLE_NS, compare_physical, wire_ends
-from metrics.tables.schemas import TABLES
+from metrics.tables.condensed import condense_streams
+from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Bye, Data, Hello
 
 pytestmark = pytest.mark.spark
@@ -42,14 +43,15 @@ def hellos(conn: str, at_ns: int) -> list[dict[str, Any]]:
 
 
 def table(spark: SparkSession, name: str, rows: list[dict[str, Any]]) -> DataFrame:
-    columns = {column: kind for column, kind in TABLES[name].items() if column != "topics"}
-    types = {"string": pa.string(), "double": pa.float64(), "boolean": pa.bool_()}
-    schema = pa.schema([(column, types.get(kind, pa.int64())) for column, kind in columns.items()])
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema(name)))
+
+
+def streams(spark: SparkSession, hops: list[dict[str, Any]]) -> DataFrame:
+    return spark.createDataFrame(condense_streams(pa.Table.from_pylist(hops, arrow_schema("hops"))))
 
 
 def ends(spark: SparkSession, hops: list[dict[str, Any]], conns: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    found = wire_ends(table(spark, "hops", hops), table(spark, "conns", conns)).collect()
+    found = wire_ends(streams(spark, hops), table(spark, "conns", conns)).collect()
     return {row["node"]: row.asDict() for row in found}
 
 
@@ -95,13 +97,14 @@ def test_a_broken_connection_is_sure_up_to_each_end_s_last_frame(spark: SparkSes
 def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> dict[str, Any]:
     """Links of nodes 1 and 2 traced in those spans, against a connection from 1 s to 10 s."""
     used = [hop("a", side, Data.kind, SECOND + 200 * MS) for side in ("orig", "resp")]
-    hops = table(spark, "hops", [*hellos("a", SECOND), *used, hop("a", "orig", Bye.kind, 10 * SECOND)])
+    hops = [*hellos("a", SECOND), *used, hop("a", "orig", Bye.kind, 10 * SECOND)]
     rows = [
         {"node": node, "peer": 3 - node, "conn": "a", "from_ns": since, "to_ns": until}
         for node, (since, until) in spans.items()
     ]
     physical = table(spark, "physical_links", rows)
-    return compare_physical(wire_ends(hops, table(spark, "conns", [])), physical, incomplete, GRID)
+    found = wire_ends(streams(spark, hops), table(spark, "conns", []))
+    return compare_physical(found, physical, incomplete, GRID)
 
 
 def test_traces_are_held_against_both_bounds(spark: SparkSession) -> None:

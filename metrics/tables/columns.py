@@ -1,0 +1,80 @@
+"""Arrow columns as NumPy numbers, grouped and looked up: what the kernels of the tables have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.pcap.flows import factorise
+from metrics.pcap.walk import Bools, Ints
+
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+
+
+def numbers(column: Column, missing: int = 0) -> Ints:
+    """A column's integers; ``missing`` where it has none."""
+    values: Ints = column.cast(pa.int64()).fill_null(missing).to_numpy()
+    return values
+
+
+def says(column: Column, word: str) -> Bools:
+    """Where a column of strings is one of them."""
+    is_it: Bools = pc.fill_null(pc.equal(column.cast(pa.string()), word), fill_value=False).to_numpy(
+        zero_copy_only=False
+    )
+    return is_it
+
+
+def valid(*columns: Column) -> Bools:
+    """Where all columns have a value."""
+    found: Bools = np.logical_and.reduce([pc.is_valid(each).to_numpy(zero_copy_only=False) for each in columns])
+    return found
+
+
+def find(keys: Sequence[Column], wanted: Sequence[Column]) -> pa.Array:
+    """Where each wanted key first stands among ``keys``, column by column; null where it does not, or has a null."""
+    there = len(keys[0])
+    code, count = factorise(*(np.concatenate([numbers(a), numbers(b)]) for a, b in zip(keys, wanted, strict=True)))
+    first = np.full(count, there)
+    rows = np.flatnonzero(valid(*keys))[::-1]
+    first[code[rows]] = rows  # of several assignments the last stays, which is the first row
+    place = first[code[there:]]
+    return pa.array(place, mask=~valid(*wanted) | (place == there))
+
+
+def conform(columns: Mapping[str, Column], schema: pa.Schema) -> pa.Table:
+    """Columns as a table of a schema; those that it does not name are left out."""
+    return pa.table([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+class Groups:
+    """Rows in groups: the number of each row's group, and how many groups there are."""
+
+    def __init__(self, group: Ints, count: int) -> None:
+        self._group = group
+        self._count = count
+
+    def most(self, values: Column, among: Bools | None = None) -> pa.Array:
+        """The greatest integer of each group (``among`` some rows); null where none has one."""
+        return self._pick(np.maximum, np.iinfo(np.int64).min, values, among)
+
+    def least(self, values: Column, among: Bools | None = None) -> pa.Array:
+        """The least integer of each group (``among`` some rows); null where none has one."""
+        return self._pick(np.minimum, np.iinfo(np.int64).max, values, among)
+
+    def count(self, among: Bools) -> Ints:
+        """How many rows of each group are among some."""
+        return np.bincount(self._group[among], minlength=self._count)
+
+    def _pick(self, better: np.ufunc, worst: int, values: Column, among: Bools | None) -> pa.Array:
+        chosen = valid(values) if among is None else valid(values) & among
+        group = self._group[chosen]
+        best = np.full(self._count, worst)
+        better.at(best, group, numbers(values)[chosen])
+        nothing = np.ones(self._count, np.bool_)
+        nothing[group] = False
+        return pa.array(best, mask=nothing)

@@ -1,0 +1,348 @@
+"""The kernels of ``hops``, ``deliveries`` and ``messages`` against loops over dictionaries, whole and in shares."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metrics.pcap import CONNS
+from metrics.pcap import FRAMES as TAPS
+from metrics.tables import deliveries, hops
+from metrics.tables.schemas import arrow_schema
+from metrics.tables.shares import Share
+from metrics.tables.traces import EVENTS
+from metrics.tables.traces import FRAMES as LOGS
+from peer.core.frames import Data
+
+Row = dict[str, Any]
+
+NODES = range(3)
+CONN_NAMES = ("10.0.0.1:5-10.0.0.2:9000", "10.0.0.3:5-10.0.0.2:9000", "10.0.0.1:6-10.0.0.3:9000")
+STARTS = {CONN_NAMES[0]: [10, 60]}
+"""The first connection's addresses were used twice, at 10 ns and at 60 ns."""
+PUBLISHED = [(publisher << 32 | number, publisher) for publisher in NODES for number in range(2)]
+PAIRS = [
+    {"src_node": a, "dst_node": b, "asked_delay_ms": 1.5 * (a + 2 * b), "asked_jitter_ms": float(a)}
+    for a in NODES
+    for b in NODES
+    if (a, b) != (0, 1)
+]
+PAIR_SCHEMA = pa.schema(
+    [
+        ("src_node", pa.int32()),
+        ("dst_node", pa.int32()),
+        ("asked_delay_ms", pa.float64()),
+        ("asked_jitter_ms", pa.float64()),
+    ]
+)
+INTEREST_SCHEMA = pa.schema(
+    [("node", pa.int32()), ("topic", pa.int64()), ("from_ns", pa.int64()), ("to_ns", pa.int64())]
+)
+
+nodes = st.sampled_from(NODES)
+instants = st.integers(0, 100)
+identifiers = st.sampled_from([identifier for identifier, _ in PUBLISHED])
+topic_lists = st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True)
+places = {
+    "conn": st.sampled_from(CONN_NAMES),
+    "direction": st.sampled_from(["orig", "resp"]),
+    "off": st.sampled_from([0, 7, 1 << 40]),
+    "len_bytes": st.integers(1, 3),
+    "kind": st.sampled_from([1, Data.kind]),
+    "message_id": st.none() | identifiers,
+}
+logged = st.fixed_dictionaries(
+    {
+        **places,
+        "event": st.sampled_from(["send", "receive"]),
+        "node": nodes,
+        "peer": st.none() | nodes,
+        "ts_ns": instants,
+    }
+)
+seen = st.fixed_dictionaries(
+    {
+        **places,
+        "uid": st.sampled_from(["C0", "C1"]),
+        "vantage_host": st.integers(-1, 3),
+        "tap": st.sampled_from(["tx", "rx", "mid"]),
+        **dict.fromkeys(("t_first_ns", "t_last_ns"), instants),
+        **dict.fromkeys(("n_retx", "n_seconds"), st.integers(0, 2)),
+    }
+)
+handled = st.fixed_dictionaries(
+    {
+        "event": st.sampled_from(["deliver", "relay", "publish", "duplicate"]),
+        "node": nodes,
+        "peer": st.none() | nodes,
+        "message_id": identifiers,
+        "topics": topic_lists,
+        "hops": st.integers(0, 5),
+        "len_bytes": st.integers(0, 9),
+    }
+)
+asked = st.fixed_dictionaries({"message_id": identifiers, "at_ns": instants, "topics": topic_lists})
+interests = st.fixed_dictionaries({"node": nodes, "topic": st.integers(0, 3), "from_ns": instants, "to_ns": instants})
+
+
+@contextmanager
+def staged(**tables: tuple[list[Row], pa.Schema]) -> Iterator[Path]:
+    """A folder with a folder of Parquet for each table."""
+    with tempfile.TemporaryDirectory() as name:
+        for table, (rows, schema) in tables.items():
+            (Path(name) / table).mkdir()
+            pq.write_table(pa.Table.from_pylist(rows, schema), Path(name) / table / "part-0.parquet")
+        yield Path(name)
+
+
+def numbered(events: list[Row]) -> list[Row]:
+    """Events at instants of their own, so that every first one is clear, and one publication a message at most."""
+    rows, published = [], set()
+    for at_ns, event in enumerate(events):
+        if event["event"] != "publish" or event["message_id"] not in published:
+            rows.append(event | {"ts_ns": 20 * at_ns})
+        if event["event"] == "publish":
+            published.add(event["message_id"])
+    return rows
+
+
+def in_order(rows: list[Row]) -> list[str]:
+    return sorted(repr(sorted(row.items())) for row in rows)
+
+
+def best(pick: Any, values: Iterator[Any]) -> Any:
+    return pick((value for value in values if value is not None), default=None)
+
+
+# ------------------------------------------------------------------------------------------------------------ hops
+
+
+def expected_hops(logs: list[Row], taps: list[Row], events: list[Row]) -> list[Row]:
+    """What ``build_hops`` must say, except for what it only looks up."""
+    frames: dict[tuple[Any, ...], tuple[list[Row], list[Row]]] = {}
+    for row in logs:
+        starts = STARTS.get(row["conn"], [0])
+        number = max(0, sum(start <= row["ts_ns"] for start in starts) - 1)
+        frames.setdefault((row["conn"], number, row["direction"], row["off"]), ([], []))[0].append(row)
+    for row in taps:
+        number = ["C0", "C1"].index(row["uid"]) if row["conn"] in STARTS else 0
+        frames.setdefault((row["conn"], number, row["direction"], row["off"]), ([], []))[1].append(row)
+    firsts: dict[tuple[int, int], Row] = {}
+    for event in sorted(events, key=lambda event: event["ts_ns"]):
+        if event["event"] in ("deliver", "relay") and event["peer"] is not None:
+            firsts.setdefault((event["node"], event["message_id"]), event)
+    return [expected_hop(key, *sightings, firsts) for key, sightings in frames.items()]
+
+
+def expected_hop(key: tuple[Any, ...], logs: list[Row], taps: list[Row], firsts: dict[tuple[int, int], Row]) -> Row:
+    sends, reads = ([row for row in logs if row["event"] == event] for event in ("send", "receive"))
+    tx, rx = ([row for row in taps if row["tap"] == tap] for tap in ("tx", "rx"))
+    hop = dict(zip(("conn", "incarnation", "direction", "off"), key, strict=True))
+    for name in ("len_bytes", "kind", "message_id"):
+        of_logs = best(max, (row[name] for row in logs))
+        hop[name] = of_logs if of_logs is not None else best(max, (row[name] for row in taps))
+    for name, own, other, at in (("src_node", "node", "peer", tx), ("dst_node", "peer", "node", rx)):
+        of_logs = best(max, (row[own if row["event"] == "send" else other] for row in logs))
+        of_taps = best(max, (row["vantage_host"] for row in at if row["vantage_host"] in NODES))
+        hop[name] = of_logs if of_logs is not None else of_taps
+    hop["log_send_ns"] = best(max, (row["ts_ns"] for row in sends))
+    hop["log_recv_ns"] = best(min, (row["ts_ns"] for row in reads))
+    hop["tap_tx_ns"] = best(min, (row["t_first_ns"] for row in tx))
+    hop["tap_tx_last_ns"] = best(min, (row["t_last_ns"] for row in tx))
+    hop["tap_rx_ns"] = best(min, (row["t_last_ns"] for row in rx))
+    hop |= {name: best(max, (row[name] for row in tx)) for name in ("n_retx", "n_seconds")}
+    hop["is_dup"] = hop["is_relay"] = None
+    if hop["kind"] == Data.kind and hop["log_recv_ns"] is not None:
+        first = firsts.get((hop["dst_node"], hop["message_id"]))
+        is_first = first is not None and first["peer"] == hop["src_node"] and hop["log_recv_ns"] <= first["ts_ns"]
+        hop["is_dup"] = not is_first
+        hop["is_relay"] = is_first and first is not None and first["event"] == "relay"
+    return hop
+
+
+@settings(deadline=None)
+@given(st.lists(logged, max_size=12), st.lists(seen, max_size=12), st.lists(handled, max_size=6))
+def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: list[Row], events: list[Row]) -> None:
+    events = numbered(events)
+    taps = [row | {"uid": row["uid"] if row["conn"] in STARTS else row["conn"]} for row in taps]
+    conns = [{"conn": CONN_NAMES[0], "uid": uid, "ts_ns": at_ns} for uid, at_ns in (("C1", 60), ("C0", 10), ("C0", 11))]
+    published = [{"message_id": PUBLISHED[0][0], "topics": [1, 2]}]
+    tables = {"frames": (logs, LOGS), "taps": (taps, TAPS), "events": (events, EVENTS), "conns": (conns, CONNS)}
+    tables |= {"published": (published, deliveries.PUBLISHED), "pairs": (PAIRS, PAIR_SCHEMA)}
+    with staged(**tables) as folder:
+        paths = {name: folder / name for name in tables}
+        sources = hops.Sources(**paths, nodes_by_host=list(NODES), starts=STARTS)
+        found = hops.build_hops(sources, Share()).to_pylist()
+        shares = [row for number in range(3) for row in hops.build_hops(sources, Share(number, 3)).to_pylist()]
+    assert in_order(shares) == in_order(found)
+    pairs = {(pair["src_node"], pair["dst_node"]): pair for pair in PAIRS}
+    for row in found:
+        pair = pairs.get((row["src_node"], row["dst_node"]), {})
+        assert (row.pop("asked_delay_ms"), row.pop("asked_jitter_ms")) == (
+            pair.get("asked_delay_ms"),
+            pair.get("asked_jitter_ms"),
+        )
+        assert row.pop("topics") == ([1, 2] if row["message_id"] == PUBLISHED[0][0] else None)
+        instants_of = [row[name] for name in ("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns")]
+        for name, before, after in zip(
+            ("d_sndbuf_ns", "d_wire_ns", "d_rcv_ns"), instants_of, instants_of[1:], strict=False
+        ):
+            assert row.pop(name) == (None if before is None or after is None else after - before)
+    assert in_order(found) == in_order(expected_hops(logs, taps, events))
+
+
+# ------------------------------------------------------------------------------------------ messages and deliveries
+
+
+def expected_published(schedule: list[Row], events: list[Row]) -> list[Row]:
+    plan = {action["message_id"]: action for action in reversed(schedule)}
+    words = {event["message_id"]: event for event in events if event["event"] == "publish"}
+    came = {event["message_id"] for event in events if event["event"] == "deliver"}
+    rows = []
+    for identifier in plan.keys() | words.keys():
+        word, action = words.get(identifier), plan.get(identifier)
+        if word is None and identifier not in came:
+            continue
+        known = word or action
+        assert known is not None, "it is in one of them"
+        rows.append(
+            {
+                "message_id": identifier,
+                "topics": known["topics"],
+                "publisher": identifier >> 32,
+                "scheduled_ns": None if action is None else action["at_ns"] + 5,
+                "publish_ns": None if word is None else word["ts_ns"],
+                "payload_bytes": 77 if word is None else word["len_bytes"],
+            }
+        )
+    return rows
+
+
+def expected_deliveries(published: list[Row], wanted: list[Row], events: list[Row], copies: list[Row]) -> list[Row]:
+    rows = []
+    for message in published:
+        at_ns = message["publish_ns"] if message["publish_ns"] is not None else message["scheduled_ns"]
+        topics: dict[int, int] = {}
+        for interest in wanted:
+            during = interest["from_ns"] <= at_ns < interest["to_ns"] and interest["node"] != message["publisher"]
+            if during and interest["topic"] in message["topics"]:
+                topics[interest["node"]] = min(interest["topic"], topics.get(interest["node"], 99))
+        for node, topic in topics.items():
+            rows.append(expected_delivery(message, node, topic, events, copies))
+    return rows
+
+
+def expected_delivery(message: Row, node: int, topic: int, events: list[Row], copies: list[Row]) -> Row:
+    identifier, publisher = message["message_id"], message["publisher"]
+    mine = [
+        event
+        for event in events
+        if event["event"] == "deliver"
+        and event["peer"] is not None
+        and (event["node"], event["message_id"]) == (node, identifier)
+    ]
+    first = min(mine, key=lambda event: event["ts_ns"], default=None)
+    data = [copy for copy in copies if copy["kind"] == Data.kind and copy["message_id"] == identifier]
+    arrived = [copy for copy in data if copy["dst_node"] == node]
+    left_ns = best(min, (copy["tap_tx_ns"] for copy in data if copy["src_node"] == publisher))
+    came_ns = best(min, (copy["tap_rx_ns"] for copy in arrived))
+    delivered_ns = None if first is None else first["ts_ns"]
+    latency = milliseconds(message["publish_ns"], delivered_ns)
+    pair = next((each for each in PAIRS if (each["src_node"], each["dst_node"]) == (publisher, node)), None)
+    direct = None if pair is None else pair["asked_delay_ms"]
+    return {
+        "message_id": identifier,
+        "topic": topic,
+        "publisher": publisher,
+        "node": node,
+        "publish_ns": message["publish_ns"],
+        "delivered_ns": delivered_ns,
+        "latency_ms": latency,
+        "wire_latency_ms": None if delivered_ns is None else milliseconds(left_ns, came_ns),
+        "hops": None if first is None else first["hops"],
+        "copies": sum(copy["log_recv_ns"] is not None for copy in arrived),
+        "direct_delay_ms": direct,
+        "stretch": latency / direct if latency is not None and direct else None,
+    }
+
+
+def milliseconds(since_ns: int | None, to_ns: int | None) -> float | None:
+    return None if since_ns is None or to_ns is None else (to_ns - since_ns) / 1e6
+
+
+def expected_spread(message: Row, rows: list[Row], copies: list[Row]) -> Row:
+    mine = [row for row in rows if row["message_id"] == message["message_id"]]
+    latencies = sorted(row["latency_ms"] for row in mine if row["latency_ms"] is not None)
+    ranks = {share: math.ceil(len(mine) * share / 100) - 1 for share in (50, 90, 99, 100)}
+    data = [copy for copy in copies if copy["kind"] == Data.kind and copy["message_id"] == message["message_id"]]
+    reached = {copy["dst_node"] for copy in data if copy["log_recv_ns"] is not None} - {None}
+    return message | {
+        "n_subscribers": len(mine),
+        "n_delivered": sum(row["delivered_ns"] is not None for row in mine),
+        **{f"t{share}_ms": latencies[rank] if 0 <= rank < len(latencies) else None for share, rank in ranks.items()},
+        "n_transmissions": len(data),
+        "n_reached": len(reached),
+        "redundancy": len(data) / len(reached) - 1 if reached else None,
+    }
+
+
+hop_rows = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from([1, Data.kind]),
+        "message_id": st.none() | identifiers,
+        **dict.fromkeys(("src_node", "dst_node"), st.none() | nodes),
+        **dict.fromkeys(("tap_tx_ns", "tap_rx_ns", "log_recv_ns"), st.none() | instants),
+    }
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(asked, max_size=6, unique_by=lambda action: action["message_id"]),
+    st.lists(handled, max_size=12),
+    st.lists(interests, max_size=8, unique_by=lambda row: (row["node"], row["topic"])),
+    st.lists(hop_rows, max_size=12),
+)
+def test_messages_and_deliveries_are_what_loops_say(
+    schedule: list[Row], events: list[Row], wanted: list[Row], copies: list[Row]
+) -> None:
+    events = numbered(events)
+    tables = {"events": (events, EVENTS), "interests": (wanted, INTEREST_SCHEMA), "pairs": (PAIRS, PAIR_SCHEMA)}
+    tables["hops"] = (copies, arrow_schema("hops"))
+    with staged(**tables) as folder:
+        lines = [action | {"action": "publish", "node": 0, "payload_bytes": 77} for action in schedule]
+        other = {"at_ns": 0, "action": "join", "node": 1, "topic": 4}
+        text = "".join(json.dumps(line) + "\n" for line in [*lines, other])
+        (folder / "schedule.jsonl").write_text(text if schedule else "")
+        shares = [Share(number, 3) for number in range(3)]
+
+        def made(name: str, make: Any) -> list[Row]:
+            whole: pa.Table = make(Share())[name]
+            parts = [row for share in shares for row in make(share)[name].to_pylist()]
+            assert in_order(parts) == in_order(whole.to_pylist())
+            (folder / name).mkdir()
+            pq.write_table(whole, folder / name / "part-0.parquet")
+            rows: list[Row] = whole.to_pylist()
+            return rows
+
+        paths = {name: folder / name for name in ("events", "hops", "interests", "pairs", "published")}
+        sources = deliveries.Sources(**paths)
+        published = made(
+            "published",
+            lambda share: deliveries.build_published(folder / "schedule.jsonl", folder / "events", 5, share),
+        )
+        assert in_order(published) == in_order(expected_published(schedule, events))
+        rows = made("deliveries", lambda share: deliveries.build_deliveries(sources, share))
+        assert in_order(rows) == in_order(expected_deliveries(published, wanted, events, copies))
+        messages = made("messages", lambda share: deliveries.build_messages(sources, folder / "deliveries", share))
+        assert in_order(messages) == in_order([expected_spread(message, rows, copies) for message in published])
