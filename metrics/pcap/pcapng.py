@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from metrics.pcap.records import RX, TX, Interface, Records, Selection, host_of, no_records
-from metrics.pcap.walk import NONE, Bools, Bytes, Ints, walk, word_view
+from metrics.pcap.walk import NONE, Bools, Bytes, Ints, gather, walk, word_view
 
 _SECTION, _INTERFACE, _SIMPLE, _STATISTICS, _ENHANCED = 0x0A0D0D0A, 1, 3, 5, 6
 _ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
@@ -50,22 +50,29 @@ class _Layout:
         return np.where(length < self.minimum, NONE, length)
 
     def plausible(self, at: Ints) -> Bools:
-        length = self._words[at + 4].astype(np.int64)
-        trailer = np.minimum(at + length - 4, len(self._words) - 1)
-        found: Bools = (self._words[at] == _ENHANCED) & (length >= 32) & (self._words[trailer] == length)
+        found: Bools = self._words[at] == _ENHANCED
+        length = self._words[at[found] + 4].astype(np.int64)
+        trailer = np.minimum(at[found] + length - 4, len(self._words) - 1)
+        found[found] = (length >= 32) & (self._words[trailer] == length)
         return found
+
+
+def _words(*names: str, order: str) -> np.dtype[np.void]:
+    """A structure of 32-bit words."""
+    return np.dtype([(name, f"{order}u4") for name in names])
 
 
 @dataclass
 class _Blocks:
-    """Blocks of one byte order in a row: offsets, types and lengths."""
+    """Blocks of one byte order in a row: offsets, types, lengths, and what follows: an enhanced packet's interface."""
 
     at: Ints
     kind: npt.NDArray[np.uint32]
     length: Ints
+    interface: npt.NDArray[np.uint32]
 
     def __getitem__(self, rows: npt.NDArray[np.generic] | slice) -> _Blocks:
-        return _Blocks(self.at[rows], self.kind[rows], self.length[rows])
+        return _Blocks(self.at[rows], self.kind[rows], self.length[rows], self.interface[rows])
 
 
 @dataclass
@@ -115,8 +122,8 @@ def _order_at(data: Bytes, at: int) -> str | None:
 def _blocks(data: Bytes, order: str, start: int) -> tuple[_Blocks, int]:
     """The blocks up to the file's end, the first inconsistent one, or the first section of another byte order."""
     at, stop = walk(_Layout(data, order), start, len(data))
-    words = word_view(data, order)
-    blocks = _Blocks(at, words[at], words[at + 4].astype(np.int64))
+    words, head = word_view(data, order), gather(data, at, _words("kind", "length", "interface", order=order))
+    blocks = _Blocks(at, head["kind"].copy(), head["length"].astype(np.int64), head["interface"].copy())
     if len(at):
         bad = (words[at + blocks.length - 4] != blocks.length) | (blocks.length & 3 != 0)
         bad |= (blocks.length < 32) & (blocks.kind == _ENHANCED) | (blocks.length < 16) & (blocks.kind == _SIMPLE)
@@ -184,43 +191,43 @@ def _options(data: Bytes, order: str, at: int, end: int) -> dict[int, bytes]:
 
 
 def _packets(data: Bytes, section: _Section, selection: Selection) -> Records:
-    words, count = word_view(data, section.order), len(section.interfaces)
-    kind, at = section.blocks.kind, section.blocks.at
-    simple = kind == _SIMPLE
-    interface = np.where(simple, 0, words[at + 8]).astype(np.int64)
-    is_packet = (simple | (kind == _ENHANCED)) & (interface < count)
-    unknown = ~is_packet & ~_is_one_of(kind, _SECTION, _INTERFACE, _STATISTICS)
-    chosen = np.zeros(len(at), np.bool_)
-    chosen[selection.range_of(len(at))] = True
+    blocks, count = section.blocks, len(section.interfaces)
+    simple = blocks.kind == _SIMPLE
+    blocks.interface[simple] = 0
+    is_packet = (simple | (blocks.kind == _ENHANCED)) & (blocks.interface < count)
+    unknown = ~is_packet & ~_is_one_of(blocks.kind, _SECTION, _INTERFACE, _STATISTICS)
+    chosen = np.zeros(len(simple), np.bool_)
+    chosen[selection.range_of(len(simple))] = True
     if selection.by_host:
         wanted = np.array([selection.wants(each.host) for each in section.interfaces] or [False])
-        chosen &= wanted[np.minimum(interface, len(wanted) - 1)]
+        chosen &= wanted[np.minimum(blocks.interface, len(wanted) - 1)]
     # A packet without a time needs its predecessor's, wanted or not.
     early = is_packet & (chosen | simple.any())
-    records = _read_blocks(data, section, section.blocks[early], interface[early])
+    records = _read_blocks(data, section, blocks[np.flatnonzero(early)])
     if simple.any():
         records = records.select(np.flatnonzero(chosen[early]))
     records.unknown_blocks = int(unknown.sum())
     return records
 
 
-def _read_blocks(data: Bytes, section: _Section, blocks: _Blocks, interface: Ints) -> Records:
+def _read_blocks(data: Bytes, section: _Section, blocks: _Blocks) -> Records:
     """The packets of enhanced and simple blocks. A length beyond the block's end is cut there."""
-    words, at = word_view(data, section.order), blocks.at
-    simple = np.flatnonzero(blocks.kind == _SIMPLE)
-    inner = np.minimum(at, len(words) - 25)  # a simple block may end the file too early for these, and needs none
-    cap, wire = words[inner + 20].astype(np.int64), words[inner + 24].astype(np.int64)
+    at, is_simple = blocks.at, blocks.kind == _SIMPLE
+    inner = np.minimum(at + 12, len(data) - 16)  # a simple block may end the file too early for these, and needs none
+    head = gather(data, inner, _words("high", "low", "cap", "wire", order=section.order))
+    cap, wire = head["cap"].astype(np.int64), head["wire"].astype(np.int64)
     start, room = at + 28, blocks.length - 32
-    ticks = words[inner + 12].astype(np.uint64) << np.uint64(32) | words[inner + 16]
-    ts_ns = _nanoseconds(ticks, interface, section.interfaces)
-    if len(simple):
-        wire[simple] = words[at[simple] + 8]
+    ticks = head["high"].astype(np.uint64) << np.uint64(32) | head["low"]
+    ts_ns = _nanoseconds(ticks, blocks.interface, section.interfaces)
+    if is_simple.any():
+        simple = np.flatnonzero(is_simple)
+        wire[simple] = word_view(data, section.order)[at[simple] + 8]
         start[simple], room[simple] = at[simple] + 12, blocks.length[simple] - 16
         cap[simple] = np.minimum(wire[simple], section.interfaces[0].snaplen or _SNAPLEN_UNLIMITED)
-        ts_ns = _fill_from_before(ts_ns, blocks.kind == _SIMPLE)
+        ts_ns = _fill_from_before(ts_ns, is_simple)
     cap = np.minimum(cap, room)
-    options_at = start + (cap + 3) // 4 * 4
-    flags = _packet_flags(data, section.order, options_at, at + blocks.length - 4, blocks.kind == _ENHANCED)
+    options_at = start + (cap + 3 & ~3)
+    flags = _packet_flags(data, section.order, options_at, at + blocks.length - 4, ~is_simple)
     return Records(
         data=data,
         at=at,
@@ -228,12 +235,12 @@ def _read_blocks(data: Bytes, section: _Section, blocks: _Blocks, interface: Int
         cap_bytes=cap,
         wire_bytes=wire,
         ts_ns=ts_ns,
-        interface=interface.astype(np.int32),
+        interface=blocks.interface.astype(np.int32),
         tap=_DIRECTION_TAP[flags & 3],
     )
 
 
-def _nanoseconds(ticks: npt.NDArray[np.uint64], interface: Ints, interfaces: list[Interface]) -> Ints:
+def _nanoseconds(ticks: npt.NDArray[np.uint64], interface: npt.NDArray[np.uint32], interfaces: list[Interface]) -> Ints:
     ts_ns = np.empty(len(ticks), np.int64)
     units = {(each.resolution, each.binary_resolution, each.offset_s) for each in interfaces}
     for unit in units:
@@ -276,16 +283,15 @@ def _fill_from_before(ts_ns: Ints, untimed: Bools) -> Ints:
 def _packet_flags(data: Bytes, order: str, at: Ints, end: Ints, has_options: Bools) -> npt.NDArray[np.uint32]:
     """Every packet's epb_flags, 0 where it has none: all packets' option lists are walked abreast."""
     flags = np.zeros(len(at), np.uint32)
-    words = word_view(data, order)
-    shift_code, shift_length = (0, 16) if order == "<" else (16, 0)
+    layout = np.dtype([("code", f"{order}u2"), ("length", f"{order}u2"), ("value", f"{order}u4")])
     rows = np.flatnonzero(has_options & (at + 8 <= end))
     at, end = at[rows], end[rows]
     while len(rows):
-        head = words[at].astype(np.int64)
-        code, length = head >> shift_code & 0xFFFF, head >> shift_length & 0xFFFF
+        option = gather(data, at, layout)
+        code, length = option["code"], option["length"].astype(np.int64)
         found = (code == _EPB_FLAGS) & (length == 4)
-        flags[rows[found]] = words[at[found] + 4]
-        at = at + 4 + (length + 3) // 4 * 4
-        more = ~found & (code != 0) & (at + 8 <= end)
+        flags[rows[found]] = option["value"][found]
+        at = at + 4 + (length + 3 & ~3)
+        more = np.flatnonzero(~found & (code != 0) & (at + 8 <= end))
         rows, at, end = rows[more], at[more], end[more]
     return flags

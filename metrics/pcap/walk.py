@@ -17,10 +17,9 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_CURSORS = 256
+_CURSORS = 1024
 _MIN_STRIDE_BYTES = 32 * 1024
-_FIRST_WINDOW_BYTES = 4096
-_LAST_WINDOW_BYTES = 512 * 1024
+_WINDOWS_BYTES = (1024, 4096)  # looked through for a guess; records that are longer are few enough for a loop
 _CHAIN = 3
 
 NONE = 1 << 48
@@ -51,6 +50,14 @@ def word_view(data: Bytes, order: str) -> npt.NDArray[np.uint32]:
     return np.ndarray((max(len(data) - 3, 0),), f"{order}u4", data, 0, (1,))
 
 
+def gather(data: Bytes, at: Ints, layout: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """The structures at these offsets, each wholly inside the file: as fast as a single word of each."""
+    if not len(at):
+        return np.empty(0, layout)
+    pieces = np.ndarray((len(data) - layout.itemsize + 1,), f"V{layout.itemsize}", data, 0, (1,))
+    return pieces[at].view(layout)
+
+
 def walk(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
     """The offsets of the whole records from ``start`` on, and where they end: what follows up to ``end`` is none."""
     borders = _borders(layout, start, end)
@@ -62,31 +69,30 @@ def walk(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
 
 
 def _borders(layout: Layout, start: int, end: int) -> Ints:
+    """The start, and after each of many positions spread over the file the first guess, if there is one nearby."""
     count = min(_CURSORS, (end - start) // _MIN_STRIDE_BYTES)
-    guesses = [start]
-    for position in np.linspace(start, end, count + 1)[1:-1].astype(int):
-        if position > guesses[-1] and (border := _border(layout, position, end)) is not None:
-            guesses.append(border)
-    return np.array(guesses, dtype=np.int64)
+    positions = np.linspace(start, end, count + 1)[1:-1].astype(np.int64) // layout.alignment * layout.alignment
+    borders = [np.array([start], np.int64)]
+    for window in _WINDOWS_BYTES:
+        guesses = _guesses(layout, positions, window, end)
+        which, first = np.unique(np.searchsorted(positions, guesses, "right") - 1, return_index=True)
+        borders.append(guesses[first])
+        positions = np.delete(positions, which)
+    return np.unique(np.concatenate(borders))
 
 
-def _border(layout: Layout, position: int, end: int) -> int | None:
-    """The first offset from ``position`` that several plausible records in a row follow."""
-    window = _FIRST_WINDOW_BYTES
-    while window <= _LAST_WINDOW_BYTES:
-        first = -(-position // layout.alignment) * layout.alignment
-        candidates = np.arange(first, min(first + window, end - layout.minimum), layout.alignment, dtype=np.int64)
-        candidates = candidates[layout.plausible(candidates)]
-        ahead = candidates
-        for _ in range(_CHAIN):
-            ahead = ahead + layout.lengths(ahead)
-            good = ahead <= end - layout.minimum
-            good[good] = layout.plausible(ahead[good])
-            candidates, ahead = candidates[good], ahead[good]
-        if len(candidates):
-            return int(candidates[0])
-        window *= 8
-    return None
+def _guesses(layout: Layout, positions: Ints, window: int, end: int) -> Ints:
+    """The offsets within ``window`` bytes of ``positions`` that several plausible records in a row follow."""
+    guesses = (positions[:, None] + np.arange(0, window, layout.alignment)).ravel()
+    guesses = guesses[guesses < end - layout.minimum]
+    guesses = guesses[layout.plausible(guesses)]
+    ahead = guesses
+    for _ in range(_CHAIN):
+        ahead = ahead + layout.lengths(ahead)
+        good = ahead <= end - layout.minimum
+        good[good] = layout.plausible(ahead[good])
+        guesses, ahead = guesses[good], ahead[good]
+    return guesses
 
 
 def _lockstep(layout: Layout, borders: Ints) -> Ints | None:
