@@ -14,10 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metrics.pcap.headers import ACK, SYN, TCP, Packets, address_text
-from metrics.pcap.walk import Ints
+from metrics.pcap.walk import Bools, Ints
 
 ORIG, RESP = 0, 1
 UNKNOWN = -1
+
+_PACKED = 1 << 62  # as many different rows can be told apart by one integer
 
 
 @dataclass
@@ -63,12 +65,25 @@ class Connections:
 
 
 def factorise(*columns: npt.NDArray[np.integer]) -> tuple[Ints, int]:
-    """A dense number for every distinct row of ``columns``, in order of appearance, and how many there are."""
-    code, count = _encode(columns[0])
+    """A dense number for every distinct row of ``columns``, in order of appearance, and how many there are.
+
+    Columns are packed side by side into one, as far as their ranges allow; what takes too many bits is numbered first.
+    """
+    code, size = _pack(columns[0])
     for column in columns[1:]:
-        other, others = _encode(column)
-        code, count = _encode(code * others + other)
-    return code, count
+        other, others = _pack(column)
+        if size * others > _PACKED:
+            (code, size), (other, others) = _encode(code), _encode(other)
+        code, size = code * others + other, size * others
+    return _encode(code)
+
+
+def _pack(column: npt.NDArray[np.integer]) -> tuple[Ints, int]:
+    """Different numbers for different values, from 0 on, and how many there may be."""
+    low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    if high - low >= _PACKED:
+        return _encode(column)
+    return np.subtract(column, low, dtype=np.int64), high - low + 1
 
 
 def _encode(column: npt.NDArray[np.integer]) -> tuple[Ints, int]:
@@ -80,29 +95,28 @@ def find_connections(packets: Packets) -> Connections:
     """The TCP connections among ``packets``."""
     rows = _in_time_order(packets)
     columns = packets.columns
-    src, dst = columns.src[rows], columns.dst[rows]
-    src_port, dst_port = columns.src_port[rows].astype(np.int64), columns.dst_port[rows].astype(np.int64)
-    upward = (src < dst) | (src == dst) & (src_port < dst_port)
-    low, high = np.where(upward, src, dst), np.where(upward, dst, src)
-    low_port, high_port = np.where(upward, src_port, dst_port), np.where(upward, dst_port, src_port)
-    flow, _ = factorise(packets.host[rows] + 1, low, high, low_port << 16 | high_port)
+    flow, count, upward = _flows(packets, rows)
     seq, handshake = columns.seq[rows], columns.flags[rows] & (SYN | ACK)
     opening, answering = np.flatnonzero(handshake == SYN), np.flatnonzero(handshake == SYN | ACK)
-    conn, count = factorise(flow, _incarnations(flow, opening, seq))
+    conn, count = _incarnations(flow, count, opening, seq)
 
-    first = _first_of(conn, count)
-    opener, answer = _first_of(conn, count, opening), _first_of(conn, count, answering)
+    first = first_of(conn, count)
+    opener, answer = first_of(conn, count, opening), first_of(conn, count, answering)
+    src, dst = columns.src[rows[first]], columns.dst[rows[first]]
+    src_port, dst_port = (each[rows[first]].astype(np.int64) for each in (columns.src_port, columns.dst_port))
     # Without a handshake the side with the larger port is taken for the originator: both vantages agree on that.
-    orig_is_low = np.where(answer >= 0, ~upward[answer], (low_port > high_port)[first])
+    orig_is_low = np.where(upward[first], src_port > dst_port, dst_port > src_port)
+    orig_is_low = np.where(answer >= 0, ~upward[answer], orig_is_low)
     orig_is_low = np.where(opener >= 0, upward[opener], orig_is_low)
     segments = _sort_by_stream(packets, rows, 2 * conn + np.where(upward == orig_is_low[conn], ORIG, RESP), 2 * count)
+    forth = upward[first] == orig_is_low  # whether a connection's first packet is its originator's
     found = Connections(
         segments=segments,
         host=packets.host[rows[first]],
-        orig=np.where(orig_is_low, low[first], high[first]),
-        orig_port=np.where(orig_is_low, low_port[first], high_port[first]),
-        resp=np.where(orig_is_low, high[first], low[first]),
-        resp_port=np.where(orig_is_low, high_port[first], low_port[first]),
+        orig=np.where(forth, src, dst),
+        orig_port=np.where(forth, src_port, dst_port),
+        resp=np.where(forth, dst, src),
+        resp_port=np.where(forth, dst_port, src_port),
         base=_bases(opener, answer, seq, columns.ack[rows]),
         tap=_stream_taps(packets, segments, 2 * count),
         start_ns=packets.records.ts_ns[rows[first]],
@@ -112,6 +126,21 @@ def find_connections(packets: Packets) -> Connections:
     )
     _name(found, packets.ipv6)
     return found
+
+
+def _flows(packets: Packets, rows: Ints) -> tuple[Ints, int, Bools]:
+    """The packets' numbers by host, addresses and ports, whatever the direction; how many; who goes to the larger end.
+
+    Directions are told apart first: they are few, so that only they need to be compared and paired.
+    """
+    columns = (packets.columns.src, packets.columns.src_port, packets.columns.dst, packets.columns.dst_port)
+    direction, count = factorise(packets.host[rows], *(each[rows] for each in columns))
+    first = rows[first_of(direction, count)]
+    src, src_port, dst, dst_port = (each[first].astype(np.int64) for each in columns)
+    upward = (src < dst) | (src == dst) & (src_port < dst_port)
+    source, target = src << 16 | src_port, dst << 16 | dst_port
+    flow, flows = factorise(packets.host[first], np.minimum(source, target), np.maximum(source, target))
+    return flow[direction], flows, upward[direction]
 
 
 def _bases(opener: Ints, answer: Ints, seq: Ints, ack: Ints) -> Ints:
@@ -131,19 +160,20 @@ def _in_time_order(packets: Packets) -> Ints:
     return rows
 
 
-def _incarnations(flow: Ints, opening: Ints, seq: Ints) -> Ints:
-    """For every packet, how often its addresses and ports had been reopened with another sequence number before."""
+def _incarnations(flow: Ints, flows: int, opening: Ints, seq: Ints) -> tuple[Ints, int]:
+    """The packets' connections: addresses and ports are new ones once reopened with another sequence number."""
     order = opening[np.argsort(flow[opening], kind="stable")]
     again = (flow[order][1:] == flow[order][:-1]) & (seq[order][1:] != seq[order][:-1])
     reopening = order[1:][again]
     if not len(reopening):
-        return np.zeros(len(flow), np.int64)
+        return flow, flows
     keys = np.sort(flow[reopening] * len(flow) + reopening)
     before_flow = np.searchsorted(keys, flow * len(flow))
-    return np.searchsorted(keys, flow * len(flow) + np.arange(len(flow)), "right") - before_flow
+    times = np.searchsorted(keys, flow * len(flow) + np.arange(len(flow)), "right") - before_flow
+    return factorise(flow, times)
 
 
-def _first_of(group: Ints, count: int, rows: Ints | None = None) -> Ints:
+def first_of(group: Ints, count: int, rows: Ints | None = None) -> Ints:
     """The first row of each group (among ``rows``), -1 for a group without one."""
     rows = np.arange(len(group)) if rows is None else rows
     first = np.full(count, -1, np.int64)
@@ -152,10 +182,9 @@ def _first_of(group: Ints, count: int, rows: Ints | None = None) -> Ints:
 
 
 def _sort_by_stream(packets: Packets, rows: Ints, stream: Ints, streams: int) -> Segments:
-    order = np.sort(stream * len(stream) + np.arange(len(stream))) % max(
-        len(stream), 1
-    )  # unique keys: stable, and fast
-    rows, stream = rows[order], stream[order]
+    bits = len(stream).bit_length()
+    keys = np.sort(stream << bits | np.arange(len(stream)))  # unique keys: stable, and fast
+    rows, stream = rows[keys & (1 << bits) - 1], keys >> bits
     columns = packets.columns
     return Segments(
         row=rows,

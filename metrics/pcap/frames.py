@@ -75,7 +75,7 @@ def _vantages(connections: Connections, number: Ints, names: int) -> list[tuple[
     if not names:
         return []
     order = np.lexsort((connections.start_ns, connections.host, number))
-    pair, _ = factorise(number[order], connections.host[order].astype(np.int64) + 1)
+    pair, _ = factorise(number[order], connections.host[order])
     new_pair = np.diff(pair, prepend=-1) != 0
     pairs_so_far = np.cumsum(new_pair)
     new_name = np.diff(number[order], prepend=-1) != 0

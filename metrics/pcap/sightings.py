@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from metrics.pcap.flows import Connections, factorise
+from metrics.pcap.flows import Connections, factorise, first_of
 from metrics.pcap.frames import DIRECTIONS, Located
 from metrics.pcap.records import RX, TAPS
 from metrics.pcap.schemas import FRAMES, SPANS
@@ -102,9 +102,8 @@ def _spans(
     interval = np.arange(len(frame)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + first[frame]
     size = np.minimum(streams.end[interval], position[frame] + length[frame])
     size = size - np.maximum(streams.start[interval], position[frame])
-    group, groups = factorise(frame, second[interval] - second[interval].min(initial=0))
-    head = np.zeros(groups, np.int64)
-    head[group[::-1]] = np.arange(len(group))[::-1]
+    group, groups = factorise(frame, second[interval])
+    head = first_of(group, groups)
     span_bytes = np.bincount(group, size, groups).astype(np.int64)
     n_seconds = np.ones(len(position), np.int64)
     n_seconds[several] = 0
