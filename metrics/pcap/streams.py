@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from metrics.pcap.flows import UNKNOWN, Segments
 from metrics.pcap.headers import SYN
@@ -77,8 +76,10 @@ def reassemble(segments: Segments, base: Ints) -> Streams:
     payload, lost = rows[inside], rows[~inside]
     stream, length = segments.stream[payload], segments.payload_bytes[payload]
     offset = offset[payload]
+    heads = np.flatnonzero(np.diff(stream, prepend=-1))
     extent = np.zeros(len(base), np.int64)
-    np.maximum.at(extent, stream, offset + length)
+    if len(heads):
+        extent[stream[heads]] = np.maximum.reduceat(offset + length, heads)
     axis = np.concatenate(([0], np.cumsum(extent + 1)))[:-1]  # one position between streams belongs to none
     position = axis[stream] + offset
     start, end, owner = _elementary_intervals(position, position + length)
@@ -121,7 +122,7 @@ def _unwrap(segments: Segments, base: Ints) -> Ints:
     known = base[used] != UNKNOWN
     step = np.diff(seq, prepend=seq[:1])
     step[heads] = np.where(known, seq[heads] - base[used], 0)
-    step = (step + (1 << 31)) % (1 << 32) - (1 << 31)
+    step = (step + (1 << 31) & 0xFFFFFFFF) - (1 << 31)
     total = np.cumsum(step)
     counts = np.diff(np.append(heads, len(seq)))
     offset: Ints = total - np.repeat(total[heads] - step[heads], counts)
@@ -160,9 +161,3 @@ def _running_max(values: Ints, group: Ints) -> Ints:
         return np.maximum.accumulate(raised) - group * span + low
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     return np.concatenate([np.maximum.accumulate(part) for part in np.split(values, starts[1:])])
-
-
-def covered_bytes(streams: Streams) -> npt.NDArray[np.int64]:
-    """How many bytes of each stream were seen at least once."""
-    index = np.searchsorted(streams.axis, streams.start, "right") - 1
-    return np.bincount(index, streams.end - streams.start, len(streams.axis)).astype(np.int64)

@@ -8,29 +8,28 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metrics.pcap.flows import ORIG, RESP, Connections, factorise
+from metrics.pcap.flows import ORIG, RESP, Connections, Segments, factorise, first_of
 from metrics.pcap.headers import ACK, FIN, FRAGMENT, NOT_UNDERSTOOD, OTHER_IP, RST, SYN, TCP, Packets
 from metrics.pcap.records import TAPS, Records
 from metrics.pcap.schemas import CAPTURES, CONNS, WIRE
 from metrics.pcap.sightings import SECOND_NS
-from metrics.pcap.streams import Streams, covered_bytes
+from metrics.pcap.streams import Streams
 from metrics.pcap.walk import Bools, Ints
 
 _PROTO_TCP = 6
+_NEVER = np.iinfo(np.int64).max
 _LETTERS = "SHADFR"  # in Zeek's history: SYN, SYN with ACK, pure ACK, data, FIN, RST; lower case = the responder's
 
 
 def summarise_connections(connections: Connections, streams: Streams, packets: Packets) -> pa.Table:
     """The table ``conns``: byte counts from sequence numbers, ``missed_bytes`` the holes in both directions."""
     segments, count = connections.segments, len(connections.names)
-    of_stream = segments.stream
-    packets_of = np.bincount(of_stream, minlength=2 * count)
-    ip_bytes = _total(of_stream, packets.columns.ip_bytes[segments.row], 2 * count)
-    repeated = streams.length - streams.new_bytes
-    retx_bytes = _total(of_stream[streams.payload], repeated, 2 * count)
-    missed = (streams.extent - covered_bytes(streams)).reshape(-1, 2).sum(1)
-    end_ns = np.full(count, np.iinfo(np.int64).min)
-    np.maximum.at(end_ns, of_stream // 2, segments.ts_ns)
+    packets_of = np.diff(segments.stream_starts)
+    ip_bytes = _total(segments.stream, packets.columns.ip_bytes[segments.row], 2 * count)
+    of_payload = segments.stream[streams.payload]
+    seen_bytes = _total(of_payload, streams.new_bytes, 2 * count)
+    retx_bytes = _total(of_payload, streams.length, 2 * count) - seen_bytes
+    missed = (streams.extent - seen_bytes).reshape(-1, 2).sum(1)
     firsts = _first_letters(connections)
     states = _states(firsts)
     addresses = connections.addresses
@@ -43,7 +42,7 @@ def summarise_connections(connections: Connections, streams: Streams, packets: P
         "id_resp_h": [addresses[each] for each in connections.resp.tolist()],
         "id_resp_p": connections.resp_port,
         "proto": np.full(count, _PROTO_TCP),
-        "duration_ns": end_ns - connections.start_ns,
+        "duration_ns": _ends(segments) - connections.start_ns,
         "orig_bytes": streams.extent[ORIG::2],
         "resp_bytes": streams.extent[RESP::2],
         "conn_state": states,
@@ -59,6 +58,15 @@ def summarise_connections(connections: Connections, streams: Streams, packets: P
         "orig_tap": [TAPS[each] for each in connections.tap[ORIG::2]],
     }
     return _table(columns, CONNS)
+
+
+def _ends(segments: Segments) -> Ints:
+    """When each connection's last packet was seen."""
+    starts = segments.stream_starts
+    ends = np.full(len(starts) - 1, np.iinfo(np.int64).min)
+    seen = starts[1:] > starts[:-1]
+    ends[seen] = segments.ts_ns[starts[1:][seen] - 1]
+    return np.asarray(ends.reshape(-1, 2).max(1))
 
 
 def _total(group: Ints, values: npt.NDArray[np.integer], groups: int) -> Ints:
@@ -82,14 +90,13 @@ def _first_letters(connections: Connections) -> Ints:
         flags & FIN != 0,
         flags & RST != 0,
     ]
-    firsts = np.full((len(connections.names), 2, len(_LETTERS)), -1, np.int64)
-    by_time = np.argsort(segments.row, kind="stable")[
-        ::-1
-    ]  # rows of a capture are in time order, but for stray records
+    starts = segments.stream_starts
+    seen = np.flatnonzero(starts[1:] > starts[:-1])
+    firsts = np.full((len(starts) - 1, len(_LETTERS)), _NEVER)
     for letter, where in enumerate(has):
-        mine = by_time[where[by_time]]
-        stream = segments.stream[mine]
-        firsts[stream // 2, stream % 2, letter] = segments.row[mine]
+        if where.any():
+            firsts[seen, letter] = np.minimum.reduceat(np.where(where, segments.row, _NEVER), starts[seen])
+    firsts[firsts == _NEVER] = -1
     return firsts.reshape(len(connections.names), 2 * len(_LETTERS))
 
 
@@ -125,27 +132,26 @@ def _states(firsts: Ints) -> list[str]:
 def account_wire(packets: Packets, connections: Connections, streams: Streams, origin_ns: int) -> pa.Table:
     """The table ``wire``. Payload before its stream's beginning counts as seen before."""
     records, columns = packets.records, packets.columns
-    new_bytes = np.zeros(len(records), np.int64)
-    new_bytes[connections.segments.row[streams.payload]] = streams.new_bytes
-    is_tcp, payload, wire = columns.nature == TCP, columns.payload_bytes.astype(np.int64), records.wire_bytes
     second = (records.ts_ns - origin_ns) // SECOND_NS
-    group, count = factorise(packets.host + 1, packets.tap, second - second.min(initial=0))
-    first = np.zeros(count, np.int64)
-    first[group[::-1]] = np.arange(len(group))[::-1]
-    with_payload = is_tcp & (payload > 0)
-    parts = {
-        "packets": np.ones(len(records), np.int64),
-        "wire_bytes": wire,
+    group, count = factorise(packets.host, packets.tap, second)
+    first = first_of(group, count)
+    kind = np.where(columns.nature == TCP, columns.payload_bytes > 0, 2)  # a pure ACK, with payload, something else
+    of_kind = _total(3 * group + kind, records.wire_bytes, 3 * count).reshape(-1, 3)
+    pure_ack_bytes, with_payload, other_bytes = of_kind.T
+    payload_bytes = _total(group, columns.payload_bytes, count)
+    new_bytes = _total(group[connections.segments.row[streams.payload]], streams.new_bytes, count)
+    rows: dict[str, object] = {
+        "vantage_host": packets.host[first],
+        "tap": [TAPS[each] for each in packets.tap[first]],
+        "at_ns": second[first] * SECOND_NS + origin_ns,
+        "packets": np.bincount(group, minlength=count),
+        "wire_bytes": of_kind.sum(1),
         "payload_bytes": new_bytes,
-        "retx_bytes": np.where(with_payload, payload - new_bytes, 0),
-        "header_bytes": np.where(with_payload, wire - payload, 0),
-        "pure_ack_bytes": np.where(is_tcp & ~with_payload, wire, 0),
-        "other_bytes": np.where(is_tcp, 0, wire),
+        "retx_bytes": payload_bytes - new_bytes,
+        "header_bytes": with_payload - payload_bytes,
+        "pure_ack_bytes": pure_ack_bytes,
+        "other_bytes": other_bytes,
     }
-    rows: dict[str, object] = {name: _total(group, values, count) for name, values in parts.items()}
-    rows["vantage_host"] = packets.host[first]
-    rows["tap"] = [TAPS[each] for each in packets.tap[first]]
-    rows["at_ns"] = second[first] * SECOND_NS + origin_ns
     return _table(rows, WIRE)
 
 
@@ -160,8 +166,10 @@ class InterfaceCounts:
     def add(self, packets: Packets, connections: Connections, streams: Streams) -> None:
         """Counts a piece."""
         interface = packets.records.interface.astype(np.int64)
-        np.add.at(self._natures, (interface, packets.columns.nature), 1)
-        np.add.at(self._no_stream, interface[connections.segments.row[streams.lost]], 1)
+        count, natures = self._natures.shape
+        place = interface * natures + packets.columns.nature
+        self._natures += np.bincount(place, minlength=count * natures).reshape(count, natures)
+        self._no_stream += np.bincount(interface[connections.segments.row[streams.lost]], minlength=count)
 
     def table(self, records: Records, path: Path, hosts: set[int]) -> pa.Table:
         """The table ``captures`` of a file, with its interfaces at ``hosts``."""
