@@ -136,11 +136,14 @@ def _unwrap(segments: Segments, base: Ints) -> Ints:
 
 def _elementary_intervals(start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """Cuts the union of the segments [start, end) at all their ends: (starts, ends, first segment of each)."""
-    if len(start) and (start[1:] >= end[:-1]).all():
+    if (start[1:] >= end[:-1]).all():
         return start, end, np.arange(len(start))
-    points = np.sort(np.concatenate((start, end)))  # and not np.unique, which hashes: five times slower
+    apart = np.flatnonzero(np.append(end[:-1] != start[1:], True))  # those at whose end the next one does not start
+    points = np.sort(np.concatenate((start, end[apart])))  # and not np.unique, which hashes: five times slower
     points = points[np.diff(points, prepend=-1) != 0]
-    low, high = np.searchsorted(points, start), np.searchsorted(points, end)
+    low = np.searchsorted(points, start)
+    high = np.roll(low, -1)
+    high[apart] = np.searchsorted(points, end[apart])
     pieces = high - low
     segment = np.repeat(np.arange(len(start)), pieces)
     piece = np.arange(len(segment)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + low[segment]
