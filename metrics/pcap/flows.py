@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metrics.pcap.headers import ACK, SYN, TCP, Packets, address_text
-from metrics.pcap.walk import Bools, Ints
+from metrics.pcap.walk import Bools, Ints, as_slice
 
 ORIG, RESP = 0, 1
 UNKNOWN = -1
@@ -94,9 +94,9 @@ def _encode(column: npt.NDArray[np.integer]) -> tuple[Ints, int]:
 def find_connections(packets: Packets) -> Connections:
     """The TCP connections among ``packets``."""
     rows = _in_time_order(packets)
-    columns = packets.columns
+    columns, run = packets.columns, as_slice(rows)
     flow, count, upward = _flows(packets, rows)
-    seq, handshake = columns.seq[rows], columns.flags[rows] & (SYN | ACK)
+    seq, handshake = columns.seq[run], columns.flags[run] & (SYN | ACK)
     opening, answering = np.flatnonzero(handshake == SYN), np.flatnonzero(handshake == SYN | ACK)
     conn, count = _incarnations(flow, count, opening, seq)
 
@@ -117,7 +117,7 @@ def find_connections(packets: Packets) -> Connections:
         orig_port=np.where(forth, src_port, dst_port),
         resp=np.where(forth, dst, src),
         resp_port=np.where(forth, dst_port, src_port),
-        base=_bases(opener, answer, seq, columns.ack[rows]),
+        base=_bases(opener, answer, seq, columns.ack[run]),
         tap=_stream_taps(packets, segments, 2 * count),
         start_ns=packets.records.ts_ns[rows[first]],
         names=[],
@@ -134,7 +134,8 @@ def _flows(packets: Packets, rows: Ints) -> tuple[Ints, int, Bools]:
     Directions are told apart first: they are few, so that only they need to be compared and paired.
     """
     columns = (packets.columns.src, packets.columns.src_port, packets.columns.dst, packets.columns.dst_port)
-    direction, count = factorise(packets.host[rows], *(each[rows] for each in columns))
+    run = as_slice(rows)
+    direction, count = factorise(packets.host[run], *(each[run] for each in columns))
     first = rows[first_of(direction, count)]
     src, src_port, dst, dst_port = (each[first].astype(np.int64) for each in columns)
     upward = (src < dst) | (src == dst) & (src_port < dst_port)

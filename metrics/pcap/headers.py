@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from metrics.pcap.records import MID, RX, TX, Records
-from metrics.pcap.walk import Bools, Bytes, Ints, gather
+from metrics.pcap.walk import Bools, Bytes, Ints, as_slice, gather
 
 NOT_UNDERSTOOD, TCP, OTHER_IP, FRAGMENT = 0, 1, 2, 3
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
@@ -121,13 +121,6 @@ def address_text(address: int, ipv6: list[bytes]) -> str:
     return str(IPv4Address(address) if address < IPV6_BASE else IPv6Address(ipv6[address - IPV6_BASE]))
 
 
-def _place(rows: Ints) -> Ints | slice:
-    """Increasing rows as a slice where they follow each other: writing to one is several times faster."""
-    if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
-
-
 def _strip_link(records: Records, linktypes: Ints, tap: npt.NDArray[np.int8]) -> tuple[Ints, Ints]:
     """Where each packet's IP header starts (-1: nowhere), and the type that the link layer gives it (-1: none)."""
     at, ethertype = records.start.copy(), np.full(len(records), -1, np.int64)
@@ -197,7 +190,7 @@ def _decode_ipv4(data: Bytes, at: Ints, end: Ints, wire_end: Ints, rows: Ints, f
         rows, header, header_bytes, length = rows[sane], header[sane], header_bytes[sane], length[sane]
         at, end = at[sane], end[sane]
     out = rows + first
-    place = _place(out)
+    place = as_slice(out)
     columns.src[place], columns.dst[place] = header["src"], header["dst"]
     columns.ip_bytes[place] = length
     fragment = header["fragment"] & 0x3FFF != 0
@@ -249,7 +242,7 @@ def _decode_transport(
     columns: Columns,
 ) -> None:
     """The transport headers at ``at``; ``end`` is where the kept bytes end, ``ip_end`` where the packet does."""
-    place = _place(out)
+    place = as_slice(out)
     columns.proto[place] = proto
     columns.nature[place] = np.where(fragment, FRAGMENT, np.where(proto == _PROTO_TCP, NOT_UNDERSTOOD, OTHER_IP))
     udp = np.flatnonzero((proto == _PROTO_UDP) & ~fragment & (at + 4 <= end))
@@ -262,7 +255,7 @@ def _decode_transport(
     sane = (start >= at + 20) & (start <= ip_end)
     if not sane.all():
         tcp, header, start, ip_end = tcp[sane], header[sane], start[sane], ip_end[sane]
-    place = _place(out[tcp])
+    place = as_slice(out[tcp])
     columns.nature[place] = TCP
     columns.src_port[place], columns.dst_port[place] = header["src"], header["dst"]
     columns.seq[place], columns.ack[place] = header["seq"], header["ack"]

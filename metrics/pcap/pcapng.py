@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from metrics.pcap.records import RX, TX, Interface, Records, Selection, host_of, no_records
-from metrics.pcap.walk import NONE, Bools, Bytes, Ints, gather, walk, word_view
+from metrics.pcap.walk import NONE, Bools, Bytes, Ints, as_slice, gather, walk, word_view
 
 _SECTION, _INTERFACE, _SIMPLE, _STATISTICS, _ENHANCED = 0x0A0D0D0A, 1, 3, 5, 6
 _ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
@@ -203,7 +203,7 @@ def _packets(data: Bytes, section: _Section, selection: Selection) -> Records:
         chosen &= wanted[np.minimum(blocks.interface, len(wanted) - 1)]
     # A packet without a time needs its predecessor's, wanted or not.
     early = is_packet & (chosen | simple.any())
-    records = _read_blocks(data, section, blocks[np.flatnonzero(early)])
+    records = _read_blocks(data, section, blocks[as_slice(np.flatnonzero(early))])
     if simple.any():
         records = records.select(np.flatnonzero(chosen[early]))
     records.unknown_blocks = int(unknown.sum())

@@ -17,7 +17,7 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_CURSORS = 1024
+_CURSORS = 512
 _MIN_STRIDE_BYTES = 32 * 1024
 _WINDOWS_BYTES = (1024, 4096)  # looked through for a guess; records that are longer are few enough for a loop
 _CHAIN = 3
@@ -56,6 +56,13 @@ def gather(data: Bytes, at: Ints, layout: np.dtype[np.void]) -> npt.NDArray[np.v
         return np.empty(0, layout)
     pieces = np.ndarray((len(data) - layout.itemsize + 1,), f"V{layout.itemsize}", data, 0, (1,))
     return pieces[at].view(layout)
+
+
+def as_slice(rows: Ints) -> Ints | slice:
+    """``rows`` as a slice where each follows the one before it: reading and writing then need no index."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (rows[1:] > rows[:-1]).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
 
 
 def walk(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
