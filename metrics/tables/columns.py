@@ -66,6 +66,13 @@ class Groups:
         """The least integer of each group (``among`` some rows); null where none has one."""
         return self._pick(np.minimum, np.iinfo(np.int64).max, values, among)
 
+    def total(self, values: Column, among: Bools) -> pa.Array:
+        """The sum of the integers of each group among some rows, exact below 2^53; null where there is none."""
+        chosen = valid(values) & among
+        group = self._group[chosen]
+        sums = np.bincount(group, numbers(values)[chosen], self._count).astype(np.int64)
+        return pa.array(sums, mask=np.bincount(group, minlength=self._count) == 0)
+
     def count(self, among: Bools) -> Ints:
         """How many rows of each group are among some."""
         return np.bincount(self._group[among], minlength=self._count)

@@ -43,7 +43,8 @@ def condense_streams(hops: pa.Table) -> pa.Table:
     """Of one direction of a connection: its nodes, its ``Hello`` and ``Bye``, its frames at the sender's tap, its last.
 
     Columns: conn, incarnation, direction, src_node, dst_node, n_frames, last_send_ns, last_recv_ns, last_seen_ns,
-    first_send_ns (after ``Hello``), and hello_* and bye_* for the four ``INSTANTS``.
+    first_send_ns (after ``Hello``), logged_bytes, end_bytes (where the last frame that was sent ends), and hello_* and
+    bye_* for the four ``INSTANTS``.
     """
     stream, names = _by(hops, "conn", "incarnation", "direction")
     groups = Groups(stream, len(names))
@@ -55,6 +56,9 @@ def condense_streams(hops: pa.Table) -> pa.Table:
     columns["last_seen_ns"] = groups.most(pc.max_element_wise(hops["tap_tx_ns"], hops["tap_rx_ns"]))
     for frame, name in ((Hello, "hello"), (Bye, "bye")):
         columns |= {f"{name}_{end}_ns": groups.least(hops[at], kind == frame.kind) for end, at in INSTANTS.items()}
+    logged = valid(hops["log_send_ns"]) | valid(hops["log_recv_ns"])
+    columns["logged_bytes"] = groups.total(hops["len_bytes"], logged)
+    columns["end_bytes"] = groups.most(pc.add(hops["off"], hops["len_bytes"]), valid(hops["log_send_ns"]))
     columns["first_send_ns"] = groups.least(hops["log_send_ns"], (kind != Hello.kind) & (kind >= 0))
     return pa.table(columns)
 

@@ -218,8 +218,9 @@ class Pipeline:
             "frames": self.frames,
             "conns": self.wire.table("conns"),
             "captures": self.wire.table("captures"),
+            "streams": self._staged("streams"),
         }
-        tables = {name: self._table(name) for name in ("deliveries", "messages", "overhead")}
+        tables = {name: self._table(name) for name in ("messages", "overhead")}
         return gather(self._run, self.states, self.incomplete, self._table("hops"), staged, tables)
 
     def _compare_links(self) -> dict[str, dict[str, Any]]:
