@@ -116,7 +116,19 @@ class Finished:
         return number
 
 
-LOAD = ("cpu", "steal", "busy", "lateness", "lag", "rtt", "first packet", "wire", "receive delay", "delay agreement")
+LOAD = (
+    "cpu",
+    "steal",
+    "busy",
+    "lateness",
+    "stalls",
+    "lag",
+    "rtt",
+    "first packet",
+    "wire",
+    "receive delay",
+    "delay agreement",
+)
 
 
 def speaks_of_load(reason: str) -> bool:
