@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
-"""No optimising compiler: queries run once, and what has a row a frame runs in no JVM. Nobody waits for a pause of the
-garbage collector."""
+"""No optimising compiler: queries run once, and rows by the frame are joined and grouped in no JVM. Nobody waits for a
+pause of the garbage collector."""
 _LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LIGHT_HEAP = "-Xms1g -Xmn600m"
 _LIGHT = {

@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from metrics.pcap.flows import factorise
+from metrics.pcap.frames import DIRECTIONS
 from metrics.pcap.schemas import CONNS
 from metrics.pcap.schemas import FRAMES as TAPS
 from metrics.pcap.walk import Ints
@@ -31,7 +32,7 @@ from metrics.tables.traces import FRAMES as LOGS
 from peer.core.frames import Data
 
 HOPS: Final = arrow_schema("hops")
-DIRECTIONS: Final = pa.array(["orig", "resp"])
+_DIRECTIONS: Final = pa.array(DIRECTIONS)
 
 _LOGGED = ["conn", "direction", "off", "event", "node", "peer", "kind", "ts_ns", "message_id", "len_bytes"]
 _SEEN = ["conn", "direction", "off", "uid", "vantage_host", "tap", "len_bytes", "kind", "message_id"]
@@ -79,7 +80,7 @@ def build_hops(sources: Sources, share: Share) -> pa.Table:
     both = both.unify_dictionaries().combine_chunks()
     conn, names = _codes(both["conn"])
     incarnation = np.concatenate(_incarnations(sources, names, conn, logged, seen))
-    direction = pc.index_in(both["direction"].cast(pa.string()), DIRECTIONS).fill_null(0).to_numpy().astype(np.int64)
+    direction = pc.index_in(both["direction"].cast(pa.string()), _DIRECTIONS).fill_null(0).to_numpy().astype(np.int64)
     off = both["off"].to_numpy()
     frame, count = factorise(conn, incarnation, direction, off)
     one = np.empty(count, np.int64)
@@ -87,7 +88,7 @@ def build_hops(sources: Sources, share: Share) -> pa.Table:
     columns = {
         "conn": names.take(pa.array(conn[one])),
         "incarnation": pa.array(incarnation[one]),
-        "direction": DIRECTIONS.take(pa.array(direction[one])),
+        "direction": _DIRECTIONS.take(pa.array(direction[one])),
         "off": pa.array(off[one]),
     }
     columns |= _merge(
