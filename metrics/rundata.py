@@ -180,12 +180,6 @@ class RunDir:
         return sorted(path for path in (self.path / "capture").glob("*.pcap*") if path.is_file())
 
     @property
-    def input_bytes(self) -> int:
-        """The size of all traces and captures."""
-        traces = (self.path / "trace").glob("*.jsonl")
-        return sum(path.stat().st_size for path in [*traces, *self.captures])
-
-    @property
     def end_ns(self) -> int:
         """The running stage's last instant."""
         return max(phase.end_ns for phase in self.manifest.phases)

@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
-"""No optimising compiler: queries run once, and rows by the frame are joined and grouped in no JVM. Nobody waits for a
-pause of the garbage collector."""
+"""No optimising compiler: queries run once. Nobody waits for a pause of the garbage collector."""
 _LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LIGHT_HEAP = "-Xms1g -Xmn600m"
 _LIGHT = {
@@ -28,7 +27,7 @@ _LIGHT = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.buffer.pageSize": "1m",
 }
-"""For inputs of some tens of megabytes: most of the processor time would go into compiling code that runs once, into
+"""Where few rows go through the JVM: most of the processor time would go into compiling code that runs once, into
 collecting garbage while the heap grows, and into zeroing pages of 64 MiB for a few rows."""
 
 
@@ -38,7 +37,7 @@ def session(master: str | None = None, *, light: bool = False) -> Iterator[Spark
 
     Args:
         master: a Spark master; None = all cores of this machine.
-        light: the input is small, so start fast rather than run fast.
+        light: few rows go through the JVM, so start fast rather than run fast.
     """
     cores = len(os.sched_getaffinity(0))
     chosen = master or f"local[{cores}]"

@@ -9,9 +9,6 @@ from metrics.tables.schemas import TABLES
 
 __all__ = ["TABLES", "build"]
 
-LIGHT_BYTES = 64 << 20
-"""Traces and captures below this size are analysed with settings that start fast."""
-
 
 def build(run_dir: Path, master: str | None = None, *, packets: bool = False) -> None:
     """Compute every table of a finished run into ``tables/<name>.parquet`` (zstd, a directory of parts each).
@@ -29,5 +26,5 @@ def build(run_dir: Path, master: str | None = None, *, packets: bool = False) ->
 
     run = RunDir(run_dir.absolute())
     _ = run.manifest, run.plan, run.underlay
-    with session(master, light=run.input_bytes < LIGHT_BYTES) as spark:
+    with session(master, light=not packets) as spark:
         Pipeline(spark, run).write(packets=packets)

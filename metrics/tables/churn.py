@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from metrics.tables.columns import numbers
+from metrics.tables.hops import HOPS
+from metrics.tables.traces import EVENTS
 from peer.core.frames import Data
 from peer.trace import CRASHED, JOINED, LEFT
 
@@ -34,40 +43,63 @@ def lives(overlay: DataFrame, events: DataFrame) -> DataFrame:
     return spans.where("begins").select("node", F.col("ts_ns").alias("from_ns"), "to_ns")
 
 
-def broken_connections(events: DataFrame, hops: DataFrame) -> DataFrame:
+def broken_connections(events: Path, hops: Path) -> pa.Array:
     """Connections (``conn``) that a crash broke: frames may be lost on them that were sent, or that wait to be.
 
     Those that a crashed node had as links, and those with an unread frame about the time of a crash of either end.
+
+    Args:
+        events: ``traces.EVENTS`` as Parquet.
+        hops: the ``hops`` table.
     """
-    crashes = events.where((F.col("event") == "leave") & (F.col("reason") == CRASHED)).select("node", "ts_ns")
-    links = events.where((F.col("event") == "remove_peer") & (F.col("reason") == CRASHED)).select("conn")
-    unread = hops.where(F.col("log_send_ns").isNotNull() & F.col("log_recv_ns").isNull())
-    since_ns = F.col("ts_ns") - F.col("log_send_ns")
-    ours = (F.col("node") == F.col("src_node")) | (F.col("node") == F.col("dst_node"))
-    lost = unread.join(F.broadcast(crashes), ours & since_ns.between(-_BEFORE_NS, _AFTER_NS)).select("conn")
-    return links.unionByName(lost).distinct()
+    said = ds.dataset(events, schema=EVENTS).to_table(
+        columns=["event", "node", "ts_ns", "conn"], filter=pc.field("reason") == CRASHED
+    )
+    crashes = said.filter(pc.equal(said["event"], "leave"))
+    links = said.filter(pc.equal(said["event"], "remove_peer"))["conn"]
+    unread = ds.dataset(hops, schema=HOPS).to_table(
+        columns=["conn", "src_node", "dst_node", "log_send_ns"],
+        filter=pc.field("log_send_ns").is_valid() & pc.field("log_recv_ns").is_null(),
+    )
+    src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
+    lost = np.zeros(len(unread), np.bool_)
+    for node, at_ns in zip(crashes["node"].to_pylist(), crashes["ts_ns"].to_pylist(), strict=True):
+        about_then = (at_ns - _AFTER_NS <= sent_ns) & (sent_ns <= at_ns + _BEFORE_NS)
+        lost |= about_then & ((src == node) | (dst == node))
+    broken = [*links.chunks, *unread["conn"].filter(pa.array(lost)).chunks]
+    return pa.chunked_array(broken, pa.string()).drop_null().unique()
 
 
-def build_churn_control(events: DataFrame, hops: DataFrame, span_ns: tuple[int, int]) -> list[dict[str, Any]]:
+def build_churn_control(events: Path, hops: Path, span_ns: tuple[int, int]) -> list[dict[str, Any]]:
     """The ``churn_control`` table: frames other than data by kind, against the joins and leaves of the same span.
 
     No rows where no node joined or left. A crash is a leave.
 
     Args:
-        events: the traces' events.
+        events: ``traces.EVENTS`` as Parquet.
         hops: the ``hops`` table.
         span_ns: begin and end of the workload.
     """
     since, until = span_ns
-    lives = events.where(F.col("reason").isin(JOINED, LEFT, CRASHED) & F.col("event").isin("join", "leave"))
-    inside = lives.where((F.col("ts_ns") >= since) & (F.col("ts_ns") < until)).groupBy("event").count()
-    counts = {row["event"]: row["count"] for row in inside.collect()}
-    joins, leaves = counts.get("join", 0), counts.get("leave", 0)
+    inside = (pc.field("ts_ns") >= since) & (pc.field("ts_ns") < until)
+    changes = pc.field("reason").isin([JOINED, LEFT, CRASHED]) & pc.field("event").isin(["join", "leave"])
+    said = Counter(
+        ds.dataset(events, schema=EVENTS).to_table(columns=["event"], filter=changes & inside)["event"].to_pylist()
+    )
+    joins, leaves = said["join"], said["leave"]
     if not joins + leaves:
         return []
-    sent = hops.where((F.col("log_send_ns") >= since) & (F.col("log_send_ns") < until) & (F.col("kind") != Data.kind))
-    kinds = sent.groupBy("kind").agg(F.count("*").alias("frames"), F.sum("len_bytes").alias("frame_bytes"))
+    sent = (pc.field("log_send_ns") >= since) & (pc.field("log_send_ns") < until) & (pc.field("kind") != Data.kind)
+    frames = ds.dataset(hops, schema=HOPS).to_table(columns=["kind", "len_bytes"], filter=sent)
+    kinds = frames.group_by("kind").aggregate([([], "count_all"), ("len_bytes", "sum")])
     return [
-        row.asDict() | {"joins": joins, "leaves": leaves, "frames_per_change": row["frames"] / (joins + leaves)}
-        for row in kinds.orderBy("kind").collect()
+        {
+            "kind": row["kind"],
+            "frames": row["count_all"],
+            "frame_bytes": row["len_bytes_sum"],
+            "joins": joins,
+            "leaves": leaves,
+            "frames_per_change": row["count_all"] / (joins + leaves),
+        }
+        for row in kinds.sort_by("kind").to_pylist()
     ]

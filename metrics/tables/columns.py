@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -49,6 +50,36 @@ def find(keys: Sequence[Column], wanted: Sequence[Column]) -> pa.Array:
 def conform(columns: Mapping[str, Column], schema: pa.Schema) -> pa.Table:
     """Columns as a table of a schema; those that it does not name are left out."""
     return pa.table([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def group_rows(rows: pa.Table, *columns: str) -> tuple[Ints, pa.Table]:
+    """The group of each row by some columns, and the columns' values of each group."""
+    codes = [rows[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy() for name in columns]
+    group, count = factorise(*codes)
+    one = np.empty(count, np.int64)
+    one[group] = np.arange(len(group))  # any row of each group
+    return group, rows.select(list(columns)).take(pa.array(one))
+
+
+def outside(broken: pa.Array, rows: pa.Table) -> pa.Table:
+    """Those rows that are of no such connection (``conn``)."""
+    return rows.filter(pc.invert(pc.is_in(rows["conn"], broken))) if len(broken) else rows
+
+
+def of_whole_traces(rows: pa.Table, incomplete: Sequence[int]) -> pa.Table:
+    """Those rows neither of whose nodes (``src_node``, ``dst_node``) is, or may be, one whose trace is incomplete."""
+    if not incomplete:
+        return rows
+    theirs = pa.array([*incomplete, None], pa.int32())
+    ends = (pc.is_in(rows[name], theirs) for name in ("src_node", "dst_node"))
+    return rows.filter(pc.invert(pc.or_(*ends)))
+
+
+def quantile(
+    values: npt.NDArray[np.float64], share: float, method: Literal["inverted_cdf", "linear"] = "inverted_cdf"
+) -> float | None:
+    """An exact quantile, by default one of the values; None where there are none."""
+    return float(np.quantile(values, share, method=method)) if len(values) else None
 
 
 class Groups:

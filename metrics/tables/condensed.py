@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Ints
-from metrics.tables.columns import Column, Groups, numbers, valid
+from metrics.tables.columns import Column, Groups, group_rows, numbers, valid
 from metrics.tables.hops import Sources, build_hops
 from metrics.tables.shares import Share
 from peer.core.frames import Bye, Data, Hello
@@ -46,7 +45,7 @@ def condense_streams(hops: pa.Table) -> pa.Table:
     first_send_ns (after ``Hello``), logged_bytes, end_bytes (where the last frame that was sent ends), and hello_* and
     bye_* for the four ``INSTANTS``.
     """
-    stream, names = _by(hops, "conn", "incarnation", "direction")
+    stream, names = group_rows(hops, "conn", "incarnation", "direction")
     groups = Groups(stream, len(names))
     kind = numbers(hops["kind"], -1)
     columns: dict[str, Column] = {name: names[name] for name in names.column_names}
@@ -67,7 +66,9 @@ def condense_topics(copies: pa.Table) -> pa.Table:
     """Which topics a connection carried from which node to which: conn, src_node, dst_node, topic."""
     lists = copies["topics"].combine_chunks()
     parents = copies.select(["conn", "src_node", "dst_node"]).take(pc.list_parent_indices(lists))
-    return _by(parents.append_column("topic", pc.list_flatten(lists)), "conn", "src_node", "dst_node", "topic")[1]
+    return group_rows(parents.append_column("topic", pc.list_flatten(lists)), "conn", "src_node", "dst_node", "topic")[
+        1
+    ]
 
 
 def condense_copies(copies: pa.Table) -> pa.Table:
@@ -78,7 +79,7 @@ def condense_copies(copies: pa.Table) -> pa.Table:
     order = np.argsort(numbers(copies["tap_rx_ns"]), kind="stable")
     topics = pc.binary_join(copies["topics"].combine_chunks().cast(pa.list_(pa.string())), ",")
     named = copies.select(["conn", "incarnation", "src_node", "dst_node"]).append_column("topics", topics)
-    group, names = _by(named, *named.column_names)
+    group, names = group_rows(named, *named.column_names)
     first, last = np.empty((2, len(names)), np.int64)
     last[group[order]] = order  # of several assignments the last stays
     first[group[order[::-1]]] = order[::-1]
@@ -106,7 +107,7 @@ def condense_bytes(left: pa.Table, zero_ns: int) -> pa.Table:
     instant = numbers(left["tap_tx_ns"])
     seconds = pa.array(instant - (instant - zero_ns) % _SECOND_NS)
     named = described.select(["node", "kind", "useful"]).append_column("second_ns", seconds)
-    group, names = _by(named, *named.column_names)
+    group, names = group_rows(named, *named.column_names)
     body, length = numbers(described["payload"]), numbers(described["len_bytes"])
     sums = {"frames": np.ones(len(group), np.int64), "framing_bytes": length - body, "body_bytes": body}
     for name, values in sums.items():
@@ -121,12 +122,3 @@ def _payload_bytes(left: pa.Table) -> Ints:
     marks = np.select([body < 2 + 256, body < 3 + 65536], [2, 3], 5)
     payload: Ints = np.where(numbers(left["kind"], -1) == Data.kind, np.maximum(body - marks, 0), 0)
     return payload
-
-
-def _by(rows: pa.Table, *columns: str) -> tuple[Ints, pa.Table]:
-    """The group of each row by some columns, and the columns' values of each group."""
-    codes = [rows[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy() for name in columns]
-    group, count = factorise(*codes)
-    one = np.empty(count, np.int64)
-    one[group] = np.arange(len(group))  # any row of each group
-    return group, rows.select(list(columns)).take(pa.array(one))

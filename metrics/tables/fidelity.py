@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from metrics.pcap.walk import Ints
 from metrics.rundata import RunDir
+from metrics.tables.columns import numbers, quantile
 
 _SECOND_NS = 1_000_000_000
 _CUMULATIVE = ("frames_in", "frames_out", "bytes_in", "bytes_out")
 _PRESSURE = ("cpu_busy_ratio", "cpu_some_ratio", "steal_ratio")
 
 
-def build_fidelity(
-    run: RunDir, hop_seconds: list[dict[str, Any]], publish_seconds: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def build_fidelity(run: RunDir) -> list[dict[str, Any]]:
     """The table's rows, one a second of the running stage in which anything was recorded.
 
-    Args:
-        run: the run directory.
-        hop_seconds: second, send_ms_p99, receive_ms_p99.
-        publish_seconds: second, publish_lag_ms_max.
+    The run's ``hops`` and ``messages`` must be there.
     """
     zero_ns = run.manifest.zero_ns
     rows: dict[int, dict[str, Any]] = {}
@@ -35,10 +35,9 @@ def build_fidelity(
         row((at_ns - zero_ns) // _SECOND_NS).update(values)
     for line in run.lines("pressure.jsonl"):
         row((line["at_ns"] - zero_ns) // _SECOND_NS).update({name: line.get(name) for name in _PRESSURE})
-    for line in [*hop_seconds, *publish_seconds]:
-        row(line["second"]).update({name: value for name, value in line.items() if name != "second"})
-    for second, values in _probes(run).items():
-        row(second).update(values)
+    for found in (_hops(run), _publications(run), _probes(run)):
+        for second, values in found.items():
+            row(second).update(values)
     return [rows[second] for second in sorted(rows)]
 
 
@@ -55,6 +54,37 @@ def _plane(lines: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
         found.append((line["at_ns"], values))
         before = line
     return found
+
+
+def _hops(run: RunDir) -> dict[int, dict[str, Any]]:
+    """How long frames stayed inside hosts, by the second in which they were sent."""
+    columns = {"send_ms_p99": "d_sndbuf_ns", "receive_ms_p99": "d_rcv_ns"}
+    rows = pq.read_table(run.path / "tables" / "hops.parquet", columns=["log_send_ns", *columns.values()])
+    rows = rows.filter(pc.is_valid(rows["log_send_ns"]))
+    found: dict[int, dict[str, Any]] = {}
+    for second, those in _by_second(numbers(rows["log_send_ns"]), run.manifest.zero_ns):
+        some = rows.take(pa.array(those))
+        found[second] = {
+            name: quantile(some[column].drop_null().to_numpy() / 1e6, 0.99) for name, column in columns.items()
+        }
+    return found
+
+
+def _publications(run: RunDir) -> dict[int, dict[str, Any]]:
+    """How late messages were published, by the second for which they were scheduled."""
+    rows = pq.read_table(run.path / "tables" / "messages.parquet", columns=["scheduled_ns", "publish_ns"]).drop_null()
+    scheduled_ns = numbers(rows["scheduled_ns"])
+    lag_ms = (numbers(rows["publish_ns"]) - scheduled_ns) / 1e6
+    by_second = _by_second(scheduled_ns, run.manifest.zero_ns)
+    return {second: {"publish_lag_ms_max": float(lag_ms[those].max())} for second, those in by_second}
+
+
+def _by_second(instants_ns: Ints, zero_ns: int) -> Iterator[tuple[int, Ints]]:
+    """Every second since zero with an instant in it, and which those are."""
+    seconds = (instants_ns - zero_ns) // _SECOND_NS
+    order = np.argsort(seconds, kind="stable")
+    named, first = np.unique(seconds[order], return_index=True)
+    return zip(named.tolist(), np.split(order, first[1:]), strict=False)  # nothing has no second, but splits into one
 
 
 def _probes(run: RunDir) -> dict[int, dict[str, Any]]:

@@ -25,7 +25,7 @@ from metrics.rundata import RunDir
 from metrics.tables import agreement, churn, deliveries, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
-from metrics.tables.evidence import gather
+from metrics.tables.evidence import Sources, gather
 from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
@@ -74,7 +74,7 @@ class Pipeline:
         ahead_ns = {node: clock.monotonic_ns for node, clock in self._run.clocks.items()}
         self.states = traces.read(self._run.path / "trace", traced=captured, ahead_ns=ahead_ns)
         self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
-        self.events, self.frames = traces.events, traces.frames
+        self.events = traces.events
         self.starts = traces.starts()
         self.wire = Wire(self._spark, self._staging / "wire")
         if captured:
@@ -187,7 +187,7 @@ class Pipeline:
         return self._spark.read.parquet(path)
 
     def _save_fidelity(self) -> None:
-        self._save_small("fidelity", fidelity.build_fidelity(self._run, *self._seconds()))
+        self._save_small("fidelity", fidelity.build_fidelity(self._run))
 
     def _save_epochs(self) -> None:
         run = self._run
@@ -202,7 +202,8 @@ class Pipeline:
     def _save_churn_control(self) -> None:
         workload, rows = self._run.phase("workload"), []
         if workload is not None and any(state["changes"] for state in self.states.values()):
-            rows = churn.build_churn_control(self.events, self._table("hops"), (workload.start_ns, workload.end_ns))
+            span_ns = workload.start_ns, workload.end_ns
+            rows = churn.build_churn_control(self._staging / "events", self._path("hops"), span_ns)
         self._save_small("churn_control", rows)
 
     def _save_checks(self) -> None:
@@ -213,15 +214,18 @@ class Pipeline:
         self._save_small("checks", [msgspec.to_builtins(check) for check in checks])
 
     def _gather(self) -> Evidence:
-        staged = {
-            "events": self.events,
-            "frames": self.frames,
-            "conns": self.wire.table("conns"),
-            "captures": self.wire.table("captures"),
-            "streams": self._staged("streams"),
-        }
-        tables = {name: self._table(name) for name in ("messages", "overhead")}
-        return gather(self._run, self.states, self.incomplete, self._table("hops"), staged, tables)
+        events, wire = self._staging / "events", self._staging / "wire"
+        crashed = any(state["crashes"] for state in self.states.values())
+        sources = Sources(
+            states=self.states,
+            incomplete=self.incomplete,
+            broken=churn.broken_connections(events, self._path("hops")) if crashed else pa.array([], pa.string()),
+            events=events,
+            streams=self._staging / "streams",
+            conns=wire / "conns",
+            captures=wire / "captures",
+        )
+        return gather(self._run, sources)
 
     def _compare_links(self) -> dict[str, dict[str, Any]]:
         """The links of the traces against those of the captures."""
@@ -259,22 +263,6 @@ class Pipeline:
         table = overhead.build_overhead(classes, self.wire.table("wire"), self._run.nodes_by_host)
         self._save("overhead", table)
         self._save("control", overhead.build_control(classes))
-
-    def _seconds(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """What hops and publications say of each second, for ``fidelity``."""
-        zero_ns = self._run.manifest.zero_ns
-        second = F.floor((F.col("log_send_ns") - zero_ns) / _SECOND_NS).alias("second")
-        delays = self._table("hops").where(F.col("log_send_ns").isNotNull()).groupBy(second)
-        quantiles = delays.agg(
-            (F.percentile_approx("d_sndbuf_ns", 0.99) / 1e6).alias("send_ms_p99"),
-            (F.percentile_approx("d_rcv_ns", 0.99) / 1e6).alias("receive_ms_p99"),
-        )
-        known = self._table("messages").where("publish_ns is not null and scheduled_ns is not null")
-        at = F.floor((F.col("scheduled_ns") - zero_ns) / _SECOND_NS).alias("second")
-        lag = (F.max(F.col("publish_ns") - F.col("scheduled_ns")) / 1e6).alias("publish_lag_ms_max")
-        return [row.asDict() for row in quantiles.collect()], [
-            row.asDict() for row in known.groupBy(at).agg(lag).collect()
-        ]
 
     # ---------------------------------------------------------------------------------------------- files
 

@@ -180,10 +180,10 @@ def test_rtt_is_the_sum_of_both_directions(namespaces: list[str], attach: Attach
 def test_changes_of_pairs_take_effect(namespaces: list[str], attach: Attach) -> None:
     plane = attach()
     plane.set_pair(0, 1, delay_ms=40, jitter_ms=0, loss_ratio=0)
-    assert 55 <= np.min(ping(namespaces, 10, [(0, 1)])) <= 57
+    assert 55 <= np.min(ping(namespaces, 30, [(0, 1)])) <= 57
     nothing = np.zeros((HOSTS, HOSTS))
     plane.set_pairs(delay_ms=nothing + 1, jitter_ms=nothing, loss_ratio=nothing)
-    assert (ping(namespaces, 10).min(axis=0) <= 3).all()
+    assert (ping(namespaces, 30).min(axis=0) <= 3).all()
 
 
 def test_every_lost_datagram_is_counted(attach: Attach, datagrams: Callable[[], Datagrams]) -> None:
@@ -225,18 +225,20 @@ def test_capture_holds_every_frame_twice(namespaces: list[str], attach: Attach, 
     ping(namespaces, 1)
     offset_ns = time.time_ns() - time.monotonic_ns()
     plane.start_capture(tmp_path / "capture", 64, offset_ns)
-    ping(namespaces, 3)
+    rounds = 30
+    ping(namespaces, rounds)
     capture = plane.stop_capture()
     ping(namespaces, 1)
-    assert (capture.frames_in, capture.frames_out) == (36, 36)
-    assert (capture.records_written, capture.records_dropped) == (72, 0)
+    frames = rounds * len(PAIRS) * 2
+    assert (capture.frames_in, capture.frames_out) == (frames, frames)
+    assert (capture.records_written, capture.records_dropped) == (2 * frames, 0)
     packets = tshark(capture.files[0])
-    assert len(packets) == 72
+    assert len(packets) == 2 * frames
     for source, destination in PAIRS:
         flow = [packet for packet in packets if packet[2:] == (address(source), address(destination))]
         tx_s, rx_s = ([stamp for stamp, port, *_ in flow if port == host] for host in (source, destination))
         wire_ms = (np.array(rx_s) - tx_s) * 1000
-        assert len(wire_ms) == 6
+        assert len(wire_ms) == 2 * rounds
         assert (wire_ms >= DELAY_MS[source, destination] - 0.002).all()
         assert np.min(wire_ms) <= DELAY_MS[source, destination] + 0.5
     assert abs(packets[0][0] - time.time()) < 60

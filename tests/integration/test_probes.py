@@ -11,6 +11,9 @@ from harness.testbeds.emulated import sandbox
 
 pytestmark = pytest.mark.root
 
+PACKETS = 40
+"""To each pair, over three seconds: some are on their way while nothing else holds this machine up."""
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -22,7 +25,7 @@ from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.userspace import UserspacePlane
 from topologies.model import Host, Underlay
 
-folder, size = Path(sys.argv[1]), 4
+folder, size, packets = Path(sys.argv[1]), 4, int(sys.argv[2])
 zero = np.zeros((size, size))
 delay_ms = np.array([[0 if a == b else 10.0 + a for b in range(size)] for a in range(size)])
 loss_ratio = zero.copy()
@@ -36,7 +39,7 @@ plane = UserspacePlane(underlay, 1, folder)
 plane.attach([Port(n, made[n].netns, wan[n]) for n in range(size)])
 prober = Prober(underlay, [host.netns for host in made], wan, manifest.epoch_offset_ns(), 1)
 plane.set_pairs(delay_ms=delay_ms, jitter_ms=zero, loss_ratio=loss_ratio)
-prober.sweep("before", 3, lambda: 1000.0)
+prober.sweep("before", packets, lambda: 1000.0)
 plane.set_pairs(delay_ms=delay_ms, jitter_ms=jitter_ms, loss_ratio=zero)
 prober.start_sampling(200, 60)
 while plane.counters().frames_out < 200:
@@ -52,7 +55,7 @@ hosts.stop(made)
 @pytest.fixture(scope="module")
 def achieved(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     folder: Path = tmp_path_factory.mktemp("probes")
-    assert sandbox.run([sys.executable, "-c", PROGRAM, str(folder)], keep=[folder]) == 0
+    assert sandbox.run([sys.executable, "-c", PROGRAM, str(folder), str(PACKETS)], keep=[folder]) == 0
     return pq.read_table(folder / "achieved.parquet")
 
 
@@ -65,15 +68,12 @@ def test_a_sweep_has_every_directed_pair_once(achieved: pa.Table) -> None:
     assert pairs == [(a, b) for a in range(4) for b in range(4) if a != b]
 
 
-def test_no_answer_is_faster_than_asked_and_most_are_hardly_slower(achieved: pa.Table) -> None:
-    errors = []
+def test_no_answer_is_faster_than_asked_and_the_best_are_hardly_slower(achieved: pa.Table) -> None:
     for row in rows(achieved, "before"):
         assert row["asked_rtt_ms"] == 20 + row["src"] + row["dst"]
-        for measured in (row["first_rtt_ms"], row["next_rtt_ms"], row["rtt_ms"]):
-            if measured is not None:
-                errors.append(measured - row["asked_rtt_ms"])
-    assert min(errors) >= 0
-    assert sorted(errors)[len(errors) // 2] < 1
+        if row["rtt_ms"] is not None:
+            assert min(row["first_rtt_ms"], row["rtt_ms"]) >= row["asked_rtt_ms"]
+            assert row["rtt_ms"] < row["asked_rtt_ms"] + 1
 
 
 def test_a_pair_that_loses_everything_is_null_and_its_reverse_too(achieved: pa.Table) -> None:
@@ -81,7 +81,7 @@ def test_a_pair_that_loses_everything_is_null_and_its_reverse_too(achieved: pa.T
     for row in rows(achieved, "before"):
         lost = {row["src"], row["dst"]} == {0, 1}
         assert (row["rtt_ms"] is None) == (row["first_rtt_ms"] is None) == lost
-        assert (row["sent"], row["received"]) == (3, 0 if lost else 3)
+        assert (row["sent"], row["received"]) == (PACKETS, 0 if lost else PACKETS)
         assert lost or row["rtt_ms"] <= row["next_rtt_ms"]
 
 

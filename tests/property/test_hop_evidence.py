@@ -1,0 +1,196 @@
+"""What the checks ask of the hops, against loops over dictionaries."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metrics.checks import JITTER_SIGMAS
+from metrics.tables import hop_evidence
+from metrics.tables.schemas import arrow_schema
+from peer.core.frames import Data
+
+Row = dict[str, Any]
+
+NODES = range(4)
+MACHINES = ("m0", "m0", "m1", "m2")
+ERRORS_NS = {"m1": 2, "m2": 3}
+JUDGED_NS = (10, 40)
+RATED = 3
+"""The node whose host has an access rate; hosts and nodes are numbered in opposite orders."""
+
+maybe_node = st.none() | st.sampled_from(NODES)
+maybe_instant = st.none() | st.integers(0, 50)
+hop = st.fixed_dictionaries(
+    {
+        "conn": st.sampled_from(["a", "b", "c"]),
+        "direction": st.sampled_from(["orig", "resp"]),
+        "incarnation": st.integers(0, 1),
+        "kind": st.none() | st.sampled_from([1, Data.kind]),
+        **dict.fromkeys(("src_node", "dst_node"), maybe_node),
+        **dict.fromkeys(("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns", "tap_tx_last_ns"), maybe_instant),
+        "n_retx": st.none() | st.integers(0, 1),
+        **dict.fromkeys(("is_dup", "is_relay"), st.none() | st.booleans()),
+        "asked": st.none() | st.tuples(st.integers(0, 30), st.sampled_from([0, 4])),
+    }
+)
+
+
+def complete(row: Row) -> Row:
+    """A hop with the columns that follow from others; delays are in nanoseconds like the instants here."""
+
+    def between(since: str, to: str) -> int | None:
+        return None if row[since] is None or row[to] is None else row[to] - row[since]
+
+    delay, jitter = row["asked"] if row["asked"] is not None and row["src_node"] is not None else (None, None)
+    known = {"d_sndbuf_ns": between("log_send_ns", "tap_tx_ns"), "d_rcv_ns": between("tap_rx_ns", "log_recv_ns")}
+    asked = {"asked_delay_ms": delay and delay / 1e6, "asked_jitter_ms": jitter and jitter / 1e6}
+    return {name: value for name, value in row.items() if name != "asked"} | known | asked
+
+
+rows_of_hops = st.lists(hop.map(complete), max_size=20)
+
+
+class Run(tempfile.TemporaryDirectory[str]):
+    """As much of a run directory as is asked for."""
+
+    def __init__(self, rows: list[Row], *, clocks: bool = False) -> None:
+        super().__init__()
+        self._rows = rows
+        self._clocks = clocks
+
+    def __enter__(self) -> Any:
+        path = Path(self.name)
+        (path / "tables" / "hops.parquet").mkdir(parents=True)
+        hops = pa.Table.from_pylist(self._rows, arrow_schema("hops"))
+        pq.write_table(hops, path / "tables" / "hops.parquet" / "part-0.parquet")
+        errors = {node: ERRORS_NS[machine] for node, machine in enumerate(MACHINES) if machine in ERRORS_NS}
+        return SimpleNamespace(
+            path=path,
+            plan={"placement": [{"node": node, "machine": MACHINES[node]} for node in reversed(NODES)]},
+            clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
+            judged_ns=JUDGED_NS,
+            nodes_by_host=list(reversed(NODES)),
+            underlay=SimpleNamespace(size=len(NODES), rate_mbit=np.array([1.0, 0.0, 0.0, 0.0])),
+        )
+
+
+def unsure_ns(row: Row) -> int:
+    ends = [row["src_node"], row["dst_node"]]
+    if None in ends or MACHINES[ends[0]] == MACHINES[ends[1]]:
+        return 0
+    return sum(ERRORS_NS.get(MACHINES[end], 0) for end in ends)
+
+
+@pytest.mark.parametrize("clocks", [False, True])
+@given(rows_of_hops)
+def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
+    with Run(rows, clocks=clocks) as run:
+        found = hop_evidence.order(run)
+    steps = [("log_send_ns", "tap_tx_ns"), ("tap_tx_ns", "tap_rx_ns"), ("tap_rx_ns", "log_recv_ns")]
+    early, unresolved = [], []
+    for row in rows:
+        unsure = unsure_ns(row) if clocks else 0
+        for before, after in [*steps, ("log_send_ns", "log_recv_ns")]:
+            if row[before] is not None and row[after] is not None:
+                early.append(row[before] - row[after] - unsure)
+        if unsure and row["log_send_ns"] is not None and row["log_recv_ns"] is not None:
+            unresolved.append(row["log_recv_ns"] - row["log_send_ns"] <= unsure)
+    assert found == {
+        "order_tested": len(early),
+        "order_failed": sum(each > 0 for each in early),
+        "order_worst_ns": max(0, *early, 0),
+        "unsure_tested": len(unresolved),
+        "unsure_unresolved": sum(unresolved),
+        "unsure_ns": max([unsure_ns(row) if clocks else 0 for row in rows], default=0),
+    }
+
+
+@given(
+    rows_of_hops,
+    st.lists(st.sampled_from(NODES), unique=True),
+    st.lists(st.sampled_from(["a", "b", "z"]), unique=True),
+)
+def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int], broken: list[str]) -> None:
+    with Run(rows) as run:
+        found = hop_evidence.completeness(run, incomplete, pa.array(broken, pa.string()))
+    theirs = {*incomplete, None} if incomplete else set()
+    tested = [
+        [row[name] is not None for name in ("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns")]
+        for row in rows
+        if row["conn"] not in broken and not theirs & {row["src_node"], row["dst_node"]}
+    ]
+    assert found == {
+        "sets_tested": len(tested),
+        "sent_unseen": sum(sent and not left for sent, left, _, _ in tested),
+        "read_unseen": sum(read and not came for _, _, came, read in tested),
+        "seen_unsent": sum(left and not sent for sent, left, _, _ in tested),
+        "read_unsent": sum(read and not sent for sent, _, _, read in tested),
+        "frames_sent": sum(sent for sent, _, _, _ in tested),
+        "frames_unread": sum(sent and not read for sent, _, _, read in tested),
+    }
+
+
+def nearest_rank(values: list[float], share: float) -> float | None:
+    """The least value that so large a share of all does not exceed."""
+    return sorted(values)[max(math.ceil(len(values) * share) - 1, 0)] if values else None
+
+
+def within(instant: int | None) -> bool:
+    return instant is not None and JUDGED_NS[0] <= instant <= JUDGED_NS[1]
+
+
+@given(rows_of_hops)
+def test_copies_are_what_a_loop_says(rows: list[Row]) -> None:
+    with Run(rows) as run:
+        found = hop_evidence.copies(run)
+    for name, column in (("receive", "d_rcv_ns"), ("send", "d_sndbuf_ns")):
+        inside = [row[column] / 1e6 for row in rows if row[column] is not None and within(row["log_send_ns"])]
+        assert [found.pop(f"{name}_ms_p{percent}") for percent in (50, 99)] == [
+            nearest_rank(inside, 0.5),
+            nearest_rank(inside, 0.99),
+        ]
+    assert found == {
+        "copies": sum(row["kind"] == Data.kind and row["is_dup"] is not None for row in rows),
+        "duplicates": sum(row["is_dup"] is True for row in rows),
+        "relayed": sum(row["is_relay"] is True for row in rows),
+        "retransmitted_frames": sum((row["n_retx"] or 0) > 0 for row in rows),
+    }
+
+
+@given(rows_of_hops)
+def test_wire_errors_are_what_a_loop_says(rows: list[Row]) -> None:
+    with Run(rows) as run:
+        found = hop_evidence.wire_errors(run)
+    resent = {(row["conn"], row["direction"], row["incarnation"]) for row in rows if row["n_retx"]}
+    steady, jittered, sigmas = [], [], []
+    for row in rows:
+        clean = (row["conn"], row["direction"], row["incarnation"]) not in resent
+        clean = clean and RATED not in (row["src_node"], row["dst_node"]) and within(row["tap_tx_last_ns"])
+        if not clean or row["tap_rx_ns"] is None or row["asked_delay_ms"] is None:
+            continue
+        deviation = (row["tap_rx_ns"] - row["tap_tx_last_ns"]) / 1e6 - row["asked_delay_ms"]
+        jitter = row["asked_jitter_ms"]
+        if jitter:
+            jittered.append(max(abs(deviation) - JITTER_SIGMAS * jitter, 0))
+            sigmas.append(deviation / jitter)
+        else:
+            steady.append(abs(deviation))
+    spread = found.pop("jitter_sigmas_std")
+    assert spread == (pytest.approx(statistics.stdev(sigmas)) if len(sigmas) > 1 else None)
+    for name, errors in (("steady", steady), ("jittered", jittered)):
+        assert found.pop(f"{name}_tested") == len(errors)
+        for figure, share in (("p50", 0.5), ("p99", 0.99), ("max", 1)):
+            assert found.pop(f"{name}_ms_{figure}") == pytest.approx(nearest_rank(errors, share))
+    assert not found
