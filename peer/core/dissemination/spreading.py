@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.node import Part, State, Turn
@@ -19,11 +21,12 @@ class Spreading(Part):
     """
 
     frames = (Data,)
-    __slots__ = ("_seen", "_seen_messages")
+    __slots__ = ("_order", "_seen", "_seen_messages")
 
     def __init__(self, state: State, seen_messages: int) -> None:
         super().__init__(state)
         self._seen: dict[MessageId, tuple[TopicId, ...]] = {}
+        self._order: deque[MessageId] = deque()  # a dict's oldest key is behind the places of all that were deleted
         self._seen_messages = seen_messages
 
     def publish(self, turn: Turn, publication: Publish) -> None:
@@ -60,6 +63,10 @@ class Spreading(Part):
 
     def remember(self, identifier: MessageId, topics: tuple[TopicId, ...]) -> None:
         """A message was seen, under these topics in all."""
-        self._seen[identifier] = topics
-        if len(self._seen) > self._seen_messages:
-            del self._seen[next(iter(self._seen))]
+        seen = self._seen
+        known = len(seen)
+        seen[identifier] = topics
+        if len(seen) > known:
+            self._order.append(identifier)
+            if known == self._seen_messages:
+                del seen[self._order.popleft()]

@@ -6,6 +6,7 @@ Source: gossipsub v1.0, Message Cache.
 from __future__ import annotations
 
 from collections import deque
+from itertools import takewhile
 
 from peer.core.contract import MessageId, NodeId, TopicId
 from peer.core.frames import Data
@@ -84,8 +85,6 @@ class SeenCache:
 
     def expire(self, now_ns: int) -> None:
         """Forget what came too long ago."""
-        while self._first_ns:
-            oldest = next(iter(self._first_ns))
-            if now_ns - self._first_ns[oldest] <= self._ttl_ns:
-                return
-            del self._first_ns[oldest]
+        old = takewhile(lambda seen: now_ns - seen[1] > self._ttl_ns, self._first_ns.items())
+        for identifier, _ in list(old):
+            del self._first_ns[identifier]

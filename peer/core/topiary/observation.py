@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from peer.core.contract import MessageId, NodeId, TopicId
-
-NEVER = -1
-"""The arrival of a copy that did not come."""
 
 
 class Arrivals(NamedTuple):
@@ -26,21 +22,21 @@ class Arrivals(NamedTuple):
 
 
 class Observation:
-    """Arrivals of one epoch, a row a message, a column an outgoing neighbour.
+    """Copies of one epoch in the order of their arrival; rows are made of them when it is over.
+
+    Nearly every copy is a further one, of which only its arrival is of interest: it is noted at the end of a list. To
+    look its message's row up would take the time that memory takes, which a simulation of a thousand nodes waits for.
 
     Args:
         columns: the outgoing neighbours, fixed for the epoch.
     """
 
-    __slots__ = ("_arrivals", "_column", "_earliest", "_places", "_topics", "columns")
+    __slots__ = ("_copies", "_topics", "columns")
 
     def __init__(self, columns: Sequence[NodeId]) -> None:
         self.columns = tuple(columns)
-        self._column = {peer: index for index, peer in enumerate(self.columns)}
-        self._places: dict[MessageId, int] = {}
-        self._topics: list[tuple[TopicId, ...]] = []
-        self._earliest = array("q")
-        self._arrivals = array("q")
+        self._topics: dict[MessageId, tuple[TopicId, ...]] = {}
+        self._copies: list[int] = []  # of each: instant, neighbour, message
 
     def __len__(self) -> int:
         """The messages seen."""
@@ -52,29 +48,26 @@ class Observation:
         Returns:
             Whether it is the first one of its message.
         """
-        place = self._places.get(identifier)
-        is_first = place is None
-        if place is None:
-            place = self._places[identifier] = len(self._topics)
-            self._topics.append(topics)
-            self._earliest.append(now_ns)
-            self._arrivals.extend([NEVER] * len(self.columns))
-        column = self._column.get(peer)
-        if column is not None:
-            cell = place * len(self.columns) + column
-            if self._arrivals[cell] == NEVER:
-                self._arrivals[cell] = now_ns
-        return is_first
+        self._copies += (now_ns, peer, identifier)
+        if identifier in self._topics:
+            return False
+        self._topics[identifier] = topics
+        return True
 
     def rows(self) -> Iterator[Arrivals]:
-        """Each message's arrivals.
+        """Each message's arrivals, in the order in which messages came in.
 
         Source: Topiary section IV-A, Eq. 1.
         """
-        width = len(self.columns)
-        for place, topics in enumerate(self._topics):
-            earliest_ns = self._earliest[place]
-            row = self._arrivals[place * width : (place + 1) * width]
-            delays_ns = [(at - earliest_ns, column) for column, at in enumerate(row) if at != NEVER]
+        column_of = {peer: column for column, peer in enumerate(self.columns)}
+        earliest_ns: dict[MessageId, int] = {}
+        brought: dict[MessageId, dict[int, int]] = {identifier: {} for identifier in self._topics}
+        for now_ns, peer, identifier in zip(self._copies[::3], self._copies[1::3], self._copies[2::3], strict=True):
+            since_ns = earliest_ns.setdefault(identifier, now_ns)
+            column = column_of.get(peer)
+            if column is not None:
+                brought[identifier].setdefault(column, now_ns - since_ns)
+        for identifier, topics in self._topics.items():
+            delays_ns = [(delay_ns, column) for column, delay_ns in brought[identifier].items()]
             delays_ns.sort()
             yield Arrivals(topics, delays_ns)
