@@ -128,6 +128,7 @@ LOAD = (
     "wire",
     "receive delay",
     "delay agreement",
+    "scrapes failed",
 )
 
 
