@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.testbeds.emulated import sandbox
-from harness.testbeds.emulated.awake import Vigil, is_virtual
+from harness.testbeds.emulated.awake import kept_awake
 from harness.testbeds.emulated.dataplane.netns import entered
 from harness.testbeds.emulated.echo import EchoSockets
 from harness.testbeds.emulated.plane import Port
@@ -83,27 +83,13 @@ def _table(result: dict[str, float]) -> str:
 
 def measure() -> dict[str, float]:
     """Everything, by name; see ``_compare`` and ``_load`` for the units."""
-    with _kept_awake():
+    with kept_awake():
         with _namespaces() as netns:
             capacity = _measure_capacity(netns)
             result = {"frames_per_s_a_core": capacity}
             for share in LOADS:
                 result |= _load(netns, share, capacity)
         return result | _compare()
-
-
-@contextmanager
-def _kept_awake() -> Iterator[None]:
-    """The processors as they are during a run."""
-    if not is_virtual():
-        yield
-        return
-    vigil = Vigil()
-    vigil.start()
-    try:
-        yield
-    finally:
-        vigil.stop()
 
 
 def _compare() -> dict[str, float]:

@@ -41,8 +41,9 @@ prober = Prober(underlay, [host.netns for host in made], wan, manifest.epoch_off
 plane.set_pairs(delay_ms=delay_ms, jitter_ms=zero, loss_ratio=loss_ratio)
 prober.sweep("before", packets, lambda: 1000.0)
 plane.set_pairs(delay_ms=delay_ms, jitter_ms=jitter_ms, loss_ratio=zero)
+until = plane.counters().frames_out + 200
 prober.start_sampling(200, 60)
-while plane.counters().frames_out < 200:
+while plane.counters().frames_out < until:
     pass
 prober.stop_sampling("during")
 prober.write(folder / "achieved.parquet")
