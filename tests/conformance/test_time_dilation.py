@@ -81,10 +81,6 @@ class Outcome:
         return [(json.loads(line)["at_ns"] - self.manifest.zero_ns) / 1e9 for line in lines]
 
 
-def perform_both(folder: Path) -> tuple[Outcome, Outcome]:
-    return perform(folder, 1), perform(folder, DILATION)
-
-
 def perform(folder: Path, dilation: int) -> Outcome:
     file = folder / "experiment.toml"
     file.write_text(EXPERIMENT)
@@ -99,7 +95,22 @@ def perform(folder: Path, dilation: int) -> Outcome:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Outcome]:
-    return perform_both(tmp_path_factory.mktemp("dilation"))
+    """A machine that stood still says nothing: then, and only then, there are other runs."""
+    for _ in range(3):
+        folder = tmp_path_factory.mktemp("dilation")
+        plain, slow = perform(folder, 1), perform(folder, DILATION)
+        if agree(plain, slow) or not (plain.busy or slow.busy):
+            break
+    return plain, slow
+
+
+def agree(plain: Outcome, slow: Outcome) -> bool:
+    """Whether two runs are those of one network: who got what, and after what time."""
+    return plain.delivered == slow.delivered and take_as_long(plain, slow)
+
+
+def take_as_long(plain: Outcome, slow: Outcome) -> bool:
+    return bool(slow.delay_ms == pytest.approx(plain.delay_ms, rel=0.05, abs=DELAY_TOLERANCE_MS))
 
 
 def test_the_dilated_run_takes_longer(outcomes: tuple[Outcome, Outcome]) -> None:
@@ -132,20 +143,9 @@ def test_both_build_the_same_kind_of_overlay(outcomes: tuple[Outcome, Outcome], 
     assert slow == pytest.approx(plain, rel=TOLERANCE_RATIO)
 
 
-def test_both_take_as_long_to_deliver(
-    outcomes: tuple[Outcome, Outcome], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """A machine that stood still says nothing: then, and only then, there are other runs."""
+def test_both_take_as_long_to_deliver(outcomes: tuple[Outcome, Outcome]) -> None:
     plain, slow = outcomes
-    for _ in range(2):
-        if not agree(plain, slow) and (plain.busy or slow.busy):
-            plain, slow = perform_both(tmp_path_factory.mktemp("again"))
-    assert agree(plain, slow), (plain.delay_ms, slow.delay_ms)
-
-
-def agree(plain: Outcome, slow: Outcome) -> bool:
-    """Whether the delays of two runs are those of one network."""
-    return bool(slow.delay_ms == pytest.approx(plain.delay_ms, rel=0.05, abs=DELAY_TOLERANCE_MS))
+    assert take_as_long(plain, slow), (plain.delay_ms, slow.delay_ms)
 
 
 def test_the_network_is_certified_against_what_was_asked(outcomes: tuple[Outcome, Outcome]) -> None:
