@@ -1,8 +1,8 @@
 """What an epoch of Topiary costs in the simulator: 1000 nodes, 1000 messages, by the number of topics.
 
 Beside it, in the same run: the same epochs over the random overlay, which floods alike and learns nothing. Fifty times
-the later of the epochs measured is the least that a study's 50 epochs take: copies get more as overlays get better, by
-more than a third from the second epoch to the last. ``--full`` simulates all 50 with 100 topics, in half an hour.
+the later of the epochs measured is the least that a study's 50 epochs take: copies get more as overlays get better, in
+a study of 100 topics by almost half from the second epoch to the last. ``--full`` simulates all 50.
 """
 
 from __future__ import annotations

@@ -9,11 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
+from metrics.rundata import RunDir
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+
+
+def read_columns(run: RunDir, table: str, *columns: str) -> pa.Table:
+    """Some columns of a table of the run."""
+    return pq.read_table(run.path / "tables" / f"{table}.parquet", columns=list(columns))
 
 
 def numbers(column: Column, missing: int = 0) -> Ints:

@@ -17,9 +17,11 @@ from metrics.checks import Evidence
 from metrics.pcap import CAPTURES, CONNS
 from metrics.rundata import RunDir
 from metrics.tables import hop_evidence
-from metrics.tables.columns import numbers, of_whole_traces, outside, quantile
+from metrics.tables.columns import numbers, of_whole_traces, outside, quantile, read_columns
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS
+
+_CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Sources:
     """What the numbers are over, besides the run's tables.
 
     Attributes:
-        states: ``logs.trace_states`` by node.
+        states: ``logs.Logs.read``'s, by node.
         incomplete: nodes whose trace is missing or cut off.
         broken: connections that a crash broke. Frames on them may be lost, which was asked for: they count for no
             check of completeness.
@@ -61,20 +63,13 @@ def gather(run: RunDir, sources: Sources) -> Evidence:
         wire=hop_evidence.wire_errors(run) if captured else {},
         coverage=_coverage(of_whole_traces(streams, incomplete), conns) if captured else {},
         captures=_captures(pq.read_table(sources.captures, schema=CAPTURES)) if captured else {},
-        deliveries=_agreement(_table(run, "deliveries", "delivered_ns", "latency_ms", "wire_latency_ms")),
-        messages=_publications(_table(run, "messages", "publish_ns", "scheduled_ns", "n_subscribers")),
-        overhead=_identity(_table(run, "overhead", *_CLASSES, "wire_bytes")) if captured else {},
+        deliveries=_agreement(read_columns(run, "deliveries", "delivered_ns", "latency_ms", "wire_latency_ms")),
+        messages=_publications(read_columns(run, "messages", "publish_ns", "scheduled_ns", "n_subscribers")),
+        overhead=_identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")) if captured else {},
         conns=_connections(streams, conns) if captured else {},
         dropped_frames=_drops(sources.events) if any(state["drops"] for state in states.values()) else {},
         member_changes=sum(state["changes"] for state in states.values()),
     )
-
-
-_CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
-
-
-def _table(run: RunDir, name: str, *columns: str) -> pa.Table:
-    return pq.read_table(run.path / "tables" / f"{name}.parquet", columns=list(columns))
 
 
 def _coverage(streams: pa.Table, conns: pa.Table) -> dict[str, Any]:

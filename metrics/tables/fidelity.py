@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from metrics.pcap.walk import Ints
 from metrics.rundata import RunDir
-from metrics.tables.columns import numbers, quantile
+from metrics.tables.columns import numbers, quantile, read_columns
 
 _SECOND_NS = 1_000_000_000
 _CUMULATIVE = ("frames_in", "frames_out", "bytes_in", "bytes_out")
@@ -59,7 +59,7 @@ def _plane(lines: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
 def _hops(run: RunDir) -> dict[int, dict[str, Any]]:
     """How long frames stayed inside hosts, by the second in which they were sent."""
     columns = {"send_ms_p99": "d_sndbuf_ns", "receive_ms_p99": "d_rcv_ns"}
-    rows = pq.read_table(run.path / "tables" / "hops.parquet", columns=["log_send_ns", *columns.values()])
+    rows = read_columns(run, "hops", "log_send_ns", *columns.values())
     rows = rows.filter(pc.is_valid(rows["log_send_ns"]))
     found: dict[int, dict[str, Any]] = {}
     for second, those in _by_second(numbers(rows["log_send_ns"]), run.manifest.zero_ns):
@@ -72,7 +72,7 @@ def _hops(run: RunDir) -> dict[int, dict[str, Any]]:
 
 def _publications(run: RunDir) -> dict[int, dict[str, Any]]:
     """How late messages were published, by the second for which they were scheduled."""
-    rows = pq.read_table(run.path / "tables" / "messages.parquet", columns=["scheduled_ns", "publish_ns"]).drop_null()
+    rows = read_columns(run, "messages", "scheduled_ns", "publish_ns").drop_null()
     scheduled_ns = numbers(rows["scheduled_ns"])
     lag_ms = (numbers(rows["publish_ns"]) - scheduled_ns) / 1e6
     by_second = _by_second(scheduled_ns, run.manifest.zero_ns)

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from metrics.checks import JITTER_SIGMAS
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundata import RunDir
-from metrics.tables.columns import Column, group_rows, numbers, of_whole_traces, outside, quantile, valid
+from metrics.tables.columns import Column, group_rows, numbers, of_whole_traces, outside, quantile, read_columns, valid
 from metrics.tables.condensed import INSTANTS
 from peer.core.frames import Data
 
@@ -26,7 +25,7 @@ def order(run: RunDir) -> dict[str, Any]:
     Between machines an instant may seem to come earlier by as much as their clocks are unsure; of such hops also how
     many there are, and how many took no longer than that.
     """
-    rows = _read(run, "src_node", "dst_node", *INSTANTS.values())
+    rows = read_columns(run, "hops", "src_node", "dst_node", *INSTANTS.values())
     unsure_ns = _unsure_ns(run, rows)
     tested = failed = worst_ns = 0
     for before, after in _STEPS:
@@ -66,7 +65,7 @@ def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> dict[s
         incomplete: nodes whose trace is missing or cut off; hops that are theirs, or may be, do not count.
         broken: connections that a crash broke, whose hops do not count either.
     """
-    rows = _read(run, *(["conn"] if len(broken) else []), "src_node", "dst_node", *INSTANTS.values())
+    rows = read_columns(run, "hops", *(["conn"] if len(broken) else []), "src_node", "dst_node", *INSTANTS.values())
     rows = of_whole_traces(outside(broken, rows), incomplete)
     sent, left, came, read = (valid(rows[name]) for name in INSTANTS.values())
     return {
@@ -82,7 +81,7 @@ def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> dict[s
 
 def copies(run: RunDir) -> dict[str, Any]:
     """Times that frames sent in the judged span spent inside hosts, and copies by what they were good for."""
-    rows = _read(run, _SEND, "d_rcv_ns", "d_sndbuf_ns", "kind", "is_dup", "is_relay", "n_retx")
+    rows = read_columns(run, "hops", _SEND, "d_rcv_ns", "d_sndbuf_ns", "kind", "is_dup", "is_relay", "n_retx")
     judged = rows.filter(pa.array(_between(rows[_SEND], run.judged_ns)))
     inside_ms = {
         name: judged[column].drop_null().to_numpy() / 1e6
@@ -108,7 +107,9 @@ def wire_errors(run: RunDir) -> dict[str, Any]:
     neither end has an access rate.
     """
     stream, last = ("conn", "direction", "incarnation"), "tap_tx_last_ns"
-    rows = _read(run, *stream, "src_node", "dst_node", last, _RX, "asked_delay_ms", "asked_jitter_ms", "n_retx")
+    rows = read_columns(
+        run, "hops", *stream, "src_node", "dst_node", last, _RX, "asked_delay_ms", "asked_jitter_ms", "n_retx"
+    )
     group, _ = group_rows(rows, *stream)
     resent = np.zeros(len(rows), np.bool_)  # by stream, of which there are no more than rows
     resent[group[numbers(rows["n_retx"]) > 0]] = True
@@ -128,10 +129,6 @@ def wire_errors(run: RunDir) -> dict[str, Any]:
         found[f"{name}_ms_max"] = quantile(errors, 1)
     sigmas = deviation_ms[~steady] / jitter_ms[~steady]
     return found | {"jitter_sigmas_std": float(sigmas.std(ddof=1)) if len(sigmas) > 1 else None}
-
-
-def _read(run: RunDir, *columns: str) -> pa.Table:
-    return pq.read_table(run.path / "tables" / "hops.parquet", columns=list(columns))
 
 
 def _between(instants_ns: Column, span_ns: tuple[int, int]) -> Bools:

@@ -24,8 +24,8 @@ class Arrivals(NamedTuple):
 class Observation:
     """Copies of one epoch in the order of their arrival; rows are made of them when it is over.
 
-    Nearly every copy is a further one, of which only its arrival is of interest: it is noted at the end of a list. To
-    look its message's row up would take the time that memory takes, which a simulation of a thousand nodes waits for.
+    While it lasts a copy is only noted at the end of a list: to look up its message's row and the place of its
+    neighbour there would wait for memory, which a simulation of a thousand nodes does already.
 
     Args:
         columns: the outgoing neighbours, fixed for the epoch.
