@@ -33,7 +33,7 @@ topics = 4
 publish_rate_per_s = 10
 warmup_s = 2
 duration_s = 5
-cooldown_s = 1
+cooldown_s = 4
 
 [interests]
 ratio = 0.5

@@ -45,7 +45,7 @@ topics = 2
 publish_rate_per_s = 10
 warmup_s = {warmup_s}
 duration_s = {duration_s}
-cooldown_s = 0.5
+cooldown_s = 5
 
 [interests]
 ratio = 1.0
