@@ -7,7 +7,7 @@ Every frame starts with a fixed big-endian header that a capture can be read by 
          2     1  version     1
          3     1  kind        peer.core.frames
          4     4  length      of the whole frame in bytes, this header included
-         8     8  message id  publisher << 32 | sequence; 0 where there is none
+         8     8  message id  publisher << 32 | number; 0 where there is none
         16     1  ttl         255 = unlimited; 0 where there is none
         17     1  hops        links crossed at the receiver; 0 where there is none
         18     1  topics      how many topic ids follow

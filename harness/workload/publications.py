@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import count
 from random import Random
 
 from harness.errors import ExperimentError
@@ -11,7 +12,7 @@ from harness.experiment import WorkloadSpec
 from harness.workload.audience import Audience
 from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
-from peer.core.contract import message_id
+from peer.core.contract import NodeId, TopicId, message_id
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import PUBLISH
 from peer.runtime.spec import Action
@@ -37,7 +38,8 @@ def draw_schedule(
     """
     audience = Audience(interests)
     random = substream(seed, NETWORK, "publications")
-    counts: Counter[tuple[int, ...]] = Counter()
+    counts: Counter[tuple[NodeId, TopicId]] = Counter()
+    numbers = count()
     schedule: list[Action] = []
     instants = draw_instants(workload, substream(seed, NETWORK, "instants"))
     waiting = deque(changes)
@@ -46,7 +48,7 @@ def draw_schedule(
             audience.apply(waiting[0])
             schedule.append(waiting.popleft())
         if len(audience.topics) >= workload.topics_per_message:
-            schedule.append(_draw_publication(workload, audience, at_ns, counts, random))
+            schedule.append(_draw_publication(workload, audience, at_ns, next(numbers), counts, random))
     if instants and not counts:
         wanted, found = workload.topics_per_message, len(audience.topics)
         problem = f"{found} of {workload.topics} topics have a subscriber, a message needs {wanted}"
@@ -55,16 +57,21 @@ def draw_schedule(
 
 
 def _draw_publication(
-    workload: WorkloadSpec, audience: Audience, at_ns: int, counts: Counter[tuple[int, ...]], random: Random
+    workload: WorkloadSpec,
+    audience: Audience,
+    at_ns: int,
+    number: int,
+    counts: Counter[tuple[NodeId, TopicId]],
+    random: Random,
 ) -> Action:
-    """One publication; ``counts`` has every publisher's messages, in all (publisher,) and by (publisher, topic)."""
+    """The run's publication of this number; ``counts`` has the earlier ones of every publisher on a first topic."""
     chosen = random.sample(audience.topics, workload.topics_per_message)
     publisher = random.choice(audience.subscribers(chosen[0]))
     topics = tuple(sorted(chosen))
-    number, of_topic = (publisher,), (publisher, topics[0])
-    identifier = message_id(publisher, counts[number])
+    of_topic = (publisher, topics[0])
+    identifier = message_id(publisher, number)
     action = Action(at_ns, publisher, PUBLISH, identifier, topics, workload.payload_bytes, counts[of_topic])
-    counts.update((number, of_topic))
+    counts[of_topic] += 1
     return action
 
 

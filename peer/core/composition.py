@@ -115,7 +115,7 @@ class ComposedNode:
             state.aside.remove(peer)
             self._borrower.link_down(turn, peer, event.reason, event.retrying)
         else:
-            neighbour = state.neighbours.pop(peer, None)
+            neighbour = state.drop_neighbour(peer)
             if neighbour is not None and neighbour.logical:
                 turn.trace("prune", peer=peer, topics=neighbour.logical, reason=event.reason)
             for part in self._each:

@@ -9,12 +9,16 @@ TopicId = int
 """A topic's number, 0 .. 2**32 - 1."""
 
 MessageId = int
-"""``publisher << 32 | sequence``, below 2**63: unique in a run, ordered per publisher."""
+"""``publisher << 32 | number``, below 2**63: unique in a run, ordered per publisher.
+
+Workloads number all messages of a run, not those of each publisher: a dictionary begins to search at a key's lowest
+bits, and the first messages of all publishers would begin at the same places.
+"""
 
 
-def message_id(publisher: NodeId, sequence: int) -> MessageId:
-    """The identifier of a publisher's message number ``sequence`` (0 .. 2**32 - 1)."""
-    return publisher << 32 | sequence
+def message_id(publisher: NodeId, number: int) -> MessageId:
+    """The identifier of the publisher's message ``number`` (0 .. 2**32 - 1), higher than those of its earlier ones."""
+    return publisher << 32 | number
 
 
 def publisher_of(identifier: MessageId) -> NodeId:

@@ -42,7 +42,7 @@ class ToldInterests(PrivateInterests):
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Keep what the neighbour said."""
         assert isinstance(frame, Subscriptions)
-        self.state.neighbours[peer].topics = _as_set(frame.topics)
+        self.state.set_interest(peer, _as_set(frame.topics))
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Tell all neighbours of one topic more."""

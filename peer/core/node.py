@@ -56,7 +56,7 @@ class State:
         aside: those to which there is a link that only a part that ``borrows`` uses, on either side.
     """
 
-    __slots__ = ("aside", "borrowed", "neighbours", "node", "seed", "topics", "wanted")
+    __slots__ = ("_interested", "aside", "borrowed", "neighbours", "node", "seed", "topics", "wanted")
 
     def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...]) -> None:
         self.node = node
@@ -66,10 +66,29 @@ class State:
         self.borrowed: set[NodeId] = set()
         self.wanted: set[NodeId] = set()
         self.aside: set[NodeId] = set()
+        self._interested: dict[TopicId, tuple[NodeId, ...]] = {}
 
     def is_linked(self, peer: NodeId) -> bool:
         """Whether frames can be sent to a peer, be it over a link that most parts do not see."""
         return peer in self.neighbours or peer in self.aside
+
+    def set_interest(self, peer: NodeId, topics: frozenset[TopicId]) -> None:
+        """Write down what a neighbour subscribes to. Nothing else may change its ``topics``."""
+        self.neighbours[peer].topics = topics
+        self._interested.clear()
+
+    def interested(self, topic: TopicId) -> tuple[NodeId, ...]:
+        """The neighbours that subscribe to a topic, in the order of ``neighbours``."""
+        peers = self._interested.get(topic)
+        if peers is None:
+            peers = tuple(peer for peer, neighbour in self.neighbours.items() if topic in neighbour.topics)
+            self._interested[topic] = peers
+        return peers
+
+    def drop_neighbour(self, peer: NodeId) -> Neighbour | None:
+        """Forget a neighbour whose link is gone, if it is one."""
+        self._interested.clear()
+        return self.neighbours.pop(peer, None)
 
     def set_logical(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...], reason: str) -> None:
         """Say which topics' logical links the link to a neighbour carries now; what begins or ends is traced.

@@ -16,7 +16,7 @@ from harness.errors import ExperimentError
 from harness.experiment import ChurnSpec, Experiment, InterestsSpec, ScriptedAction, WorkloadSpec
 from harness.workload.churn import Sessions, Span, draw_sessions, mean_off_s
 from harness.workload.drawing import Workload, draw_workload
-from peer.core.contract import publisher_of
+from peer.core.contract import message_id
 
 HERE = Path()
 SECOND = 1_000_000_000
@@ -98,7 +98,7 @@ def check_possible(drawn: Workload, experiment: Experiment) -> None:
     up, topics = list(drawn.up), [set(own) for own in drawn.interests]
     workload = experiment.workload
     last_ns = -(2**62)
-    sequences = [0] * len(up)
+    published = 0
     for action in drawn.schedule:
         assert action.at_ns >= last_ns
         last_ns = action.at_ns
@@ -111,9 +111,8 @@ def check_possible(drawn: Workload, experiment: Experiment) -> None:
                 assert own & set(action.topics), "its publisher subscribes to one of its topics at that instant"
                 living = set().union(*(topics[node] for node in range(len(up)) if up[node]))
                 assert set(action.topics) <= living
-                assert publisher_of(action.message_id) == action.node
-                assert action.message_id & 0xFFFFFFFF == sequences[action.node]
-                sequences[action.node] += 1
+                assert action.message_id == message_id(action.node, published)
+                published += 1
             case "join":
                 up[action.node], topics[action.node] = True, set(action.topics)
             case "leave" | "crash":

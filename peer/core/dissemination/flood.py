@@ -67,5 +67,5 @@ class Flood(Spreading):
             return neighbours
         if len(topics) == 1:
             [topic] = topics
-            return [peer for peer, neighbour in neighbours.items() if topic in neighbour.topics]
+            return self.state.interested(topic)
         return [peer for peer, neighbour in neighbours.items() if not neighbour.topics.isdisjoint(topics)]

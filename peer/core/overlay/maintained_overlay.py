@@ -243,7 +243,7 @@ class MaintainedOverlay(Part):
         if neighbour is None:
             return
         record = next((task.neighbours[peer] for task in self._tasks if peer in task.neighbours), None)
-        neighbour.topics = record.interest if record is not None else frozenset()
+        self.state.set_interest(peer, record.interest if record is not None else frozenset())
         shared = tuple(sorted(self.state.topics & neighbour.topics))
         if shared != neighbour.logical:
             self.state.set_logical(turn, peer, shared, reason)

@@ -181,7 +181,7 @@ class RingPerTopic(Part):
         neighbour = self.state.neighbours[peer]
         both = {*self._told.get(peer, ()), *self._heard.get(peer, ())}
         topics = tuple(sorted(both & self.state.topics))
-        neighbour.topics = frozenset(topics)
+        self.state.set_interest(peer, frozenset(topics))
         if topics != neighbour.logical:
             self.state.set_logical(turn, peer, topics, "replaced")
         if not self._told.get(peer) and not self._heard.get(peer):

@@ -256,6 +256,6 @@ class Stan(Part):
         own = self._used.get(peer, ())
         neighbour = self.state.neighbours[peer]
         riding = self._riders.get(peer, NOTHING) if self._parameters.both_directions else NOTHING
-        neighbour.topics = riding.union(own)
+        self.state.set_interest(peer, riding.union(own))
         if own != neighbour.logical:
             self.state.set_logical(turn, peer, own, "aligned")
