@@ -33,6 +33,7 @@ from peer.core.contract import (
     TimerFired,
     TopicId,
     Trace,
+    one_by_one,
 )
 from peer.core.frames import Frame
 from peer.trace import TraceEvent
@@ -92,7 +93,7 @@ class Pump:
 
     def give(self, node: NodeId, event: Event) -> None:
         """Hand an event to a node now, and do what it wants."""
-        for effect in self._nodes[node].handle(self.now_ns, event):
+        for effect in one_by_one(self._nodes[node].handle(self.now_ns, event)):
             self.effects.append((self.now_ns, node, effect))
             self._perform(node, effect)
 

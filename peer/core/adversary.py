@@ -25,6 +25,7 @@ from peer.core.contract import (
     SetTimer,
     TimerFired,
     Trace,
+    one_by_one,
     publisher_of,
 )
 from peer.core.frames import Data
@@ -46,7 +47,7 @@ class Withholder(ComposedNode):
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
         """See ``peer.core.contract.Node``."""
-        return [self._spoil(now_ns, effect) for effect in super().handle(now_ns, event)]
+        return [self._spoil(now_ns, effect) for effect in one_by_one(super().handle(now_ns, event))]
 
     def withholds(self, copy: Data) -> bool:
         """Whether a copy that the protocol wants to pass on is not passed on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from peer.core.contract import (
@@ -42,10 +43,7 @@ class ComposedNode:
         self._each = tuple(parts.values())
         self._borrower = next((part for part in self._each if part.borrows), None)
         self._takers = {kind.kind: part for part in self._each for kind in part.frames}
-        self._hearers = {
-            kind: (*(part.overhear for part in self._each if _overhears(part, kind)), taker.receive)
-            for kind, taker in self._takers.items()
-        }
+        self._hearers = _hearers(tuple(type(part) for part in self._each))
         self._now_ns = 0
         self._handlers = _AT_FIRST
 
@@ -131,8 +129,9 @@ class ComposedNode:
         if hearers is None:
             turn.trace("reject", peer=peer, kind=frame.kind, reason="unexpected_kind")
         else:
-            for hear in hearers:
-                hear(turn, peer, frame)
+            each = self._each
+            for place, hear in hearers:
+                hear(each[place], turn, peer, frame)
 
     def _require_link(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Let all parts see a link over which a frame comes that is not for the part that borrows."""
@@ -162,8 +161,23 @@ class ComposedNode:
                 part.unsubscribe(turn, event.topic)
 
 
-def _overhears(part: Part, kind: int) -> bool:
-    return any(frame_type.kind == kind for frame_type in part.overhears)
+_Hearer = tuple[int, Callable[[Any, Turn, NodeId, Any], None]]
+
+
+@cache
+def _hearers(parts: tuple[type[Part], ...]) -> dict[int, tuple[_Hearer, ...]]:
+    """Who hears of a frame, by its kind: the parts' places and methods, in order; the one that takes it comes last.
+
+    All nodes of the same parts share it, so that a simulation of many has it at hand.
+    """
+    return {
+        taken.kind: (
+            *((place, part.overhear) for place, part in enumerate(parts) if taken in part.overhears),
+            (taker, parts[taker].receive),
+        )
+        for taker in range(len(parts))
+        for taken in parts[taker].frames
+    }
 
 
 _Handler = Callable[[ComposedNode, Turn, Any], None]

@@ -19,6 +19,7 @@ Source: the design, section 3.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -49,6 +50,7 @@ __all__ = [
     "PeerList",
     "Publish",
     "Send",
+    "SendEach",
     "SetTimer",
     "Started",
     "Subscribe",
@@ -57,6 +59,7 @@ __all__ = [
     "Trace",
     "Unsubscribe",
     "message_id",
+    "one_by_one",
     "publisher_of",
 ]
 
@@ -160,6 +163,13 @@ class Send(Effect, frozen=True):
     frame: Frame
 
 
+class SendEach(Effect, frozen=True):
+    """``Send`` the same frame to each of some neighbours, in this order."""
+
+    peers: Sequence[NodeId]
+    frame: Frame
+
+
 class SetTimer(Effect, frozen=True):
     """Set (or move) the timer called ``name`` to the instant ``at_ns``."""
 
@@ -200,6 +210,15 @@ class Trace(Effect, frozen=True):
     """Write a trace event. The node fills in its number and ``now_ns``; drivers add events of their own."""
 
     event: TraceEvent
+
+
+def one_by_one(effects: Iterable[Effect]) -> Iterator[Effect]:
+    """The effects with a ``Send`` for each receiver of a ``SendEach``."""
+    for effect in effects:
+        if isinstance(effect, SendEach):
+            yield from (Send(peer, effect.frame) for peer in effect.peers)
+        else:
+            yield effect
 
 
 class Node(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from peer.core.contract import (
     NodeId,
     Publish,
     Send,
+    SendEach,
     SetTimer,
     TopicId,
     Trace,
@@ -124,9 +125,10 @@ class Turn(Struct, gc=False):
         """Queue a frame for a neighbour."""
         self.effects.append(Send(peer, frame))
 
-    def send_each(self, peers: Iterable[NodeId], frame: Frame) -> None:
+    def send_each(self, peers: Sequence[NodeId], frame: Frame) -> None:
         """Queue a frame for each of some neighbours."""
-        self.effects.extend([Send(peer, frame) for peer in peers])
+        if peers:
+            self.effects.append(SendEach(peers, frame))
 
     def connect(self, peer: NodeId) -> None:
         """Ask for a link."""

@@ -51,6 +51,7 @@ class Driver:
         self._over = False
         self._apply: dict[type[Effect], Callable[..., None]] = {
             contract.Send: lambda effect: self.links.send(effect.peer, effect.frame),
+            contract.SendEach: self._send_each,
             contract.Trace: lambda effect: self.trace(effect.event),
             contract.Deliver: lambda effect: None,  # nobody listens; its Trace tells that it happened
             contract.SetTimer: lambda effect: self._set_timer(effect.name, effect.at_ns),
@@ -65,6 +66,10 @@ class Driver:
             return
         for effect in self._node.handle(self._clock.now_ns(), event):
             self._apply[type(effect)](effect)
+
+    def _send_each(self, effect: contract.SendEach) -> None:
+        for peer in effect.peers:
+            self.links.send(peer, effect.frame)
 
     def quiesce(self) -> None:
         """Fire no more timers and open no more connections; frames are still received and forwarded."""

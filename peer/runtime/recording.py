@@ -128,6 +128,8 @@ def digest(effects: list[Effect]) -> int:
 def _fields(value: Struct) -> list[Any]:
     if isinstance(value, FrameReceived | contract.Send):
         return [value.peer, wire.encode(value.frame)]
+    if isinstance(value, contract.SendEach):
+        return [value.peers, wire.encode(value.frame)]
     return list(msgspec.structs.astuple(value))
 
 

@@ -11,7 +11,8 @@ import pytest
 from harness.experiment import Experiment
 from harness.studies.form import RunSpec
 from harness.studies.simulating import PointRun, Row, simulate_point
-from harness.testbeds.simulated.simulation import Arrival
+from peer.core.composition import ComposedNode
+from peer.core.contract import Effect, Event, FrameReceived
 from peer.core.frames import Data
 from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
 
@@ -83,28 +84,28 @@ def test_at_rest_every_link_is_some_views_and_no_link_of_an_answer_is_left(loss_
 
 
 @pytest.mark.parametrize("topics_per_message", [1, 3])
-def test_no_frame_on_any_link_tells_of_a_topic_that_its_receiver_does_not_share(topics_per_message: int):
+def test_no_frame_on_any_link_tells_of_a_topic_that_its_receiver_does_not_share(
+    topics_per_message: int, monkeypatch: pytest.MonkeyPatch
+):
     workload = {"warmup_s": 3, "duration_s": 12, "topics_per_message": topics_per_message}
     run = PointRun(experiment(workload), RunSpec(), ["delivery_ratio"], Path())
-    simulation, told = run._simulation, 0
-    arrive = simulation._arrival
+    handle, told = ComposedNode.handle, 0
 
-    def watch(arrival: Arrival) -> None:
+    def watch(node: ComposedNode, now_ns: int, event: Event) -> list[Effect]:
         nonlocal told
-        end, frame, _, _ = arrival
-        interest = end.host.node.state.topics
-        match frame:
-            case StanCollect(_, topic) | StanReply(topic):
-                named = {topic}
-            case StanRide(topics) | StanQuit(topics):
-                named = set(topics)
-            case _:
-                named = set(frame.topics) if isinstance(frame, Data) else set()
-        assert named <= interest, (end.host.number, frame)
-        told += len(named)
-        arrive(arrival)
+        if isinstance(event, FrameReceived):
+            match event.frame:
+                case StanCollect(_, topic) | StanReply(topic):
+                    named = {topic}
+                case StanRide(topics) | StanQuit(topics):
+                    named = set(topics)
+                case frame:
+                    named = set(frame.topics) if isinstance(frame, Data) else set()
+            assert named <= node.state.topics, (node.state.node, event.frame)
+            told += len(named)
+        return handle(node, now_ns, event)
 
-    simulation._arrival = watch
+    monkeypatch.setattr(ComposedNode, "handle", watch)
     [delivery] = [row.value for row in run.perform() if row.measure == "delivery_ratio"]
     assert told > 10_000
     # A publisher that does not subscribe to all topics of its message knows nobody on the others.

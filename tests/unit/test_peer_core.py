@@ -23,6 +23,7 @@ from peer.core.contract import (
     TimerFired,
     Trace,
     message_id,
+    one_by_one,
     publisher_of,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Hello, Subscriptions, frame_type, kind_names, register
@@ -47,7 +48,7 @@ def linked(*peers: int, **options):
 
 
 def sends(effects: list) -> list[tuple[int, Frame]]:
-    return [(effect.peer, effect.frame) for effect in effects if isinstance(effect, Send)]
+    return [(effect.peer, effect.frame) for effect in one_by_one(effects) if isinstance(effect, Send)]
 
 
 def traces(effects: list) -> list[str]:

@@ -57,10 +57,14 @@ class Network:
         """Whether the time of a frame depends on its size."""
         return self._rate_mbit is not None or self._loss_ratio is not None
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether nothing but the pair decides over a frame's delay."""
+        return self._jitter_ns is None and self._loss_ratio is None and self._rate_mbit is None
+
     def fixed_delay_ns(self, source: int, destination: int) -> int | None:
         """The delay of every frame, where nothing but the pair decides over it; None where more does."""
-        plain = self._jitter_ns is None and self._loss_ratio is None and self._rate_mbit is None
-        return self.delay_ns(source, destination) if plain else None
+        return self.delay_ns(source, destination) if self.is_fixed else None
 
     def arrival_ns(self, now_ns: int, source: int, destination: int, size_bytes: int) -> int:
         """When the last of some bytes that leave now arrives, if nothing sent before holds them up.

@@ -31,6 +31,10 @@ PAGES_NS = 1_000_000_000
 Arrival = tuple[End, Frame, int, int]
 """The receiver's end of a connection, a frame, its offset in the stream and its length in bytes."""
 
+Entry = tuple[int, int, Any, Any]
+"""Of the event heap: the instant, the order among those of the same one, an action and its argument; or, where nobody
+watches frames, the receiver's end of a connection and a frame."""
+
 
 class Observer(Protocol):
     """Who watches a simulation. The instants are virtual, in ns."""
@@ -89,16 +93,17 @@ class Simulation:
         self._seed = seed
         self._processing_ns = processing_ns
         self._encode = encode
-        is_plain = not self._traces_frames and processing_ns is None
-        self._arrival = self._arrive_plainly if is_plain else self._arrive
+        self._is_plain = not self._traces_frames and processing_ns is None
+        self._is_fixed = self._is_plain and network.is_fixed and not encode
         self._address = address
-        self._heap: list[tuple[int, int, Callable[[Any], None], tuple[Any, ...]]] = []
+        self._heap: list[Entry] = []
         self._order = 0
         self._pages = LargePages()
         self._sized: tuple[Frame | None, int] = (None, 0)
         self.trace = observer.trace
         self.perform: dict[type[Effect], Callable[[Host, Any], None]] = {
-            contract.Send: self._send,
+            contract.Send: lambda host, effect: self._send(host, effect.peer, effect.frame),
+            contract.SendEach: self._send_each,
             contract.Deliver: lambda host, effect: observer.deliver(self.now_ns, host.number, effect.message),
             contract.SetTimer: self._set_timer,
             contract.CancelTimer: self._cancel_timer,
@@ -165,7 +170,12 @@ class Simulation:
                 pause_ns = min(until_ns, heap[0][0] + PAGES_NS)
                 while heap and heap[0][0] <= pause_ns:
                     self.now_ns, _, action, argument = pop(heap)
-                    action(argument)
+                    if type(action) is not End:
+                        action(argument)
+                    elif action.up:
+                        action.host.feed(FrameReceived(action.peer, argument))
+                    else:
+                        self._arrive((action, argument, 0, 0))
         self.now_ns = max(self.now_ns, until_ns)
 
     # ------------------------------------------------------------------------------------------- for the hosts
@@ -209,7 +219,10 @@ class Simulation:
         if self._encode:
             [(_, _, frame)] = wire.Decoder().feed(wire.encode(frame))
         self._order += 1
-        heapq.heappush(self._heap, (arrival_ns, self._order, self._arrival, (other, frame, off, size)))
+        if self._is_plain and kind != Bye.kind:
+            heapq.heappush(self._heap, (arrival_ns, self._order, other, frame))
+        else:
+            heapq.heappush(self._heap, (arrival_ns, self._order, self._arrive, (other, frame, off, size)))
 
     def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
         """Trace what became of a link."""
@@ -222,24 +235,43 @@ class Simulation:
 
     # ------------------------------------------------------------------------------------------------ effects
 
-    def _send(self, host: Host, effect: contract.Send) -> None:
-        end = host.links.get(effect.peer)
+    def _send(self, host: Host, peer: NodeId, frame: Frame) -> None:
+        end = host.links.get(peer)
         if end is not None and not end.reason:
-            self.write(end, effect.frame)
+            self.write(end, frame)
         elif self._traces_frames:
-            frame = effect.frame
             self._observer.trace(
                 TraceEvent(
                     "drop",
                     self.now_ns,
                     host.number,
-                    effect.peer,
+                    peer,
                     message_id=getattr(frame, "message_id", None),
                     kind=frame.kind,
                     len_bytes=wire.size(frame),
                     reason="no_link",
                 )
             )
+
+    def _send_each(self, host: Host, effect: contract.SendEach) -> None:
+        if self._is_fixed:
+            self._write_each(host, effect)
+        else:
+            for peer in effect.peers:
+                self._send(host, peer, effect.frame)
+
+    def _write_each(self, host: Host, effect: contract.SendEach) -> None:
+        """``write``, where a frame takes its link's delay and nobody asks for more: the way of nearly every copy."""
+        frame, links, heap, now_ns, order = effect.frame, host.links, self._heap, self.now_ns, self._order
+        for peer in effect.peers:
+            end = links.get(peer)
+            if end is not None and not end.reason and end.other is not None:
+                order += 1
+                heapq.heappush(heap, (now_ns + end.delay_ns, order, end.other, frame))  # type: ignore[operator]
+        sent = order - self._order
+        self._order = order
+        self.sent_frames[frame.kind] += sent
+        self.sent_bytes[frame.kind] += sent * wire.size(frame)
 
     def _set_timer(self, host: Host, effect: contract.SetTimer) -> None:
         if not host.quiet:
@@ -255,14 +287,6 @@ class Simulation:
             host.feed(TimerFired(name))
 
     # ------------------------------------------------------------------------------------------------ arrivals
-
-    def _arrive_plainly(self, arrival: Arrival) -> None:
-        """The way of nearly every frame where nobody watches them and nodes take no time for them."""
-        end, frame, _, _ = arrival
-        if end.up and frame.kind != Bye.kind:
-            end.host.feed(FrameReceived(end.peer, frame))
-        else:
-            self._arrive(arrival)
 
     def _arrive(self, arrival: Arrival) -> None:
         end, frame, off, size = arrival
