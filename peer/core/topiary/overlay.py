@@ -88,6 +88,7 @@ class Topiary(Part):
         "_membership",
         "_observation",
         "_observed_since_ns",
+        "_observes_all",
         "_parameters",
         "_weights",
     )
@@ -107,6 +108,7 @@ class Topiary(Part):
         self._given_up: tuple[NodeId, ...] = ()
         self._observation: Observation | None = None
         self._observed_since_ns = 0
+        self._observes_all = parameters.waste_weight > 0 or parameters.epoch_messages is not None
         self._epoch = 0
 
     # ------------------------------------------------------------------------------------------------- links
@@ -173,11 +175,13 @@ class Topiary(Part):
     # ------------------------------------------------------------------------------------------------ epochs
 
     def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Note when a copy came, from whom."""
+        """Note when a copy came, from whom; what the node does not subscribe to only where that counts."""
         observation = self._observation
         if observation is None:
             return
         assert isinstance(frame, Data)
+        if not self._observes_all and self.state.topics.isdisjoint(frame.topics):
+            return
         if observation.arrive(turn.now_ns, peer, frame.message_id, frame.topics):
             self._estimate.see(frame.topics, frame.message_id, frame.payload)
             if len(observation) == self._parameters.epoch_messages:
