@@ -21,6 +21,7 @@ from peer.core.contract import (
     Send,
     Started,
     TimerFired,
+    Trace,
     message_id,
 )
 from peer.core.frames import Data
@@ -186,6 +187,26 @@ def test_the_slowest_neighbours_make_way_for_nodes_that_share_the_worse_topics()
     gone = {effect.peer for effect in released if isinstance(effect, Send) and isinstance(effect.frame, Release)}
     assert len(gone) == 2
     assert chosen[0] not in gone, "nobody else brings as much as early"
+
+
+@pytest.mark.parametrize(("waste_weight", "scores"), [(0.0, 1), (1.0, 2)])
+def test_copies_of_topics_without_a_subscription_count_where_waste_does(waste_weight: float, scores: int):
+    found = set()
+    for unwanted in (0, 30):
+        node = make_node(waste_weight=waste_weight)
+        everybody = Directory(PeerInfo(number, (1, 2)) for number in range(20))
+        chosen = [e.peer for e in node.handle(0, PeerList(everybody)) if isinstance(e, Connect)]
+        for peer in chosen:
+            node.handle(1, LinkUp(peer, True))
+        node.handle(SECOND_NS // 2, TimerFired("overlay/settled"))
+        for topic, count in ((1, 10), (2, unwanted)):
+            for sequence in range(count):
+                copy = Data(message_id(40 + topic, sequence), (topic,), 1, 0, make_payload(0, sequence, 20))
+                for peer in chosen:
+                    node.handle(SECOND_NS, FrameReceived(peer, copy))
+        effects = node.handle(5 * SECOND_NS, TimerFired("overlay/epoch"))
+        found |= {e.event.score for e in effects if isinstance(e, Trace) and e.event.event == "epoch"}
+    assert len(found) == scores
 
 
 @given(
