@@ -93,6 +93,7 @@ class Simulation:
         self._seed = seed
         self._processing_ns = processing_ns
         self._encode = encode
+        # Of an arrival, and of a departure, nobody asks for more than the frame and its link.
         self._is_plain = not self._traces_frames and processing_ns is None
         self._is_fixed = self._is_plain and network.is_fixed and not encode
         self._address = address
