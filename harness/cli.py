@@ -11,9 +11,11 @@ from importlib import import_module
 
 from harness.errors import TrellisError
 
+DESCRIPTION = "An emulated-WAN testbed for peer-to-peer publish/subscribe overlays."
+
 VERBS = {
     "doctor": "probe this machine, say what each finding means and how to mend it",
-    "check": "validate an experiment file",
+    "check": "validate an experiment file or a study",
     "plan": "resolve every default and seed of an experiment, predict what it needs",
     "run": "run an experiment, analyse it, and print the verdict",
     "tables": "compute the tables of a finished run",
@@ -57,7 +59,7 @@ def _module(verb: str) -> str:
 
 def _parser(argv: list[str]) -> tuple[argparse.ArgumentParser, str | None]:
     """The parser, with the arguments of the chosen verb only: the others stay unimported."""
-    parser = argparse.ArgumentParser(prog="trellis", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="trellis", description=DESCRIPTION)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     chosen = next((word for word in argv if not word.startswith("-")), None)
     for verb, text in VERBS.items():

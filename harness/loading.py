@@ -14,7 +14,7 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.experiment import Experiment
-from harness.wording import describe_type, field_names, field_type
+from harness.wording import describe_type, field_names, field_places, field_type, one_of
 from peer.core.protocols import PROTOCOLS, Composition
 
 Form = TypeVar("Form", bound=msgspec.Struct)
@@ -35,6 +35,8 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
         ExperimentError: the file, or the experiment in it, is wrong.
     """
     document = read_document(path, overrides)
+    if is_study(document):
+        raise ExperimentError(str(path), f"a study, not an experiment; try: trellis sweep {path}")
     if seed is not None:
         document["seed"] = seed
     try:
@@ -70,6 +72,11 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         except ExperimentError as error:
             raise ExperimentError(f"--set {' '.join(override.split())}", error.problem) from None
     return document
+
+
+def is_study(document: dict[str, Any]) -> bool:
+    """Whether a document is a study's: only they say what they measure."""
+    return "measures" in document
 
 
 def _own_settings(parts: Composition) -> dict[str, dict[str, Any]]:
@@ -230,8 +237,8 @@ def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str,
     """The fault in our words: what the place takes, and what is there."""
     if unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
         name, known = unknown[1], field_names(form, path)
-        near = get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        meant = field_places(form, name) or get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"did you mean {one_of(meant)}?" if meant else f"known are {', '.join(known)}"
         return ExperimentError(_place(path, name), f"unknown field; {hint}")
     if missing := re.search(r"missing required field `(.*)`", problem):
         return ExperimentError(f"{path}.{missing[1]}", "missing")

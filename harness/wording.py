@@ -23,7 +23,7 @@ def describe_type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.UnionType):
         return " or ".join(describe_type(part) for part in kind.types if not isinstance(part, inspect.NoneType))
     if isinstance(kind, inspect.LiteralType):
-        return _one_of([f'"{value}"' if isinstance(value, str) else str(value) for value in kind.values])
+        return one_of([f'"{value}"' if isinstance(value, str) else str(value) for value in kind.values])
     if isinstance(kind, inspect.VarTupleType):
         return f"a list of {_several(kind.item_type)}"
     bounds = [f"{sign} {_number(limit)}" for name, sign in _BOUNDS if (limit := getattr(kind, name, None)) is not None]
@@ -50,6 +50,18 @@ def field_names(form: type[Struct], path: str) -> list[str]:
     return [field.encode_name for field in _fields(field_type(form, path))]
 
 
+def field_places(form: type[Struct], name: str) -> list[str]:
+    """Where the form has a field of this name: at the top (``seed``), or in its sections (``underlay.hosts``)."""
+    top = _fields(inspect.type_info(form))
+    sections = [
+        f"{section.encode_name}.{name}"
+        for section in top
+        for part in _parts(section.type)
+        if isinstance(part, inspect.StructType) and name in [field.encode_name for field in part.fields]
+    ]
+    return [field.encode_name for field in top if field.encode_name == name] + sections
+
+
 def _fields(kind: inspect.Type) -> tuple[inspect.Field, ...]:
     return next(part.fields for part in _parts(kind) if isinstance(part, inspect.StructType))
 
@@ -63,7 +75,8 @@ def _item(kind: inspect.Type) -> inspect.Type:
     return next(part.item_type for part in _parts(kind) if isinstance(part, inspect.VarTupleType))
 
 
-def _one_of(values: list[str]) -> str:
+def one_of(values: list[str]) -> str:
+    """The values as ``a, b or c``; there is at least one."""
     return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"
 
 

@@ -1,9 +1,11 @@
-"""``trellis check``: is this experiment file right? Reads its data too, starts nothing."""
+"""``trellis check``: is this experiment or study right? Reads its data too, starts nothing."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+
+from harness.errors import ExperimentError
 
 
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,16 +21,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say in one line what the experiment is.
+    """Say in one line what the experiment or the study is.
 
     Raises:
         ExperimentError: it is wrong, or cannot fit this machine.
     """
+    from harness.loading import is_study, read_document
+
+    studied = is_study(read_document(arguments.file))
+    if studied and arguments.seed is not None:
+        raise ExperimentError(
+            "--seed", f"{arguments.file} is a study, which has its own: --set seeds=[{arguments.seed}]"
+        )
+    found = _study(arguments) if studied else _experiment(arguments)
+    print(f"{arguments.file}: {found}: good")
+    return 0
+
+
+def _experiment(arguments: argparse.Namespace) -> str:
     from harness.loading import load_experiment
     from harness.planning import make_plan
 
     planned = make_plan(load_experiment(arguments.file, arguments.set, arguments.seed), arguments.file)
     kind = planned.plan.experiment.underlay.kind
-    messages = len(planned.schedule)
-    print(f"{arguments.file}: {planned.plan.name}, {planned.underlay.size} hosts on {kind}, {messages} messages: good")
-    return 0
+    return f"{planned.plan.name}, {planned.underlay.size} hosts on {kind}, {len(planned.schedule)} messages"
+
+
+def _study(arguments: argparse.Namespace) -> str:
+    from harness.studies.points import points_of, seeds_of
+    from harness.studies.reading import load_study
+
+    study = load_study(arguments.file, arguments.set)
+    points, seeds = len(points_of(study)), len(seeds_of(study))
+    return f"{study.name}, a study of {points * seeds} runs (points: {points}, seeds: {seeds})"

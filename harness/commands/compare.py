@@ -45,10 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _open(path: Path) -> Run:
     from metrics.report import Run
 
+    if not (path / "plan.json").is_file():
+        raise ExperimentError(str(path), "not a run directory: it has no plan.json")
     try:
         return Run(path)
-    except NotADirectoryError:
-        raise ExperimentError(str(path), "not a run directory") from None
     except FileNotFoundError as error:
         missing = Path(error.filename).name
         raise ExperimentError(

@@ -104,7 +104,8 @@ def print_outcome(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
     for reason in summary.reasons:
         print(f"  - {reason}")
     for name, value in summary.headline.items():
-        print(f"{name:>32}  {_number(value)}")
+        if value is not None:
+            print(f"{name:>32}  {_number(value)}")
     print(f"report: {run_dir / 'report' / 'index.html'}")
 
 

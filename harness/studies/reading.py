@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.loading import decode, read_document
+from harness.loading import decode, is_study, read_document
 from harness.studies.form import FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec
 from harness.studies.measures import MEASURES, split_reduction
 from harness.studies.points import VARIANT, assign, axes_of, points_of, seeds_of
@@ -36,6 +36,8 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
         ExperimentError: the file, or the study in it, is wrong.
     """
     document = read_document(path, overrides)
+    if "protocol" in document and not is_study(document):
+        raise ExperimentError(str(path), f"an experiment, not a study; try: trellis run {path}")
     if seeds is not None:
         document["seeds"] = seeds
     try:

@@ -117,14 +117,16 @@ class Watch:
         self._flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
 
     def _duplicate(self, event: TraceEvent) -> None:
-        flight = self._flights.get(event.message_id)
-        if flight is not None and not self._adversaries >> event.node & 1:
-            flight.batch.duplicates += 1
+        if batch := self._batch_of_honest_copy(event):
+            batch.duplicates += 1
 
     def _relay(self, event: TraceEvent) -> None:
+        if batch := self._batch_of_honest_copy(event):
+            batch.relays += 1
+
+    def _batch_of_honest_copy(self, event: TraceEvent) -> Batch | None:
         flight = self._flights.get(event.message_id)
-        if flight is not None and not self._adversaries >> event.node & 1:
-            flight.batch.relays += 1
+        return None if flight is None or self._adversaries >> event.node & 1 else flight.batch
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns

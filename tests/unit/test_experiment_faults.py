@@ -22,6 +22,14 @@ FILES = {
     "unknown_top": (GOOD + "sed = 3\n", ": $.sed: unknown field; did you mean seed?"),
     "unknown_section": (GOOD + "[underlai]\n", ": $.underlai: unknown field; did you mean underlay?"),
     "unknown_key": (GOOD + "[underlay]\nhots = 4\n", ": $.underlay.hots: unknown field; did you mean hosts?"),
+    "unknown_elsewhere": (
+        GOOD + "[workload]\nhosts = 4\n",
+        ": $.workload.hosts: unknown field; did you mean underlay.hosts?",
+    ),
+    "unknown_in_several": (
+        GOOD + "path = 'x'\n",
+        ": $.path: unknown field; did you mean underlay.path, interests.path or churn.path?",
+    ),
     "unknown_odd": (GOOD + '"a\\nb" = 4\n', ": $.'a\\nb': unknown field; known are name"),
     "nan_at_odd": (GOOD + '"a\\nb" = nan\n', ": $.'a\\nb': expected a finite number, got nan"),
     "unknown_far": (GOOD + "[random]\nzzz = 4\n", ": $.random.zzz: unknown field; known are degree"),

@@ -229,6 +229,25 @@ def test_the_studies_of_the_playbooks_are_valid(path, quick):
     assert small < full / 2, "a quick profile is much smaller"
 
 
+def test_check_counts_a_studys_runs_and_refuses_its_faults(tmp_path, capsys):
+    path = write(tmp_path, GOOD)
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: small, a study of 12 runs (points: 4, seeds: 3): good\n"
+    assert main(["check", str(path), "--set", "run.lenth_s=3"]) == 2
+    assert "$.run.lenth_s: unknown field" in capsys.readouterr().err
+    assert main(["check", str(path), "--seed", "3"]) == 2
+    assert "--set seeds=[3]" in capsys.readouterr().err
+
+
+def test_studies_and_experiments_taken_for_each_other_are_sent_to_the_right_verb(tmp_path, capsys):
+    study = write(tmp_path, GOOD)
+    assert main(["run", str(study)]) == 2
+    assert capsys.readouterr().err.endswith(f"a study, not an experiment; try: trellis sweep {study}\n")
+    experiment = write(tmp_path, 'name = "x"\nprotocol = "stan"\n')
+    assert main(["sweep", str(experiment)]) == 2
+    assert capsys.readouterr().err.endswith(f"an experiment, not a study; try: trellis run {experiment}\n")
+
+
 def test_a_missing_study_is_a_usage_error(tmp_path):
     with pytest.raises(ExperimentError, match=r"none\.toml: No such file"):
         load_study(tmp_path / "none.toml")
