@@ -14,6 +14,7 @@ from peer.core.contract import (
     Connect,
     Directory,
     FrameReceived,
+    LinkDown,
     LinkUp,
     PeerInfo,
     PeerList,
@@ -36,6 +37,8 @@ from peer.testing import Pump
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
 TOPICS = 4
+NOBODY = 1 << 20
+"""A node whose messages occur nowhere."""
 
 epochs = st.integers(2, 6).flatmap(
     lambda columns: st.fixed_dictionaries(
@@ -59,7 +62,7 @@ epochs = st.integers(2, 6).flatmap(
 
 def observe(epoch: dict) -> Observation:
     """The epoch's copies in the order of their arrival."""
-    seen = Observation(range(100, 100 + epoch["columns"]))
+    seen = Observation(range(100, 100 + epoch["columns"]), NOBODY)
     copies = [
         (at, place, column, topics)
         for place, (topics, arrivals) in enumerate(epoch["messages"])
@@ -120,9 +123,7 @@ def test_a_topics_score_counts_its_own_messages(epoch: dict):
     for topic in published:
         alone = {**epoch, "interests": frozenset({topic}), "importance": {}}
         alone["messages"] = [message for message in epoch["messages"] if topic in message[0]]
-        expected = slow_score(alone, subset, Weights(1.0, 3e6, 0.0), False) if epoch["published"] else None
-        if expected is not None:
-            assert scores[topic] == pytest.approx(expected)
+        assert scores[topic] == pytest.approx(slow_score(alone, subset, Weights(1.0, 3e6, 0.0), False))
     assert scores.keys() == published.keys()
 
 
@@ -153,59 +154,220 @@ def test_a_payload_has_its_size_and_tells_its_number(identifier: int, sequence: 
     assert topic_sequence(payload) == (sequence if size >= 12 else None)
 
 
-def make_node(degree: int = 3, interests: tuple[int, ...] = (1,), **parameters):
-    overlay = {"name": "topiary", "degree": degree, "overlap_s": 0.5, "epoch_s": 5.0, **parameters}
-    node = compose(0, 1, interests, Composition(overlay))
-    node.handle(0, Started())
-    return node
+class Desk:
+    """A Topiary node with all of its chosen neighbours up, and the copies that it is handed."""
+
+    def __init__(self, degree: int = 3, interests: tuple[int, ...] = (1,), nodes: dict | None = None, **parameters):
+        overlay = {"name": "topiary", "degree": degree, "overlap_s": 0.5, "epoch_s": 5.0, **parameters}
+        self.node = compose(0, 1, interests, Composition(overlay))
+        self.node.handle(0, Started())
+        self.chosen: list[int] = []
+        everybody = nodes or dict.fromkeys(range(40), (1, 2))
+        self._connect(0, PeerList(Directory(PeerInfo(number, topics) for number, topics in everybody.items())))
+        self.scores: list[float] = []
+
+    def _connect(self, now_ns: int, event) -> tuple[list, list[int]]:
+        effects = self.node.handle(now_ns, event)
+        asked = [effect.peer for effect in effects if isinstance(effect, Connect)]
+        for peer in asked:
+            if peer not in self.chosen:
+                self.node.handle(now_ns, LinkUp(peer, True))
+                self.chosen.append(peer)
+        return effects, asked
+
+    def copy(self, at_ns: int, peer: int, publisher: int, sequence: int, topic: int = 1) -> list:
+        identifier = message_id(publisher, sequence)
+        copy = Data(identifier, (topic,), 1, 0, make_payload(identifier, sequence, 20))
+        return self.node.handle(at_ns, FrameReceived(peer, copy))
+
+    def settle(self, at_ns: int) -> set[int]:
+        """The overlap ends; whom the node releases."""
+        effects = self.node.handle(at_ns, TimerFired("overlay/settled"))
+        gone = {effect.peer for effect in effects if isinstance(effect, Send) and isinstance(effect.frame, Release)}
+        for peer in gone:
+            self.chosen.remove(peer)
+            self.node.handle(at_ns, LinkDown(peer, "released", False))
+        return gone
+
+    def end_epoch(self, at_ns: int) -> list[int]:
+        """The epoch ends; whom the node connects to, its score kept for later."""
+        effects, asked = self._connect(at_ns, TimerFired("overlay/epoch"))
+        self.scores += [e.event.score for e in effects if isinstance(e, Trace) and e.event.event == "epoch"]
+        return asked
 
 
 def test_the_slowest_neighbours_make_way_for_nodes_that_share_the_worse_topics():
-    node = make_node(degree=5, interests=(1, 2))
-    everybody = Directory(PeerInfo(number, (1,) if number < 40 else (2,)) for number in range(60))
-    chosen = [e.peer for e in node.handle(0, PeerList(everybody)) if isinstance(e, Connect)]
+    desk = Desk(degree=5, interests=(1, 2), nodes={number: (1,) if number < 40 else (2,) for number in range(60)})
+    chosen = list(desk.chosen)
     assert len(set(chosen)) == 5
-    for peer in chosen:
-        node.handle(1, LinkUp(peer, True))
-    node.handle(SECOND_NS // 2, TimerFired("overlay/settled"))
+    desk.settle(SECOND_NS // 2)
     at = SECOND_NS
     for sequence in range(20):  # topic 1 comes from everybody in turn of the choice, topic 2 from nobody
         for lag, peer in enumerate(chosen):
-            content = make_payload(message_id(50, sequence), sequence, 20)
-            node.handle(
-                at + lag * MILLISECOND_NS, FrameReceived(peer, Data(message_id(50, sequence), (1,), 1, 0, content))
-            )
+            desk.copy(at + lag * MILLISECOND_NS, peer, 50, sequence)
         at += SECOND_NS // 10
     for sequence in (0, 9):  # of topic 2's ten messages two came, late but from the first
-        content = make_payload(message_id(51, sequence), sequence, 20)
-        node.handle(at, FrameReceived(chosen[0], Data(message_id(51, sequence), (2,), 1, 0, content)))
-    effects = node.handle(5 * SECOND_NS, TimerFired("overlay/epoch"))
-    fresh = [effect.peer for effect in effects if isinstance(effect, Connect)]
+        desk.copy(at, chosen[0], 51, sequence, topic=2)
+    fresh = desk.end_epoch(5 * SECOND_NS)
     assert len(fresh) == 2
     assert all(peer >= 40 for peer in fresh), "topic 2 does worse, so its subscribers are drawn"
-    released = node.handle(6 * SECOND_NS, TimerFired("overlay/settled"))
-    gone = {effect.peer for effect in released if isinstance(effect, Send) and isinstance(effect.frame, Release)}
+    gone = desk.settle(6 * SECOND_NS)
     assert len(gone) == 2
     assert chosen[0] not in gone, "nobody else brings as much as early"
+
+
+def test_a_topic_of_which_nothing_came_is_a_worse_one():
+    for seed_topic in range(3):
+        nodes = {number: (1,) if number < 40 else (2,) for number in range(60)}
+        desk = Desk(degree=5, interests=(1, 2), nodes=nodes)
+        chosen = list(desk.chosen)
+        desk.settle(SECOND_NS // 2)
+        for sequence in range(20):
+            for lag, peer in enumerate(chosen):
+                desk.copy(SECOND_NS + (10 * sequence + lag + seed_topic) * MILLISECOND_NS, peer, 50, sequence)
+        assert all(peer >= 40 for peer in desk.end_epoch(5 * SECOND_NS))
+
+
+def test_what_comes_in_the_overlap_is_neither_observed_nor_missed():
+    desk = Desk()
+    desk.settle(SECOND_NS // 2)
+    for sequence in range(10):
+        for peer in desk.chosen:
+            desk.copy(SECOND_NS, peer, 50, sequence)
+    desk.end_epoch(5 * SECOND_NS)
+    for sequence in range(10, 30):  # all come, but nobody is told how early
+        desk.copy(5 * SECOND_NS + 1, desk.chosen[0], 50, sequence)
+    desk.settle(5 * SECOND_NS + SECOND_NS // 2)
+    for peer in desk.chosen[1:]:  # later copies of the overlap's last message say nothing of who was early
+        desk.copy(6 * SECOND_NS, peer, 50, 29)
+    for sequence in range(30, 40):
+        for peer in desk.chosen:
+            desk.copy(7 * SECOND_NS, peer, 50, sequence)
+    desk.end_epoch(10 * SECOND_NS)
+    assert desk.scores == [0.0, 0.0]
+
+
+def test_a_nodes_own_messages_that_come_back_count_for_nobody():
+    scores = []
+    for echoes in (0, 10):
+        desk = Desk()
+        desk.settle(SECOND_NS // 2)
+        for lag, peer in enumerate(desk.chosen):
+            for sequence in range(10):
+                desk.copy(SECOND_NS + lag * MILLISECOND_NS, peer, 50, sequence)
+        for sequence in range(echoes):
+            desk.copy(2 * SECOND_NS, desk.chosen[-1], 0, sequence)
+        desk.end_epoch(5 * SECOND_NS)
+        scores.append((desk.scores, sorted(desk.settle(6 * SECOND_NS))))
+    assert scores[0] == scores[1]
+
+
+def test_silence_makes_a_node_explore_but_not_before_the_first_message():
+    desk = Desk(degree=5)
+    desk.settle(SECOND_NS // 2)
+    assert desk.end_epoch(5 * SECOND_NS) == []
+    desk.copy(5 * SECOND_NS + 1, desk.chosen[0], 50, 0)
+    desk.settle(5 * SECOND_NS + SECOND_NS // 2)
+    seen = set(desk.chosen)
+    for epoch in range(2, 10):
+        assert len(desk.end_epoch(5 * epoch * SECOND_NS)) == 2
+        desk.settle(5 * epoch * SECOND_NS + SECOND_NS // 2)
+        seen |= set(desk.chosen)
+        assert len(set(desk.chosen)) == 5
+    assert len(seen) > 12, "in eight epochs sixteen draws of forty"
+    assert desk.scores == [1.0] * 8, "everything may have been missed"
+
+
+@pytest.mark.parametrize("literal", [False, True])
+def test_the_literal_reading_keeps_the_latest(literal: bool):
+    desk = Desk(literal=literal, delay_weight=10.0)
+    chosen = list(desk.chosen)
+    desk.settle(SECOND_NS // 2)
+    for lag, peer in enumerate(chosen):
+        for sequence in range(10):
+            desk.copy(SECOND_NS + 100 * lag * MILLISECOND_NS, peer, 50, sequence)
+    desk.end_epoch(5 * SECOND_NS)
+    assert desk.settle(6 * SECOND_NS) == {chosen[0] if literal else chosen[2]}
+
+
+def test_arrivals_are_measured_from_the_earliest_copy_of_any_neighbour():
+    desk = Desk(degree=3)
+    incoming = next(node for node in range(40) if node not in desk.chosen)
+    desk.node.handle(1, LinkUp(incoming, False))
+    desk.settle(SECOND_NS // 2)
+    for lag_ms, peers in ((0, [incoming]), (50, desk.chosen)):
+        for peer in peers:
+            for sequence in range(10):
+                desk.copy(SECOND_NS + lag_ms * MILLISECOND_NS, peer, 50, sequence)
+    desk.end_epoch(5 * SECOND_NS)
+    assert desk.scores == [pytest.approx(10 * 0.05)], "w_d times 50 ms, and nothing is missed"
+
+
+def test_an_epoch_of_messages_ends_with_the_last_of_them():
+    desk = Desk(epoch_messages=10)
+    desk.settle(SECOND_NS // 2)
+    ended = []
+    for sequence in range(25):
+        effects = desk.copy(SECOND_NS + sequence * MILLISECOND_NS, desk.chosen[0], 50, sequence)
+        if any(isinstance(e, Trace) and e.event.event == "epoch" for e in effects):
+            ended.append(sequence)
+            desk.settle(SECOND_NS + sequence * MILLISECOND_NS)
+    assert ended == [9, 19]
+
+
+def test_a_known_rate_counts_what_nobody_brought():
+    desk = Desk(estimate="rate", topic_rate_per_s=10.0, delay_weight=0.0)
+    desk.settle(SECOND_NS)
+    for sequence in range(10):
+        for peer in desk.chosen:
+            desk.copy(2 * SECOND_NS, peer, 50, sequence)
+    desk.end_epoch(5 * SECOND_NS)
+    assert desk.scores == [pytest.approx(1 - 10 / 40)], "in four seconds there were forty"
+
+
+@pytest.mark.parametrize("important", [None, 1, 2])
+def test_an_important_topic_decides_who_stays(important: int | None):
+    desk = Desk(
+        degree=3,
+        kept_ratio=0.3,
+        interests=(1, 2),
+        topic_weights=() if important is None else ((important, 100.0),),
+    )
+    first, second, _ = chosen = list(desk.chosen)
+    desk.settle(SECOND_NS // 2)
+    for topic, favourite, count in ((1, first, 10), (2, second, 9)):
+        for sequence in range(count):
+            desk.copy(SECOND_NS, favourite, 50 + topic, sequence, topic)
+    desk.end_epoch(5 * SECOND_NS)
+    assert set(chosen) - desk.settle(6 * SECOND_NS) == {second if important == 2 else first}
+
+
+def test_exploration_weighs_worse_topics_by_their_importance():
+    drawn = []
+    for weights in ((), ((1, 0.0),)):
+        nodes = {number: (1,) if number < 40 else (2,) for number in range(60)}
+        desk = Desk(degree=10, interests=(1, 2, 3), nodes=nodes, topic_weights=weights)
+        desk.settle(SECOND_NS // 2)
+        for sequence in range(10):  # topic 3 does well, 1 and 2 get nothing
+            for peer in desk.chosen:
+                desk.copy(SECOND_NS, peer, 50, sequence, topic=3)
+        drawn.append(desk.end_epoch(5 * SECOND_NS))
+    assert any(peer < 40 for peer in drawn[0]), "topic 1 has twice the subscribers"
+    assert all(peer >= 40 for peer in drawn[1]), "and here it does not matter"
 
 
 @pytest.mark.parametrize(("waste_weight", "scores"), [(0.0, 1), (1.0, 2)])
 def test_copies_of_topics_without_a_subscription_count_where_waste_does(waste_weight: float, scores: int):
     found = set()
     for unwanted in (0, 30):
-        node = make_node(waste_weight=waste_weight)
-        everybody = Directory(PeerInfo(number, (1, 2)) for number in range(20))
-        chosen = [e.peer for e in node.handle(0, PeerList(everybody)) if isinstance(e, Connect)]
-        for peer in chosen:
-            node.handle(1, LinkUp(peer, True))
-        node.handle(SECOND_NS // 2, TimerFired("overlay/settled"))
+        desk = Desk(waste_weight=waste_weight)
+        desk.settle(SECOND_NS // 2)
         for topic, count in ((1, 10), (2, unwanted)):
             for sequence in range(count):
-                copy = Data(message_id(40 + topic, sequence), (topic,), 1, 0, make_payload(0, sequence, 20))
-                for peer in chosen:
-                    node.handle(SECOND_NS, FrameReceived(peer, copy))
-        effects = node.handle(5 * SECOND_NS, TimerFired("overlay/epoch"))
-        found |= {e.event.score for e in effects if isinstance(e, Trace) and e.event.event == "epoch"}
+                for peer in desk.chosen:
+                    desk.copy(SECOND_NS, peer, 40 + topic, sequence, topic)
+        desk.end_epoch(5 * SECOND_NS)
+        found |= set(desk.scores)
     assert len(found) == scores
 
 

@@ -18,6 +18,9 @@ class Estimate(Protocol):
     def see(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
         """A message came in for the first time."""
 
+    def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
+        """A copy came in while nothing is observed: its message is neither counted nor missed."""
+
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
         """The messages published on each of these topics in the epoch, whose observed part lasted ``span_ns``."""
         ...
@@ -27,7 +30,7 @@ class Estimate(Protocol):
 
 
 class SequenceEstimate:
-    """By the publishers' sequence numbers: from the last one heard before the epoch to the last one heard in it.
+    """By the publishers' sequence numbers: from the last one heard before it observes to the last one heard then.
 
     Of a publisher that is new, the first one heard begins the count. Who was not heard of in the epoch counts nothing,
     and payloads without a sequence number count as they come.
@@ -39,18 +42,22 @@ class SequenceEstimate:
 
     def see(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
         """See ``Estimate``."""
-        topic = topics[0]
+        self._counts[topics[0]] = self._counts.get(topics[0], 0) + self._advance(topics[0], identifier, payload)
+
+    def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
+        """See ``Estimate``."""
+        self._advance(topics[0], identifier, payload)
+
+    def _advance(self, topic: TopicId, identifier: MessageId, payload: bytes) -> int:
+        """Remember the number; how far it is beyond the publisher's last one, 1 where that cannot be told."""
         sequence = topic_sequence(payload)
+        if sequence is None:
+            return 1
         publisher = publisher_of(identifier)
-        heard = self._latest.get(topic)
-        if heard is None:
-            heard = self._latest[topic] = {}
-        latest = heard.get(publisher)
-        # A late one is in the gap that a later one opened.
-        step = 1 if sequence is None or latest is None else max(sequence - latest, 0)
-        self._counts[topic] = self._counts.get(topic, 0) + step
-        if sequence is not None:
-            heard[publisher] = sequence if latest is None else max(sequence, latest)
+        heard = self._latest.setdefault(topic, {})
+        latest = heard.get(publisher, sequence - 1)
+        heard[publisher] = max(sequence, latest)
+        return max(sequence - latest, 0)  # a late one is in the gap that a later one opened
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
         """See ``Estimate``."""
@@ -68,6 +75,9 @@ class RateEstimate:
         self._rate_per_s = rate_per_s
 
     def see(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
+        """Nothing is learned from messages."""
+
+    def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
         """Nothing is learned from messages."""
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:

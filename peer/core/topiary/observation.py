@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
-from peer.core.contract import MessageId, NodeId, TopicId
+from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
 
 
 class Arrivals(NamedTuple):
@@ -29,12 +29,16 @@ class Observation:
 
     Args:
         columns: the outgoing neighbours, fixed for the epoch.
+        node: whose observation it is; copies of its own messages tell nothing of who brings messages early.
+        passed: messages of which a copy came before; who brought the earliest is not known of them.
     """
 
-    __slots__ = ("_copies", "_topics", "columns")
+    __slots__ = ("_copies", "_node", "_passed", "_topics", "columns")
 
-    def __init__(self, columns: Sequence[NodeId]) -> None:
+    def __init__(self, columns: Sequence[NodeId], node: NodeId, passed: Set[MessageId] = frozenset()) -> None:
         self.columns = tuple(columns)
+        self._node = node
+        self._passed = passed
         self._topics: dict[MessageId, tuple[TopicId, ...]] = {}
         self._copies: list[int] = []  # of each: instant, neighbour, message
 
@@ -46,10 +50,10 @@ class Observation:
         """A copy came in from a neighbour.
 
         Returns:
-            Whether it is the first one of its message.
+            Whether it is the first one of a message that counts.
         """
         self._copies += (now_ns, peer, identifier)
-        if identifier in self._topics:
+        if identifier in self._topics or identifier in self._passed or publisher_of(identifier) == self._node:
             return False
         self._topics[identifier] = topics
         return True
@@ -65,7 +69,7 @@ class Observation:
         for now_ns, peer, identifier in zip(self._copies[::3], self._copies[1::3], self._copies[2::3], strict=True):
             since_ns = earliest_ns.setdefault(identifier, now_ns)
             column = column_of.get(peer)
-            if column is not None:
+            if column is not None and identifier in brought:
                 brought[identifier].setdefault(column, now_ns - since_ns)
         for identifier, topics in self._topics.items():
             delays_ns = [(delay_ns, column) for column, delay_ns in brought[identifier].items()]

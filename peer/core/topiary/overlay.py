@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from peer.core.bitset import Bitset, bitset, choose
-from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.contract import Directory, MessageId, NodeId, TopicId
 from peer.core.frames import Data, Frame
 from peer.core.node import Part, State, Turn
 from peer.core.overlay.membership import Membership
@@ -39,10 +39,10 @@ class TopiaryParameters(Struct, forbid_unknown_fields=True, frozen=True):
     epoch_s: Positive = 10.0
     """Length of an epoch, where messages do not set it."""
     epoch_messages: Annotated[int, Meta(ge=1)] | None = None
-    """An epoch ends when the node has seen this many messages, in place of `epoch_s`."""
+    """An epoch ends when the node has seen this many messages of others, in place of `epoch_s`."""
     overlap_s: NonNegative = 1.0
     """Links that are given up stay this long into the next epoch, while the new ones are opened; what comes in
-    meanwhile is not observed."""
+    meanwhile is neither observed nor missed."""
     coverage_weight: NonNegative = 1.0
     """Weight of the fraction of messages that a subset does not bring. (w_c)"""
     delay_weight: NonNegative = 10.0
@@ -82,6 +82,7 @@ class Topiary(Part):
         "_draws",
         "_epoch",
         "_estimate",
+        "_expects",
         "_failed",
         "_given_up",
         "_importance",
@@ -90,6 +91,7 @@ class Topiary(Part):
         "_observed_since_ns",
         "_observes_all",
         "_parameters",
+        "_passed",
         "_weights",
     )
 
@@ -108,6 +110,8 @@ class Topiary(Part):
         self._given_up: tuple[NodeId, ...] = ()
         self._observation: Observation | None = None
         self._observed_since_ns = 0
+        self._passed: set[MessageId] = set()
+        self._expects = parameters.estimate == "rate"
         self._observes_all = parameters.waste_weight > 0 or parameters.epoch_messages is not None
         self._epoch = 0
 
@@ -151,7 +155,6 @@ class Topiary(Part):
         Source: Topiary section IV-E, Eq. 10.
         """
         fresh = self._membership.known & ~bitset(self._chosen) & ~bitset(self._failed)
-        fresh &= ~bitset(self._given_up)
         while fresh and len(self._chosen) < self._parameters.degree:
             peer = choose(self._drawn_from(fresh, topics), self._draws)
             fresh &= ~(1 << peer)
@@ -176,13 +179,16 @@ class Topiary(Part):
 
     def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Note when a copy came, from whom; what the node does not subscribe to only where that counts."""
-        observation = self._observation
-        if observation is None:
-            return
         assert isinstance(frame, Data)
         if not self._observes_all and self.state.topics.isdisjoint(frame.topics):
             return
-        if observation.arrive(turn.now_ns, peer, frame.message_id, frame.topics):
+        observation = self._observation
+        if observation is None:
+            self._expects = True
+            self._passed.add(frame.message_id)
+            self._estimate.pass_over(frame.topics, frame.message_id, frame.payload)
+        elif observation.arrive(turn.now_ns, peer, frame.message_id, frame.topics):
+            self._expects = True
             self._estimate.see(frame.topics, frame.message_id, frame.payload)
             if len(observation) == self._parameters.epoch_messages:
                 self._end_epoch(turn)
@@ -213,14 +219,15 @@ class Topiary(Part):
             if peer not in self._chosen:
                 self._release(turn, peer)
         self._given_up = ()
-        self._observation = Observation(tuple(self._chosen))
+        self._observation = Observation(tuple(self._chosen), self.state.node, self._passed)
+        self._passed = set()
         self._observed_since_ns = turn.now_ns
         self._estimate.turn_over()
 
     def _end_epoch(self, turn: Turn) -> None:
-        """Score, keep, explore."""
+        """Score, keep, explore. Silence teaches, too, but not before the first message: there may be none yet."""
         observation, self._observation = self._observation, None
-        if observation is not None and len(observation):
+        if observation is not None and self._expects:
             self._learn(turn, observation)
         self._epoch += 1
         self._set_clock(turn)

@@ -118,7 +118,7 @@ def topic_scores(
     *,
     literal: bool,
 ) -> dict[TopicId, float]:
-    """S^theta of the kept subset for each topic that ``published`` names.
+    """S^theta of the kept subset for each topic that ``published`` names; one of which nothing came is wholly missed.
 
     Source: Topiary Eq. 6-8.
     """
@@ -136,7 +136,7 @@ def topic_scores(
     for topic, expected in published.items():
         count = counts.get(topic, 0)
         covered = count / expected if expected else 0.0
-        missed = covered if literal else max(0.0, 1.0 - covered) if expected else 0.0
+        missed = covered if literal else max(0.0, 1.0 - covered)
         delay_s = delays.get(topic, 0) / count / 1e9 if count else 0.0
         scores[topic] = weights.coverage * missed + weights.delay * delay_s
     return scores
