@@ -167,6 +167,16 @@ class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Probability that a copy of another node's message is not passed on (``dropper``)."""
 
 
+class ProcessingSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """How long after its arrival a node handles a frame (Topiary's delta_v); frames do not wait for each other."""
+
+    kind: Literal["none", "constant", "uniform", "exponential"] = "none"
+    """Each node has its time, drawn from the seed, adversaries too. ``constant``: the mean for all. ``uniform``:
+    between 0 and twice the mean. ``exponential``: most are faster than the mean, and a few much slower."""
+    mean_ms: Delay = 10.0
+    """Mean over the nodes; nobody takes longer than a minute."""
+
+
 class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """What is published when."""
 
@@ -226,7 +236,7 @@ class SimulatorSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The simulated testbed."""
 
     processing_ms: NonNegative = 0.0
-    """How long a node takes for each frame it receives; frames wait for each other."""
+    """How long a node is busy with each frame it receives; frames wait for each other, unlike with `[processing]`."""
     encode_frames: bool = False
     """Turn every frame into bytes and back, as a real link does; otherwise nodes are handed the sender's value."""
 
@@ -312,6 +322,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     interests: InterestsSpec = field(default_factory=InterestsSpec)
     churn: ChurnSpec = field(default_factory=ChurnSpec)
     adversary: AdversarySpec = field(default_factory=AdversarySpec)
+    processing: ProcessingSpec = field(default_factory=ProcessingSpec)
     peer: PeerSpec = field(default_factory=PeerSpec)
     capture: CaptureSpec = field(default_factory=CaptureSpec)
     prometheus: PrometheusSpec = field(default_factory=PrometheusSpec)

@@ -19,6 +19,7 @@ from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
+from harness.workload.processing import draw_processing_ns
 from peer.runtime.lifecycle import PUBLISH
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
@@ -94,6 +95,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
                 interests=parts.interests,
                 up=workload.up[node],
                 behaviour=behaviour if node in adversaries else None,
+                processing_ns=draw_processing_ns(experiment.processing, node, experiment.seed),
             )
             for node, topics in enumerate(workload.interests)
         ),

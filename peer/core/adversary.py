@@ -6,7 +6,6 @@ did not pass on, so that a post-mortem can tell attacks from losses.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -18,23 +17,20 @@ from peer.core.contract import (
     Directory,
     Effect,
     Event,
-    FrameReceived,
-    LinkDown,
     NodeId,
     Send,
-    SetTimer,
-    TimerFired,
     Trace,
     one_by_one,
     publisher_of,
 )
 from peer.core.frames import Data
-from peer.core.node import Part, State, Turn
+from peer.core.node import Part, State, StatefulNode, Turn
+from peer.core.processing import UnhurriedNode
 from peer.core.randomness import substream
 from peer.trace import TraceEvent
 
 MILLISECOND_NS = 1_000_000
-HANDLE = "adversary/handle"
+LATE = "adversary/late"
 MESH = "adversary/mesh"
 MESH_RETRY_NS = 100 * MILLISECOND_NS
 """How long an eclipse attacker waits before it restores a link to another one."""
@@ -115,47 +111,16 @@ class SlowNodeParameters(Struct, forbid_unknown_fields=True, frozen=True):
     delay_ms: Annotated[float, Meta(gt=0, le=60_000)] = 500.0
 
 
-class SlowNode(ComposedNode):
-    """Handles every frame ``delay_ms`` after it arrived; frames do not wait for each other.
+class SlowNode(UnhurriedNode):
+    """Handles every frame ``delay_ms`` after it arrived.
 
-    All frames of a link are handled in their order, and those that wait when their link ends are handled at its end.
-
-    Source: Topiary section II-A (the processing delay delta_v), section VII (attackers with long ones).
+    Source: Topiary section VII (attackers with long processing delays).
     """
 
     Parameters = SlowNodeParameters
 
     def __init__(self, state: State, parts: dict[str, Part], parameters: SlowNodeParameters) -> None:
-        super().__init__(state, parts)
-        self._delay_ns = round(parameters.delay_ms * MILLISECOND_NS)
-        self._waiting: deque[tuple[int, FrameReceived]] = deque()
-
-    def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """See ``peer.core.contract.Node``."""
-        if isinstance(event, FrameReceived) and self.state.is_linked(event.peer):
-            self._waiting.append((now_ns + self._delay_ns, event))
-            return [SetTimer(HANDLE, now_ns + self._delay_ns)] if len(self._waiting) == 1 else []
-        if isinstance(event, TimerFired) and event.name == HANDLE:
-            return self._catch_up(now_ns)
-        if isinstance(event, LinkDown):
-            return [*self._finish(now_ns, event.peer), *super().handle(now_ns, event)]
-        return super().handle(now_ns, event)
-
-    def _catch_up(self, now_ns: int) -> list[Effect]:
-        effects: list[Effect] = []
-        while self._waiting and self._waiting[0][0] <= now_ns:
-            effects += super().handle(now_ns, self._waiting.popleft()[1])
-        if self._waiting:
-            effects.append(SetTimer(HANDLE, self._waiting[0][0]))
-        return effects
-
-    def _finish(self, now_ns: int, peer: NodeId) -> list[Effect]:
-        """Handle what waits from a peer now. A timer for what is gone fires in vain, and sets the next."""
-        effects: list[Effect] = []
-        for entry in [entry for entry in self._waiting if entry[1].peer == peer]:
-            self._waiting.remove(entry)
-            effects += super().handle(now_ns, entry[1])
-        return effects
+        super().__init__(ComposedNode(state, parts), round(parameters.delay_ms * MILLISECOND_NS), LATE)
 
 
 class EclipseAttackerParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -207,7 +172,7 @@ class EclipseAttacker(ComposedNode):
 
 
 # How each is called in specifications and experiments.
-ADVERSARIES: dict[str, Callable[..., ComposedNode]] = {
+ADVERSARIES: dict[str, Callable[..., StatefulNode]] = {
     "topic-attacker": TopicAttacker,
     "eclipse": EclipseAttacker,
     "slow": SlowNode,

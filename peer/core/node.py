@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from peer.core.contract import (
     Disconnect,
     Effect,
     Message,
+    Node,
     NodeId,
     Publish,
     Send,
@@ -103,6 +104,12 @@ class State:
             turn.trace("prune", peer=peer, topics=ended, reason=reason)
         if begun := tuple(topic for topic in topics if topic not in before):
             turn.trace("graft", peer=peer, topics=begun)
+
+
+class StatefulNode(Node, Protocol):
+    """A node whose state its driver may read."""
+
+    state: State
 
 
 class Turn(Struct, gc=False):

@@ -25,13 +25,14 @@ from peer.core.membership.cyclon import Cyclon
 from peer.core.membership.full_view import FullView
 from peer.core.membership.newscast import Newscast
 from peer.core.membership.partial_view import PartialView
-from peer.core.node import Part, State
+from peer.core.node import Part, State, StatefulNode
 from peer.core.overlay.complete_graph import CompleteGraph
 from peer.core.overlay.random_graph import RandomGraph
 from peer.core.overlay.ring_per_topic import RingPerTopic
 from peer.core.overlay.similarity import Similarity
 from peer.core.overlay.spidercast import SpiderCast
 from peer.core.overlay.stan import Stan
+from peer.core.processing import UnhurriedNode
 from peer.core.scribe.multicast import Multicast
 from peer.core.scribe.overlay import Scribe
 from peer.core.topiary.overlay import Topiary
@@ -112,9 +113,22 @@ PROTOCOLS: dict[str, Composition] = {
 
 
 def compose(
-    node: NodeId, seed: int, topics: tuple[TopicId, ...], parts: Composition, behaviour: Choice | None = None
-) -> ComposedNode:
-    """A node of these parts; ``behaviour`` names how it misbehaves (``ADVERSARIES``), None = not at all.
+    node: NodeId,
+    seed: int,
+    topics: tuple[TopicId, ...],
+    parts: Composition,
+    behaviour: Choice | None = None,
+    processing_ns: int = 0,
+) -> StatefulNode:
+    """A node of these parts.
+
+    Args:
+        node: its number.
+        seed: the run's, from which its parts draw.
+        topics: what it subscribes to at first.
+        parts: what it is made of.
+        behaviour: how it misbehaves (``ADVERSARIES``); None = not at all.
+        processing_ns: how long after its arrival it handles a frame.
 
     Raises:
         ValueError: a part or the behaviour has an unknown name or parameter.
@@ -128,9 +142,10 @@ def compose(
         "overlay": overlay,
         "dissemination": _make("dissemination", DISSEMINATIONS, parts.dissemination, state, overlay),
     }
-    if behaviour is None:
-        return ComposedNode(state, made)
-    return _make("behaviour", ADVERSARIES, behaviour, state, made)
+    whole: StatefulNode = ComposedNode(state, made)
+    if behaviour is not None:
+        whole = _make("behaviour", ADVERSARIES, behaviour, state, made)
+    return UnhurriedNode(whole, processing_ns) if processing_ns else whole
 
 
 def _make(role: str, registry: Mapping[str, Callable[..., Made]], chosen: Choice, *context: object) -> Made:

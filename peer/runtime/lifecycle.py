@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from peer.core import contract
-from peer.core.composition import ComposedNode
 from peer.core.contract import Event
+from peer.core.node import StatefulNode
 from peer.core.payload import make_payload
 from peer.core.protocols import Composition, compose
 from peer.core.randomness import substream
@@ -25,7 +25,7 @@ ACTIONS: Final = (PUBLISH, SUBSCRIBE, UNSUBSCRIBE, JOIN, LEAVE, CRASH)
 """Every action of a schedule."""
 
 
-def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None) -> ComposedNode:
+def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None) -> StatefulNode:
     """The node of a specification.
 
     Args:
@@ -38,7 +38,7 @@ def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None
     """
     parts = Composition(spec.overlay, spec.dissemination, spec.membership, spec.interests)
     chosen = spec.topics if topics is None else tuple(topics)
-    return compose(spec.node, life_seed(spec.seed, life), chosen, parts, spec.behaviour)
+    return compose(spec.node, life_seed(spec.seed, life), chosen, parts, spec.behaviour, spec.processing_ns)
 
 
 def life_seed(seed: int, life: int) -> int:
@@ -62,12 +62,12 @@ def make_events(action: Action) -> tuple[Event, ...]:
     raise ValueError(f"no event of a node's life is called {action.action!r}")
 
 
-def announce_join(node: ComposedNode, now_ns: int) -> TraceEvent:
+def announce_join(node: StatefulNode, now_ns: int) -> TraceEvent:
     """What is traced when a node joins during the run: its subscriptions begin."""
     return TraceEvent("join", now_ns, node.state.node, topics=tuple(sorted(node.state.topics)), reason=JOINED)
 
 
-def announce_end(node: ComposedNode, now_ns: int, reason: str) -> list[TraceEvent]:
+def announce_end(node: StatefulNode, now_ns: int, reason: str) -> list[TraceEvent]:
     """What is traced when a life ends: its logical links and its subscriptions end, all at this instant."""
     state = node.state
     events = [

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from random import Random
 
 from peer.core import contract
-from peer.core.composition import ComposedNode
 from peer.core.directory import Directory
+from peer.core.node import StatefulNode
 from peer.core.randomness import substream
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.driver import Driver
@@ -70,7 +70,7 @@ class Lives:
         self._clock = clock
         self._draws: Random = substream(spec.seed, spec.node, "runtime")
         self._lives = 0
-        self._node: ComposedNode | None = None
+        self._node: StatefulNode | None = None
         self._door: socket.socket | None = None
         self._server: asyncio.AbstractServer | None = None
         self._closing: list[asyncio.Task[None]] = []
@@ -115,7 +115,7 @@ class Lives:
         self._shut_door()
         await asyncio.gather(*self._closing)
 
-    async def _begin(self, node: ComposedNode, directory: Directory, *, joins: bool) -> None:
+    async def _begin(self, node: StatefulNode, directory: Directory, *, joins: bool) -> None:
         assert self._door is not None, "the door is opened first"
         driven = node if self._recorder is None else self._recorder.watch(node, self._lives)
         driver = Driver(driven, self._trace, self.events, self._make_links, self._clock)

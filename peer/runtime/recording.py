@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from peer import wire
 from peer.core import contract
-from peer.core.composition import ComposedNode
 from peer.core.contract import Directory, Effect, Event, FrameReceived, Node, PeerInfo, PeerList
+from peer.core.node import StatefulNode
 from peer.runtime.lifecycle import make_node
 from peer.runtime.spec import NodeSpec
 
@@ -35,7 +35,7 @@ class Recorder:
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
         self._buffer = bytearray()
 
-    def watch(self, node: ComposedNode, life: int) -> Node:
+    def watch(self, node: StatefulNode, life: int) -> Node:
         """The node, recorded from now on."""
         self._write([life, sorted(node.state.topics)])
         return _Recorded(node, self)

@@ -18,7 +18,8 @@ class NodeSpec(Struct, frozen=True):
     ``{"name": "random", "degree": 5}``. ``interests`` says whether it tells its neighbours what it subscribes to.
     ``bootstrap`` lists the nodes it may hear of; None = all others. ``up``: whether it runs from the start; one that
     does not has no topics here and may join later, by the schedule. ``behaviour``: how it misbehaves, such as
-    ``{"name": "dropper", "drop_ratio": 0.5}``; None = it is honest.
+    ``{"name": "dropper", "drop_ratio": 0.5}``; None = it is honest. ``processing_ns``: how long after its arrival it
+    handles a frame.
     """
 
     node: int
@@ -31,6 +32,7 @@ class NodeSpec(Struct, frozen=True):
     interests: str = "announced"
     up: bool = True
     behaviour: dict[str, Any] | None = None
+    processing_ns: int = 0
 
 
 class OverlayDocument(Struct, frozen=True):

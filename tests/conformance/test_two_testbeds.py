@@ -46,9 +46,17 @@ kind = "popularity"
 subscriptions_min = 3
 subscriptions_max = 3
 
+[processing]
+kind = "{processing}"
+mean_ms = {processing_ms}
+
 [prometheus]
 enabled = false
 """
+
+RUNS = {"spidercast": "none", "stan": "none", "topiary": "exponential"}
+"""How long the nodes of each protocol take to handle a frame."""
+PROCESSING_MS = 40.0
 
 
 class Outcome:
@@ -73,11 +81,13 @@ def begin(folder: Path, testbed: str, name: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.fixture(scope="module", params=["spidercast", "stan", "topiary"])
+@pytest.fixture(scope="module", params=RUNS)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the runs of a protocol are, with their experiment."""
     folder = tmp_path_factory.mktemp(request.param)
-    (folder / "experiment.toml").write_text(EXPERIMENT.format(protocol=request.param))
+    (folder / "experiment.toml").write_text(
+        EXPERIMENT.format(protocol=request.param, processing=RUNS[request.param], processing_ms=PROCESSING_MS)
+    )
     return folder
 
 

@@ -182,16 +182,32 @@ def test_the_frames_of_a_link_that_ends_are_handled_at_its_end_and_in_order():
     for peer in (5, 6):
         slow.handle(1, LinkUp(peer, True))
     first, second, third = (Data(message_id(9, n), (0,), 1, 0, b"") for n in range(3))
-    assert slow.handle(10, FrameReceived(5, first)) == [SetTimer("adversary/handle", 10 + 100 * MILLISECOND_NS)]
+    assert slow.handle(10, FrameReceived(5, first)) == [SetTimer("adversary/late", 10 + 100 * MILLISECOND_NS)]
     assert slow.handle(11, FrameReceived(6, second)) == []
     assert slow.handle(12, FrameReceived(5, third)) == []
     delivered = [e.message.message_id for e in slow.handle(20, LinkDown(5, "bye")) if isinstance(e, Deliver)]
     assert delivered == [first.message_id, third.message_id]
-    assert slow.handle(10 + 100 * MILLISECOND_NS, TimerFired("adversary/handle")) == [
-        SetTimer("adversary/handle", 11 + 100 * MILLISECOND_NS)
+    assert slow.handle(10 + 100 * MILLISECOND_NS, TimerFired("adversary/late")) == [
+        SetTimer("adversary/late", 11 + 100 * MILLISECOND_NS)
     ]
-    last = slow.handle(11 + 100 * MILLISECOND_NS, TimerFired("adversary/handle"))
+    last = slow.handle(11 + 100 * MILLISECOND_NS, TimerFired("adversary/late"))
     assert [e.message.message_id for e in last if isinstance(e, Deliver)] == [second.message_id]
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds, st.integers(1, 50), st.sampled_from([None, {"name": "slow", "delay_ms": 30}]))
+def test_honest_nodes_may_take_their_time_and_a_slow_one_is_late_on_top(seed, processing_ms, behaviour):
+    processing_ns = processing_ms * MILLISECOND_NS
+    late_ns = 30 * MILLISECOND_NS if behaviour else 0
+    nodes = {node: compose(node, seed, (0,), COMPLETE, behaviour, processing_ns) for node in range(3)}
+    pump = Pump(nodes, lambda a, b: MILLISECOND_NS, seed=seed)
+    pump.start(dict.fromkeys(range(3), (0,)))
+    pump.run(2 * SECOND_NS)
+    start_ns = pump.now_ns
+    pump.give(0, Publish((0,), message_id(0, 0), b"x"))
+    pump.run(SECOND_NS)
+    at = {node: instant - start_ns for instant, node, _ in pump.delivered}
+    assert at == {0: 0, 1: MILLISECOND_NS + processing_ns + late_ns, 2: MILLISECOND_NS + processing_ns + late_ns}
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,19 @@ def test_a_share_of_the_nodes_misbehaves_and_the_seed_says_which(plan, kind: str
         assert (type(make_node(spec)).__name__ == "ComposedNode") == (spec.node not in bad)
 
 
+@pytest.mark.parametrize("kind", ["constant", "uniform", "exponential"])
+def test_every_node_takes_its_own_time_and_the_seed_says_which(plan, kind: str) -> None:
+    overrides = [f"processing.kind={kind}", "processing.mean_ms=20", "underlay.hosts=200", "random.degree=3"]
+    times_ns = [spec.processing_ns for spec in plan(*overrides).overlay.nodes]
+    assert times_ns == [spec.processing_ns for spec in plan(*overrides).overlay.nodes]
+    assert len(set(times_ns)) == (1 if kind == "constant" else 200)
+    assert sum(times_ns) / 200 == pytest.approx(20e6, rel=0.25)
+    assert max(times_ns) <= {"constant": 20e6, "uniform": 40e6, "exponential": 60e9}[kind]
+    others = [spec.processing_ns for spec in plan(*overrides, "seed=2").overlay.nodes]
+    assert (others == times_ns) == (kind == "constant")
+    assert all(spec.processing_ns == 0 for spec in plan().overlay.nodes)
+
+
 def test_adversaries_may_be_named(plan) -> None:
     nodes = plan("adversary.kind=dropper", "adversary.nodes=[3, 19]").overlay.nodes
     assert [spec.node for spec in nodes if spec.behaviour] == [3, 19]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from peer.core.composition import ComposedNode
 from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
 from peer.core.frames import Bye, Hello
+from peer.core.node import StatefulNode
 from peer.runtime.pool import PASSING, PAUSES_S, REPLACED, SIMULTANEOUS, STABLE_S
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Host:
         self._simulation = simulation
         self._draws = draws
         self.number = number
-        self.node: ComposedNode | None = None
+        self.node: StatefulNode | None = None
         self.topics: tuple[int, ...] = ()
         self.links: dict[NodeId, End] = {}
         self.pending: dict[NodeId, End | None] = {}

@@ -15,9 +15,9 @@ from harness.testbeds.simulated.memory import LargePages, rare_collections
 from harness.testbeds.simulated.network import Network
 from peer import wire
 from peer.core import contract
-from peer.core.composition import ComposedNode
 from peer.core.contract import Effect, Event, FrameReceived, Message, Node, NodeId, TimerFired
 from peer.core.frames import Bye, Data, Frame, Hello
+from peer.core.node import StatefulNode
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import announce_end, announce_join
 from peer.trace import CRASHED, LEFT, TraceEvent
@@ -119,7 +119,7 @@ class Simulation:
         host = self.hosts[number] = Host(self, number, substream(self._seed, number, "runtime"))
         return host
 
-    def start(self, number: NodeId, node: ComposedNode, directory: contract.Directory, *, joins: bool = False) -> None:
+    def start(self, number: NodeId, node: StatefulNode, directory: contract.Directory, *, joins: bool = False) -> None:
         """Start a node on its host, now; ``joins``: during the run, which is traced."""
         host = self.hosts[number]
         host.node = node
