@@ -219,6 +219,10 @@ def test_asked_message_ids_are_capped_by_heartbeat_and_peer():
     node.forget()
     node.advertise(21, *range(4000, 4030))
     assert [len(frame.message_ids) for _, frame in node.sent(Iwant)] == [10]
+    node.beat()
+    node.forget()
+    node.advertise(20, *range(5000, 5030))
+    assert [len(frame.message_ids) for _, frame in node.sent(Iwant)] == [10]
 
 
 def test_an_ihave_is_no_longer_than_its_limit():

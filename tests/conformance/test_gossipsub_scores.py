@@ -297,6 +297,20 @@ def test_grafts_of_negative_scores_are_refused():
     assert node.receivers(Prune) == [1]
 
 
+def test_a_refused_peer_is_not_grafted_within_the_backoff_even_if_its_score_recovers():
+    """v1.1 PRUNE Backoff: whoever is pruned, neither side regrafts within the period."""
+    node = node_with({"behaviour_penalty_decay": 0.001})
+    node.link(range(3))
+    node.overlay.scores.penalise(1)
+    node.graft(1)
+    node.decay()
+    assert node.score(1) == 0
+    node.beat(50)
+    assert node.mesh() == [0, 2]
+    node.graft(1)
+    assert node.rejects()[-1] == "backoff"
+
+
 def test_the_best_scoring_peers_survive_oversubscription():
     """Heartbeat Maintenance: keep the best D_score (4) scoring peers and select the remaining ones at random."""
     random_choice = set()
