@@ -82,7 +82,8 @@ def _points(spec: FigureSpec, runs: Sequence[Result], shown: str | Shown) -> Ite
     if spec.x in MOMENTS:
         rows = [mean for mean in aggregate(runs) if mean.measure == measure and mean.by == by]
         moments = [(mean.moment, mean.over) for mean in rows if mean.moment is not None]
-        yield from sorted(moments, key=lambda pair: pair[0])
+        begin, unit = (spec.begin_s, spec.unit_s) if spec.x == AT_S else (0, 1)
+        yield from (((moment - begin) / unit, of) for moment, of in sorted(moments, key=lambda pair: pair[0]))
     elif MEASURES[split_reduction(measure)[1]].by == spec.x:
         yield from _counts(runs, measure, at)
     else:

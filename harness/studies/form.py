@@ -108,6 +108,10 @@ class FigureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     kind: Literal["line", "bars", "histogram", "cdf", "rank"] = "line"
     """``line``: means with their intervals. ``histogram``, ``cdf``: of a measure that counts nodes by ``degree``.
     ``bars``: shares of what a measure counts. ``rank``: a line on logarithmic axes."""
+    begin_s: Number = 0
+    """With ``x = "at_s"``: the instant where the axis has its 0 ..."""
+    unit_s: Positive = 1
+    """... and the seconds that make one there, such as an epoch's."""
     xlabel: str = ""
     ylabel: str = ""
     ymin: Number = 0

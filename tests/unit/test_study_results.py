@@ -7,6 +7,7 @@ from math import sqrt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from harness.studies.figures import draw_figure, make_curves
 from harness.studies.form import FigureSpec, PaperCurve, PaperTable, Shown, TableSpec
@@ -154,6 +155,8 @@ def test_curves_along_an_axis_the_snapshots_and_a_count():
     curves = list(make_curves(over_time, runs))
     assert [curve.label for curve in curves] == ["nodes = 1000", "nodes = 2000"]
     assert [(x, over.mean) for x, over in curves[0].points] == [(1.0, 65), (90.0, 29)]
+    [in_epochs, _] = make_curves(replace(over_time, begin_s=10, unit_s=20), runs)
+    assert [x for x, _ in in_epochs.points] == [-0.45, 4.0]
     counted = [result(9, 1, ("degrees", 5.0, 3, 4.0), ("degrees", 9.0, 2, 1.0))]
     [first] = make_curves(FigureSpec("f", "F", "degree", ("first degrees",), kind="cdf"), counted)
     [last] = make_curves(FigureSpec("f", "F", "degree", ("degrees",), kind="cdf"), counted)
