@@ -28,8 +28,8 @@ from peer.trace import TraceEvent
 NODES, DEGREE, INTEREST = 1_000, 6, 0.2
 EPOCH_S, MESSAGES = 10, 1_000
 EPOCHS = 2
-STUDY_EPOCHS = 50
-TOPICS = (10, 100)
+STUDY_TOPICS, STUDY_EPOCHS = 100, 50
+TOPICS = (10, 50, STUDY_TOPICS, 150)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     for topics in TOPICS:
         result |= {f"{topics}_topics_{name}": value for name, value in measure(topics).items()}
     if given.full:
-        learned, events = _time_epochs("topiary", TOPICS[-1], STUDY_EPOCHS)
+        learned, events = _time_epochs("topiary", STUDY_TOPICS, STUDY_EPOCHS)
         result |= {"study_s": sum(learned), "study_events": events, "study_last_epoch_s": learned[-1]}
     print(json.dumps(result) if given.json else "\n".join(f"{name:>44}  {value:.4g}" for name, value in result.items()))
     return 0
