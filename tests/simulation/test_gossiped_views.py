@@ -38,7 +38,10 @@ class Rejects:
 
 
 def simulate(membership: dict, loss_ratio: float = 0.0) -> tuple[Simulation, Rejects]:
-    """SpiderCast on gossiped views, every frame as bytes, one-way delays of 10 to 60 ms."""
+    """SpiderCast (3, 1) on gossiped views, every frame as bytes, one-way delays of 10 to 60 ms.
+
+    With (3, 0) two cliques of four may make a topic of eight or nine subscribers, all covered and not connected.
+    """
     draws = Random(3)
     delays = [[draws.randrange(10, 60) * 1_000_000 for _ in range(NODES)] for _ in range(NODES)]
     loss = (lambda a, b: loss_ratio) if loss_ratio else None
@@ -47,7 +50,7 @@ def simulate(membership: dict, loss_ratio: float = 0.0) -> tuple[Simulation, Rej
         Network(lambda a, b: delays[a][b], loss_ratio=loss, draws=draws), observer, seed=1, encode=True
     )
     base = PROTOCOLS["spidercast"]
-    parts = Composition(base.overlay, base.dissemination, membership, base.interests)
+    parts = Composition({**base.overlay, "random_coverage": 1}, base.dissemination, membership, base.interests)
     topics = {node: (node % 7, 7 + node % 5) for node in range(NODES)}
     directory = Directory(PeerInfo(node, topics[node]) for node in topics)
     for node in topics:
@@ -76,7 +79,9 @@ def test_links_are_those_of_neighbours_and_of_exchanges_under_way(kind: str, los
             for peer in state.aside:
                 # The other side has closed it already, or one of the two is asking over it.
                 assert number not in made[peer].state.aside or busy & {(number, peer), (peer, number)}
-    assert not observer.rejects
+    # A packet lost twice delays an answer until the exchange has been given up; without loss nothing is late.
+    assert {event.reason for event in observer.rejects} <= ({"unasked"} if loss_ratio else set())
+    assert len(observer.rejects) < 10
     for topic in range(12):
         subscribers = [number for number, node in made.items() if topic in node.state.topics]
         edges = [(a, b) for a in subscribers for b in made[a].state.neighbours if b in subscribers]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from harness.testbeds.simulated.network import Network, uniform_network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
-from peer.core.protocols import Composition, compose
+from peer.core.protocols import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
 
 MILLISECOND_NS = 1_000_000
@@ -54,15 +54,22 @@ def links(simulation: Simulation) -> set[tuple[int, int]]:
     return {(number, peer) for number, host in simulation.hosts.items() for peer in host.links}
 
 
-@given(nodes=st.integers(2, 12), degree=st.integers(1, 6), seed=st.integers(0, 2**32), loss=st.sampled_from([0, 0.2]))
+@given(
+    nodes=st.integers(2, 12),
+    degree=st.integers(1, 6),
+    seed=st.integers(0, 2**32),
+    loss=st.sampled_from([0, 0.2]),
+    rate=st.sampled_from([None, 0.1]),
+)
 @settings(max_examples=40)
-def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, degree, seed, loss):
+def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, degree, seed, loss, rate):
     draws = Random(seed)
     delays = {(a, b): draws.randrange(1, 300) * MILLISECOND_NS for a in range(nodes) for b in range(nodes)}
     network = Network(
         lambda a, b: delays[a, b],
         jitter_ns=lambda a, b: 20 * MILLISECOND_NS,
         loss_ratio=(lambda a, b: loss) if loss else None,
+        rate_mbit=(lambda host: rate) if rate else None,
         draws=draws,
     )
     simulation, record = simulate(nodes, {"name": "random", "degree": degree}, network, seed=seed)
@@ -133,20 +140,42 @@ def test_an_access_rate_holds_frames_up():
     assert at_ns - start_ns == 2 * wire_ns  # up one link and down the other
 
 
-@pytest.mark.parametrize("encode", [False, True])
-def test_encoding_changes_nothing(encode):
-    simulation, record = simulate(
-        20, {"name": "random", "degree": 3}, uniform_network(50, Random(1)), encode=encode, ttl=3
-    )
-    simulation.run(SECOND_NS)
-    simulation.give(3, Publish((0,), message_id(3, 0), b"abc"))
-    simulation.run(3 * SECOND_NS)
-    reference, other = simulate(20, {"name": "random", "degree": 3}, uniform_network(50, Random(1)), ttl=3)
-    reference.run(SECOND_NS)
-    reference.give(3, Publish((0,), message_id(3, 0), b"abc"))
-    reference.run(3 * SECOND_NS)
-    assert record.events == other.events
-    assert len(record.delivered) == 20
+def test_a_receivers_access_link_serves_in_the_order_of_arrival():
+    """A near node's message does not wait for a far one's that was sent before and is still on its way."""
+    far_ns, near_ns = SECOND_NS // 5, SECOND_NS // 1000
+    delays_ns = {frozenset({0, 2}): far_ns, frozenset({1, 2}): near_ns, frozenset({0, 1}): far_ns}
+    network = Network(lambda a, b: delays_ns[frozenset({a, b})], rate_mbit=lambda host: 10.0, draws=Random(1))
+    simulation, record = simulate(3, {"name": "complete"}, network)
+    simulation.run(2 * SECOND_NS)
+    start_ns = simulation.now_ns
+    for node in (0, 1):
+        simulation.give(node, Publish((0,), message_id(node, 0), b"x" * 1000))
+    simulation.run(4 * SECOND_NS)
+    came_ns = {message.message_id: at - start_ns for at, node, message in record.delivered if node == 2}
+    frame_ns = 1000 * 8 * 100  # at 10 Mbit/s; headers come on top
+    assert near_ns + 2 * frame_ns < came_ns[message_id(1, 0)] < near_ns + 4 * frame_ns
+    assert far_ns < came_ns[message_id(0, 0)] < far_ns + 5 * frame_ns
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_encoding_changes_nothing(protocol):
+    records = []
+    for encode in (False, True):
+        record = Record()
+        simulation = Simulation(uniform_network(50, Random(1)), record, seed=1, encode=encode)
+        directory = Directory(PeerInfo(node, (0,)) for node in range(20))
+        for node in range(20):
+            simulation.add_host(node)
+        for node in range(20):
+            simulation.start(node, compose(node, 1, (0,), PROTOCOLS[protocol]), directory)
+        simulation.run(5 * SECOND_NS)
+        simulation.give(3, Publish((0,), message_id(3, 0), b"abc"))
+        simulation.run(8 * SECOND_NS)
+        records.append(record)
+    plain, encoded = records
+    assert plain.events == encoded.events
+    assert plain.events
+    assert plain.delivered == encoded.delivered
 
 
 SCRIPT = """

@@ -1,7 +1,7 @@
 """What the simulated network does to the bytes of a stream between two hosts.
 
 TCP carries the frames, so nothing is lost or reordered for good: a lost packet arrives one retransmission timeout
-later, and what was sent after it waits behind it.
+later, and what was sent after it waits behind it. docs/limitations.md lists what else of TCP is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKET_BYTES = 52
 """IPv4 and TCP headers with timestamps."""
 
 RETRANSMISSION_NS = 200_000_000
-"""Linux's smallest retransmission timeout; a loss costs this or the round trip, whichever is longer."""
+"""What Linux's retransmission timeout is longer than the round trip, where round trips are alike."""
 
 Delay = Callable[[int, int], int]
 """(source, destination) -> one-way delay in ns."""
@@ -58,6 +58,11 @@ class Network:
         return self._rate_mbit is not None or self._loss_ratio is not None
 
     @property
+    def limits_rates(self) -> bool:
+        """Whether what arrives still has to pass the destination's access link (``pass_down_ns``)."""
+        return self._rate_mbit is not None
+
+    @property
     def is_fixed(self) -> bool:
         """Whether nothing but the pair decides over a frame's delay."""
         return self._jitter_ns is None and self._loss_ratio is None and self._rate_mbit is None
@@ -69,17 +74,21 @@ class Network:
     def arrival_ns(self, now_ns: int, source: int, destination: int, size_bytes: int) -> int:
         """When the last of some bytes that leave now arrives, if nothing sent before holds them up.
 
-        Calls must come in the order of ``now_ns``: hosts' access links are first come, first served.
+        Where rates are limited: arrives at the destination's access link. Calls must come in the order of ``now_ns``:
+        hosts' access links are first come, first served.
         """
         delay_ns = self.delay_ns(source, destination)
         if self._jitter_ns is not None and (jitter_ns := self._jitter_ns(source, destination)):
             delay_ns = max(0, round(self._draws.gauss(delay_ns, jitter_ns)))
         if self._loss_ratio is not None:
             delay_ns += self._lost_ns(source, destination, size_bytes)
-        if self._rate_mbit is None:
-            return now_ns + delay_ns
-        out_ns = self._pass(self._up_free_ns, source, now_ns, size_bytes)
-        return self._pass(self._down_free_ns, destination, out_ns + delay_ns, size_bytes)
+        return delay_ns + (
+            now_ns if self._rate_mbit is None else self._pass(self._up_free_ns, source, now_ns, size_bytes)
+        )
+
+    def pass_down_ns(self, now_ns: int, destination: int, size_bytes: int) -> int:
+        """When bytes that are at the destination's access link now are through it. Calls as of ``arrival_ns``."""
+        return self._pass(self._down_free_ns, destination, now_ns, size_bytes)
 
     def _lost_ns(self, source: int, destination: int, size_bytes: int) -> int:
         """The time that retransmissions of these bytes cost."""
@@ -88,7 +97,7 @@ class Network:
         if not ratio:
             return 0
         packets = -(-size_bytes // MSS_BYTES)
-        wait_ns = max(RETRANSMISSION_NS, self.delay_ns(source, destination) + self.delay_ns(destination, source))
+        wait_ns = RETRANSMISSION_NS + self.delay_ns(source, destination) + self.delay_ns(destination, source)
         total_ns = 0
         lost = 1.0 - (1.0 - ratio) ** packets
         while self._draws.random() < lost:

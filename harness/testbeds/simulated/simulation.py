@@ -94,7 +94,8 @@ class Simulation:
         self._processing_ns = processing_ns
         self._encode = encode
         # Of an arrival, and of a departure, nobody asks for more than the frame and its link.
-        self._is_plain = not self._traces_frames and processing_ns is None
+        self._is_plain = not self._traces_frames and processing_ns is None and not network.limits_rates
+        self._on_arrival = self._pass_down if network.limits_rates else self._arrive
         self._is_fixed = self._is_plain and network.is_fixed and not encode
         self._address = address
         self._heap: list[Entry] = []
@@ -223,7 +224,7 @@ class Simulation:
         if self._is_plain and kind != Bye.kind:
             heapq.heappush(self._heap, (arrival_ns, self._order, other, frame))
         else:
-            heapq.heappush(self._heap, (arrival_ns, self._order, self._arrive, (other, frame, off, size)))
+            heapq.heappush(self._heap, (arrival_ns, self._order, self._on_arrival, (other, frame, off, size)))
 
     def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
         """Trace what became of a link."""
@@ -288,6 +289,11 @@ class Simulation:
             host.feed(TimerFired(name))
 
     # ------------------------------------------------------------------------------------------------ arrivals
+
+    def _pass_down(self, arrival: Arrival) -> None:
+        """A frame is at its receiver's access link, behind what came to it before, from whomever."""
+        end, _, _, size = arrival
+        self.at(self._network.pass_down_ns(self.now_ns, end.host.number, size), self._arrive, arrival)
 
     def _arrive(self, arrival: Arrival) -> None:
         end, frame, off, size = arrival
