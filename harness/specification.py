@@ -30,9 +30,10 @@ range are refused with the file and the place in it, before anything starts:
 the seed. `trellis plan FILE` prints the experiment with every default filled in. Paths are relative to the file.
 
 A key that the file does not set is as the protocol has it, where the protocol sets it of its parts (a TTL of its
-flood's, say, or its membership); else it has the default given here. What the file sets always holds. At present no
-protocol sets any: those that flood with a TTL do so with the section's default of 1, which is Topiary's. A section has
-no effect where nothing of its name is in use, such as `[flood]` under `stan`, which floods along its topics' links.
+flood's, say, or its membership); else it has the default given here. What the file sets always holds. At present
+`spidercast`, `similarity` and `ring-per-topic` set `topic_flood.whole`; those that flood with a TTL do so with the
+section's default of 1, which is Topiary's. A section has no effect where nothing of its name is in use, such as
+`[flood]` under `stan`, which floods along its topics' links.
 
 Rules between keys: `topics_per_message` is at most `topics`; `degree` is below the number of hosts; `inventory` belongs
 to `testbed = "remote"` and is needed there, where `time_dilation` must be 1; `path` belongs to the kinds

@@ -272,10 +272,14 @@ def _copies_show_links(run: RunDir) -> bool:
     interests.
     """
     nodes = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
-    return all(_floods_along_links(node) and not node.get("behaviour") for node in nodes)
+    several = run.experiment["workload"]["topics_per_message"] > 1
+    return all(_floods_along_links(node, several) and not node.get("behaviour") for node in nodes)
 
 
-def _floods_along_links(node: dict[str, Any]) -> bool:
+def _floods_along_links(node: dict[str, Any], several: bool) -> bool:
+    """``several``: messages are on several topics, so that a whole copy bears more than its link carries."""
+    if several and node["dissemination"].get("whole"):
+        return False
     name, ttl = node["dissemination"]["name"], node["dissemination"].get("ttl")
     told: bool = node.get("interests", "announced") == "announced"
     return name == "topic-flood" or (name == "flood" and (told or ttl == 0))

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from harness.planning.overlay_models import OverlayModel, read_parameters
 from peer.core.dissemination.flood import FloodParameters
+from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.frames import UNLIMITED_TTL
 from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.protocols import DISSEMINATIONS, Choice
@@ -66,6 +67,22 @@ def _spread(
     return copies
 
 
+def _spread_once(publisher: int, receivers: Callable[[int], Iterable[int]]) -> int:
+    """A node sends on the first copy that it gets, to ``receivers(node)``, and no other."""
+    seen = {publisher}
+
+    def send_on(node: int, held: bool) -> Iterator[tuple[int, bool]]:
+        return ((other, held) for other in receivers(node))
+
+    def take(node: int, held: bool) -> bool | None:
+        if node in seen:
+            return None
+        seen.add(node)
+        return held
+
+    return _spread(publisher, True, send_on, take)
+
+
 def _flood(
     parameters: FloodParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
 ) -> int:
@@ -86,8 +103,21 @@ def _flood(
 
 
 def _topic_flood(
-    parameters: object, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
+    parameters: TopicFloodParameters,
+    model: OverlayModel,
+    subscribed: Subscribed,
+    publisher: int,
+    topics: frozenset[int],
 ) -> int:
+    """Along the links that carry the message's topics: once as a whole, or once under each topic."""
+    if not parameters.whole:
+        return _by_topics(model, subscribed, publisher, topics)
+    return _spread_once(
+        publisher, lambda node: (other for other, carried in _carried(model, subscribed, node) if topics & carried)
+    )
+
+
+def _by_topics(model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]) -> int:
     """A link takes those of the message's topics that it carries, and each topic is passed on once."""
     passed = {publisher: topics}
 
@@ -109,21 +139,14 @@ def _gossipsub(
 
     What gossip brings is not counted: it repairs.
     """
-    seen = {publisher}
     interested = [other for other in model.neighbours[publisher] if not subscribed[other].isdisjoint(topics)]
 
-    def send_on(node: int, held: bool) -> Iterator[tuple[int, bool]]:
+    def receivers(node: int) -> Iterator[int]:
         meshes = (other for other, carried in _carried(model, subscribed, node) if topics & carried)
         eager = interested if node == publisher and parameters.chosen.flood_publish else meshes
-        return ((other, held) for other in eager if other != publisher)
+        return (other for other in eager if other != publisher)
 
-    def take(node: int, held: bool) -> bool | None:
-        if node in seen:
-            return None
-        seen.add(node)
-        return held
-
-    return _spread(publisher, True, send_on, take)
+    return _spread_once(publisher, receivers)
 
 
 def _scribe(
@@ -131,7 +154,7 @@ def _scribe(
 ) -> int:
     """Each link of a group's tree takes one copy; the second one between publisher and root is not counted."""
     groups = topics if parameters.grouping == "topic" else frozenset({publisher % parameters.groups})
-    return _topic_flood(parameters, model, subscribed, publisher, groups)
+    return _by_topics(model, subscribed, publisher, groups)
 
 
 def _carried(model: OverlayModel, subscribed: Subscribed, node: int) -> Iterable[tuple[int, frozenset[int] | set[int]]]:

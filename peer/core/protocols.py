@@ -94,13 +94,13 @@ PROTOCOLS: dict[str, Composition] = {
         overlay={"name": "stan"}, dissemination={"name": "topic-flood"}, interests="private", needs_interests=False
     ),
     "spidercast": Composition(
-        overlay={"name": "spidercast"}, dissemination={"name": "topic-flood"}, interests="private"
+        overlay={"name": "spidercast"}, dissemination={"name": "topic-flood", "whole": True}, interests="private"
     ),
     "similarity": Composition(
-        overlay={"name": "similarity"}, dissemination={"name": "topic-flood"}, interests="private"
+        overlay={"name": "similarity"}, dissemination={"name": "topic-flood", "whole": True}, interests="private"
     ),
     "ring-per-topic": Composition(
-        overlay={"name": "ring-per-topic"}, dissemination={"name": "topic-flood"}, interests="private"
+        overlay={"name": "ring-per-topic"}, dissemination={"name": "topic-flood", "whole": True}, interests="private"
     ),
     "topiary": Composition(overlay={"name": "topiary"}),
     "gossipsub": Composition(

@@ -217,6 +217,8 @@ def test_copies_follow_the_links_that_carry_their_topics(topics: tuple[int, ...]
     subscribed = [frozenset({7, 8}), frozenset({7, 8}), frozenset({7}), frozenset({8})]
     for given in (model, OverlayModel(model.neighbours)):
         assert count_copies({"name": "topic-flood"}, given, subscribed, 0, topics) == copies
+        # As a whole: under both topics 0 - 1, 0 - 2, 1 - 2, 2 - 1 and 1 - 3, each once, as well.
+        assert count_copies({"name": "topic-flood", "whole": True}, given, subscribed, 0, topics) == copies
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Flooding along topic-induced links: a message goes only to neighbours that want it, under the topics they want."""
+"""Flooding along topic-induced links: a message goes only to neighbours that want it."""
 
 from __future__ import annotations
 
@@ -15,27 +15,33 @@ from peer.core.node import State, Turn
 class TopicFloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Flooding along each topic's links."""
 
+    whole: bool = False
+    """Copies bear all topics of their message, and a node passes it on once. Otherwise they bear those that their link
+    carries, which tells nobody of a topic that they do not share, and a message on several topics may come again on
+    another of them."""
     seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
     """How many of the latest messages a node remembers. A copy that is still under way after so many others would be
     taken for new."""
 
 
 class TopicFlood(Spreading):
-    """Sends a message on along the links of its topics, once for each link and topic.
+    """Sends a message on along the links of its topics.
 
-    The links are those that the overlay says carry a topic: ``Neighbour.topics``. A copy bears those of the message's
-    topics that its link carries, so it tells nobody of a topic that they do not share, and a message on several topics
-    crosses a link once. Where a later copy brings a topic that the node has not passed on yet, it goes on under that
-    topic alone; to the application the message is not new.
+    The links are those that the overlay says carry a topic: ``Neighbour.topics``. ``whole`` copies go on by the first
+    one alone, along the links of any of their topics, also from nodes that take part in some of them only: a message on
+    several topics crosses a link once each way at most. Where copies bear only the topics that their link carries, the
+    publisher sends one over each link; where a later copy brings a topic that a node has not passed on yet, it goes on
+    under that topic alone. To the application the message is not new then.
 
     Source: our choice for overlays whose papers leave dissemination open (SpiderCast, StAN section 2).
     """
 
     Parameters = TopicFloodParameters
-    __slots__ = ()
+    __slots__ = ("_whole",)
 
     def __init__(self, state: State, parameters: TopicFloodParameters) -> None:
         super().__init__(state, parameters.seen_messages)
+        self._whole = parameters.whole
 
     def send_own(self, turn: Turn, copy: Data) -> None:
         """Send a message of this node's own along its topics' links."""
@@ -53,9 +59,9 @@ class TopicFlood(Spreading):
     def _send_on(self, turn: Turn, source: NodeId | None, topics: tuple[TopicId, ...], copy: Data, hops: int) -> None:
         last: Data | None = None
         for peer, neighbour in self.state.neighbours.items():
-            carried = tuple(topic for topic in topics if topic in neighbour.topics)
-            if not carried or peer == source:
+            if peer == source or neighbour.topics.isdisjoint(topics):
                 continue
+            carried = topics if self._whole else tuple(topic for topic in topics if topic in neighbour.topics)
             if last is None or last.topics != carried:  # equal copies are one value, which is encoded once
                 last = Data(copy.message_id, carried, hops, UNLIMITED_TTL, copy.payload)
             turn.send(peer, last)
