@@ -27,6 +27,8 @@ GENERATED_HOSTS = 20
 
 DATA_VARIABLE = "TRELLIS_DATA"
 
+_DATA_SETS = {"wondernetwork": "wondernetwork-2020"}
+
 
 def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
     """The underlay that the experiment asks for, with one host a node.
@@ -55,14 +57,14 @@ def _world_cities(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
 
 
 def _wondernetwork(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    measurements = read_measurements(_data_path(spec, folder, "wondernetwork-2020"))
+    measurements = read_measurements(_required(data_path(spec, folder)))
     regions = [server.continent for server in measurements.servers]
     sites = _choose_sites(regions, [1.0] * len(regions), spec.hosts, seed)
     return place_hosts(build_underlay(measurements), sites, spec.access_delay_ms)
 
 
 def _matrix(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    underlay = matrix_underlay(_data_path(spec, folder, ""))
+    underlay = matrix_underlay(_required(data_path(spec, folder)))
     sites = _choose_sites([""] * underlay.size, [1.0] * underlay.size, spec.hosts, seed)
     return place_hosts(underlay, sites, spec.access_delay_ms)
 
@@ -94,14 +96,18 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
     return [host % sites for host in range(hosts)]
 
 
-def _data_path(spec: UnderlaySpec, folder: Path, default: str) -> Path:
-    """Where the data is: as the experiment says, else below $TRELLIS_DATA."""
+def data_path(spec: UnderlaySpec, folder: Path) -> Path | None:
+    """Where the underlay's data is: as the experiment says, else below $TRELLIS_DATA; None = nowhere."""
     if spec.path is not None:
         return folder / Path(spec.path).expanduser()
     data = os.environ.get(DATA_VARIABLE)
-    if not data:
+    return Path(data) / _DATA_SETS[spec.kind] if data and spec.kind in _DATA_SETS else None
+
+
+def _required(path: Path | None) -> Path:
+    if path is None:
         raise ExperimentError("$.underlay.path", f"missing, and the environment variable {DATA_VARIABLE} is not set")
-    return Path(data) / default
+    return path
 
 
 def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:

@@ -99,6 +99,8 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
     yield len(set(seeds)) < len(seeds), "$.seeds", "a seed occurs twice"
     yield run.settled_s is not None and run.length_s is None, "$.run.settled_s", "needs length_s"
     publishes = run.length_s is None
+    late = run.length_s is not None and run.control_from_s >= run.length_s
+    yield late, "$.run.control_from_s", f"expected less than length_s = {run.length_s}, got {run.control_from_s}"
     yield run.epoch_messages is not None and not publishes, "$.run.epoch_messages", "length_s: nothing is published"
     for index, name in enumerate(study.measures):
         place = f"$.measures[{index}]"

@@ -118,7 +118,8 @@ class PointRun:
             return False
         while simulation.now_ns < until_ns:
             simulation.run(min(simulation.now_ns + STEP_NS, until_ns))
-            if simulation.now_ns - max(self._watch.changed_ns, START_NS) >= settled_s * SECOND_NS:
+            quiet_ns = simulation.now_ns - max(self._watch.changed_ns, START_NS)
+            if quiet_ns >= settled_s * SECOND_NS and simulation.now_ns > self._times.counted_from_ns:
                 return True
         return False
 

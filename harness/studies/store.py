@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from harness.experiment import Experiment
+from harness.planning.underlays import data_path
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.points import points_of, seeds_of
 from harness.studies.simulating import Row
@@ -35,7 +36,8 @@ CODE = (
 class Job(Struct, frozen=True):
     """One run: a point with a seed.
 
-    ``key``: a hash of the resolved experiment with its seed, of the run's settings and of the measures.
+    ``key``: a hash of the resolved experiment with its seed, of the files that it reads, of the run's settings and of
+    the measures.
     ``cost``: how long it takes, compared with others.
     """
 
@@ -79,11 +81,26 @@ def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
     for point in points_of(study):
         for seed in seeds_of(study):
             experiment = replace(point.experiment, seed=seed)
-            content = msgspec.json.encode((experiment, study.run, measures), order="deterministic")
+            inputs = _digest_inputs(experiment, folder)
+            content = msgspec.json.encode((experiment, study.run, measures, *inputs), order="deterministic")
             key = hashlib.sha256(content).hexdigest()[:24]
             cost = _cost(experiment, study.run)
             made.append(Job(key, point.at, seed, experiment, study.run, measures, str(folder), cost))
     return tuple(made)
+
+
+def _digest_inputs(experiment: Experiment, folder: Path) -> list[str]:
+    """The SHA-256 of the files that an experiment reads, a folder's one by one; what is not there has none."""
+    named = [folder / Path(path).expanduser() for path in (experiment.interests.path, experiment.churn.path) if path]
+    if (data := data_path(experiment.underlay, folder)) is not None:
+        named.append(data)
+    files = [file for path in named for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return [_digest(file) for file in files if file.is_file()]
+
+
+@cache
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _cost(experiment: Experiment, run: RunSpec) -> float:

@@ -176,6 +176,8 @@ def test_a_run_ends_when_its_overlay_has_settled_and_shows_its_last_state():
     assert degree.value > 3
     longer = simulate_point(asked, RunSpec(length_s=30), {"degree_mean"}, HERE)
     assert [row.value for row in longer] == [degree.value]
+    late = simulate_point(asked, RunSpec(length_s=500, settled_s=4, control_from_s=50), {"nodes"}, HERE)
+    assert [row.moment for row in late] == [pytest.approx(50, abs=2)], "not before it is counted"
 
 
 def test_snapshots_leave_out_who_has_just_joined_and_who_is_gone():

@@ -46,6 +46,7 @@ FAULTS = {
     "seeds_twice": ('name = "small"', 'name = "small"\nseeds = [1, 1]', ": $.seeds: a seed occurs twice"),
     "measure": ("degree_mean", "degree_men", ": $.measures[0]: no such measure: 'degree_men'"),
     "measure_published": ("degree_mean", "delivery_ratio", ": $.measures[0]: length_s: nothing is published"),
+    "counted_late": ("length_s = 5", "length_s = 5\ncontrol_from_s = 5", ": $.run.control_from_s: expected less than"),
     "settled_alone": ("length_s = 5", "settled_s = 5", ": $.run.settled_s: needs length_s"),
     "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: length_s: nothing is"),
     "run_key": ("length_s", "lenth_s", ": $.run.lenth_s: unknown field; did you mean length_s?"),
@@ -216,6 +217,23 @@ def test_a_run_is_known_by_everything_that_bears_on_it_and_by_nothing_else(tmp_p
     for change in ("run.length_s=6", "experiment.workload.topics=11", "grid.random.degree=[4, 5]", "seeds=[7, 8, 9]"):
         assert not keys(GOOD, change) & base, change
     assert not keys(GOOD.replace('"degrees"', '"degree_max"')) & base
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [("interests", "interests.csv"), ("churn", "sessions.csv"), ("underlay", "matrix.csv")],
+)
+def test_a_run_is_known_by_what_stands_in_the_files_that_it_reads(tmp_path, section, name):
+    kind = {"interests": "file", "churn": "sessions", "underlay": "matrix"}[section]
+    overrides = (f"experiment.{section}.kind={kind}", f"experiment.{section}.path={name}")
+
+    def keys(folder: str, content: str) -> set[str]:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(content)
+        return {job.key for job in jobs_of(load_study(write(tmp_path, GOOD), overrides), tmp_path / folder)}
+
+    assert keys("a", "1,2\n") == keys("b", "1,2\n")
+    assert not keys("c", "1,3\n") & keys("d", "1,2\n")
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
