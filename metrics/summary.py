@@ -51,7 +51,7 @@ def headline(run: RunDir) -> dict[str, Any]:
     """The headline numbers under their stable names; None = not computed."""
     adversaries = read_adversaries(run)
     numbers: dict[str, Any] = _propagation(run, adversaries) | _copies(run, adversaries) | _views(run, adversaries)
-    numbers |= _control(run) | _overlay(run) | _learning(run) | _attack(run, adversaries)
+    numbers |= _control(run, adversaries) | _overlay(run) | _learning(run) | _attack(run, adversaries)
     return numbers | _certificate(run) | _hop_parts(run)
 
 
@@ -172,19 +172,21 @@ def _overlay(run: RunDir) -> dict[str, Any]:
     return {name: row[name] for name in _OVERLAY}
 
 
-def _control(run: RunDir) -> dict[str, Any]:
-    """Bytes of frames other than data that peers sent in the workload, by their traces."""
+def _control(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
+    """Bytes of frames other than data that honest peers sent in the workload, by their traces."""
     workload = run.phase("workload")
     if workload is None:
         return {"control_bytes_per_peer_per_s": None}
-    hops = _read(run, "hops", ["kind", "log_send_ns", "len_bytes"])
+    hops = _of(
+        _read(run, "hops", ["src_node", "kind", "log_send_ns", "len_bytes"]), "src_node", adversaries, others=True
+    )
     inside = pc.and_(
         pc.greater_equal(hops["log_send_ns"], workload.start_ns), pc.less(hops["log_send_ns"], workload.end_ns)
     )
     control = hops.filter(pc.and_(inside, pc.not_equal(hops["kind"], Data.kind)))
     seconds = (workload.end_ns - workload.start_ns) / 1e9
     sent = pc.sum(control["len_bytes"]).as_py() or 0
-    return {"control_bytes_per_peer_per_s": _ratio(sent, len(run.nodes) * seconds)}
+    return {"control_bytes_per_peer_per_s": _ratio(sent, (len(run.nodes) - len(adversaries)) * seconds)}
 
 
 def _certificate(run: RunDir) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from harness.testbeds.simulated.simulation import Simulation
 from harness.testbeds.simulated.testbed import START_NS
 from harness.workload.churn import Span
 from harness.workload.drawing import Workload, draw_membership, draw_workload
-from peer.core.bitset import bitset
+from peer.core.bitset import bitset, members
 from peer.core.frames import Bye, Data, Hello, kind_names
 
 SECOND_NS = 1_000_000_000
@@ -82,6 +82,7 @@ class PointRun:
             run_number=overlay.run,
             processing_ns=(lambda node: cost_ns) if cost_ns else None,
             encode=experiment.simulator.encode_frames,
+            uncounted=self._adversaries,
         )
         times = self._times
         Enactment(
@@ -127,7 +128,8 @@ class PointRun:
         now_ns = self._simulation.now_ns
         newest_ns = now_ns - self._run.newcomers_s * SECOND_NS
         newcomers = {node for node, joined_ns in self._watch.joined_ns.items() if joined_ns > newest_ns}
-        values = measure_snapshot(take_snapshot(self._simulation, newcomers), self._measures)
+        snapshot = take_snapshot(self._simulation, newcomers, list(members(self._adversaries)))
+        values = measure_snapshot(snapshot, self._measures)
         if (share := share_slots(self._simulation, self._adversaries)) is not None:
             values.append(("adversary_slots_ratio", None, share))
         at_s = (now_ns - START_NS) / SECOND_NS
@@ -163,7 +165,8 @@ class PointRun:
         for kind, count in sorted(frames.items()):
             yield Row("frames", None, kind, count)
         sizes_bytes = _less(after.sizes_bytes, before.sizes_bytes)
-        peer_seconds = len(self._interests) * (after.at_ns - before.at_ns) / SECOND_NS
+        honest = len(self._interests) - self._adversaries.bit_count()
+        peer_seconds = honest * (after.at_ns - before.at_ns) / SECOND_NS
         yield Row("control_frames_per_peer_per_s", None, None, _control(frames) / peer_seconds)
         yield Row("control_bytes_per_peer_per_s", None, None, _control(sizes_bytes) / peer_seconds)
         if changes := after.changes - before.changes:

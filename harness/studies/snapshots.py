@@ -10,7 +10,9 @@ from peer.core.bitset import Bitset
 from peer.core.contract import NodeId
 
 
-def take_snapshot(simulation: Simulation, leave_out: Collection[NodeId] = ()) -> Snapshot:
+def take_snapshot(
+    simulation: Simulation, leave_out: Collection[NodeId] = (), adversaries: Collection[NodeId] = ()
+) -> Snapshot:
     """Look at the nodes that are up without some of them; links that lead to others are left out, too."""
     states = {
         number: host.node.state
@@ -25,7 +27,7 @@ def take_snapshot(simulation: Simulation, leave_out: Collection[NodeId] = ()) ->
         for peer, neighbour in state.neighbours.items()
         for topic in neighbour.logical
     ]
-    return Snapshot.of(list(states), interests, links, views)
+    return Snapshot.of(list(states), interests, links, views, adversaries)
 
 
 def share_slots(simulation: Simulation, adversaries: Bitset) -> float | None:

@@ -10,12 +10,12 @@ from metrics.overlay.snapshot import Integers, Snapshot
 
 
 class NodeLinks(NamedTuple):
-    """Counts of links, each (count,) by the node's place.
+    """Counts of links, each (count,) by the node's place; those with adversaries are among them.
 
     Attributes:
         view_size_total: logical links: the sizes of the node's views on all topics, added up.
         view_size_unique: different nodes in all its views; the out-degree of the graph of views.
-        in_degree: different nodes that have it in a view.
+        in_degree: different honest nodes that have it in a view.
         degree: physical links.
 
     Source: StAN section 3.1 (Total and Unique View Size) and Figure 3 (in- and out-degree).
@@ -34,11 +34,12 @@ def count_links(snapshot: Snapshot) -> NodeLinks:
     view it stands in. Where both sides hold every logical link, ``view_size_unique`` is ``in_degree``.
     """
     count = snapshot.count
-    holders, known, _ = snapshot.views.T
-    arcs = np.unique(holders * count + known)
+    holders, known, _ = np.concatenate((snapshot.views, snapshot.views_aside)).T
+    width = int(known.max(initial=count)) + 1
+    arcs = np.unique(holders * width + known)
     return NodeLinks(
         np.bincount(holders, minlength=count),
-        np.bincount(arcs // max(count, 1), minlength=count),
-        np.bincount(arcs % max(count, 1), minlength=count),
-        np.bincount(snapshot.links.ravel(), minlength=count),
+        np.bincount(arcs // width, minlength=count),
+        np.bincount(arcs % width, minlength=count)[:count],
+        np.bincount(np.concatenate((snapshot.links.ravel(), snapshot.links_aside[:, 0])), minlength=count),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,20 +15,34 @@ Integers = npt.NDArray[np.int64]
 class Snapshot:
     """Who is up at an instant, with which interests and links. Nodes go by their place 0 .. count-1.
 
+    Adversaries have the places from ``count`` on. They count for nothing but as neighbours of the honest nodes: what
+    holds together only by them does not hold.
+
     Attributes:
-        count: nodes that are up.
+        count: nodes that are up and honest.
         interests: (s, 2) subscriptions (node, topic), each once; topics keep their numbers.
         links: (l, 2) physical links, the lower place first, each once, no link of a node with itself.
         views: (v, 3) logical links (node, neighbour, topic), each by the word of the node alone, each once.
+        links_aside: (., 2) physical links with adversaries, the honest node first.
+        views_aside: (., 3) logical links with adversaries, by the honest node's word.
     """
 
     count: int
     interests: Integers
     links: Integers
     views: Integers
+    links_aside: Integers
+    views_aside: Integers
 
     @classmethod
-    def of(cls, nodes: npt.ArrayLike, interests: npt.ArrayLike, links: npt.ArrayLike, views: npt.ArrayLike) -> Snapshot:
+    def of(
+        cls,
+        nodes: npt.ArrayLike,
+        interests: npt.ArrayLike,
+        links: npt.ArrayLike,
+        views: npt.ArrayLike,
+        adversaries: Collection[int] = (),
+    ) -> Snapshot:
         """Put nodes into their places; leave out what concerns a node that is not up, and what is there twice.
 
         Args:
@@ -35,26 +50,30 @@ class Snapshot:
             interests: (., 2) node, topic.
             links: (., 2) node, neighbour: by the word of one of them or of both.
             views: (., 3) node, neighbour, topic.
+            adversaries: which of all nodes misbehave.
         """
         numbers = np.unique(np.asarray(nodes, np.int64))
-        pairs = np.sort(_place(numbers, _rows(links, 2), 2), axis=1)
-        return cls(
-            len(numbers),
-            np.unique(_place(numbers, _rows(interests, 2), 1), axis=0),
-            np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0),
-            np.unique(_place(numbers, _rows(views, 3), 2), axis=0),
-        )
+        bad = np.isin(numbers, list(adversaries))
+        places = np.argsort(np.argsort(bad, kind="stable"))
+        count = int(np.sum(~bad))
+        pairs = np.sort(_place(numbers, places, _rows(links, 2), 2), axis=1)
+        pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
+        held = np.unique(_place(numbers, places, _rows(views, 3), 2), axis=0)
+        wanted = np.unique(_place(numbers, places, _rows(interests, 2), 1), axis=0)
+        pairs, held, wanted = (rows[rows[:, 0] < count] for rows in (pairs, held, wanted))
+        among, known = pairs[:, 1] < count, held[:, 1] < count
+        return cls(count, wanted, pairs[among], held[known], pairs[~among], held[~known])
 
 
 def _rows(values: npt.ArrayLike, width: int) -> Integers:
     return np.asarray(values, np.int64).reshape(-1, width)
 
 
-def _place(numbers: Integers, rows: Integers, ends: int) -> Integers:
+def _place(numbers: Integers, places: Integers, rows: Integers, ends: int) -> Integers:
     """The rows whose first ``ends`` columns are nodes that are up, with their places there."""
     if not len(numbers):
         return rows[:0]
-    places = np.minimum(np.searchsorted(numbers, rows[:, :ends]), len(numbers) - 1)
-    known = (numbers[places] == rows[:, :ends]).all(axis=1)
-    placed: Integers = np.hstack((places, rows[:, ends:]))[known]
+    found = np.minimum(np.searchsorted(numbers, rows[:, :ends]), len(numbers) - 1)
+    known = (numbers[found] == rows[:, :ends]).all(axis=1)
+    placed: Integers = np.hstack((places[found], rows[:, ends:]))[known]
     return placed

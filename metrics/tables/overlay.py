@@ -27,19 +27,23 @@ class Intervals(NamedTuple):
         interests: node, topic.
         physical: node, peer; by the word of either.
         logical: node, peer, topic; by the word of the node.
+        adversaries: the nodes that misbehave on purpose.
     """
 
     lives: pa.Table
     interests: pa.Table
     physical: pa.Table
     logical: pa.Table
+    adversaries: frozenset[int] = frozenset()
 
     def at(self, at_ns: int) -> tuple[npt.NDArray[np.int64], Snapshot]:
-        """The numbers of the nodes that are up, rising, and the overlay then."""
+        """The numbers of the honest nodes that are up, rising, and the overlay then."""
         nodes = np.unique(_lasting(self.lives, at_ns, "node"))
         interests = _lasting(self.interests, at_ns, "node", "topic")
         links = _lasting(self.physical, at_ns, "node", "peer")
-        return nodes, Snapshot.of(nodes, interests, links, _lasting(self.logical, at_ns, "node", "peer", "topic"))
+        views = _lasting(self.logical, at_ns, "node", "peer", "topic")
+        honest = nodes[~np.isin(nodes, list(self.adversaries))]
+        return honest, Snapshot.of(nodes, interests, links, views, self.adversaries)
 
 
 def _lasting(table: pa.Table, at_ns: int, *columns: str) -> npt.NDArray[np.int64]:

@@ -242,8 +242,9 @@ class Pipeline:
         run, zero_ns = self._run, self._run.manifest.zero_ns
         workload = run.phase("workload")
         end_ns = workload.end_ns if workload is not None else zero_ns
-        tables = [pq.read_table(self._path(name)) for name in ("physical_links", "links")]
-        intervals = Intervals(self.lives.toArrow(), self.interests.toArrow(), *tables)
+        physical, logical = (pq.read_table(self._path(name)) for name in ("physical_links", "links"))
+        lives, interests = self.lives.toArrow(), self.interests.toArrow()
+        intervals = Intervals(lives, interests, physical, logical, read_adversaries(run))
         self._save_small("overlay", build_overlay(intervals, choose_instants(self._grid(), end_ns, len(run.nodes))))
         topics, degrees = build_parts(intervals, sorted({zero_ns, end_ns}))
         self._save_small("overlay_topics", topics)

@@ -67,6 +67,23 @@ def diameter(nodes: set[int], arcs: Arcs) -> int:
     return max((max(distances(nodes, arcs, node).values()) for node in nodes), default=0)
 
 
+@given(overlays(), st.sets(st.integers(0, 60)))
+@settings(max_examples=150, deadline=None)
+def test_adversaries_are_neighbours_of_honest_nodes_and_nothing_else(overlay, adversaries) -> None:
+    up, interests, links, views = overlay
+    honest = sorted(set(up) - adversaries)
+    whole = (list(interests), links, list(views))
+    snapshot = Snapshot.of(up, *whole, adversaries)
+    assert measure_graph(snapshot) == measure_graph(Snapshot.of(honest, *whole))
+    assert measure_topics(snapshot) == measure_topics(Snapshot.of(honest, *whole))
+    everybody = count_links(Snapshot.of(up, *whole))
+    mine = [sorted(up).index(node) for node in honest]
+    counted = count_links(snapshot)
+    for name in ("view_size_total", "view_size_unique", "degree"):
+        assert getattr(counted, name).tolist() == getattr(everybody, name)[mine].tolist()
+    assert counted.in_degree.tolist() == count_links(Snapshot.of(honest, *whole)).in_degree.tolist()
+
+
 @given(overlays())
 @settings(max_examples=150, deadline=None)
 def test_every_topic_is_measured_as_a_plain_search_does(overlay) -> None:

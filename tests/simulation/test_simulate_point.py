@@ -129,6 +129,25 @@ def test_scores_are_those_that_honest_nodes_trace_epoch_by_epoch(tmp_path):
     assert 0 < min(shares) <= max(shares) < 24 * 4
 
 
+def test_a_studys_measures_are_those_of_the_honest_nodes():
+    """Attackers that are all linked with each other add to nobody's degree but their own."""
+    sections = {
+        "protocol": "random",
+        "underlay": {"kind": "unit-square", "hosts": 40},
+        "random": {"degree": 3},
+        "workload": {"topics": 6, "warmup_s": 10, "duration_s": 10, "publish_rate_per_s": 5},
+    }
+    attack = {"kind": "eclipse", "ratio": 0.5}
+    wanted = {"nodes", "degree_mean", "degree_max"}
+    calm, attacked = (
+        {row.measure: row.value for row in simulate_point(asked, RunSpec(), wanted, HERE) if row.measure in wanted}
+        for asked in (experiment(**sections), experiment(**sections, adversary=attack))
+    )
+    assert (calm["nodes"], attacked["nodes"]) == (40, 20)
+    assert attacked["degree_mean"] == pytest.approx(calm["degree_mean"], rel=0.2), "not the 19 links of an attacker"
+    assert attacked["degree_max"] < 19
+
+
 def _events(run_dir: Path) -> list[dict]:
     return [json.loads(line) for path in (run_dir / "trace").iterdir() for line in path.read_text().splitlines()]
 

@@ -84,6 +84,8 @@ class Host:
         "port",
         "quiet",
         "ready_ns",
+        "sent_bytes",
+        "sent_frames",
         "timers",
         "topics",
         "wanted",
@@ -103,6 +105,7 @@ class Host:
         self.quiet = False
         self.port = 32768
         self.ready_ns = 0
+        self.sent_frames, self.sent_bytes = simulation.sent_frames, simulation.sent_bytes
         self.ended = ""  # why the latest life was over
 
     def feed(self, event: Event) -> None:

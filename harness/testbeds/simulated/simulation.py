@@ -15,6 +15,7 @@ from harness.testbeds.simulated.memory import LargePages, rare_collections
 from harness.testbeds.simulated.network import Network
 from peer import wire
 from peer.core import contract
+from peer.core.bitset import Bitset
 from peer.core.contract import Effect, Event, FrameReceived, Message, Node, NodeId, TimerFired
 from peer.core.frames import Bye, Data, Frame, Hello
 from peer.core.node import StatefulNode
@@ -58,6 +59,7 @@ class Simulation:
         seed: for the pauses between attempts at a link.
         run_number: what nodes put into their Hello.
         processing_ns: how long a node takes for every frame it receives; frames wait for each other.
+        uncounted: the nodes whose frames do not count as sent.
         encode: turn every frame into bytes and back, as a real link does, rather than passing the value.
         address: a node's address in the names of connections.
 
@@ -65,7 +67,7 @@ class Simulation:
         now_ns: the virtual instant.
         hosts: every host; one whose ``node`` is None is down.
         handled: events that nodes have handled so far.
-        sent_frames, sent_bytes: frames written to links so far; a place for each kind.
+        sent_frames, sent_bytes: frames written to links so far, but those of the uncounted; a place for each kind.
         perform: what carries out a host's effect, by the effect's type; for ``Trace`` that is ``trace``.
     """
 
@@ -78,6 +80,7 @@ class Simulation:
         run_number: int = 0,
         processing_ns: Callable[[NodeId], int] | None = None,
         encode: bool = False,
+        uncounted: Bitset = 0,
         address: Callable[[NodeId], str] = str,
     ) -> None:
         self.now_ns = 0
@@ -85,6 +88,9 @@ class Simulation:
         self.handled = 0
         self.sent_frames = [0] * KINDS
         self.sent_bytes = [0] * KINDS
+        self._uncounted = uncounted
+        self._uncounted_frames = [0] * KINDS
+        self._uncounted_bytes = [0] * KINDS
         self.run_number = run_number
         self.delay_ns = network.delay_ns
         self._network = network
@@ -118,6 +124,8 @@ class Simulation:
     def add_host(self, number: NodeId) -> Host:
         """A host, on which no node runs yet."""
         host = self.hosts[number] = Host(self, number, substream(self._seed, number, "runtime"))
+        if self._uncounted >> number & 1:
+            host.sent_frames, host.sent_bytes = self._uncounted_frames, self._uncounted_bytes
         return host
 
     def start(self, number: NodeId, node: StatefulNode, directory: contract.Directory, *, joins: bool = False) -> None:
@@ -205,8 +213,8 @@ class Simulation:
             size = wire.size(frame)
             self._sized = (frame, size)
         kind = frame.kind
-        self.sent_frames[kind] += 1
-        self.sent_bytes[kind] += size
+        end.host.sent_frames[kind] += 1
+        end.host.sent_bytes[kind] += size
         off = end.written_bytes
         end.written_bytes = off + size
         if self._traces_frames:
@@ -272,8 +280,8 @@ class Simulation:
                 heapq.heappush(heap, (now_ns + end.delay_ns, order, end.other, frame))  # type: ignore[operator]
         sent = order - self._order
         self._order = order
-        self.sent_frames[frame.kind] += sent
-        self.sent_bytes[frame.kind] += sent * wire.size(frame)
+        host.sent_frames[frame.kind] += sent
+        host.sent_bytes[frame.kind] += sent * wire.size(frame)
 
     def _set_timer(self, host: Host, effect: contract.SetTimer) -> None:
         if not host.quiet:
