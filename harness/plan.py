@@ -11,6 +11,8 @@ from peer.runtime.spec import Action, OverlayDocument
 from topologies.model import Underlay
 
 PEER_PORT = 9000
+MOST_EMULATED_HOSTS = 1000
+"""A Linux bridge, which the control network is, has 1024 ports."""
 """The TCP port that peers listen on, on the emulated network."""
 
 METRICS_PORT = 9100

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -94,8 +94,16 @@ class Run:
             if name == "workload":
                 self.resources = self.testbed.resources()
             start_ns = end_ns
-        with self.timeline.phase("stop"), self._noting("the peers did not end", "invalid"):
-            deployment.wait(clock.real_s(DRAIN_S + STOP_S))
+        with self.timeline.phase("stop"), self.noting("the peers did not end", "invalid"):
+            self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
+
+    def _hear_agents(self, statuses: Mapping[str, int]) -> None:
+        """An agent that ended before its peers had has said why; what peers did wrong their final states tell."""
+        for machine, status in statuses.items():
+            log = self.run_dir / "logs" / f"agent-{machine}.log"
+            words = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("agent: ")]
+            if status and words:
+                self.problems.append(("invalid", f"the agent on {machine} ended its peers: {words[-1][7:]}"))
 
     @contextlib.contextmanager
     def scraping(self) -> Iterator[None]:
@@ -111,10 +119,10 @@ class Run:
         server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
         try:
             yield
-            with self._noting("scraping"):
+            with self.noting("scraping"):
                 self._count_scrapes(server)
         finally:
-            with self._noting("scraping"):
+            with self.noting("scraping"):
                 server.stop()
 
     def _count_scrapes(self, server: Prometheus) -> None:
@@ -132,7 +140,7 @@ class Run:
         return LEAD_S + workload.warmup_s + workload.duration_s + workload.cooldown_s + DRAIN_S + STOP_S
 
     @contextlib.contextmanager
-    def _noting(self, problem: str, severity: str = "suspect") -> Iterator[None]:
+    def noting(self, problem: str, severity: str = "suspect") -> Iterator[None]:
         """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
         try:
             yield
@@ -141,7 +149,7 @@ class Run:
 
     def collect(self, deployment: Deployment) -> None:
         """Bring traces and logs home."""
-        with self.timeline.phase("collect"), self._noting("not everything was collected", "invalid"):
+        with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
             deployment.collect(self.run_dir)
 
     def conclude(self, findings: Findings) -> Manifest:
@@ -186,10 +194,11 @@ def run_planned(run_dir: Path) -> Manifest:
         testbed.start_recording(run.longest_s())
         with run.scraping():
             run.perform(deployment)
-        testbed.stop_recording()
+        with run.noting("the recording did not end well", "invalid"):
+            testbed.stop_recording()
         with timeline.phase("settle"):
             time.sleep(SETTLE_S)
-        with timeline.phase("probe_after"):
+        with timeline.phase("probe_after"), run.noting("no probes after the workload", "invalid"):
             testbed.probe("after")
         run.collect(deployment)
     return run.conclude(testbed.close())

@@ -35,19 +35,26 @@ def judge(
 
 def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
     """A process's unexpected end, unless one of the manifest's problems speaks of that process already."""
-    if state.state == state.expected and not state.status:
+    early = _ended_early(manifest, state)
+    if state.state == state.expected and not state.status and not early:
         return None
     if any(text.startswith(f"{state.process} ") for _, text in manifest.problems):
         return None
     when = "" if state.at_ns is None else f" at {(state.at_ns - manifest.zero_ns) / 1e9:.1f} s"
     how = {
         _SIGNALLED: f"was killed by signal {state.status}",
-        "exited": f"exited with status {state.status}",
+        "exited": f"exited with status {state.status}" + (", before the plan's end" if early else ""),
         "running": "was still running",
         "missing": "left no word of its end",
     }.get(state.state, f"ended as {state.state}")
     detail = f" ({state.detail})" if state.detail else ""
     return f"{state.process} {how}{when}, expected {state.expected}{detail}"
+
+
+def _ended_early(manifest: Manifest, state: FinalState) -> bool:
+    """Whether a process that is to exit did so before the peers were told to stop, as one does that is asked to end."""
+    ends_ns = [phase.end_ns for phase in manifest.phases if phase.name == "cooldown"]
+    return state.expected == "exited" and state.at_ns is not None and any(state.at_ns < end_ns for end_ns in ends_ns)
 
 
 def describe(check: Check) -> str:

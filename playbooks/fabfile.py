@@ -19,7 +19,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from harness.deployment import Deployment, build_package
-from harness.errors import TrellisError
+from harness.errors import ExperimentError, TrellisError
 from harness.inventory import Machine, load_inventory
 from harness.running import Run
 
@@ -78,6 +78,8 @@ def _connected_to_inventory(path: Path) -> Iterator[Deployment]:
 def _connected_to_run(run_dir: Path) -> Iterator[Deployment]:
     with _one_line_errors():
         run = Run(run_dir)
+        if run.plan.experiment.testbed != "remote":
+            raise ExperimentError(str(run_dir), f"not a remote run: its testbed is {run.plan.experiment.testbed}")
         with _connected(run.testbed.machines(), run.run_id) as deployment:
             deployment.ship()  # where the agent's commands are; the run has shipped the same package
             yield deployment

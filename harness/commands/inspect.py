@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -57,10 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
             kinds[kind] += 1
             if kinds.total() == arguments.limit:
                 break
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader either
+        return 0
     except (OSError, EOFError, Scapy_Exception) as error:
         raise ExperimentError(str(arguments.capture), f"not a capture: {error}") from error
-    except BrokenPipeError:
-        return 0
     print(_summary(kinds, trouble), file=sys.stderr)
     return 0
 

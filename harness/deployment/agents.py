@@ -16,7 +16,7 @@ DRAIN_S = 1.0
 """From the peers' quiescing to their exit: what they sent last arrives."""
 
 LEASE_MARGIN_S = 120.0
-"""How long after the expected end of a run an agent that nobody tells anything ends by itself."""
+"""How long after the expected end of a run that was started an agent that nobody tells anything ends by itself."""
 
 
 class Site(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import secrets
 import shlex
 import socket
 import tarfile
@@ -90,11 +91,12 @@ class Session:
         if there.ok:
             return False
         self.run(f"mkdir -p -m 700 {folder}")
-        part = f"{self._package}.part"
+        part = f"{self._package}.{secrets.token_hex(4)}.part"  # another run may ship the same package meanwhile
         self.put(part + ".tar.gz", package.archive)
         # Moved into place in one step: a folder of this name is always whole.
-        self.run(f"rm -rf {part} && mkdir {part} && tar -xzf {part}.tar.gz -C {part} && rm {part}.tar.gz"
-                 f" && mv -T {part} {self._package}")  # fmt: skip
+        unpack = f"mkdir {part} && tar -xzf {part}.tar.gz -C {part} && rm {part}.tar.gz"
+        place = f"mv -T {part} {self._package} 2>/dev/null || {{ rm -rf {part}; test -d {self._package}; }}"
+        self.run(f"{unpack} && {{ {place}; }}")
         return True
 
     def put(self, path: str | PurePosixPath, content: bytes) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from harness.errors import ExperimentError
 from harness.experiment import Experiment
-from harness.plan import Prediction
+from harness.plan import MOST_EMULATED_HOSTS, Prediction
 from harness.planning.capacity import Capacity, this_machine
 from harness.planning.composing import choose_parts
 from harness.planning.copies import count_copies
@@ -100,6 +100,9 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
     _refuse_busy_churn(experiment, hosts)
     if experiment.testbed != "emulated":
         return
+    if hosts > MOST_EMULATED_HOSTS:
+        problem = f"the emulated testbed's control network carries at most {MOST_EMULATED_HOSTS} hosts, got {hosts}"
+        raise ExperimentError("$.underlay.hosts", problem)
     needs, has = _needs(experiment, hosts), this_machine()
     for what, need, limit in (
         ("processes", needs.processes, has.processes),

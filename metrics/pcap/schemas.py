@@ -140,8 +140,11 @@ CAPTURES: Final = pa.schema(
         ("unknown_blocks", _INT64),  # pcapng blocks of other types, skipped
     ]
 )
-"""An interface of a capture file. packets = n_tcp + n_other_ip + n_fragments + n_not_understood. File-wide figures
-(truncated, unread_bytes, unknown_blocks) are repeated in each of its rows."""
+"""An interface of a capture file; one row without one where none can be read.
+
+packets = n_tcp + n_other_ip + n_fragments + n_not_understood. File-wide figures (truncated, unread_bytes,
+unknown_blocks) are repeated in each of its rows.
+"""
 
 TRACED: Final = pa.schema(
     [

@@ -199,6 +199,18 @@ class InterfaceCounts:
         return _table(columns, CAPTURES)
 
 
+def describe_unreadable(records: Records, path: Path) -> pa.Table:
+    """The table ``captures`` of a file in which no interface was found: one row, which names none."""
+    row = {field.name: 0 for field in CAPTURES} | {
+        "pcap_file": path.name,
+        "truncated": True,
+        "unread_bytes": records.unread_bytes,
+        "unknown_blocks": records.unknown_blocks,
+    }
+    row |= dict.fromkeys(("vantage_host", "if_name", "linktype", "snaplen", "dropped", "first_ns", "last_ns"))
+    return pa.Table.from_pylist([row], CAPTURES)
+
+
 def _first_and_last(records: Records) -> list[tuple[int | None, int | None]]:
     count = len(records.interfaces)
     first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)

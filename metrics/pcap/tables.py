@@ -20,7 +20,7 @@ from metrics.pcap.records import TAPS, Records, Selection
 from metrics.pcap.schemas import PACKETS, SCHEMAS
 from metrics.pcap.sightings import sight
 from metrics.pcap.streams import Streams, reassemble
-from metrics.pcap.summaries import InterfaceCounts, account_wire, summarise_connections
+from metrics.pcap.summaries import InterfaceCounts, account_wire, describe_unreadable, summarise_connections
 
 _PIECE_PACKETS = 1_500_000
 
@@ -80,6 +80,8 @@ def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
         yield from _read_piece(piece, path, reading, counts)
     if "captures" in reading.tables:
         yield "captures", counts.table(records, path, mine)
+        if not records.interfaces and reading.part == 0:
+            yield "captures", describe_unreadable(records, path)
 
 
 def _read_packets(records: Records, path: Path) -> Iterator[tuple[str, pa.Table]]:

@@ -33,6 +33,9 @@ STOP_S = 8.0
 
 REAP_S = 0.02
 
+START_LEASE_S = 3600.0
+"""How much longer the lease is until the peers are started: networks are probed before, and large ones for minutes."""
+
 
 def read_orders(folder: Path) -> Orders:
     """The documents of the work folder.
@@ -73,6 +76,7 @@ class Supervisor:
         self._done = asyncio.Event()
         self._cut_short = False
         self._zero_ns: int | None = None
+        self._lease: asyncio.TimerHandle | None = None
 
     def start_children(self) -> None:
         """Fork every peer. No loop and no thread may exist yet."""
@@ -141,6 +145,7 @@ class Supervisor:
             raise ValueError(f"not ready: nodes {missing}")
         agent = self._orders.agent
         self._zero_ns = self._clock.virtual_ns(zero_epoch_ns - (time.time_ns() - time.monotonic_ns()))
+        self._renew_lease()
         for child in self._children.values():
             child.begin(self._zero_ns)
         if agent.command is not None:
@@ -193,7 +198,14 @@ class Supervisor:
             self._cut("standard input is the lifeline: give the agent a pipe, a terminal or a channel")
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._cut, f"got {number.name}")
-        loop.call_later(self._orders.agent.lease_s, self._cut, "the lease has run out")
+        self._renew_lease(START_LEASE_S)
+
+    def _renew_lease(self, more_s: float = 0.0) -> None:
+        """From now on the lease lasts the agent's time, and ``more_s``."""
+        if self._lease is not None:
+            self._lease.cancel()
+        loop = asyncio.get_running_loop()
+        self._lease = loop.call_later(self._orders.agent.lease_s + more_s, self._cut, "the lease has run out")
 
     def _hear(self, child: Child) -> None:
         asyncio.get_running_loop().remove_reader(child.control)

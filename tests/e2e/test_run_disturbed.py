@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from tests.e2e.run_experiment import Finished, await_step, descendants, finish, 
 pytestmark = [pytest.mark.root, pytest.mark.spark]
 
 
-def test_a_killed_peer_is_a_reason_against_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signal", ["KILL", "TERM"])
+def test_a_killed_peer_is_a_reason_against_the_run(tmp_path: Path, signal: str) -> None:
     process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
     victim = peer_process(process.pid, "10.0.0.4")
     victim_is_alive = Path(f"/proc/{victim}").exists()
-    kill(victim, "KILL")
+    kill(victim, signal)
     summary = finish(process)
     assert victim_is_alive
     assert summary["verdict"] != "valid"
@@ -35,6 +37,25 @@ def test_a_stopped_data_plane_is_a_reason_against_the_run(tmp_path: Path) -> Non
     summary = finish(process)
     assert summary["verdict"] != "valid"
     assert any("late" in reason for reason in summary["reasons"]), summary["reasons"]
+
+
+@pytest.mark.parametrize("part", ["monitor", "process", "writer"])
+def test_a_part_of_the_data_plane_that_is_killed_costs_the_verdict_and_not_the_traces(
+    tmp_path: Path, part: str
+) -> None:
+    process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run", "--json")
+    await_step(process, "warmup")
+    commands = descendants(process.pid)
+    kill(next(pid for pid, command in commands.items() if f"dataplane.{part} " in f"{command} "), "KILL")
+    summary = finish(process)
+    assert summary["verdict"] == "invalid"
+    assert any("data plane" in reason for reason in summary["reasons"]), summary["reasons"]
+    assert len(list((tmp_path / "run" / "trace").glob("*.jsonl"))) == summary_hosts(tmp_path / "run")
+
+
+def summary_hosts(run_dir: Path) -> int:
+    """The nodes of a run, by its plan."""
+    return len(json.loads((run_dir / "plan.json").read_bytes())["placement"])
 
 
 def test_two_runs_side_by_side_keep_their_results_apart(tmp_path: Path) -> None:

@@ -219,6 +219,16 @@ def test_whatever_ends_the_agent_early_ends_the_peers_in_order(machine, ending: 
     assert frame_set(traces, "send") == frame_set(traces, "receive")
 
 
+def test_the_lease_counts_from_the_start(machine):
+    """Between an agent's start and that of its peers the network is probed, for as long as it takes."""
+    m = machine(lease_s=0.5)
+    m.await_ready()
+    time.sleep(1.0)
+    assert m.process.poll() is None
+    m.start(0.1)
+    assert m.wait() == 1
+
+
 def test_a_killed_agent_takes_its_peers_along(machine):
     m = machine()
     pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]

@@ -53,11 +53,12 @@ def check(content: bytes) -> None:
             table.validate(full=True)
             tables.setdefault(name, []).extend(table.to_pylist())
     assert len(tables.get("packets", [])) == len(records)
-    for row in tables.get("captures", []):
+    assert tables["captures"], "a file that cannot be read at all is said to be so"
+    for row in tables["captures"]:
         natures = ("n_tcp", "n_other_ip", "n_fragments", "n_not_understood")
         assert row["packets"] == sum(row[name] for name in natures)
         assert row["unread_bytes"] == records.unread_bytes
-    assert sum(row["packets"] for row in tables.get("captures", [])) == len(records)
+    assert sum(row["packets"] for row in tables["captures"]) == len(records)
     for row in tables.get("wire", []):
         parts = ("payload_bytes", "retx_bytes", "header_bytes", "pure_ack_bytes", "other_bytes")
         assert row["wire_bytes"] == sum(row[name] for name in parts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from peer.wire import encode
 
 FRAMES: list[Frame] = [Hello(3, 7), Subscriptions((1, 2)), Data(3 << 32 | 9, (4, 5), 2, 1, bytes(300)), Bye("stop")]
 RAW_IP = 101
+ROOT = Path(__file__).parents[2]
 
 
 def segments(frames: list[Frame], sizes: list[int], isn: int = 100) -> list[Packet]:
@@ -117,3 +120,18 @@ def test_what_is_no_capture_is_a_usage_error_that_names_the_file(capsys, tmp_pat
     assert "x.pcap: not a capture" in err
     assert len(err.splitlines()) == 1
     assert inspect(capsys, tmp_path / "missing.pcap")[0] == 2
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path):
+    """As in ``trellis inspect CAPTURE | head``."""
+    path = write(tmp_path / "many.pcap", segments(FRAMES * 400, [1400] * 115))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness.cli", "inspect", str(path)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert process.wait() == 0

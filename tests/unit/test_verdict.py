@@ -18,7 +18,7 @@ from fabricate import SECOND, ZERO_NS, Fabrication
 
 from metrics.certificate import check_certificate
 from metrics.checks import Evidence, check_consistency, is_complete
-from metrics.rundata import Check, FinalState, Manifest, RunDir
+from metrics.rundata import Check, FinalState, Manifest, Phase, RunDir
 from metrics.verdict import judge
 
 
@@ -47,6 +47,17 @@ def test_verdict_is_its_gravest_reason(checks: list[Check], expected: str) -> No
     verdict, reasons = judge(manifest(), checks, 1.0, 0.0)
     assert verdict == expected
     assert bool(reasons) == (expected != "valid")
+
+
+@pytest.mark.parametrize(("at_s", "expected"), [(29.9, "invalid"), (30.1, "valid")])
+def test_a_peer_that_ends_in_order_before_the_plans_end_is_a_reason(at_s: float, expected: str) -> None:
+    """As one does that somebody asks to end: its status is 0."""
+    phases = (Phase("workload", 0, int(27e9)), Phase("cooldown", int(27e9), int(30e9)))
+    ended = FinalState("peer-7", "exited", "exited", 0, int(at_s * 1e9))
+    verdict, reasons = judge(manifest(phases=phases, final_states=(ended,)), [], 0.9, 0.0)
+    assert verdict == expected
+    if expected == "invalid":
+        assert reasons == ("peer-7 exited with status 0, before the plan's end at 29.9 s, expected exited.",)
 
 
 def test_verdict_reasons_are_sentences_with_numbers() -> None:

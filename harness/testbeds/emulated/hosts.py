@@ -21,14 +21,12 @@ from pathlib import Path
 from mininet.node import Host as MininetHost
 
 from harness.errors import TestbedError
+from harness.plan import MOST_EMULATED_HOSTS
 
 CTL_BRIDGE = "ctlbr"
 CTL_DEVICE = "ctl0"
 CTL_GATEWAY = "172.16.255.254"
 CTL_PREFIX = 16
-
-MAX_HOSTS = 1000
-"""A Linux bridge has 1024 ports."""
 
 _AT_A_TIME = 4
 """Shells that start at a time: Mininet waits for each one's prompt, and mostly for nothing else."""
@@ -56,8 +54,8 @@ def start(ctl_ips: Sequence[str]) -> list[Host]:
     Raises:
         TestbedError: too many hosts, or a namespace or link could not be made.
     """
-    if len(ctl_ips) > MAX_HOSTS:
-        raise TestbedError(f"make {len(ctl_ips)} hosts", f"the control bridge carries at most {MAX_HOSTS}")
+    if len(ctl_ips) > MOST_EMULATED_HOSTS:
+        raise TestbedError(f"make {len(ctl_ips)} hosts", f"the control bridge carries at most {MOST_EMULATED_HOSTS}")
     _BATCHES.mkdir(mode=0o700, exist_ok=True)
     for scope in ("all", "default"):
         Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")

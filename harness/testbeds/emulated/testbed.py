@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from harness import manifest
 from harness.deployment.agents import Site, emulated_sites
+from harness.errors import TestbedError
 from harness.inventory import Machine
 from harness.plan import Plan
 from harness.testbeds.base import Findings, Moment
@@ -101,27 +104,41 @@ class EmulatedTestbed:
 
     def stop_recording(self) -> None:
         """End the probes before the capture, so that every reply is in it."""
-        self._prober.stop_sampling("during")
+        with self._noting():
+            self._prober.stop_sampling("during")
         self._pressure.stop()
         if self._plan.experiment.capture.enabled:
-            self._captured = self._plane.stop_capture()
+            with self._noting():
+                self._captured = self._plane.stop_capture()
 
     def close(self) -> Findings:
         """Write the certificate, end the plane, and sum up."""
-        self._prober.write(self._run_dir / "achieved.parquet")
-        self._prober.close()
+        with self._noting():
+            self._prober.write(self._run_dir / "achieved.parquet")
+            self._prober.close()
         awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
-        final = self._plane.close()
+        counters = {"processors_kept_awake": awake}
+        with self._noting():
+            final = self._plane.close()
+            counters |= _plane_counters(final)
+            self._problems += _plane_problems(final)
+        self._problems += [("invalid", complaint) for complaint in self._plane.complaints]
         hosts.stop(self._hosts)
-        counters = _plane_counters(final) | {"processors_kept_awake": awake}
-        self._problems += _plane_problems(final)
         files: tuple[str, ...] = ()
         if self._captured:
             counters |= _capture_counters(self._captured)
             files = tuple(str(path.relative_to(self._run_dir)) for path in self._captured.files)
             self._problems += _capture_problems(self._captured)
         return Findings(counters=counters, problems=tuple(self._problems), capture_files=files)
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
+        try:
+            yield
+        except TestbedError as error:
+            self._problems.append(("invalid", str(error)))
 
     def _set_jitter(self, jitter_ms: Matrix) -> None:
         underlay = self._underlay

@@ -29,7 +29,11 @@ _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1
 
 
 class UserspacePlane:
-    """A ``DataPlane``: one TUN device a host, one process that forwards. See the protocol for the methods."""
+    """A ``DataPlane``: one TUN device a host, one process that forwards. See the protocol for the methods.
+
+    Attributes:
+        complaints: of its processes that did not end as they should, a sentence each.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class UserspacePlane:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._writer: subprocess.Popen[bytes] | None = None
         self._files: tuple[Path, ...] = ()
+        self.complaints: list[str] = []
         memory = os.memfd_create("dataplane")
         os.ftruncate(memory, gauges.SIZE_BYTES)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -203,15 +208,17 @@ class UserspacePlane:
             )
 
     def _end(self, process: subprocess.Popen[bytes], name: str) -> None:
-        """Let a process end by itself: the end of its standard input or pipes tells it to."""
+        """Let a process end by itself: the end of its standard input or pipes tells it to. Note it if it does not."""
         assert process.stdin
         process.stdin.close()
         try:
             status = process.wait(REPLY_TIMEOUT_S)
-        except subprocess.TimeoutExpired as error:
-            raise TestbedError(f"end the data plane's {name}", f"it runs on after {REPLY_TIMEOUT_S:g} s") from error
-        if status:
-            raise TestbedError(f"end the data plane's {name}", f"status {status}; {self._last_words(name)}")
+        except subprocess.TimeoutExpired:
+            self.complaints.append(f"the data plane's {name} runs on after {REPLY_TIMEOUT_S:g} s")
+        else:
+            if status:
+                text = f"the data plane's {name} ended with status {status}; {self._last_words(name)}"
+                self.complaints.append(text)
 
     def _log(self, name: str) -> Path:
         return self._logs / f"dataplane-{name}.log"
