@@ -19,8 +19,9 @@ from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
+from harness.workload.interests import Interests
 from harness.workload.processing import draw_processing_ns
-from peer.runtime.lifecycle import PUBLISH
+from peer.runtime.lifecycle import JOIN, PUBLISH
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 SANDBOX = "sandbox"
@@ -76,7 +77,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
     views = (
-        draw_views(workload.interests, experiment.stan.degree_factor, experiment.seed)
+        draw_views(_first_interests(workload), experiment.stan.degree_factor, experiment.seed)
         if parts.overlay["name"] == "stan"
         else None
     )
@@ -101,6 +102,15 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
         ),
         discloses=parts.interests != "private" or parts.needs_interests,
         refresh_ns=round(experiment.membership.refresh_s * 1e9),
+    )
+
+
+def _first_interests(workload: Workload) -> Interests:
+    """What every node subscribes to in its first life, be it up from the start or not."""
+    joins = {action.node: action.topics for action in reversed(workload.schedule) if action.action == JOIN}
+    return tuple(
+        topics if up else joins.get(node, ())
+        for node, (up, topics) in enumerate(zip(workload.up, workload.interests, strict=True))
     )
 
 

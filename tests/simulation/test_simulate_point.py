@@ -199,6 +199,20 @@ def test_a_run_ends_when_its_overlay_has_settled_and_shows_its_last_state():
     assert [row.moment for row in late] == [pytest.approx(50, abs=2)], "not before it is counted"
 
 
+def test_stans_topics_stay_connected_while_nodes_come_and_go():
+    """Those that are down at the start have views of their own, too; nodes come back with those that they had."""
+    asked = experiment(
+        protocol="stan",
+        underlay={"kind": "unit-square", "hosts": 60},
+        workload={"topics": 10},
+        interests={"kind": "popularity", "subscriptions_min": 4, "subscriptions_max": 4},
+        churn={"kind": "exponential", "on_s": 40, "new_interests": False},
+    )
+    rows = simulate_point(asked, RunSpec(length_s=120, snapshot_every_s=40), {"topics_partitioned", "nodes"}, HERE)
+    assert [row.value for row in rows if row.measure == "topics_partitioned"] == [0, 0, 0]
+    assert min(row.value for row in rows if row.measure == "nodes") < 55, "some are down"
+
+
 def test_snapshots_leave_out_who_has_just_joined_and_who_is_gone():
     script = [
         {"at_s": 5, "node": 0, "action": "join"},
