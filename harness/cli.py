@@ -6,6 +6,7 @@ Verbs are imported when they are used, so that a verb starts as fast as its own 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 
@@ -49,7 +50,11 @@ def main(argv: list[str] | None = None) -> int:
     except TrellisError as error:
         print(f"trellis {chosen}: {error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # as in "trellis compare ... | head"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
+        print(f"trellis {chosen}: interrupted", file=sys.stderr)
         return 130
 
 

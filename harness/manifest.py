@@ -30,6 +30,7 @@ _PACKAGES = (
 )
 _PROGRAMS = {"iproute2": ("ip", "-V"), "openssh": ("sshd", "-V"), "prometheus": ("prometheus", "--version")}
 _CLOCK_SAMPLES = 200
+_ROOT = Path(__file__).parents[1]
 
 
 class Timeline:
@@ -69,6 +70,8 @@ def versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
+    if (revision := _revision()) is not None:
+        found["trellis revision"] = revision
     for name, argv in _PROGRAMS.items():
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -77,6 +80,16 @@ def versions() -> dict[str, str]:
         words = (done.stdout + done.stderr).strip().splitlines()
         found[name] = next((line for line in words if any(map(str.isdigit, line))), "")
     return found
+
+
+def _revision() -> str | None:
+    """The commit of this checkout, "-dirty" where files differ from it; None where Git does not know it."""
+    argv = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except OSError:
+        return None
+    return done.stdout.strip() or None
 
 
 def kernel() -> dict[str, str]:

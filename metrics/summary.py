@@ -125,6 +125,7 @@ def _propagation(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
 
 
 def _copies(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
+    """Duplicates are all copies but first ones; a relay is a node without interest, at its first copy."""
     hops = _of(_read(run, "hops", ["dst_node", "kind", "is_dup", "is_relay"]), "dst_node", adversaries, others=True)
     arrived = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["is_dup"])))
     duplicates, relayed = (pc.sum(arrived[name]).as_py() or 0 for name in ("is_dup", "is_relay"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the runs side by side; write the page if asked."""
     from metrics.report.comparison import differing_settings, headline_rows, labels, write_comparison
 
-    runs = [_open(path) for path in arguments.runs]
+    finished = [path for path in arguments.runs if _is_finished(path)]
+    runs = [_open(path) for path in finished or arguments.runs]
     if arguments.json:
         document = [{"run_dir": str(run.path), **msgspec.to_builtins(run.summary)} for run in runs]
         print(msgspec.json.encode(document).decode())
@@ -37,9 +39,20 @@ def run(arguments: argparse.Namespace) -> int:
         verdicts = [("verdict", [run.summary.verdict for run in runs])]
         _print(labels(runs), verdicts + differing_settings(runs), headline_rows(runs))
     if arguments.out is not None:
-        write_comparison(runs, arguments.out)
+        try:
+            write_comparison(runs, arguments.out)
+        except OSError as error:
+            raise ExperimentError(str(arguments.out), error.strerror or str(error)) from None
         print(f"page: {arguments.out}")
     return 0
+
+
+def _is_finished(path: Path) -> bool:
+    """Whether a run came to its end; one that did not is left out, and said to be so."""
+    if not (path / "plan.json").is_file() or (path / "manifest.json").is_file():
+        return True
+    print(f"left out: {path}: the run did not finish", file=sys.stderr)
+    return False
 
 
 def _open(path: Path) -> Run:
@@ -49,6 +62,8 @@ def _open(path: Path) -> Run:
         raise ExperimentError(str(path), "not a run directory: it has no plan.json")
     try:
         return Run(path)
+    except msgspec.DecodeError as error:
+        raise ExperimentError(str(path), f"summary.json or manifest.json is damaged: {error}") from None
     except FileNotFoundError as error:
         missing = Path(error.filename).name
         raise ExperimentError(

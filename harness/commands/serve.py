@@ -19,8 +19,14 @@ from metrics.prometheus import GRAPHS, graph_url
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what ``serve`` takes."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
-    parser.add_argument("--port", type=int, default=0, help="of the report (default: a free one)")
-    parser.add_argument("--prometheus-port", type=int, default=0, help="of Prometheus (default: a free one)")
+    parser.add_argument("--port", type=_port, default=0, help="of the report (default: a free one)")
+    parser.add_argument("--prometheus-port", type=_port, default=0, help="of Prometheus (default: a free one)")
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"expected a port, 0 .. 65535, got {text}")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,7 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
             *_show_metrics(stack, run_dir, arguments.prometheus_port),
             *_missing_report(run_dir),
         ]
-        server = _ReportServer(run_dir / "report", arguments.port)
+        try:
+            server = _ReportServer(run_dir / "report", arguments.port)
+        except OSError as error:
+            raise ExperimentError(f"--port {arguments.port}", error.strerror or str(error)) from None
         stack.callback(server.server_close)
         print(f"report      {server.url}", *lines, "Ctrl-C ends it.", sep="\n", flush=True)
         with contextlib.suppress(KeyboardInterrupt):

@@ -83,8 +83,10 @@ MEASURES: dict[str, Measure] = {
     "propagation_delay_ms_p50": Measure("deliveries", "the same, median"),
     "propagation_delay_ms_p99": Measure("deliveries", "the same, 99th percentile"),
     "hops_mean": Measure("deliveries", "links that a delivered copy crossed"),
-    "duplicates_per_delivery": Measure("deliveries", "further copies over deliveries"),
-    "relay_ratio": Measure("deliveries", "copies at nodes without interest over all copies, duplicates included"),
+    "duplicates_per_delivery": Measure(
+        "deliveries", "further copies over deliveries; those at nodes without interest are among the copies"
+    ),
+    "relay_ratio": Measure("deliveries", "first copies at nodes without interest over all copies"),
     "topic_delivery_ratio": Measure("deliveries", "delivery ratio of the messages of each (first) topic", by="topic"),
     "topic_delay_ms_mean": Measure("deliveries", "delay of the messages of each (first) topic, mean", by="topic"),
     "score_mean": Measure("scores", "score of the neighbours that honest nodes keep at an epoch's end, mean"),

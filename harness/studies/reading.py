@@ -36,18 +36,43 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
         ExperimentError: the file, or the study in it, is wrong.
     """
     document = read_document(path, overrides)
+    keys = [override.partition("=")[0].strip() for override in overrides]
     if "protocol" in document and not is_study(document):
         raise ExperimentError(str(path), f"an experiment, not a study; try: trellis run {path}")
     if seeds is not None:
         document["seeds"] = seeds
     try:
-        study = decode(document, Study)
+        _refuse_overruled(decode(document, Study), keys)
+        study = decode(_keep_from_quick(document, keys), Study)
         if quick:
             study = hurry(study, keep_seeds=seeds is not None)
         check_study(study)
     except ExperimentError as error:
         raise ExperimentError(f"{path}: {error.path}", error.problem) from None
     return study
+
+
+def _refuse_overruled(study: Study, keys: Sequence[str]) -> None:
+    """What an axis sets at each of its values would be set in vain."""
+    for axis in axes_of(study):
+        for key in set.intersection(*(set(settings) for settings in axis.settings)):
+            if f"experiment.{key}" in keys:
+                raise ExperimentError(f"--set experiment.{key}", f"the axis {axis.name!r} sets it at every point")
+
+
+def _keep_from_quick(document: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """The document with a quick profile that leaves alone what the command line sets."""
+    quick = {name: dict(part) if isinstance(part, dict) else part for name, part in document.get("quick", {}).items()}
+    for key in keys:
+        part, _, rest = key.partition(".")
+        if part == "seeds":
+            quick.pop("seeds", None)
+        elif part in ("experiment", "run"):
+            quick.get("set" if part == "experiment" else "run", {}).pop(rest, None)
+        elif part == "grid":
+            for name in [name for name in quick.get("grid", {}) if rest == name or rest.startswith(f"{name}.")]:
+                del quick["grid"][name]
+    return {**document, "quick": quick} if "quick" in document else document
 
 
 def hurry(study: Study, *, keep_seeds: bool = False) -> Study:

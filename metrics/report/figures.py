@@ -98,6 +98,7 @@ def delivery_ratio(run: Run) -> Canvas | None:
     left.set(xlabel="second of publication", ylabel="delivery ratio", ylim=(0, 1.03))
     right.bar(np.arange(len(by_topic)), by_topic, color=GREEN, width=0.9)
     right.set(xlabel=f"{len(by_topic)} topics, sorted")
+    right.xaxis.set_major_locator(MaxNLocator(integer=True))
     return canvas
 
 
@@ -139,6 +140,7 @@ def degrees(run: Run) -> Canvas | None:
         mean = float(nodes[column].mean())
         axes.plot(values, counts, color=color, marker=".", linewidth=1, label=f"{label}, mean {mean:.2f}")
     axes.set(xlabel="links of a node", ylabel="nodes")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
     return canvas
 
@@ -201,7 +203,8 @@ def overhead(run: Run) -> Canvas | None:
         colors=[color for _, _, color in columns],
         step="post",
     )
-    axes.set(xlabel="time from the workload's zero (s)", ylabel="kB a second on the wire", ylim=(0, None))
+    highest = float(by_second.sum(axis=1).max())
+    axes.set(xlabel="time from the workload's zero (s)", ylabel="kB a second on the wire", ylim=(0, 1.45 * highest))
     axes.legend(loc="upper left", fontsize=7.5, ncols=2)
     return canvas
 
@@ -247,11 +250,11 @@ def rtt_error(run: Run) -> Canvas | None:
 def fidelity(run: Run) -> Canvas | None:
     """What the emulation itself did, second by second: lateness of the data plane, CPU in use."""
     table = run.table("fidelity")
-    if table is None or table.empty:
+    if table is None or table.empty or table["lateness_p50_ns"].isna().all():
         return None
     seconds = (table["at_ns"] - run.zero_ns) / 1e9
     canvas, (upper, lower) = _axes_grid(3.8, rows=2, sharex=True)
-    for column, label, color in (("p50", "median", BLUE), ("p99", "99 %", ORANGE), ("max", "worst", RED)):
+    for column, label, color in (("p50", "median", BLUE), ("p99", "99th percentile", ORANGE), ("max", "worst", RED)):
         values = table[f"lateness_{column}_ns"] / 1e6
         upper.plot(seconds, np.maximum(values, 1e-4), label=label, color=color, linewidth=1.1)
     upper.set(yscale="log", ylabel="lateness (ms)")

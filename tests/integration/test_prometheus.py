@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -152,3 +153,13 @@ def test_a_run_without_metrics_and_a_folder_that_is_no_run(tmp_path: Path):
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 2
     assert "not a run directory" in done.stderr
+    (tmp_path / "plan.json").write_text("{}")
+    (tmp_path / "report").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for port, problem in (
+            (taken.getsockname()[1], "Address already in use"),
+            (70_000, "expected a port, 0 .. 65535, got 70000"),
+        ):
+            done = subprocess.run([*argv, "--port", str(port)], capture_output=True, text=True)
+            assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+            assert problem in done.stderr

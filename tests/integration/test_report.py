@@ -164,3 +164,19 @@ def test_comparison_of_a_run_that_was_not_analysed_is_a_usage_error(
     assert "summary.json is missing" in capsys.readouterr().err
     assert cli.main(["compare", str(run_dir / "plan.json")]) == 2
     assert "not a run directory" in capsys.readouterr().err
+    (run_dir / "summary.json").write_text("{")
+    assert cli.main(["compare", str(run_dir)]) == 2
+    assert "is damaged" in capsys.readouterr().err
+
+
+def test_comparison_leaves_out_runs_that_did_not_finish(
+    analysed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
+    (run_dir / "manifest.json").unlink()
+    assert cli.main(["compare", str(analysed), str(run_dir)]) == 0
+    shown, said = capsys.readouterr()
+    assert "delivery_ratio" in shown
+    assert f"left out: {run_dir}: the run did not finish" in said
+    assert cli.main(["compare", str(analysed), "--out", str(tmp_path)]) == 2
+    assert f"{tmp_path}: Is a directory" in capsys.readouterr().err

@@ -199,6 +199,31 @@ def test_the_quick_profile_narrows_axes_and_keeps_what_they_set(tmp_path):
     assert seeds_of(load_study(path, quick=True, seeds=2)) == (1, 2)
 
 
+def test_what_the_command_line_sets_holds_under_the_quick_profile_too(tmp_path):
+    quick = """
+[quick]
+seeds = 2
+set = { "workload.topics" = 4 }
+grid = { nodes = [6], "random.degree" = [2] }
+run = { length_s = 3 }
+"""
+    path = write(tmp_path, GOOD + quick)
+    overrides = ["experiment.workload.topics=7", "grid.random.degree=[4, 5]", "seeds=[8, 9, 10]", "run.length_s=9"]
+    for given in ([], overrides):
+        study = load_study(path, given, quick=True)
+        points = points_of(study)
+        assert {point.experiment.underlay.hosts for point in points} == {6}
+        assert {point.experiment.workload.topics for point in points} == ({7} if given else {4})
+        assert [point.experiment.random.degree for point in points] == ([4, 5] if given else [2])
+        assert seeds_of(study) == ((8, 9, 10) if given else (1, 2))
+        assert study.run.length_s == (9 if given else 3)
+
+
+def test_what_an_axis_sets_everywhere_is_not_set_in_vain(tmp_path):
+    with pytest.raises(ExperimentError, match=r"--set experiment\.random\.degree: the axis 'random\.degree' sets it"):
+        load_study(write(tmp_path, GOOD), ["experiment.random.degree=9"])
+
+
 def test_the_quick_profile_never_stands_beside_the_papers_numbers(tmp_path):
     path = write(tmp_path, GOOD + TABLE + "[table.paper]\ncolumns = [2, 3]\nrows = [[10, 2.5, 3.5]]\n")
     assert load_study(path).table[0].paper is not None
