@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from metrics.adversaries import read_adversaries
+from metrics.adversaries import of_nodes, read_adversaries
 from metrics.rundata import Check, RunDir, Summary
 from metrics.verdict import judge
 from peer.core.frames import Data
@@ -59,17 +59,11 @@ def _attack(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
     """Where nodes misbehave on purpose: how many, and what they got, apart from the honest nodes' numbers above."""
     if not adversaries:
         return {}
-    mine = _of(_read(run, "deliveries", ["node", "delivered_ns"]), "node", adversaries)
+    mine = of_nodes(_read(run, "deliveries", ["node", "delivered_ns"]), "node", adversaries)
     return {
         "adversaries": len(adversaries),
         "adversaries_delivery_ratio": _ratio(len(mine) - mine["delivered_ns"].null_count, len(mine)),
     }
-
-
-def _of(table: pa.Table, column: str, nodes: frozenset[int], *, others: bool = False) -> pa.Table:
-    """The rows of some nodes, or of all others."""
-    chosen = pc.is_in(table[column], pa.array(sorted(nodes), table[column].type))
-    return table.filter(pc.invert(chosen) if others else chosen)
 
 
 def _learning(run: RunDir) -> dict[str, Any]:
@@ -105,7 +99,7 @@ def _present(table: pa.Table, column: str) -> Values:
 
 def _propagation(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
     rows = _read(run, "deliveries", ["node", "delivered_ns", "latency_ms", "hops", "stretch"])
-    deliveries = _of(rows, "node", adversaries, others=True)
+    deliveries = of_nodes(rows, "node", adversaries, others=True)
     latency = _present(deliveries, "latency_ms")
     delivered = len(deliveries) - deliveries["delivered_ns"].null_count
     messages = _read(run, "messages", ["publish_ns"])
@@ -126,7 +120,9 @@ def _propagation(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
 
 def _copies(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
     """Duplicates are all copies but first ones; a relay is a node without interest, at its first copy."""
-    hops = _of(_read(run, "hops", ["dst_node", "kind", "is_dup", "is_relay"]), "dst_node", adversaries, others=True)
+    hops = of_nodes(
+        _read(run, "hops", ["dst_node", "kind", "is_dup", "is_relay"]), "dst_node", adversaries, others=True
+    )
     arrived = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["is_dup"])))
     duplicates, relayed = (pc.sum(arrived[name]).as_py() or 0 for name in ("is_dup", "is_relay"))
     firsts = len(arrived) - duplicates - relayed
@@ -135,7 +131,7 @@ def _copies(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
 
 def _views(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
     """Means over nodes and the workload's instants, from the traces; degrees at the middle of the workload."""
-    sharing = _of(_read(run, "sharing"), "node", adversaries, others=True).to_pandas()
+    sharing = of_nodes(_read(run, "sharing"), "node", adversaries, others=True).to_pandas()
     workload = run.phase("workload")
     rows = sharing[sharing["source"] == "trace"]
     if workload is not None:
@@ -178,7 +174,7 @@ def _control(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
     workload = run.phase("workload")
     if workload is None:
         return {"control_bytes_per_peer_per_s": None}
-    hops = _of(
+    hops = of_nodes(
         _read(run, "hops", ["src_node", "kind", "log_send_ns", "len_bytes"]), "src_node", adversaries, others=True
     )
     inside = pc.and_(

@@ -72,13 +72,15 @@ def _histogram(name: str, counts: Integers) -> Iterator[Value]:
 
 
 def measure_interests(interests: Interests, topics: int, wanted: Collection[str]) -> list[Value]:
-    """The values of those measures among ``wanted`` that the interests alone tell.
+    """The values of those measures among ``wanted`` that the interests alone tell; none where there are no nodes.
 
     Args:
-        interests: every node's topics.
+        interests: the topics of every node that is looked at.
         topics: how many topics there are.
         wanted: names of measures.
     """
+    if not interests:
+        return []
     values = [*_count_interests(interests)]
     pairs = np.array([(node, topic) for node, own in enumerate(interests) for topic in own], np.int64).reshape(-1, 2)
     depths = {"tdi_20": 20, "tdi_40": 40, "tdi_2d": 2 * max(map(len, interests))}

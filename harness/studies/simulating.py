@@ -45,7 +45,7 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class Traffic(Struct, frozen=True):
-    """What was sent up to an instant, by frame kind, and how many nodes had joined, left or crashed."""
+    """What honest nodes sent up to an instant, by frame kind, and how many had joined, left or crashed."""
 
     at_ns: int
     frames: dict[int, int]
@@ -69,10 +69,12 @@ class PointRun:
         network, nodes = make_network(experiment.underlay, folder, experiment.seed)
         self._times = _times(experiment, run)
         workload = _draw_workload(experiment, nodes, folder, self._times)
-        self._interests = workload.interests
         self._topics = experiment.workload.topics
         overlay = make_overlay(experiment, workload)
         self._adversaries = bitset(spec.node for spec in overlay.nodes if spec.behaviour is not None)
+        self._honest_interests = tuple(
+            topics for node, topics in enumerate(workload.interests) if not self._adversaries >> node & 1
+        )
         self._watch = Watch(workload.interests, self._adversaries, run.epoch_messages)
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._simulation = Simulation(
@@ -99,7 +101,7 @@ class PointRun:
 
     def perform(self) -> list[Row]:
         """Simulate, measure on the way and at the end."""
-        values = measure_interests(self._interests, self._topics, self._measures)
+        values = measure_interests(self._honest_interests, self._topics, self._measures)
         rows = [Row(name, None, by, value) for name, by, value in values]
         for at_ns in _instants(self._run, self._times.end_ns):
             settled = self._advance(at_ns)
@@ -165,10 +167,10 @@ class PointRun:
         for kind, count in sorted(frames.items()):
             yield Row("frames", None, kind, count)
         sizes_bytes = _less(after.sizes_bytes, before.sizes_bytes)
-        honest = len(self._interests) - self._adversaries.bit_count()
-        peer_seconds = honest * (after.at_ns - before.at_ns) / SECOND_NS
-        yield Row("control_frames_per_peer_per_s", None, None, _control(frames) / peer_seconds)
-        yield Row("control_bytes_per_peer_per_s", None, None, _control(sizes_bytes) / peer_seconds)
+        peer_seconds = len(self._honest_interests) * (after.at_ns - before.at_ns) / SECOND_NS
+        if peer_seconds:
+            yield Row("control_frames_per_peer_per_s", None, None, _control(frames) / peer_seconds)
+            yield Row("control_bytes_per_peer_per_s", None, None, _control(sizes_bytes) / peer_seconds)
         if changes := after.changes - before.changes:
             yield Row("control_frames_per_change", None, None, _control(frames, BACKGROUND) / changes)
             for kind, count in sorted(frames.items()):

@@ -51,13 +51,13 @@ class Watch:
 
     Args:
         interests: every node's topics at the start.
-        adversaries: nodes whose copies count nowhere.
+        adversaries: nodes whose copies, changes and scores count nowhere.
         batch_messages: how many messages make a batch; None = all of them.
 
     Attributes:
         changed_ns: when a logical link last began or ended.
         joined_ns: when each node last joined during the run.
-        changes: joins, leaves and crashes so far.
+        changes: joins, leaves and crashes of honest nodes so far.
         batches: in the order of publication.
         scores: of the neighbours that honest nodes kept, by the epoch that they ended.
     """
@@ -134,14 +134,18 @@ class Watch:
     def _join(self, event: TraceEvent) -> None:
         if event.reason is not None:
             self.joined_ns[event.node] = event.ts_ns
-            self.changes += 1
+            self._count_change(event)
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) | 1 << event.node
 
     def _leave(self, event: TraceEvent) -> None:
-        self.changes += event.reason is not None
+        if event.reason is not None:
+            self._count_change(event)
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) & ~(1 << event.node)
+
+    def _count_change(self, event: TraceEvent) -> None:
+        self.changes += not self._adversaries >> event.node & 1
 
     def _end_epoch(self, event: TraceEvent) -> None:
         assert event.epoch is not None and event.score is not None, "epochs that end have both"

@@ -49,7 +49,7 @@ def delay_figure(runs: list[Run]) -> Canvas:
     """The propagation delay's distribution of every run; undelivered pairs keep a curve below 1."""
     canvas, axes = plain_axes(7.5, 4.0)
     for run, label in zip(runs, labels(runs), strict=True):
-        deliveries = run.table("deliveries")
+        deliveries = run.honest("deliveries")
         if deliveries is None or deliveries.empty:
             continue
         latency = np.sort(deliveries["latency_ms"].dropna().to_numpy())

@@ -71,7 +71,7 @@ def learning(run: Run) -> Canvas | None:
 
 def delay_cdf(run: Run) -> Canvas | None:
     """Propagation delay over all expected deliveries (undelivered ones keep the curve below 1) and the direct delay."""
-    deliveries = run.table("deliveries")
+    deliveries = run.honest("deliveries")
     if deliveries is None or deliveries.empty:
         return None
     canvas, axes = plain_axes()
@@ -86,7 +86,7 @@ def delay_cdf(run: Run) -> Canvas | None:
 
 def delivery_ratio(run: Run) -> Canvas | None:
     """Share of the expected deliveries made, by topic and by the second of publication, where a trace tells it."""
-    deliveries = run.table("deliveries")
+    deliveries = run.honest("deliveries")
     if deliveries is None or deliveries.empty:
         return None
     delivered = deliveries["delivered_ns"].notna()
@@ -104,7 +104,7 @@ def delivery_ratio(run: Run) -> Canvas | None:
 
 def link_sharing(run: Run) -> Canvas | None:
     """Logical against physical links over time, from the traces and, as marks, from the wire."""
-    sharing = run.table("sharing")
+    sharing = run.honest("sharing")
     if sharing is None or sharing.empty:
         return None
     series = sharing.groupby(["source", "at_ns"])[["view_size_total", "degree"]].mean().reset_index()
@@ -162,7 +162,7 @@ def topic_overlays(run: Run) -> Canvas | None:
 
 def duplicates(run: Run) -> Canvas | None:
     """Copies beyond the first one, per delivery and node."""
-    deliveries = run.table("deliveries")
+    deliveries = run.honest("deliveries")
     if deliveries is None or deliveries.empty:
         return None
     received = deliveries[deliveries["delivered_ns"].notna()]

@@ -9,6 +9,7 @@ import msgspec
 import pandas as pd
 import pyarrow.parquet as pq
 
+from metrics.adversaries import read_adversaries
 from metrics.rundata import RunDir, Summary
 
 
@@ -56,12 +57,22 @@ class Run(RunDir):
         rows = [[getattr(host, column) for column in columns] for host in self.underlay.hosts]
         return pd.DataFrame(rows, columns=columns).astype({"latitude": float, "longitude": float})
 
+    @cached_property
+    def adversaries(self) -> frozenset[int]:
+        """The nodes that misbehaved on purpose."""
+        return read_adversaries(self)
+
     def table(self, name: str) -> pd.DataFrame | None:
         """A table of the analysis, None when the run has none of that name."""
         if name not in self._tables:
             path = self.path / "tables" / f"{name}.parquet"
             self._tables[name] = pq.read_table(path).to_pandas() if path.exists() else None
         return self._tables[name]
+
+    def honest(self, name: str) -> pd.DataFrame | None:
+        """A table's rows of honest nodes, None when the run has no table of that name."""
+        table = self.table(name)
+        return table if table is None else table[~table["node"].isin(self.adversaries)]
 
     def last(self, name: str) -> pd.DataFrame | None:
         """A table's rows of its latest instant, None when the run has no table of that name."""

@@ -70,19 +70,24 @@ def broken_connections(events: Path, hops: Path) -> pa.Array:
     return pa.chunked_array(broken, pa.string()).drop_null().unique()
 
 
-def build_churn_control(events: Path, hops: Path, span_ns: tuple[int, int]) -> list[dict[str, Any]]:
+def build_churn_control(
+    events: Path, hops: Path, span_ns: tuple[int, int], adversaries: frozenset[int]
+) -> list[dict[str, Any]]:
     """The ``churn_control`` table: frames other than data by kind, against the joins and leaves of the same span.
 
-    No rows where no node joined or left. A crash is a leave.
+    No rows where no node joined or left. A crash is a leave. What adversaries do counts neither here nor there.
 
     Args:
         events: ``traces.EVENTS`` as Parquet.
         hops: the ``hops`` table.
         span_ns: begin and end of the workload.
+        adversaries: nodes that do not count.
     """
+    bad = pa.array(sorted(adversaries), pa.int32())
     since, until = span_ns
     inside = (pc.field("ts_ns") >= since) & (pc.field("ts_ns") < until)
     changes = pc.field("reason").isin([JOINED, LEFT, CRASHED]) & pc.field("event").isin(["join", "leave"])
+    changes &= ~pc.field("node").isin(bad)
     said = Counter(
         ds.dataset(events, schema=EVENTS).to_table(columns=["event"], filter=changes & inside)["event"].to_pylist()
     )
@@ -90,6 +95,7 @@ def build_churn_control(events: Path, hops: Path, span_ns: tuple[int, int]) -> l
     if not joins + leaves:
         return []
     sent = (pc.field("log_send_ns") >= since) & (pc.field("log_send_ns") < until) & (pc.field("kind") != Data.kind)
+    sent &= ~pc.field("src_node").isin(bad)
     frames = ds.dataset(hops, schema=HOPS).to_table(columns=["kind", "len_bytes"], filter=sent)
     kinds = frames.group_by("kind").aggregate([([], "count_all"), ("len_bytes", "sum")])
     return [

@@ -11,9 +11,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 
-def epoch_ends(events: DataFrame) -> list[dict[str, Any]]:
-    """Every epoch with its end (the median node's, ns), the nodes that ended it and their mean score, in order."""
-    ended = events.where(F.col("event") == "epoch").groupBy("epoch")
+def epoch_ends(events: DataFrame, adversaries: frozenset[int]) -> list[dict[str, Any]]:
+    """Every epoch with its end (the median node's, ns), the honest nodes that ended it and their mean score, in order.
+
+    Args:
+        events: the traces'.
+        adversaries: nodes that do not count.
+    """
+    honest = ~F.col("node").isin(sorted(adversaries))
+    ended = events.where((F.col("event") == "epoch") & honest).groupBy("epoch")
     found = ended.agg(
         F.percentile_approx("ts_ns", 0.5).alias("end_ns"),
         F.count_distinct("node").alias("nodes"),

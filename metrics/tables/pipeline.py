@@ -11,13 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from metrics.adversaries import read_adversaries
+from metrics.adversaries import of_nodes, read_adversaries
 from metrics.certificate import check_certificate
 from metrics.checks import Evidence, check_consistency, is_complete
 from metrics.pcap.source import register, ship_code
@@ -191,19 +190,21 @@ class Pipeline:
 
     def _save_epochs(self) -> None:
         run = self._run
+        adversaries = read_adversaries(run)
         begin, workload = run.phase("warmup"), run.phase("workload")
         rows = pq.read_table(self._path("deliveries"), columns=["node", "publish_ns", "message_id", "latency_ms"])
-        adversaries = pa.array(sorted(read_adversaries(run)), pa.int32())
-        rows = rows.filter(pc.invert(pc.is_in(rows["node"], adversaries)))
+        rows = of_nodes(rows, "node", adversaries, others=True)
         start_ns = begin.start_ns if begin is not None else run.manifest.zero_ns
         end_ns = workload.end_ns if workload is not None else run.end_ns
-        self._save_small("epochs", epochs.build_epochs(epochs.epoch_ends(self.events), rows, start_ns, end_ns))
+        ends = epochs.epoch_ends(self.events, adversaries)
+        self._save_small("epochs", epochs.build_epochs(ends, rows, start_ns, end_ns))
 
     def _save_churn_control(self) -> None:
         workload, rows = self._run.phase("workload"), []
         if workload is not None and any(state["changes"] for state in self.states.values()):
             span_ns = workload.start_ns, workload.end_ns
-            rows = churn.build_churn_control(self._staging / "events", self._path("hops"), span_ns)
+            adversaries = read_adversaries(self._run)
+            rows = churn.build_churn_control(self._staging / "events", self._path("hops"), span_ns, adversaries)
         self._save_small("churn_control", rows)
 
     def _save_checks(self) -> None:

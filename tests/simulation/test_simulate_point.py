@@ -18,7 +18,7 @@ from harness.studies.measures import MEASURES
 from harness.studies.networks import make_network
 from harness.studies.simulating import Row, simulate_point
 from harness.testbeds.simulated.testbed import simulate_planned
-from peer.core.frames import kind_names
+from peer.core.frames import Data, kind_names
 from topologies.model import Underlay
 
 ROOT = Path(__file__).parents[2]
@@ -146,6 +146,49 @@ def test_a_studys_measures_are_those_of_the_honest_nodes():
     assert (calm["nodes"], attacked["nodes"]) == (40, 20)
     assert attacked["degree_mean"] == pytest.approx(calm["degree_mean"], rel=0.2), "not the 19 links of an attacker"
     assert attacked["degree_max"] < 19
+
+
+def test_a_study_measures_honest_nodes_with_all_their_links_and_counts_the_frames_that_they_send(tmp_path):
+    asked = experiment(
+        protocol="topiary",
+        underlay={"kind": "unit-square", "hosts": 40},
+        workload={"topics": 6, "warmup_s": 5, "duration_s": 5, "publish_rate_per_s": 5},
+        interests={"ratio": 0.5},
+        adversary={"kind": "eclipse", "ratio": 0.3, "victim_topics": [0]},
+    )
+    source = tmp_path / "experiment.toml"
+    source.write_text('name = "x"\n')
+    planned = make_plan(asked, source)
+    write_plan(planned, tmp_path / "run")
+    simulate_planned(tmp_path / "run")
+    honest = {spec.node: spec.topics for spec in planned.overlay.nodes if spec.behaviour is None}
+    ends = {node: set() for node in range(40)}
+    control_bytes = 0
+    for event in _events(tmp_path / "run"):
+        at_s = event["ts_ns"] / 1e9 - 1  # after the nodes' start
+        if event["event"] == "add_peer" and at_s <= 9:
+            ends[event["node"]].add(event["peer"])
+        elif event["event"] == "remove_peer" and at_s <= 9:
+            ends[event["node"]].discard(event["peer"])
+        elif event["event"] == "send" and event["node"] in honest and event["kind"] != Data.kind and 5 <= at_s < 10:
+            control_bytes += event["len_bytes"]
+    rows = simulate_point(asked, RunSpec(snapshots_s=(9,), newcomers_s=0), set(MEASURES), HERE)
+    found = {row.measure: row.value for row in rows if row.moment in (None, 9) and row.by is None}
+    degrees = [len(ends[node]) for node in honest]
+    assert (found["nodes"], found["degree_mean"], found["degree_max"]) == (28, sum(degrees) / 28, max(degrees))
+    assert found["degree_mean"] < sum(map(len, ends.values())) / 40 - 1, "the attackers' mesh is not in it"
+    assert found["subscriptions_mean"] == sum(map(len, honest.values())) / 28
+    assert found["control_bytes_per_peer_per_s"] == pytest.approx(control_bytes / 28 / 5)
+
+
+def test_nobody_is_measured_where_all_are_adversaries():
+    asked = experiment(
+        underlay={"kind": "uniform", "hosts": 10, "delay_ms": 10},
+        workload={"topics": 3, "warmup_s": 2, "duration_s": 2},
+        adversary={"kind": "slow", "ratio": 1.0},
+    )
+    rows = simulate_point(asked, RunSpec(), set(MEASURES), HERE)
+    assert not [row for row in rows if row.measure in ("nodes", "subscriptions_mean", "control_bytes_per_peer_per_s")]
 
 
 def _events(run_dir: Path) -> list[dict]:

@@ -1,0 +1,107 @@
+"""A run with attackers and a study of the same experiment: both measure the honest nodes, and find the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from harness.experiment import Experiment
+from harness.loading import decode
+from harness.planning import make_plan, write_plan
+from harness.studies.form import RunSpec
+from harness.studies.measures import MEASURES
+from harness.studies.simulating import Row, simulate_point
+from harness.testbeds.simulated.testbed import simulate_planned
+from metrics import report, summary, tables
+from metrics.adversaries import read_adversaries
+from metrics.rundata import RunDir, Summary
+
+pytestmark = pytest.mark.spark
+
+ATTACKED = {
+    "name": "attacked",
+    "testbed": "simulated",
+    "protocol": "topiary",
+    "underlay": {"kind": "unit-square", "hosts": 30},
+    "topiary": {"degree": 3, "epoch_s": 5},
+    "workload": {"topics": 6, "warmup_s": 10, "duration_s": 10, "publish_rate_per_s": 10},
+    "interests": {"ratio": 0.3},
+    "churn": {"kind": "exponential", "on_s": 20, "crash_ratio": 0.5},
+    "adversary": {"kind": "eclipse", "ratio": 0.3, "victim_topics": [0]},
+}
+SECOND_NS = 1_000_000_000
+MIDDLE_S, END_S = 15, 20  # of the workload, after the nodes' start
+
+
+class Attacked:
+    """The run, analysed, and the study's rows."""
+
+    def __init__(self, folder: Path) -> None:
+        experiment = decode(ATTACKED, Experiment)
+        source = folder / "experiment.toml"
+        source.write_text('name = "attacked"\n')
+        self.run_dir = folder / "run"
+        write_plan(make_plan(experiment, source), self.run_dir)
+        simulate_planned(self.run_dir)
+        tables.build(self.run_dir)
+        self.summary: Summary = summary.write(self.run_dir)
+        report.write(self.run_dir)
+        self.run = RunDir(self.run_dir)
+        self.adversaries = read_adversaries(self.run)
+        self.end_ns = self.run.manifest.zero_ns + 10 * SECOND_NS
+        studied = RunSpec(snapshots_s=(MIDDLE_S, END_S), newcomers_s=0)
+        self.rows: list[Row] = simulate_point(experiment, studied, set(MEASURES), folder)
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        return pq.read_table(self.run_dir / "tables" / f"{name}.parquet").to_pylist()
+
+    def study(self, *moments: float | None) -> dict[str, float]:
+        return {row.measure: row.value for row in self.rows if row.by is None and row.moment in moments}
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
+    return Attacked(tmp_path_factory.mktemp("attacked"))
+
+
+def test_the_overlays_measures_are_the_studys(attacked: Attacked) -> None:
+    at_end = attacked.study(END_S)
+    [row] = [row for row in attacked.table("overlay") if row["at_ns"] == attacked.end_ns]
+    common = at_end.keys() & row.keys()
+    assert common > {"nodes", "degree_mean", "clustering", "path_length_mean", "topic_components"}
+    assert {name: row[name] for name in common} == {name: at_end[name] for name in common}
+
+
+def test_the_headline_is_the_studys(attacked: Attacked) -> None:
+    headline, middle = attacked.summary.headline, attacked.study(MIDDLE_S)
+    assert headline["adversaries"] == 9
+    assert (headline["degree_mean"], headline["degree_max"]) == (middle["degree_mean"], middle["degree_max"])
+    rest = attacked.study(None, END_S)
+    names = ("control_bytes_per_peer_per_s", "delivery_ratio", "clustering", "diameter", "topic_components")
+    assert {name: headline[name] for name in names} == pytest.approx({name: rest[name] for name in names})
+
+
+def test_degrees_are_those_of_honest_nodes_with_their_links_to_adversaries(attacked: Attacked) -> None:
+    nodes = [row for row in attacked.table("overlay_degrees") if row["at_ns"] == attacked.end_ns]
+    assert attacked.adversaries.isdisjoint(row["node"] for row in nodes)
+    honest = [row["degree"] for row in nodes]
+    found = attacked.study(END_S)
+    assert (found["nodes"], found["degree_mean"]) == (len(honest), sum(honest) / len(honest))
+    assert found["degree_max"] == max(honest)
+
+
+def test_frames_for_each_change_are_the_studys(attacked: Attacked) -> None:
+    run = {row["kind"]: row["frames_per_change"] for row in attacked.table("churn_control")}
+    study = {row.by: row.value for row in attacked.rows if row.measure == "frames_per_change"}
+    assert run
+    assert run == {kind: study[kind] for kind in run}
+
+
+def test_epochs_scores_are_those_of_honest_nodes(attacked: Attacked) -> None:
+    epochs = {row["epoch"]: row for row in attacked.table("epochs") if row["nodes"]}
+    study = [row.value for row in attacked.rows if row.measure == "score_mean" and row.moment is not None]
+    assert [row["score_mean"] for row in epochs.values()] == pytest.approx(study[: len(epochs)])
+    assert max(row["nodes"] for row in epochs.values()) <= 30 - len(attacked.adversaries)
