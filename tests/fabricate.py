@@ -400,6 +400,7 @@ class Fabrication:
                     "underlay": {"kind": "matrix"},
                     "workload": {
                         "topics": self.topics,
+                        "topics_per_message": 1,
                         "duration_s": self.duration_s,
                         "warmup_s": 2.0,
                         "cooldown_s": 3.0,
