@@ -36,7 +36,7 @@ MILLISECOND_NS = 1_000_000
 NODES = 12
 FLOOD = Composition({"name": "random", "degree": 3}, {"name": "flood", "ttl": 255})
 COMPLETE = Composition({"name": "complete"}, {"name": "flood", "ttl": 255})
-protocols = st.sampled_from(["random", "complete", "spidercast", "gossipsub", "topiary"])
+protocols = st.sampled_from(["random", "complete", "spidercast", "gossipsub", "gossipsub-bounded", "topiary"])
 adversaries = st.sets(st.integers(0, NODES - 1), min_size=1, max_size=6)
 seeds = st.integers(0, 2**32)
 

@@ -136,11 +136,27 @@ def test_the_worse_topics_are_those_beyond_a_multiple_of_the_best():
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=30), st.integers(0, 30))
 def test_gaps_in_a_publishers_numbers_are_counted_as_published(heard: list[int], before: int):
     estimate = SequenceEstimate()
-    estimate.see((7,), message_id(3, 0), make_payload(message_id(3, 0), before, 64))
+    estimate.see((7,), message_id(3, 0), make_payload(message_id(3, 0), before, 64), frozenset({7, 8}))
     estimate.turn_over()
     for sequence in heard:
-        estimate.see((7,), message_id(3, sequence), make_payload(message_id(3, sequence), sequence, 64))
+        estimate.see(
+            (7,), message_id(3, sequence), make_payload(message_id(3, sequence), sequence, 64), frozenset({7, 8})
+        )
     assert estimate.published([7, 8], SECOND_NS) == {7: max(0, max(heard) - before), 8: 0}
+
+
+@pytest.mark.parametrize("topics", [(1,), (9, 1), (1, 2)])
+def test_messages_on_several_topics_are_expected_once(topics: tuple[int, ...]):
+    """Who brings all is kept, not who brings half, whichever of a message's topics is the first."""
+    desk = Desk(degree=2, kept_ratio=0.5, interests=(1, 2), delay_weight=0.0)
+    half, whole = desk.chosen
+    desk.settle(SECOND_NS // 2)
+    for sequence in range(20):
+        for peer in (half, whole) if sequence % 2 else (whole,):
+            desk.copy(SECOND_NS, peer, 50, sequence, topic=topics)
+    desk.end_epoch(5 * SECOND_NS)
+    assert desk.scores == [0.0]
+    assert desk.settle(6 * SECOND_NS) == {half}
 
 
 def test_a_known_rate_needs_no_message():
@@ -175,9 +191,10 @@ class Desk:
                 self.chosen.append(peer)
         return effects, asked
 
-    def copy(self, at_ns: int, peer: int, publisher: int, sequence: int, topic: int = 1) -> list:
+    def copy(self, at_ns: int, peer: int, publisher: int, sequence: int, topic: int | tuple[int, ...] = 1) -> list:
         identifier = message_id(publisher, sequence)
-        copy = Data(identifier, (topic,), 1, 0, make_payload(identifier, sequence, 20))
+        topics = topic if isinstance(topic, tuple) else (topic,)
+        copy = Data(identifier, topics, 1, 0, make_payload(identifier, sequence, 20))
         return self.node.handle(at_ns, FrameReceived(peer, copy))
 
     def settle(self, at_ns: int) -> set[int]:

@@ -15,8 +15,10 @@ from peer.core.payload import topic_sequence
 class Estimate(Protocol):
     """An estimate of the messages published on each topic in an epoch."""
 
-    def see(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
-        """A message came in for the first time."""
+    def see(
+        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
+    ) -> None:
+        """A message came in for the first time; ``interests``: the topics that the node subscribes to."""
 
     def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
         """A copy came in while nothing is observed: its message is neither counted nor missed."""
@@ -33,16 +35,22 @@ class SequenceEstimate:
     """By the publishers' sequence numbers: from the last one heard before it observes to the last one heard then.
 
     Of a publisher that is new, the first one heard begins the count. Who was not heard of in the epoch counts nothing,
-    and payloads without a sequence number count as they come.
+    and payloads without a sequence number count as they come. A message on several topics counts once, on the first of
+    them that the node subscribes to; its publisher numbers it on the first one of all.
     """
 
     def __init__(self) -> None:
         self._latest: dict[TopicId, dict[NodeId, int]] = {}
         self._counts: dict[TopicId, int] = {}
 
-    def see(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
+    def see(
+        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
+    ) -> None:
         """See ``Estimate``."""
-        self._counts[topics[0]] = self._counts.get(topics[0], 0) + self._advance(topics[0], identifier, payload)
+        step = self._advance(topics[0], identifier, payload)
+        topic = next((topic for topic in topics if topic in interests), topics[0])
+        # Of another topic's numbers it is not known which of those that are missing were on this one.
+        self._counts[topic] = self._counts.get(topic, 0) + (step if topic == topics[0] else 1)
 
     def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
         """See ``Estimate``."""
@@ -74,7 +82,9 @@ class RateEstimate:
     def __init__(self, rate_per_s: float) -> None:
         self._rate_per_s = rate_per_s
 
-    def see(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
+    def see(
+        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
+    ) -> None:
         """Nothing is learned from messages."""
 
     def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:

@@ -189,7 +189,7 @@ class Topiary(Part):
             self._estimate.pass_over(frame.topics, frame.message_id, frame.payload)
         elif observation.arrive(turn.now_ns, peer, frame.message_id, frame.topics):
             self._expects = True
-            self._estimate.see(frame.topics, frame.message_id, frame.payload)
+            self._estimate.see(frame.topics, frame.message_id, frame.payload, self.state.topics)
             if len(observation) == self._parameters.epoch_messages:
                 self._end_epoch(turn)
 
