@@ -71,8 +71,13 @@ def _reduce(reduction: str, series: Sequence[float]) -> float | None:
 
 
 def mean_of(results: Sequence[Result], shown: str, by: float | None = None, at: float | None = None) -> Interval | None:
-    """A measure over all these results' seeds; None where no run has a value."""
-    values = [value for result in results if (value := reduce_run(result, shown, by, at)) is not None]
+    """A measure over all these results' seeds; None where no run has a value. A count that a run lacks is 0."""
+    name = split_reduction(shown)[1]
+    if by is not None and MEASURES[name].by in COUNTERS:
+        counted = [result for result in results if any(row.measure == name for row in result.rows)]
+        values = [reduce_run(result, shown, by, at) or 0.0 for result in counted]
+    else:
+        values = [value for result in results if (value := reduce_run(result, shown, by, at)) is not None]
     return interval(values) if values else None
 
 

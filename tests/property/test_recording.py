@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.planning.initial_views import draw_views
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
+from peer.core.protocols import PROTOCOLS
 from peer.runtime.lifecycle import make_node
 from peer.runtime.recording import Recorder, replay
 from peer.runtime.spec import NodeSpec
@@ -17,11 +19,19 @@ from peer.testing import Pump
 
 SECOND_NS = 1_000_000_000
 OVERLAYS = [{"name": "random", "degree": 2}, {"name": "complete"}, {"name": "topiary", "epoch_s": 2.0}]
+OWN_WAYS = ["stan", "spidercast", "similarity", "ring-per-topic", "gossipsub", "scribe"]
+MEMBERSHIPS = [{"name": "full"}, {"name": "cyclon"}, {"name": "newscast"}]
 
 
 def record(folder: Path, overlay: dict, seed: int, nodes: int = 6) -> list[NodeSpec]:
     """Recordings of every node of a small network, each of which lives twice."""
     specs = [NodeSpec(node, seed, (node % 2, 2), overlay, {"name": "flood"}) for node in range(nodes)]
+    return record_specs(folder, specs, seed)
+
+
+def record_specs(folder: Path, specs: list[NodeSpec], seed: int) -> list[NodeSpec]:
+    """The same of these nodes, 0 .. n-1."""
+    nodes = len(specs)
     recorders = {spec.node: Recorder(folder / f"{spec.node}.msgpack") for spec in specs}
     draws = Random(seed)
     for life in range(2):
@@ -48,6 +58,31 @@ def test_every_effect_comes_again(tmp_path_factory, overlay: dict, seed: int):
         assert outcome.difference is None
         assert outcome.lives == 2
         assert outcome.events > 10
+
+
+@given(protocol=st.sampled_from(OWN_WAYS), membership=st.sampled_from(MEMBERSHIPS), seed=st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_every_effect_of_every_protocol_comes_again(tmp_path_factory, protocol: str, membership: dict, seed: int):
+    folder = tmp_path_factory.mktemp("record")
+    parts = PROTOCOLS[protocol]
+    topics = [(node % 2, 2) for node in range(6)]
+    views = draw_views(topics, 1.0, seed)
+    specs = [
+        NodeSpec(
+            node,
+            seed,
+            topics[node],
+            parts.overlay | ({"views": views[node]} if protocol == "stan" else {}),
+            parts.dissemination,
+            membership=membership,
+            interests=parts.interests,
+        )
+        for node in range(6)
+    ]
+    for spec in record_specs(folder, specs, seed):
+        outcome = replay(folder / f"{spec.node}.msgpack", spec)
+        assert outcome.difference is None
+        assert outcome.lives == 2
 
 
 def test_another_seed_is_noticed_at_its_first_draw(tmp_path: Path):

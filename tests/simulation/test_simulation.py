@@ -157,6 +157,22 @@ def test_a_receivers_access_link_serves_in_the_order_of_arrival():
     assert far_ns < came_ns[message_id(0, 0)] < far_ns + 5 * frame_ns
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "given", [{"rate_mbit": lambda host: 1.0}, {"jitter_ns": lambda a, b: 10 * MILLISECOND_NS}, {}]
+)
+def test_what_was_sent_before_a_crash_arrives(given: dict, seed: int):
+    network = Network(lambda a, b: 50 * MILLISECOND_NS, draws=Random(seed), **given)
+    simulation, record = simulate(2, {"name": "complete"}, network, seed=seed)
+    simulation.run(2 * SECOND_NS)
+    simulation.give(0, Publish((0,), message_id(0, 0), b"x" * 10_000))
+    simulation.run(2 * SECOND_NS + 100 * MILLISECOND_NS * ("rate_mbit" in given) + MILLISECOND_NS)
+    simulation.crash(0)
+    simulation.run(4 * SECOND_NS)
+    assert [node for _, node, _ in record.delivered] == [0, 1]
+    assert not links(simulation), "and then the other side hears of the crash"
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_encoding_changes_nothing(protocol):
     records = []

@@ -75,6 +75,9 @@ def test_a_count_that_a_run_lacks_is_zero_but_a_measure_that_it_lacks_is_none():
     assert means[("degrees", 4)] == interval([2.0, 0.0])
     assert means[("degree_mean", None)] == Interval(3.0, None, 1)
     assert mean_of(runs, "degree_mean") == Interval(3.0, None, 1)
+    assert mean_of(runs, "degrees", 3) == interval([4.0, 0.0])
+    assert mean_of(runs, "degrees", 9) == interval([0.0, 0.0])
+    assert mean_of(runs, "in_degrees", 3) is None
 
 
 RUNS = [

@@ -339,7 +339,7 @@ class Simulation:
             if goodbye:
                 self._part(end, reason)
             elif end.other is not None:
-                self.after(self.delay_ns(host.number, end.peer), self._reset, end.other)
+                self._break(end, end.other)
             if end.up:
                 self.note("remove_peer", end, reason=reason)
             end.up, end.reason = False, reason
@@ -359,7 +359,20 @@ class Simulation:
             self._part(end, LEFT)
         elif end.other is not None:
             end.reason = CRASHED
-            self.after(self.delay_ns(end.host.number, end.peer), self._reset, end.other)
+            self._break(end, end.other)
+
+    def _break(self, end: End, other: End) -> None:
+        """A dead process's kernel closes its connection: the other side hears of it after all that was sent."""
+        arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, 0)
+        end.latest_ns = max(arrival_ns, end.latest_ns)
+        self.at(end.latest_ns, self._hear_break, other)
+
+    def _hear_break(self, end: End) -> None:
+        """The end of a connection's bytes is at the receiver's access link."""
+        at_ns = self.now_ns
+        if self._network.limits_rates:
+            at_ns = self._network.pass_down_ns(at_ns, end.host.number, 0)
+        self.at(max(at_ns, end.host.ready_ns), self._reset, end)
 
     def _reset(self, end: End) -> None:
         if end.host.node is not None:
