@@ -314,7 +314,7 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
     rtt_limits = [f"rtt_error_{quantile}_{unit}" for quantile in ("p50", "p99") for unit in ("ms", "ratio")]
     verdict = dict.fromkeys((*rtt_limits, "lateness_p99_ms", "wire_error_p99_ms"), 1.0)
     return {
-        "underlay.json": underlay.to_builtins(),
+        "underlay.json": json.loads(b"".join(underlay.to_json())),
         "overlay.json": {
             "run": 1, "protocol": "random",
             "nodes": [

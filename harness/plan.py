@@ -33,7 +33,7 @@ class Prediction(Struct, frozen=True):
     """What the run will need; ``plan`` refuses what cannot fit.
 
     ``links_per_node``: physical ones, mean. ``frames_per_s``: of data; None where nobody has said how to count a
-    dissemination's copies.
+    dissemination's copies. ``wall_s``: None of a simulated run, which takes as long as its events take.
 
     Seconds are real: with time dilation k, ``wall_s`` has the workload k times and ``frames_per_s`` a k-th of the rate.
     """
@@ -41,7 +41,7 @@ class Prediction(Struct, frozen=True):
     processes: int
     memory_mib: float
     open_files: int
-    wall_s: float
+    wall_s: float | None
     links_per_node: float
     frames_per_s: float | None
 

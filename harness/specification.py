@@ -44,14 +44,18 @@ finite.
 _PREDICTION = """\
 ## What `plan` predicts
 
-`plan` and `run` refuse an emulated run that needs more processes, memory or open files than this machine has left
-now. Frames per second are predicted, not limited: whether the machine kept up is the verdict's business.
+`plan` and `run` refuse an emulated or simulated run that needs more processes, memory or open files than this machine
+has left now. Frames per second are predicted, not limited: whether the machine kept up is the verdict's business.
 
 - processes = hosts x `HOST_PROCESSES` + `SUPPORT_PROCESSES`
 - memory = `SUPPORT_MIB` + hosts x `PEER_MIB` + hosts^2 x `PAIR_BYTES`
 - open files, in the busiest process = hosts x `HOST_FILES` + `SUPPORT_FILES`
+- of a simulated run: one process; memory = `SIMULATOR_MIB` + hosts x `SIMULATED_NODE_MIB` + hosts^2 x
+  (`SIMULATED_PAIR_BYTES` + `SIMULATED_EXTRA_BYTES` for jitter and again for loss, where there is any); open files =
+  hosts + `SUPPORT_FILES`, a trace each; no wall time, for it takes as long as its events take
 - wall time = `BOOT_S` + hosts x `HOST_BOOT_S` + two probings of all pairs at `PROBES_PER_S` + warm-up + duration +
   cool-down + `COLLECT_S`
+- the analysis afterwards is not predicted, on any testbed
 - links of a node: the mean over a model of the overlay, with the run's own interests. What the nodes ask for at the
   start is taken from the protocol itself; where they end up with others (SpiderCast, similarity, GossipSub, StAN,
   rings, Scribe), the links come from nodes that choose one after the other

@@ -152,7 +152,7 @@ class RunDir:
         """``underlay.json``."""
         from topologies.model import Underlay
 
-        return Underlay.from_builtins(json.loads((self.path / "underlay.json").read_bytes()))
+        return Underlay.from_json((self.path / "underlay.json").read_bytes())
 
     @property
     def nodes(self) -> list[int]:

@@ -375,7 +375,7 @@ class Fabrication:
         zero, stop = ZERO_NS, ZERO_NS + int(self.duration_s * SECOND)
         phases = [("warmup", zero - 2 * SECOND, zero), ("workload", zero, stop), ("cooldown", stop, end)]
         return {
-            "underlay.json": underlay.to_builtins(),
+            "underlay.json": json.loads(b"".join(underlay.to_json())),
             "overlay.json": {
                 "run": 7,
                 "protocol": "random",

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from random import Random
 
 import numpy as np
+import numpy.typing as npt
 
 from topologies.geography import GEONAMES, City, distances_km, modelled_rtt_ms
-from topologies.model import Host, Matrix, Underlay
+from topologies.model import Host, Matrix, Underlay, between
 
 
 def cities_underlay(cities: Sequence[City]) -> Underlay:
@@ -31,8 +32,10 @@ def cities_underlay(cities: Sequence[City]) -> Underlay:
 def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
     """Hosts drawn uniformly from the unit square; the one-way delay is their distance times ``side_ms``."""
     points = np.array([(random.random(), random.random()) for _ in range(hosts)])
-    offsets = points[:, None, :] - points[None, :, :]
-    delay_ms = np.sqrt((offsets**2).sum(axis=2)) * side_ms
+    delay_ms = _squares(points[:, 0])
+    delay_ms += _squares(points[:, 1])
+    np.sqrt(delay_ms, out=delay_ms)
+    delay_ms *= side_ms
     named = tuple(
         Host(name=f"host {number}", site=f"host {number}", x=float(x), y=float(y))
         for number, (x, y) in enumerate(points)
@@ -43,22 +46,30 @@ def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
 def uniform_underlay(hosts: int, delay_ms: float) -> Underlay:
     """Every pair of hosts is the same delay apart, each way."""
     named = tuple(Host(name=f"host {number}", site=f"host {number}") for number in range(hosts))
-    return plain_underlay("uniform", named, np.full((hosts, hosts), delay_ms))
+    return plain_underlay("uniform", named, between(hosts, delay_ms))
 
 
 def plain_underlay(kind: str, hosts: tuple[Host, ...], delay_ms: Matrix, *, sources: tuple[str, ...] = ()) -> Underlay:
     """A delay matrix alone: no jitter, no loss, no access limit, nothing filled. The diagonal becomes 0."""
     size = len(hosts)
-    delay_ms = delay_ms.copy()
-    np.fill_diagonal(delay_ms, 0.0)
+    if np.diagonal(delay_ms).any():
+        delay_ms = delay_ms.copy()
+        np.fill_diagonal(delay_ms, 0.0)
     return Underlay(
         kind=kind,
         hosts=hosts,
         delay_ms=delay_ms,
-        jitter_ms=np.zeros((size, size)),
-        loss_ratio=np.zeros((size, size)),
+        jitter_ms=between(size, 0.0),
+        loss_ratio=between(size, 0.0),
         rate_mbit=np.zeros(size),
         queue_ms=np.zeros(size),
-        filled=np.zeros((size, size), dtype=np.int8),
+        filled=between(size, 0, np.int8),
         sources=sources,
     )
+
+
+def _squares(positions: npt.NDArray[np.float64]) -> Matrix:
+    """(n, n) squared differences."""
+    offsets = np.subtract.outer(positions, positions)
+    offsets *= offsets
+    return np.asarray(offsets)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 Matrix = npt.NDArray[np.float64]
 
@@ -42,6 +44,8 @@ class Underlay(Struct, frozen=True):
         queue_ms: (n,) length of the access link's drop-tail queue, as the time to drain it at the access rate.
         filled: (n, n) 0 = measured or modelled as asked, 1 = taken from the reverse direction, 2 = estimated.
         sources: attributions to print in the report.
+
+    Matrices are not written to: those of zeros take no memory (``between``).
     """
 
     kind: str
@@ -64,34 +68,107 @@ class Underlay(Struct, frozen=True):
         """(n, n) round-trip time between two hosts: out on one direction's delay, back on the other's."""
         return np.asarray(self.delay_ms + self.delay_ms.T)
 
-    def to_builtins(self) -> dict[str, Any]:
-        """The JSON form that ``underlay.json`` holds; matrices become lists of rows, six decimals (1 ns in ms)."""
-        return {
-            "kind": self.kind,
-            "sources": list(self.sources),
-            "hosts": [
-                {field: value for field in host.__struct_fields__ if (value := getattr(host, field)) is not None}
-                for host in self.hosts
-            ],
-            **{name: np.round(getattr(self, name), 6).tolist() for name in _ARRAYS},
-        }
+    def to_json(self) -> Iterator[bytes]:
+        """The parts of ``underlay.json``: matrices are lists of rows with six decimals (1 ns in ms).
+
+        A matrix with the same value between any two hosts is that value: ten thousand hosts have a hundred million
+        pairs. Rows come one at a time for the same reason.
+        """
+        hosts = [
+            {field: value for field in host.__struct_fields__ if (value := getattr(host, field)) is not None}
+            for host in self.hosts
+        ]
+        opening = {"kind": self.kind, "sources": self.sources, "hosts": hosts}
+        yield msgspec.json.encode(opening).removesuffix(b"}")
+        for name in _ARRAYS:
+            yield f',"{name}":'.encode()
+            yield from _encode(getattr(self, name))
+        yield b"}\n"
 
     @staticmethod
-    def from_builtins(document: dict[str, Any]) -> Underlay:
-        """The inverse of ``to_builtins``.
+    def from_json(content: bytes) -> Underlay:
+        """The inverse of ``to_json``.
 
         Raises:
-            KeyError, TypeError, ValueError: the document is not an underlay.
+            ValueError: the content is not an underlay (``msgspec.DecodeError`` is one).
         """
-        arrays: dict[str, Any] = {
-            name: np.array(document[name], dtype=np.int8 if name == "filled" else np.float64) for name in _ARRAYS
-        }
+        read = msgspec.json.decode(content, type=_Document)
+        size = len(read.hosts)
         return Underlay(
-            kind=document["kind"],
-            sources=tuple(document["sources"]),
-            hosts=tuple(Host(**host) for host in document["hosts"]),
-            **arrays,
+            kind=read.kind,
+            hosts=read.hosts,
+            delay_ms=_decode(read.delay_ms, size),
+            jitter_ms=_decode(read.jitter_ms, size),
+            loss_ratio=_decode(read.loss_ratio, size),
+            rate_mbit=_checked(np.array(read.rate_mbit), size),
+            queue_ms=_checked(np.array(read.queue_ms), size),
+            filled=_decode(read.filled, size, np.int8),
+            sources=read.sources,
         )
 
 
+def between(size: int, value: float, kind: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+    """(n, n): the value between any two hosts, 0 from each to itself. Zeros take no memory and cannot be written to."""
+    if not value:
+        return np.broadcast_to(np.zeros((), kind), (size, size))
+    matrix = np.full((size, size), value, kind)
+    np.fill_diagonal(matrix, 0)
+    return matrix
+
+
 _ARRAYS = ("delay_ms", "jitter_ms", "loss_ratio", "rate_mbit", "queue_ms", "filled")
+
+
+class _Document(Struct):
+    """``underlay.json``, the rows of its matrices not read yet."""
+
+    kind: str
+    sources: tuple[str, ...]
+    hosts: tuple[Host, ...]
+    delay_ms: float | list[Raw]
+    jitter_ms: float | list[Raw]
+    loss_ratio: float | list[Raw]
+    rate_mbit: list[float]
+    queue_ms: list[float]
+    filled: float | list[Raw]
+
+
+def _encode(array: npt.NDArray[Any]) -> Iterator[bytes]:
+    if array.ndim == 1:
+        yield _encode_row(array)
+    elif _is_even(array):
+        yield msgspec.json.encode(np.round(array[0, -1], 6).item())
+    else:
+        yield b"["
+        for number, row in enumerate(array):
+            yield b"," * (number > 0) + _encode_row(row)
+        yield b"]"
+
+
+def _encode_row(row: npt.NDArray[Any]) -> bytes:
+    return msgspec.json.encode(np.round(row, 6).tolist())
+
+
+def _is_even(matrix: npt.NDArray[Any]) -> bool:
+    """Whether it is ``between`` of one value."""
+    value = matrix[0, -1]
+    others = np.count_nonzero(matrix != value)
+    return bool(others == (len(matrix) if value else 0) and not np.diagonal(matrix).any())
+
+
+def _decode(rows: float | Sequence[Raw], size: int, kind: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+    if isinstance(rows, float):
+        return between(size, rows, kind)
+    if len(rows) != size:
+        raise ValueError(f"expected {size} rows, got {len(rows)}")
+    matrix = np.empty((size, size), kind)
+    read = msgspec.json.Decoder(list[float]).decode
+    for number, row in enumerate(rows):
+        matrix[number] = _checked(np.array(read(row)), size)
+    return matrix
+
+
+def _checked(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    if len(values) != size:
+        raise ValueError(f"expected {size} values, got {len(values)}")
+    return values

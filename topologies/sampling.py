@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
-from topologies.model import Underlay
+from topologies.model import Underlay, between
 
 
 def spread_sample(regions: Sequence[str], weights: Sequence[float], count: int, random: Random) -> list[int]:
@@ -55,19 +57,27 @@ def place_hosts(underlay: Underlay, sites: Sequence[int], access_delay_ms: float
     apart (once at each end), without jitter.
     """
     index = np.asarray(sites, dtype=np.intp)
-    pairs = np.ix_(index, index)
-    together = (index[:, None] == index) & ~np.eye(len(index), dtype=bool)
+    together = index[:, None] == index
+    np.fill_diagonal(together, val=False)
+    delay_ms, jitter_ms = underlay.delay_ms[np.ix_(index, index)], _of_sites(underlay.jitter_ms, index)
+    delay_ms[together] = 2 * access_delay_ms
+    if jitter_ms.any():
+        jitter_ms[together] = 0.0
     names = _host_names([underlay.hosts[site].name for site in sites])
     return replace(
         underlay,
         hosts=tuple(replace(underlay.hosts[site], name=name) for site, name in zip(sites, names, strict=True)),
-        delay_ms=np.where(together, 2 * access_delay_ms, underlay.delay_ms[pairs]),
-        jitter_ms=np.where(together, 0.0, underlay.jitter_ms[pairs]),
-        loss_ratio=underlay.loss_ratio[pairs],
+        delay_ms=delay_ms,
+        jitter_ms=jitter_ms,
+        loss_ratio=_of_sites(underlay.loss_ratio, index),
         rate_mbit=underlay.rate_mbit[index],
         queue_ms=underlay.queue_ms[index],
-        filled=underlay.filled[pairs],
+        filled=_of_sites(underlay.filled, index),
     )
+
+
+def _of_sites(matrix: npt.NDArray[Any], index: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    return matrix[np.ix_(index, index)] if matrix.any() else between(len(index), 0, matrix.dtype)
 
 
 def _host_names(sites: Sequence[str]) -> list[str]:

@@ -63,7 +63,8 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield f"processes    {need.processes}"
     yield f"memory       {need.memory_mib:.0f} MiB"
     yield f"open files   {need.open_files} in one process"
-    yield f"wall time    {need.wall_s:.0f} s before the analysis"
+    if need.wall_s is not None:
+        yield f"wall time    {need.wall_s:.0f} s before the analysis"
     yield f"links        {need.links_per_node:.1f} of a node to others, on average"
     if need.frames_per_s is not None:
         yield f"frames       {need.frames_per_s:.0f} data frames/s over all links"
@@ -103,4 +104,4 @@ def _median_rtt_ms(planned: PlannedRun) -> float:
     import numpy as np
 
     apart = ~np.eye(planned.underlay.size, dtype=bool)
-    return float(np.median(planned.underlay.rtt_ms[apart]))
+    return float(np.median(planned.underlay.rtt_ms[apart], overwrite_input=True))

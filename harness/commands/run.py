@@ -47,12 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out and arguments.repeat > 1:
         raise ExperimentError("--out", "names one run's directory, but --repeat asks for several")
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
-    first = load_experiment(arguments.file, overrides, arguments.seed).seed
+    asked = load_experiment(arguments.file, overrides, arguments.seed)
     verdicts = []
-    for seed in range(first, first + arguments.repeat):
-        planned = _plan(arguments.file, overrides, seed)
-        run_dir = _make_run_dir(planned, arguments.out)
-        if status := _run_stage(planned.plan.experiment.testbed, run_dir):
+    for seed in range(asked.seed, asked.seed + arguments.repeat):
+        run_dir = _make_run_dir(_plan(arguments.file, overrides, seed), arguments.out)
+        if status := _run_stage(asked.testbed, run_dir):
             return status  # the running stage has said why
         with step("tables and report"):
             summary = analyse(run_dir, arguments.master)

@@ -24,17 +24,17 @@ def write_plan(planned: PlannedRun, run_dir: Path) -> None:
         ExperimentError: the directory holds a plan already, or cannot be written.
     """
     documents = {
-        "experiment.toml": planned.source.read_bytes(),
-        "plan.json": encode_plan(planned.plan),
-        "underlay.json": encode_underlay(planned.underlay),
-        "overlay.json": encode_overlay(planned.overlay),
-        "schedule.jsonl": encode_schedule(planned.schedule),
+        "experiment.toml": [planned.source.read_bytes()],
+        "plan.json": [encode_plan(planned.plan)],
+        "underlay.json": planned.underlay.to_json(),
+        "overlay.json": [encode_overlay(planned.overlay)],
+        "schedule.jsonl": [encode_schedule(planned.schedule)],
     }
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        for name, content in documents.items():
+        for name, parts in documents.items():
             with (run_dir / name).open("xb") as file:
-                file.write(content)
+                file.writelines(parts)
     except OSError as error:
         raise ExperimentError(str(error.filename or run_dir), error.strerror or "cannot be written") from None
 
@@ -48,7 +48,7 @@ def read_plan(run_dir: Path) -> PlannedRun:
     try:
         return PlannedRun(
             plan=msgspec.json.decode((run_dir / "plan.json").read_bytes(), type=Plan),
-            underlay=Underlay.from_builtins(msgspec.json.decode((run_dir / "underlay.json").read_bytes())),
+            underlay=Underlay.from_json((run_dir / "underlay.json").read_bytes()),
             overlay=msgspec.json.decode((run_dir / "overlay.json").read_bytes(), type=OverlayDocument),
             schedule=tuple(_lines((run_dir / "schedule.jsonl").read_bytes())),
             source=run_dir / "experiment.toml",
@@ -64,23 +64,18 @@ def hash_documents(
 ) -> dict[str, str]:
     """The SHA-256 of each document as it is written; ``plan`` is hashed with ``hashes`` empty."""
     contents = {
-        "plan": encode_plan(msgspec.structs.replace(plan, hashes={})),
-        "underlay": encode_underlay(underlay),
-        "placement": _indented(plan.placement),
-        "overlay": encode_overlay(overlay),
-        "schedule": encode_schedule(schedule),
+        "plan": [encode_plan(msgspec.structs.replace(plan, hashes={}))],
+        "underlay": underlay.to_json(),
+        "placement": [_indented(plan.placement)],
+        "overlay": [encode_overlay(overlay)],
+        "schedule": [encode_schedule(schedule)],
     }
-    return {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    return {name: _digest(parts) for name, parts in contents.items()}
 
 
 def encode_plan(plan: Plan) -> bytes:
     """The bytes of ``plan.json``, indented for people."""
     return _indented(plan)
-
-
-def encode_underlay(underlay: Underlay) -> bytes:
-    """The bytes of ``underlay.json``."""
-    return msgspec.json.encode(underlay.to_builtins()) + b"\n"
 
 
 def encode_overlay(overlay: OverlayDocument) -> bytes:
@@ -91,6 +86,13 @@ def encode_overlay(overlay: OverlayDocument) -> bytes:
 def encode_schedule(schedule: Iterable[Action]) -> bytes:
     """The bytes of ``schedule.jsonl``: a line an action."""
     return b"".join(msgspec.json.encode(action) + b"\n" for action in schedule)
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def _indented(value: object) -> bytes:

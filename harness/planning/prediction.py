@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.errors import ExperimentError
-from harness.experiment import Experiment
+from harness.experiment import Experiment, UnderlaySpec
 from harness.plan import MOST_EMULATED_HOSTS, Prediction
 from harness.planning.capacity import Capacity, this_machine
 from harness.planning.composing import choose_parts
@@ -32,6 +32,19 @@ SUPPORT_MIB = 400.0
 
 PAIR_BYTES = 400
 """Memory for a directed pair: 180 bytes each in the launcher and in the running stage, 40 in the data plane."""
+
+SIMULATOR_MIB = 150.0
+"""Memory of a process that plans or simulates, whatever the hosts."""
+
+SIMULATED_NODE_MIB = 0.15
+"""Memory of a simulated node with its trace buffer, idle; what a protocol and a long run keep comes on top."""
+
+SIMULATED_PAIR_BYTES = 26
+"""Memory for a directed pair of a simulated run, in the process that needs most: that of `plan`, which sorts their
+round-trip times for the median."""
+
+SIMULATED_EXTRA_BYTES = 16
+"""What comes on top for a pair with jitter, and again with loss: the number, and its double while it is rounded."""
 
 HOST_PROCESSES = 2
 """Processes of a host: the peer, and the one that keeps the host's namespace."""
@@ -79,7 +92,7 @@ def predict(experiment: Experiment, underlay: Underlay, interests: Interests, sc
         processes=int(needs.processes),
         memory_mib=needs.memory_mib,
         open_files=int(needs.open_files),
-        wall_s=_wall_s(experiment, underlay.size),
+        wall_s=None if experiment.testbed == "simulated" else _wall_s(experiment, underlay.size),
         links_per_node=round(model.degree, 1),
         frames_per_s=None if copies is None else round(copies * rate, 1),
     )
@@ -98,9 +111,9 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
             f"{actions:.0f} messages over {experiment.workload.duration_s:g} s, at most {MAX_ACTIONS} can be planned",
         )
     _refuse_busy_churn(experiment, hosts)
-    if experiment.testbed != "emulated":
+    if experiment.testbed == "remote":
         return
-    if hosts > MOST_EMULATED_HOSTS:
+    if experiment.testbed == "emulated" and hosts > MOST_EMULATED_HOSTS:
         problem = f"the emulated testbed's control network carries at most {MOST_EMULATED_HOSTS} hosts, got {hosts}"
         raise ExperimentError("$.underlay.hosts", problem)
     needs, has = _needs(experiment, hosts), this_machine()
@@ -124,11 +137,25 @@ def _refuse_busy_churn(experiment: Experiment, hosts: int) -> None:
 
 
 def _needs(experiment: Experiment, hosts: int) -> Capacity:
+    """Of this machine; a remote run's as if all were on one."""
+    if experiment.testbed == "simulated":
+        pair_bytes = SIMULATED_PAIR_BYTES + _extras(experiment.underlay) * SIMULATED_EXTRA_BYTES
+        return Capacity(
+            processes=1,
+            memory_mib=round(SIMULATOR_MIB + hosts * SIMULATED_NODE_MIB + hosts**2 * pair_bytes / 2**20, 1),
+            open_files=hosts + SUPPORT_FILES,
+        )
     return Capacity(
         processes=hosts * HOST_PROCESSES + SUPPORT_PROCESSES,
         memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
         open_files=hosts * HOST_FILES + SUPPORT_FILES,
     )
+
+
+def _extras(underlay: UnderlaySpec) -> int:
+    """How many matrices the underlay has besides the delays."""
+    jitter = underlay.kind == "wondernetwork" if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
+    return jitter + (underlay.loss_ratio > 0)
 
 
 def _wall_s(experiment: Experiment, hosts: int) -> float:

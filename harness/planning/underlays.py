@@ -17,7 +17,7 @@ from topologies.faults import UnderlayError
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay
 from topologies.geography import world_cities
 from topologies.matrix import matrix_underlay
-from topologies.model import Underlay
+from topologies.model import Matrix, Underlay, between
 from topologies.pings import read_measurements
 from topologies.sampling import place_hosts, spread_sample
 from topologies.wondernetwork import build_underlay
@@ -112,16 +112,13 @@ def _required(path: Path | None) -> Path:
 
 def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
     """The underlay with the jitter, loss, rate and queue that the experiment asks for."""
-    apart = ~np.eye(underlay.size, dtype=bool)
     jitter_ms = underlay.jitter_ms
-    if spec.jitter == "none":
-        jitter_ms = np.zeros_like(jitter_ms)
-    elif spec.jitter != "measured":
-        jitter_ms = np.where(apart, float(spec.jitter), 0.0)
+    if spec.jitter != "measured":
+        jitter_ms = between(underlay.size, 0.0 if spec.jitter == "none" else float(spec.jitter))
     return replace(
         underlay,
         jitter_ms=jitter_ms,
-        loss_ratio=np.where(apart, spec.loss_ratio, 0.0),
+        loss_ratio=between(underlay.size, spec.loss_ratio),
         rate_mbit=np.full(underlay.size, spec.rate_mbit),
         queue_ms=np.full(underlay.size, spec.queue_ms),
     )
@@ -131,9 +128,13 @@ def _rounded(underlay: Underlay) -> Underlay:
     """The underlay with the six decimals that ``underlay.json`` keeps, so that it equals what is read back."""
     return replace(
         underlay,
-        delay_ms=np.round(underlay.delay_ms, 6),
-        jitter_ms=np.round(underlay.jitter_ms, 6),
-        loss_ratio=np.round(underlay.loss_ratio, 6),
+        delay_ms=_round(underlay.delay_ms),
+        jitter_ms=_round(underlay.jitter_ms),
+        loss_ratio=_round(underlay.loss_ratio),
         rate_mbit=np.round(underlay.rate_mbit, 6),
         queue_ms=np.round(underlay.queue_ms, 6),
     )
+
+
+def _round(matrix: Matrix) -> Matrix:
+    return np.round(matrix, 6) if matrix.any() else matrix  # zeros of ``between`` stay without memory

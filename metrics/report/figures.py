@@ -211,15 +211,14 @@ def overhead(run: Run) -> Canvas | None:
 
 def hop_delay(run: Run) -> Canvas | None:
     """The delay of each transmission, split where the captures split it."""
-    hops = run.table("hops")
-    if hops is None or hops.empty or hops["d_wire_ns"].isna().all():
+    if not len(run.values("hops", "d_wire_ns")):
         return None
     canvas, axes = plain_axes()
     parts = (("d_sndbuf_ns", "send buffer", ORANGE), ("d_wire_ns", "wire", BLUE), ("d_rcv_ns", "receive", GREEN))
     for column, label, color in parts:
-        values = hops[column].dropna().to_numpy() / 1e6
+        values = run.values("hops", column) / 1e6
         _cdf(axes, np.maximum(values, 1e-3), label=f"{label}, median {np.median(values):.3g} ms", color=color)
-    asked = hops["asked_delay_ms"].dropna().to_numpy()
+    asked = run.values("hops", "asked_delay_ms")
     _cdf(axes, np.maximum(asked, 1e-3), label="one-way delay asked for", color=GREY, linestyle="--")
     axes.set(xscale="log", xlabel="part of a hop's delay (ms)", ylabel="share of hops", ylim=(0, 1.02))
     axes.legend(loc="upper left", fontsize=8)

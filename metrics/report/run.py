@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow.parquet as pq
 
 from metrics.adversaries import read_adversaries
 from metrics.rundata import RunDir, Summary
+from metrics.tables.columns import read_columns
 
 
 class Run(RunDir):
@@ -68,6 +72,10 @@ class Run(RunDir):
             path = self.path / "tables" / f"{name}.parquet"
             self._tables[name] = pq.read_table(path).to_pandas() if path.exists() else None
         return self._tables[name]
+
+    def values(self, table: str, column: str) -> npt.NDArray[Any]:
+        """(n,) what one column of a table holds, without nulls: of tables with a row a frame, that may be millions."""
+        return np.asarray(read_columns(self, table, column)[column].drop_null())
 
     def honest(self, name: str) -> pd.DataFrame | None:
         """A table's rows of honest nodes, None when the run has no table of that name."""

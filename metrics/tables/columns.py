@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -52,6 +53,22 @@ def find(keys: Sequence[Column], wanted: Sequence[Column]) -> pa.Array:
     first[code[rows]] = rows  # of several assignments the last stays, which is the first row
     place = first[code[there:]]
     return pa.array(place, mask=~valid(*wanted) | (place == there))
+
+
+def find_asked(pairs: Path, name: str, source: Column, destination: Column) -> pa.Array:
+    """What was asked of the pairs of nodes; null where one has no number, or one that no node has.
+
+    Args:
+        pairs: the folder of the matrices, a row and a column a node, NaN = not asked for.
+        name: the matrix.
+        source: the nodes of the rows.
+        destination: those of the columns.
+    """
+    matrix = np.load(pairs / f"{name}.npy", mmap_mode="r")
+    rows, columns = numbers(source), numbers(destination)
+    known = valid(source, destination) & (np.minimum(rows, columns) >= 0) & (np.maximum(rows, columns) < len(matrix))
+    values = matrix[np.where(known, rows, 0), np.where(known, columns, 0)]
+    return pa.array(values, pa.float64(), mask=~known | np.isnan(values))
 
 
 def conform(columns: Mapping[str, Column], schema: pa.Schema) -> pa.Table:

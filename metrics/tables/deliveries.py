@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Ints
-from metrics.tables.columns import Column, Groups, conform, find, numbers, valid
+from metrics.tables.columns import Column, Groups, conform, find, find_asked, numbers, valid
 from metrics.tables.hops import HOPS
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share
@@ -49,7 +49,7 @@ class Sources:
         hops: the ``hops`` table.
         interests: ``subscriptions``.
         published: ``build_published``.
-        pairs: src_node, dst_node, asked_delay_ms of every directed pair.
+        pairs: what was asked of every directed pair, for ``find_asked``: delay_ms.
     """
 
     events: Path
@@ -137,7 +137,7 @@ def build_deliveries(sources: Sources, share: Share) -> dict[str, pa.Table]:
     columns |= _handed_on(sources.events, share, key)
     copies = _copies(sources.hops)
     columns |= _arrived(_shared(copies, "dst_node", share), key)
-    columns["direct_delay_ms"] = _direct_delays(sources.pairs, [told["publisher"], key[1]])
+    columns["direct_delay_ms"] = find_asked(sources.pairs, "delay_ms", told["publisher"], key[1])
     columns |= _delays(columns, _left(copies, messages).take(pa.array(row)))
     return {"deliveries": conform(columns, DELIVERIES)}
 
@@ -197,11 +197,6 @@ def _left(copies: pa.Table, messages: pa.Table) -> pa.Array:
     key = [messages["message_id"], messages["publisher"]]
     place = numbers(find(key, [copies["message_id"], copies["src_node"]]), len(messages))
     return Groups(place, len(messages) + 1).least(copies["tap_tx_ns"])[: len(messages)]
-
-
-def _direct_delays(pairs: Path, ends: list[Column]) -> pa.Array:
-    asked = pq.read_table(pairs)
-    return asked["asked_delay_ms"].combine_chunks().take(find([asked["src_node"], asked["dst_node"]], ends))
 
 
 def _delays(columns: dict[str, Column], wire_send_ns: pa.Array) -> dict[str, Column]:

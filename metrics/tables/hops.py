@@ -24,7 +24,7 @@ from metrics.pcap.frames import DIRECTIONS
 from metrics.pcap.schemas import CONNS
 from metrics.pcap.schemas import FRAMES as TAPS
 from metrics.pcap.walk import Ints
-from metrics.tables.columns import Groups, conform, find, says
+from metrics.tables.columns import Groups, conform, find, find_asked, says
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share
 from metrics.tables.traces import EVENTS, locate
@@ -50,7 +50,7 @@ class Sources:
         conns: ``metrics.pcap.CONNS``.
         events: ``traces.EVENTS``.
         published: message_id and topics of every message.
-        pairs: src_node, dst_node, asked_delay_ms, asked_jitter_ms of every directed pair.
+        pairs: what was asked of every directed pair, for ``find_asked``: delay_ms, jitter_ms.
         nodes_by_host: the node on each host.
         starts: when the incarnations of those connections began that reused their addresses and ports, rising.
     """
@@ -204,9 +204,8 @@ def _delays(hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
 
 def _asked(pairs: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """The delay and jitter asked for between a hop's nodes."""
-    asked = pq.read_table(pairs)
-    place = find([asked["src_node"], asked["dst_node"]], [hops["src_node"], hops["dst_node"]])
-    return {name: asked[name].combine_chunks().take(place) for name in ("asked_delay_ms", "asked_jitter_ms")}
+    ends = hops["src_node"], hops["dst_node"]
+    return {f"asked_{name}": find_asked(pairs, name, *ends) for name in ("delay_ms", "jitter_ms")}
 
 
 def _topics(published: Path, identifiers: pa.Array) -> pa.Array:

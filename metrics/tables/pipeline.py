@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from numpy.lib.format import open_memmap
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -53,6 +54,7 @@ class Pipeline:
         self._tables.mkdir()
         with tempfile.TemporaryDirectory(prefix=".staging-", dir=self._tables) as staging:
             self._staging = Path(staging)
+            self._pairs = self._staging / "pairs"
             self._stage()
             self._build()
         if packets:
@@ -88,17 +90,18 @@ class Pipeline:
         self.overlay = whole.json(str(self._run.path / "overlay.json"))
 
     def _stage_pairs(self) -> None:
-        """What was asked of every directed pair of nodes."""
-        underlay, places = self._run.underlay, self._run.plan["placement"]
-        node = np.array([place["node"] for place in places], dtype=np.int32)
-        host = np.array([place["host"] for place in places])
-        columns = {
-            "src_node": np.repeat(node, len(node)),
-            "dst_node": np.tile(node, len(node)),
-            "asked_delay_ms": underlay.delay_ms[np.ix_(host, host)].ravel(),
-            "asked_jitter_ms": underlay.jitter_ms[np.ix_(host, host)].ravel(),
-        }
-        self._stage_small("pairs", pa.table(columns))
+        """What was asked of every directed pair of nodes, as matrices that tasks map: pairs may be 100 million."""
+        underlay = self._run.underlay
+        hosts = {place["node"]: place["host"] for place in self._run.plan["placement"]}
+        size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
+        self._pairs.mkdir()
+        for name, matrix in (("delay_ms", underlay.delay_ms), ("jitter_ms", underlay.jitter_ms)):
+            asked = open_memmap(self._pairs / f"{name}.npy", "w+", np.float64, (size, size))
+            for node in range(size):
+                asked[node] = np.nan
+                if node in hosts:
+                    asked[node, nodes] = matrix[hosts[node], index]
+            asked.flush()
 
     def _stage_nodes(self) -> DataFrame:
         """The nodes and their addresses."""
@@ -130,7 +133,7 @@ class Pipeline:
             conns=wire / "conns",
             events=self._staging / "events",
             published=self._staging / "published",
-            pairs=self._staging / "pairs.parquet",
+            pairs=self._pairs,
             nodes_by_host=self._run.nodes_by_host,
             starts=self.starts,
         )
@@ -156,7 +159,7 @@ class Pipeline:
             hops=self._path("hops"),
             interests=self._staging / "interests",
             published=self._staging / "published",
-            pairs=self._staging / "pairs.parquet",
+            pairs=self._pairs,
         )
         rows = sources.rows
         write_shares(self._spark, partial(deliveries.build_deliveries, sources), self._folders("deliveries"), rows)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given, settings
@@ -37,14 +38,6 @@ PAIRS = [
     for b in NODES
     if (a, b) != (0, 1)
 ]
-PAIR_SCHEMA = pa.schema(
-    [
-        ("src_node", pa.int32()),
-        ("dst_node", pa.int32()),
-        ("asked_delay_ms", pa.float64()),
-        ("asked_jitter_ms", pa.float64()),
-    ]
-)
 INTEREST_SCHEMA = pa.schema(
     [("node", pa.int32()), ("topic", pa.int64()), ("from_ns", pa.int64()), ("to_ns", pa.int64())]
 )
@@ -97,12 +90,23 @@ interests = st.fixed_dictionaries({"node": nodes, "topic": st.integers(0, 3), "f
 
 @contextmanager
 def staged(**tables: tuple[list[Row], pa.Schema]) -> Iterator[Path]:
-    """A folder with a folder of Parquet for each table."""
+    """A folder with a folder of Parquet for each table, and what was asked of the pairs."""
     with tempfile.TemporaryDirectory() as name:
+        write_pairs(Path(name) / "pairs")
         for table, (rows, schema) in tables.items():
             (Path(name) / table).mkdir()
             pq.write_table(pa.Table.from_pylist(rows, schema), Path(name) / table / "part-0.parquet")
         yield Path(name)
+
+
+def write_pairs(folder: Path) -> None:
+    """``PAIRS`` as matrices; NaN where nothing was asked."""
+    folder.mkdir()
+    for name in ("delay_ms", "jitter_ms"):
+        matrix = np.full((len(NODES), len(NODES)), np.nan)
+        for pair in PAIRS:
+            matrix[pair["src_node"], pair["dst_node"]] = pair[f"asked_{name}"]
+        np.save(folder / f"{name}.npy", matrix)
 
 
 def numbered(events: list[Row]) -> list[Row]:
@@ -178,9 +182,9 @@ def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: lis
     conns = [{"conn": CONN_NAMES[0], "uid": uid, "ts_ns": at_ns} for uid, at_ns in (("C1", 60), ("C0", 10), ("C0", 11))]
     published = [{"message_id": PUBLISHED[0][0], "topics": [1, 2]}]
     tables = {"frames": (logs, LOGS), "taps": (taps, TAPS), "events": (events, EVENTS), "conns": (conns, CONNS)}
-    tables |= {"published": (published, deliveries.PUBLISHED), "pairs": (PAIRS, PAIR_SCHEMA)}
+    tables |= {"published": (published, deliveries.PUBLISHED)}
     with staged(**tables) as folder:
-        paths = {name: folder / name for name in tables}
+        paths = {name: folder / name for name in (*tables, "pairs")}
         sources = hops.Sources(**paths, nodes_by_host=list(NODES), starts=STARTS)
         found = hops.build_hops(sources, Share()).to_pylist()
         shares = [row for number in range(3) for row in hops.build_hops(sources, Share(number, 3)).to_pylist()]
@@ -317,7 +321,7 @@ def test_messages_and_deliveries_are_what_loops_say(
     schedule: list[Row], events: list[Row], wanted: list[Row], copies: list[Row]
 ) -> None:
     events = numbered(events)
-    tables = {"events": (events, EVENTS), "interests": (wanted, INTEREST_SCHEMA), "pairs": (PAIRS, PAIR_SCHEMA)}
+    tables = {"events": (events, EVENTS), "interests": (wanted, INTEREST_SCHEMA)}
     tables["hops"] = (copies, arrow_schema("hops"))
     with staged(**tables) as folder:
         lines = [action | {"action": "publish", "node": 0, "payload_bytes": 77} for action in schedule]

@@ -236,3 +236,34 @@ def test_what_cannot_fit_is_refused(
     assert_refused(capsys, ["plan", str(file), "--set", "underlay.hosts=30"], tmp_path, text)
     text = "$.underlay.hosts: the emulated testbed's control network carries at most 1000 hosts, got 1001"
     assert_refused(capsys, ["check", str(file), "--set", "underlay.hosts=1001"], tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "free", "problem"),
+    [
+        ("", {"memory_mib": 4000}, "10000 hosts need 4130 MiB of memory, this machine has 4000"),
+        (
+            "loss_ratio = 0.1\njitter = 2",
+            {"memory_mib": 7000},
+            "10000 hosts need 7181 MiB of memory, this machine has 7000",
+        ),
+        ("", {"open_files": 4096}, "10000 hosts need 10064 open files in one process, this machine has 4096"),
+    ],
+)
+def test_a_simulated_run_that_cannot_fit_is_refused(
+    asked: str,
+    free: dict[str, float],
+    problem: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from harness.planning import prediction
+    from harness.planning.capacity import Capacity
+
+    file = tmp_path / "large.toml"
+    section = f'[underlay]\nkind = "uniform"\nhosts = 10000\n{asked}\n'
+    file.write_text(GOOD + 'testbed = "simulated"\n' + section)
+    machine = Capacity(**({"processes": 1, "memory_mib": 1e6, "open_files": 1e6} | free))
+    monkeypatch.setattr(prediction, "this_machine", lambda: machine)
+    assert_refused(capsys, ["plan", str(file)], tmp_path, f"{file}: $.underlay.hosts: {problem}")

@@ -257,6 +257,7 @@ def test_dilation_stretches_the_prediction_and_nothing_that_was_asked(file: Path
     running_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
     assert slow.plan.prediction.wall_s - plain.plan.prediction.wall_s == pytest.approx(3 * running_s, abs=0.2)
     assert slow.plan.prediction.frames_per_s == pytest.approx(plain.plan.prediction.frames_per_s / 4, abs=0.1)
+    assert plan(file, "testbed=simulated").plan.prediction.wall_s is None
     for name in ("underlay", "overlay", "schedule"):
         assert slow.plan.hashes[name] == plain.plan.hashes[name]
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from harness.experiment import UnderlaySpec
+from harness.planning.underlays import make_underlay
+from harness.testbeds.simulated.network import matrix_network
 from topologies import geography
 from topologies.fitting import FITS, SHAPES, cross_validate, fit_line, least_relative, line, read_pairs
 from topologies.gazetteer import CITIES, SPACING_KM
@@ -92,9 +99,44 @@ def test_uniform_is_uniform() -> None:
 
 def test_documents_read_back() -> None:
     underlay = place_hosts(cities_underlay(world_cities()[:4]), [0, 1, 2, 3, 0], 1.0)
-    found = Underlay.from_builtins(underlay.to_builtins())
+    found = Underlay.from_json(b"".join(underlay.to_json()))
     assert found.hosts == underlay.hosts
     assert np.abs(found.delay_ms - underlay.delay_ms).max() <= 5e-7
+
+
+def test_what_is_the_same_between_any_two_hosts_is_one_number() -> None:
+    underlay = replace(uniform_underlay(3, 4.5), jitter_ms=np.arange(9.0).reshape(3, 3), loss_ratio=np.eye(3))
+    document = json.loads(b"".join(underlay.to_json()))
+    assert (document["delay_ms"], document["filled"]) == (4.5, 0)
+    assert document["jitter_ms"] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    found = Underlay.from_json(json.dumps(document).encode())
+    for name in ("delay_ms", "jitter_ms", "loss_ratio", "rate_mbit", "queue_ms", "filled"):
+        assert np.array_equal(getattr(found, name), getattr(underlay, name)), name
+        assert getattr(found, name).dtype == getattr(underlay, name).dtype, name
+    for name, value in {"delay_ms": [[1]], "jitter_ms": [[0], [1], [2]], "filled": "x", "rate_mbit": [1]}.items():
+        with pytest.raises(ValueError, match="xpected"):
+            Underlay.from_json(json.dumps(document | {name: value}).encode())
+
+
+@pytest.mark.parametrize("kind", ["uniform", "unit-square", "world-cities"])
+def test_planning_and_simulating_take_few_bytes_a_pair(kind: Literal["uniform", "unit-square", "world-cities"]) -> None:
+    """At 10,000 hosts 30 bytes are 3 GB; a Python float alone takes 32 with its place in a list."""
+    hosts = 600
+    tracemalloc.start()
+    try:
+        underlay = make_underlay(UnderlaySpec(kind=kind, hosts=hosts), Path(), 1)
+        content = bytearray()
+        for part in underlay.to_json():
+            content += part
+        held_before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        network = matrix_network(Underlay.from_json(bytes(content)), Random(1))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert network.delay_ns(3, 4) == round(underlay.delay_ms[3, 4] * 1e6) > 0
+    assert held_before < 24 * hosts**2
+    assert peak - held_before < 24 * hosts**2
 
 
 @pytest.mark.data

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from topologies.model import Underlay
+from topologies.model import Matrix, Underlay
 
 MSS_BYTES = 1448
 """Payload of a full packet on Ethernet with TCP timestamps."""
@@ -125,15 +125,17 @@ def uniform_network(delay_ms: float, draws: Random) -> Network:
 
 
 def matrix_network(underlay: Underlay, draws: Random) -> Network:
-    """What an underlay asks; hosts are numbered as there."""
-    delay = [[round(value * 1e6) for value in row] for row in underlay.delay_ms.tolist()]
-    jitter = [[round(value * 1e6) for value in row] for row in underlay.jitter_ms.tolist()]
-    loss = underlay.loss_ratio.tolist()
+    """What an underlay asks; hosts are numbered as there. Its matrices are read where they are."""
     rate = underlay.rate_mbit.tolist()
     return Network(
-        lambda source, destination: delay[source][destination],
-        jitter_ns=(lambda source, destination: jitter[source][destination]) if underlay.jitter_ms.any() else None,
-        loss_ratio=(lambda source, destination: loss[source][destination]) if underlay.loss_ratio.any() else None,
+        _in_ns(underlay.delay_ms),
+        jitter_ns=_in_ns(underlay.jitter_ms) if underlay.jitter_ms.any() else None,
+        loss_ratio=underlay.loss_ratio.item if underlay.loss_ratio.any() else None,
         rate_mbit=rate.__getitem__ if any(rate) else None,
         draws=draws,
     )
+
+
+def _in_ns(matrix_ms: Matrix) -> Delay:
+    item = matrix_ms.item
+    return lambda source, destination: round(item(source, destination) * 1e6)
