@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.captured_frames import received_frames
 from tests.e2e.run_experiment import await_recorded, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.spark]
@@ -56,6 +58,9 @@ subscriptions_max = 3
 kind = "{processing}"
 mean_ms = 40
 
+[capture]
+snaplen_bytes = 65535
+
 [prometheus]
 enabled = false
 """
@@ -66,6 +71,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "topiary": {"rate_mbit": 0, "processing": "exponential"},
 }
 """What each protocol meets besides delays."""
+TELL_OF_INTERESTS = {"topiary"}
+"""Protocols whose peers send each other topics that the receiver does not share. StAN's never do. SpiderCast's have no
+need to: whom a node may choose from, with which interests, it knows from its membership service."""
 
 
 class Outcome:
@@ -165,3 +173,23 @@ def test_both_take_as_long(outcomes: tuple[Outcome, Outcome]) -> None:
 def test_the_simulator_keeps_every_invariant(outcomes: tuple[Outcome, Outcome]) -> None:
     _, simulated = outcomes
     assert {name: check for name, check in simulated.checks.items() if check["failed"]} == {}
+
+
+def test_what_is_on_the_wire_tells_of_interests_or_does_not(
+    folder: Path, outcomes: tuple[Outcome, Outcome], request: pytest.FixtureRequest
+) -> None:
+    """StAN's claim of privacy by every byte that reached a host; Topiary shows that such a frame would be seen."""
+    run_dir, trouble = folder / "emulated", Counter[str]()
+    overlay, plan = (json.loads((run_dir / f"{name}.json").read_text()) for name in ("overlay", "plan"))
+    wanted = {node["node"]: set(node["topics"]) for node in overlay["nodes"]}
+    node_at = {place["wan_ip"]: place["node"] for place in plan["placement"]}
+    named, beyond = 0, []
+    for capture in sorted((run_dir / "capture").glob("*.pcapng")):
+        for address, frame in received_frames(capture, trouble):
+            topics = {*getattr(frame, "topics", ()), *([frame.topic] if hasattr(frame, "topic") else ())}
+            named += len(topics)
+            if topics - wanted[node_at[address]]:
+                beyond.append(frame)
+    assert set(trouble) <= {"retransmitted"}
+    assert named > 500
+    assert bool(beyond) == (plan["experiment"]["protocol"] in TELL_OF_INTERESTS), beyond[:3]
