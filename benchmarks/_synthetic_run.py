@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.experiment import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
 from peer.core.frames import Data
 from peer.wire import encode
 from topologies.model import Host, Underlay
@@ -311,8 +313,13 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
         ("cooldown", end_ns, end_ns + 2 * SECOND),
     ]
     topics = {node: [other for other in range(HOSTS) if node in followers(other)] for node in range(HOSTS)}
-    rtt_limits = [f"rtt_error_{quantile}_{unit}" for quantile in ("p50", "p99") for unit in ("ms", "ratio")]
-    verdict = dict.fromkeys((*rtt_limits, "lateness_p99_ms", "wire_error_p99_ms"), 1.0)
+    experiment = Experiment(
+        name="synthetic",
+        underlay=UnderlaySpec(kind="matrix"),
+        workload=WorkloadSpec(topics=HOSTS, duration_s=duration_s, warmup_s=2.0, cooldown_s=2.0),
+        capture=CaptureSpec(snaplen_bytes=SNAPLEN),
+        probes=ProbeSpec(packets_per_pair=2),
+    )
     return {
         "underlay.json": json.loads(b"".join(underlay.to_json())),
         "overlay.json": {
@@ -324,12 +331,7 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
         },
         "plan.json": {
             "name": "synthetic", "seed": 1, "hashes": {},
-            "experiment": {
-                "name": "synthetic", "protocol": "random", "testbed": "emulated", "underlay": {"kind": "matrix"},
-                "workload": {"topics": HOSTS, "duration_s": duration_s, "warmup_s": 2.0, "cooldown_s": 2.0},
-                "capture": {"enabled": True, "snaplen_bytes": SNAPLEN}, "probes": {"packets_per_pair": 2},
-                "verdict": verdict,
-            },
+            "experiment": msgspec.to_builtins(experiment),
             "placement": [
                 {"node": node, "host": node, "machine": "sandbox", "wan_ip": f"10.0.0.{node + 1}", "ctl_ip": ""}
                 for node in range(HOSTS)

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from harness.experiment import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
 from peer.core.contract import message_id
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.trace import TraceEvent
@@ -371,6 +373,13 @@ class Fabrication:
             queue_ms=np.full(self.nodes, 100.0),
             filled=np.zeros(shape, dtype=np.int8),
         )
+        experiment = Experiment(
+            name="fabricated",
+            underlay=UnderlaySpec(kind="matrix"),
+            workload=WorkloadSpec(topics=self.topics, duration_s=self.duration_s, warmup_s=2.0, cooldown_s=3.0),
+            capture=CaptureSpec(snaplen_bytes=SNAPLEN),
+            probes=ProbeSpec(packets_per_pair=2),
+        )
         end = ZERO_NS + int((self.duration_s + 3) * SECOND)
         zero, stop = ZERO_NS, ZERO_NS + int(self.duration_s * SECOND)
         phases = [("warmup", zero - 2 * SECOND, zero), ("workload", zero, stop), ("cooldown", stop, end)]
@@ -393,30 +402,7 @@ class Fabrication:
             "plan.json": {
                 "name": "fabricated",
                 "seed": 1,
-                "experiment": {
-                    "name": "fabricated",
-                    "protocol": "random",
-                    "testbed": "emulated",
-                    "underlay": {"kind": "matrix"},
-                    "workload": {
-                        "topics": self.topics,
-                        "topics_per_message": 1,
-                        "duration_s": self.duration_s,
-                        "warmup_s": 2.0,
-                        "cooldown_s": 3.0,
-                    },
-                    "capture": {"enabled": True, "snaplen_bytes": SNAPLEN},
-                    "probes": {"packets_per_pair": 2},
-                    "verdict": {
-                        "rtt_error_p50_ms": 0.5,
-                        "rtt_error_p50_ratio": 0.005,
-                        "rtt_error_p99_ms": 1.5,
-                        "rtt_error_p99_ratio": 0.01,
-                        "lateness_p99_ms": 0.5,
-                        "wire_error_p99_ms": 0.5,
-                        "delivery_ratio_min": 0.0,
-                    },
-                },
+                "experiment": msgspec.to_builtins(experiment),
                 "placement": [
                     {"node": node, "host": node, "machine": "sandbox", "wan_ip": address(node), "ctl_ip": ""}
                     for node in range(self.nodes)

@@ -13,6 +13,8 @@ import pytest
 from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from _synthetic_run import write_run
 from fabricate import SECOND, ZERO_NS, Fabrication
 
 from metrics import summary, tables
@@ -292,3 +294,17 @@ def test_tables_of_a_damaged_run_are_still_made(damaged: Analysed) -> None:
     assert len(damaged.table("deliveries")) > 0
     assert damaged.table("hops")["tap_tx_ns"].isna().all()
     assert damaged.table("fidelity").shape[0] > 0
+
+
+def test_tables_of_the_benchmarks_run_are_made(tmp_path: Path) -> None:
+    """What `trellis bench pipeline` times is an analysis that finds every frame at every place."""
+    run_dir = tmp_path / "run"
+    write_run(run_dir, 20_000)
+    tables.build(run_dir)
+    checks = {check.name: check for check in summary.write(run_dir).checks}
+    for name in ("causal_order", "frame_sets", "stream_coverage", "wire_delay", "overhead_identity"):
+        assert checks[name].tested > 0, name
+        assert checks[name].failed == 0, checks[name]
+    hops = pq.read_table(run_dir / "tables" / "hops.parquet").to_pandas()
+    assert len(hops) == checks["frame_sets"].tested
+    assert hops[["tap_tx_ns", "tap_rx_ns"]].notna().all(axis=None)
