@@ -140,10 +140,11 @@ def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tm
 def test_comparison_shows_what_differs(analysed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = Path(shutil.copytree(analysed, tmp_path / "other"))
     plan = json.loads((other / "plan.json").read_text())
-    plan["experiment"] |= {"protocol": "complete", "topiary": {"topic_weights": [[1, 2.0]]}}
+    plan["experiment"]["protocol"] = "complete"
+    plan["experiment"]["topiary"]["topic_weights"] = [[1, 2.0]]
     (other / "plan.json").write_text(json.dumps(plan))
     runs = [report.Run(path) for path in (analysed, other)]
-    differing = [("protocol", ["random", "complete"]), ("topiary.topic_weights", [None, [[1, 2.0]]])]
+    differing = [("protocol", ["random", "complete"]), ("topiary.topic_weights", [[], [[1, 2.0]]])]
     assert differing_settings(runs) == differing
     assert labels(runs) == ["random", "complete"]
     assert dict(headline_rows(runs))["delivery_ratio"] == [run.summary.headline["delivery_ratio"] for run in runs]
