@@ -17,8 +17,6 @@ from metrics.rundata import INVALID, SUSPECT, Check, RunDir
 
 FIRST_PACKET_MS = 1.0
 FIRST_PACKETS_LATE_RATIO = 0.01
-FIRST_PACKET_PARTS = 5
-"""Parts of a sweep, as many flows each, in most of which first packets must be late."""
 PROBES_LOST_RATIO = 0.001
 PUBLISH_LAG_P99_MS = 20.0
 RECEIVE_P99_MS = 10.0
@@ -136,32 +134,20 @@ def _first_packet(rows: dict[str, npt.NDArray[Any]]) -> Check:
     """Flows' first packets against their second ones: name resolution or set-up under delay would show here.
 
     Only before the workload: what comes after it is no flow's first packet. Shares are compared, not tails: of two
-    samples that met the same stall of the machine, the 99th percentiles may lie far apart. A sweep begins with first
-    packets alone, and its pairs are in random order: what first packets meet in one part of it only is the machine's.
+    samples that met the same stall of the machine, the 99th percentiles may lie far apart.
     """
     asked = rows["asked_rtt_ms"].astype(float)
-    first, following = (rows[name].astype(float) - asked for name in ("first_rtt_ms", "next_rtt_ms"))
-    usual = float(np.nanmedian(following)) if (~np.isnan(following)).any() else 0.0
-    in_time = np.argsort(rows["at_ns"], kind="stable")
-    whole, *parts = (
-        [_late_share(values[chosen], usual) for values in (first, following)]
-        for chosen in (in_time, *np.array_split(in_time, FIRST_PACKET_PARTS))
-    )
-    in_most = float(np.median([late[0] - late[1] for late in parts]))
-    later = max(min(whole[0] - whole[1], in_most), 0.0)
+    beyond = [rows[name].astype(float) - asked for name in ("first_rtt_ms", "next_rtt_ms")]
+    first, following = (values[~np.isnan(values)] for values in beyond)
+    usual = float(np.median(following)) if len(following) else 0.0
+    late = [float(np.mean(values > usual + FIRST_PACKET_MS)) if len(values) else 0.0 for values in (first, following)]
+    later = max(late[0] - late[1], 0.0)
     detail = (
-        f"more than {FIRST_PACKET_MS:g} ms later than next packets usually: {whole[0]:.2%} of flows' first packets, "
-        f"{whole[1]:.2%} of the next ones; median difference of the sweep's {FIRST_PACKET_PARTS} parts: {in_most:.2%}"
+        f"more than {FIRST_PACKET_MS:g} ms later than next packets usually: {late[0]:.2%} of flows' first packets, "
+        f"{late[1]:.2%} of the next ones"
     )
     failed = int(later > FIRST_PACKETS_LATE_RATIO)
-    tested = int((~np.isnan(first)).sum())
-    return Check("first_packet", tested, failed, later, FIRST_PACKETS_LATE_RATIO, "ratio", SUSPECT, detail)
-
-
-def _late_share(beyond_ms: Floats, usual_ms: float) -> float:
-    """Of the packets that came back, those more than FIRST_PACKET_MS later than usual."""
-    back = beyond_ms[~np.isnan(beyond_ms)]
-    return float(np.mean(back > usual_ms + FIRST_PACKET_MS)) if len(back) else 0.0
+    return Check("first_packet", len(first), failed, later, FIRST_PACKETS_LATE_RATIO, "ratio", SUSPECT, detail)
 
 
 # ------------------------------------------------------------------------------------------------ data plane

@@ -287,29 +287,19 @@ def test_checks_find_a_network_that_is_not_what_was_asked(run: RunDir, fabricati
 
 
 @pytest.mark.parametrize(
-    ("first_late", "next_late", "expected"),
-    [
-        ((2, 2, 2, 2, 2), 0, {}),
-        ((3, 3, 3, 2, 2), 0, {"first_packet": "suspect"}),
-        ((200, 2, 200, 2, 2), 0, {}),
-        ((0, 200, 3, 3, 0), 0, {"first_packet": "suspect"}),
-        ((10, 10, 9, 9, 9), 8, {}),
-    ],
+    ("first_late", "next_late", "expected"), [(10, 0, {}), (11, 0, {"first_packet": "suspect"}), (47, 40, {})]
 )
 def test_checks_compare_how_many_first_packets_are_late(
-    run: RunDir, fabrication: Fabrication, first_late: tuple[int, ...], next_late: int, expected: dict[str, str]
+    run: RunDir, fabrication: Fabrication, first_late: int, next_late: int, expected: dict[str, str]
 ) -> None:
-    """Of 200 in each fifth of the sweep; by how much does not matter, a stall's length is nobody's property."""
+    """Of a thousand before the workload; by how much does not matter, a stall's length is nobody's property."""
     path = run.path / "achieved.parquet"
     table = pq.read_table(path).to_pandas()
     before = table[table["phase"] == "before"]
     many = pd.concat([before] * 1_000).iloc[:1_000].reset_index(drop=True)
-    many["at_ns"] = before["at_ns"].iloc[0] + 1_000 * many.index
-    for part, late in enumerate(first_late):
-        of_part = many.index - 200 * part
-        many.loc[(of_part >= 0) & (of_part < late), "first_rtt_ms"] += 90.0
-        many.loc[(of_part >= 0) & (of_part < next_late), "next_rtt_ms"] += 5.0
-    table = pd.concat([many.sample(frac=1, random_state=1), table[table["phase"] != "before"]])
+    many.loc[many.index < first_late, "first_rtt_ms"] += 90.0
+    many.loc[many.index < next_late, "next_rtt_ms"] += 5.0
+    table = pd.concat([many, table[table["phase"] != "before"]])
     pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path)
     assert failures(run, evidence(fabrication), [row(second) for second in range(4)]) == expected
 
