@@ -4,6 +4,7 @@ Two hosts, 20 ms apart in each direction. Everything happens inside one sandbox 
 
 * Capacity: a sender floods; frames forwarded by CPU time used is the rate that one core would carry.
 * Added delay: a paced sender at 10 %, 50 % and 90 % of that, and beside it echo requests whose RTT should be 40 ms.
+* New pairs: what a pair's first frame costs the forwarding code, by what a later one does.
 * TCP (iperf3) and idle echo requests, through the data plane and through wirefilter between two vde_switches, in turn.
 
 A virtual machine's processors are kept awake throughout, for both, as in a run (docs/adr/0015).
@@ -34,6 +35,9 @@ import numpy.typing as npt
 
 from harness.testbeds.emulated import sandbox
 from harness.testbeds.emulated.awake import kept_awake
+from harness.testbeds.emulated.dataplane.forwarder import Forwarder
+from harness.testbeds.emulated.dataplane.links import AccessLink
+from harness.testbeds.emulated.dataplane.links import Network as PairNetwork
 from harness.testbeds.emulated.dataplane.netns import entered
 from harness.testbeds.emulated.echo import EchoSockets
 from harness.testbeds.emulated.plane import Port
@@ -51,6 +55,7 @@ ROUNDS = 2
 LOADS = (0.1, 0.5, 0.9)
 SEGMENTS = 4
 UDP_SEGMENT = 103
+PAIR_HOSTS = 200
 TARGETS = {"tcp_ratio": "target: at least 1.5", "rtt_mean_error_ratio": "target: at most 0.5"}
 NEEDED = {"wirefilter": "vde2", "vde_switch": "vde2", "vde_plug2tap": "vde2", "iperf3": "iperf3"}
 
@@ -86,7 +91,7 @@ def measure() -> dict[str, float]:
     with kept_awake():
         with _namespaces() as netns:
             capacity = _measure_capacity(netns)
-            result = {"frames_per_s_a_core": capacity}
+            result = {"frames_per_s_a_core": capacity, **_new_pairs()}
             for share in LOADS:
                 result |= _load(netns, share, capacity)
         return result | _compare()
@@ -109,6 +114,44 @@ def _compare() -> dict[str, float]:
         "wirefilter_rtt_mean_error_ms": theirs[1],
         "rtt_mean_error_ratio": ours[1] / theirs[1],
     }
+
+
+def _new_pairs() -> dict[str, float]:
+    """Ratios of the time for a pair's first frame to that for its second, without and with jitter: Python alone."""
+    result = {}
+    for name, jitter_ms in (("new_pair_ratio", 0.0), ("new_jittered_pair_ratio", 1.0)):
+        rounds = [_first_and_second_s(jitter_ms) for _ in range(5)]
+        first_s, second_s = (min(times) for times in zip(*rounds, strict=True))
+        result[name] = first_s / second_s
+    return result
+
+
+def _first_and_second_s(jitter_ms: float) -> tuple[float, float]:
+    """Time to take in a frame of every pair of ``PAIR_HOSTS``, and another one."""
+    asked = np.zeros((3, PAIR_HOSTS, PAIR_HOSTS))
+    asked[1] = jitter_ms
+    network = PairNetwork(asked, 1)
+    addresses = [f"10.0.0.{host}" for host in range(PAIR_HOSTS)]
+    for host, address in enumerate(addresses):
+        network.add(AccessLink(host, host, 0, 0), address)
+    frames = [bytes([0x45]) + bytes(15) + socket.inet_aton(address) + bytes(64) for address in addresses]
+    waiting: list[bytes] = []
+
+    def read(_device: int, _size: int) -> bytes:
+        if not waiting:
+            raise BlockingIOError
+        return waiting.pop()
+
+    forwarder = Forwarder(network, time.monotonic_ns, read, lambda _device, frame: len(frame))
+    times = []
+    for _ in range(2):
+        start = time.perf_counter()
+        for link in network.links:
+            waiting += frames
+            while waiting:
+                forwarder.take_in(link)
+        times.append(time.perf_counter() - start)
+    return times[0], times[1]
 
 
 # ------------------------------------------------------------------------------------------ networks to measure

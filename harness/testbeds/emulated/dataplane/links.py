@@ -2,12 +2,12 @@
 
 Pairs are made when their first frame comes, since most of a large network's pairs are never used. What a pair's
 frames meet (loss, jitter) is drawn from tables by position, starting where the seed says: the k-th frame of a pair
-meets the same fate in every run of a seed, however the pairs' frames interleave.
+meets the same fate in every run of a seed, however the pairs' frames interleave. A pair without loss and jitter draws
+nothing, so its first frame does not pay for finding that start.
 """
 
 from __future__ import annotations
 
-import random
 import socket
 from collections.abc import Sequence
 
@@ -18,6 +18,7 @@ from topologies.model import Matrix
 MS_NS = 1_000_000
 TABLE_SIZE = 1 << 16
 _MASK = TABLE_SIZE - 1
+_WORD = (1 << 64) - 1
 
 
 class Draws:
@@ -88,13 +89,18 @@ class Pair:
         self.dead_end: str | None = None
         self.last_due_ns = 0
         self._cursor = 0
-        self._stride = 1
+        self._stride = 0  # not seeded; odd once it is
         self.set(0.0, 0.0, 0.0)
 
     def seed(self, seed: int) -> None:
-        """Choose where the pair's draws begin, and an odd stride: it passes every sample before it meets one again."""
-        own = random.Random(f"{seed}/{self.source.host}/{self.destination.host}")
-        self._cursor, self._stride = own.randrange(TABLE_SIZE), own.randrange(1, TABLE_SIZE, 2)
+        """Choose where the pair's draws begin, unless that has been done, and an odd stride.
+
+        With an odd stride it passes every sample before it meets one again. Both depend on the seed and on the pair
+        alone: a pair that gets its loss or jitter late meets the same fate as one that had it from the beginning.
+        """
+        if not self._stride:
+            own = mix(mix(seed & _WORD) ^ (self.source.host << 32 | self.destination.host))
+            self._cursor, self._stride = own & _MASK, own >> 16 & _MASK | 1
 
     def set(self, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
         """Change what the network does between the two."""
@@ -109,6 +115,17 @@ class Pair:
         if draws.uniform[cursor] < self.loss_ratio:
             return None
         return max(self.delay_ns + int(self.jitter_ns * draws.normal[cursor]), 0)
+
+
+def mix(word: int) -> int:
+    """A 64-bit word in which every bit depends on every bit of the given one: splitmix64's step.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, Figure 10.
+    """
+    word = (word + 0x9E3779B97F4A7C15) & _WORD
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & _WORD
+    return word ^ word >> 31
 
 
 class Route(dict[bytes, Pair]):
@@ -156,8 +173,9 @@ class Network:
         pair = self._earlier[source].pop(address, None)
         if pair is None:
             pair = Pair(self.links[source], self.links[destination])
-            pair.seed(self.draws.seed)
         pair.set(*self._asked[:, source, destination].tolist())
+        if pair.uneven:
+            pair.seed(self.draws.seed)
         pair.dead_end = "failed" if self._failed & {source, destination} else None
         self.links[source].route[address] = pair
         return pair
