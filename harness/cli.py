@@ -11,6 +11,7 @@ import sys
 from importlib import import_module
 
 from harness.errors import TrellisError
+from harness.interruption import describe, exit_code, heed_sigterm
 
 DESCRIPTION = "An emulated-WAN testbed for peer-to-peer publish/subscribe overlays."
 
@@ -37,41 +38,47 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb.
 
     Returns:
-        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect.
+        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect, 130 after Ctrl-C, 143
+        after SIGTERM.
     """
     argv = sys.argv[1:] if argv is None else argv
-    parser, chosen = _parser(argv)
-    arguments = parser.parse_args(argv)
-    if chosen is None:
-        parser.print_help()
-        return 2
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    heed_sigterm()
     try:
-        return int(import_module(f"harness.commands.{_module(chosen)}").run(arguments))
+        return _run(argv, chosen)
     except TrellisError as error:
         print(f"trellis {chosen}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # as in "trellis compare ... | head"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print(f"trellis {chosen}: interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as interrupt:
+        print(f"trellis {chosen}: {describe(interrupt)}", file=sys.stderr)
+        return exit_code(interrupt)
+
+
+def _run(argv: list[str], chosen: str | None) -> int:
+    parser = _parser(chosen)
+    arguments = parser.parse_args(argv)
+    if chosen not in VERBS:
+        parser.print_help()
+        return 2
+    return int(import_module(f"harness.commands.{_module(chosen)}").run(arguments))
 
 
 def _module(verb: str) -> str:
     return "importing" if verb == "import" else verb
 
 
-def _parser(argv: list[str]) -> tuple[argparse.ArgumentParser, str | None]:
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """The parser, with the arguments of the chosen verb only: the others stay unimported."""
     parser = argparse.ArgumentParser(prog="trellis", description=DESCRIPTION)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
-    chosen = next((word for word in argv if not word.startswith("-")), None)
     for verb, text in VERBS.items():
         sub = verbs.add_parser(verb, help=text, description=text)
         if verb == chosen:
             import_module(f"harness.commands.{_module(verb)}").add_arguments(sub)
-    return parser, chosen if chosen in VERBS else None
+    return parser
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
+import contextlib
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 
 from harness.analysis import EXIT_CODES, analyse
 from harness.errors import ExperimentError
+from harness.interruption import run_stage
 from harness.inventory import load_inventory, save_inventory
 from harness.loading import load_experiment
 from harness.plan import PlannedRun
@@ -51,10 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
     verdicts = []
     for seed in range(asked.seed, asked.seed + arguments.repeat):
         run_dir = _make_run_dir(_plan(arguments.file, overrides, seed), arguments.out)
-        if status := _run_stage(asked.testbed, run_dir):
-            return status  # the running stage has said why
-        with step("tables and report"):
-            summary = analyse(run_dir, arguments.master)
+        with _saying_what_is_left(run_dir):
+            if status := _run_stage(asked.testbed, run_dir):
+                return status  # the running stage has said why
+            with step("tables and report"):
+                summary = analyse(run_dir, arguments.master)
         print_outcome(run_dir, summary, as_json=arguments.json)
         verdicts.append(summary.verdict)
     return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
@@ -72,9 +75,10 @@ def _make_run_dir(planned: PlannedRun, out: Path | None) -> Path:
     run_dir = (out or _free_run_dir(experiment.name, experiment.seed)).absolute()
     if run_dir.exists():
         raise ExperimentError(str(run_dir), "exists already: a run never writes into another one's directory")
-    write_plan(planned, run_dir)
-    if experiment.inventory:
-        save_inventory(load_inventory(planned.source.parent / experiment.inventory), run_dir)
+    with _saying_what_is_left(run_dir):
+        write_plan(planned, run_dir)
+        if experiment.inventory:
+            save_inventory(load_inventory(planned.source.parent / experiment.inventory), run_dir)
     return run_dir
 
 
@@ -91,7 +95,20 @@ def _run_stage(testbed: str, run_dir: Path) -> int:
     argv = [sys.executable, "-m", "harness.running", str(run_dir)]
     if testbed == "emulated":
         return sandbox.run(argv, keep=[run_dir])
-    return subprocess.run(["setpriv", "--pdeathsig", "KILL", *argv], check=False).returncode
+    return run_stage(argv)
+
+
+@contextlib.contextmanager
+def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
+    """Add to an interrupt what becomes of the run."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if (run_dir / "manifest.json").exists():
+            interrupt.add_note(f"{run_dir} is whole but not analysed: trellis report does it")
+        elif run_dir.exists():
+            interrupt.add_note(f"{run_dir} has no manifest.json, so what there is of the run cannot be analysed")
+        raise
 
 
 def print_outcome(run_dir: Path, summary: Summary, *, as_json: bool) -> None:

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.run_experiment import ROOT, trellis, write_experiment
+from tests.e2e.machine import observe
+from tests.e2e.observer import cgroups_of, cgroups_of_processes
+from tests.e2e.run_experiment import trellis, write_experiment
 
 pytestmark = [pytest.mark.root, pytest.mark.spark]
 
 LONGEST_S = 40.0
 
 
-def observe(moment: str, command: list[str], keep: Path) -> dict[str, Any]:
-    """Run and kill a command on a machine of its own; what the observer saw there."""
-    observer = [sys.executable, "-m", "tests.e2e.observer", moment, *command]
-    program = (
-        "import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n"
-        f"sys.exit(sandbox.run({observer!r}, keep=[Path({str(keep)!r})]))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120)
-    seen: dict[str, Any] = json.loads(done.stdout)
-    return seen
-
-
 def left_by_kill(folder: Path, moment: str) -> dict[str, Any]:
     """Kill a run at a moment; what the observer saw."""
-    return observe(moment, trellis("run", write_experiment(folder), "--out", folder / "run"), folder)
+    return observe("KILL", moment, trellis("run", write_experiment(folder), "--out", folder / "run"), folder)
 
 
 @pytest.mark.parametrize("moment", ["plan", "boot", "probe before", "warmup", "collect"])
@@ -53,7 +40,15 @@ def test_leaves_nothing_when_killed_at_a_random_moment(draw: int, tmp_path: Path
 def test_the_observer_sees_what_is_left(tmp_path: Path) -> None:
     """The check itself: a command that leaves a process, a file and an interface behind is found out."""
     script = "setsid sleep 1000 & sleep 1000 & touch /tmp/left; ip link add left0 type bridge; echo ready >&2; wait"
-    left = observe("ready", ["sh", "-c", script, "--out", "/nowhere"], tmp_path)["left"]
+    left = observe("KILL", "ready", ["sh", "-c", script, "--out", "/nowhere"], tmp_path)["left"]
     assert left["interfaces"] == ["left0"]
     assert left["files"] == ["/tmp/left"]
     assert len(left["processes"]) == 2, "both sleeps: the shell alone was killed"
+
+
+def test_the_observer_sees_the_cgroups_of_the_run_and_no_others(tmp_path: Path) -> None:
+    """Of a process in a cgroup of its own, and a cgroup that another process of the machine has."""
+    for process, path in (("self", "/"), ("17", "/"), ("18", "/made"), ("other", "/elsewhere")):
+        (tmp_path / process).mkdir()
+        (tmp_path / process / "cgroup").write_text(f"3:pids:{path}\n1:name=systemd:/\n")
+    assert cgroups_of_processes(tmp_path) - cgroups_of(tmp_path / "self") == {"/sys/fs/cgroup/pids/made"}

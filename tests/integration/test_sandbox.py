@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import uuid
@@ -121,6 +122,24 @@ def test_kill_of_the_caller_ends_everything_inside(tmp_path: Path) -> None:
     assert processes_with(marker) == []
     assert namespace.startswith("net:[")
     assert namespace not in {_link(path) for path in Path("/proc").glob("[0-9]*/ns/net")}
+
+
+def test_an_interrupted_caller_returns_when_nothing_is_left_inside(tmp_path: Path) -> None:
+    """Even where what runs inside heeds no signal."""
+    marker = uuid.uuid4().hex
+    caller = subprocess.Popen(
+        entering(tmp_path, "sh", "-c", "trap '' INT TERM; setsid sleep 1000 & echo up; sleep 1000; sleep 1000"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "MARKER": marker},
+        start_new_session=True,
+    )
+    assert caller.stdout is not None
+    assert caller.stdout.readline() == "up\n"
+    os.killpg(caller.pid, signal.SIGINT)
+    assert caller.wait(10) == -signal.SIGINT
+    assert processes_with(marker) == []
 
 
 def test_two_sandboxes_do_not_see_each_other(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ PRIVATE_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 
 MS_REC, MS_BIND, MS_PRIVATE, MS_NOSUID, MS_NODEV = 0x4000, 0x1000, 1 << 18, 2, 4
 
+END_S = 60.0
+"""How long hundreds of killed processes and their namespaces may take to vanish."""
+
 _NEEDED = ("setpriv", "unshare", "ip")
 
 
@@ -46,7 +49,8 @@ def enter(
     """Start a command inside a new sandbox.
 
     Call it from the main thread: the kernel ties the sandbox's life to the calling *thread*. The command's standard
-    input is a pipe that the caller holds, so that a caller killed before the tie was made is noticed as well.
+    input is a pipe that the caller holds, so that a caller killed before the tie was made is noticed as well. It is in
+    a session of its own: a terminal's Ctrl-C is the caller's.
 
     Args:
         argv: the command. It becomes the child of nobody: the first process of its PID namespace.
@@ -67,6 +71,7 @@ def enter(
         stdout=output,
         stderr=output,
         env={**os.environ, **(environment or {})},
+        start_new_session=True,
     )
 
 
@@ -77,7 +82,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     output: IO[bytes] | None = None,
 ) -> int:
-    """Run a command inside a new sandbox and wait for it. Ctrl-C is the command's to handle: it gets ten seconds.
+    """Run a command inside a new sandbox and wait for it. An interrupt ends the sandbox at once.
 
     The arguments are those of ``enter``.
 
@@ -90,15 +95,33 @@ def run(
     process = enter(argv, keep=keep, environment=environment, output=output)
     try:
         status = process.wait()
-    except KeyboardInterrupt:
-        try:
-            process.wait(timeout=10)
-        finally:
-            process.kill()
+    except BaseException:
+        end(process)
         raise
     if status < 0:
         raise TestbedError(f"run {argv[0]} in a sandbox", f"signal {-status} ended it")
     return status
+
+
+def end(sandbox: subprocess.Popen[bytes]) -> None:
+    """Kill a sandbox with everything in it, and return when no process of it is left.
+
+    With ``unshare`` dies the first process of its PID namespace, which has ended only when all others have.
+    """
+    inside = [os.pidfd_open(process) for process in _children(sandbox.pid)]
+    sandbox.kill()
+    sandbox.wait()
+    for descriptor in inside:
+        select.select([descriptor], [], [], END_S)
+        os.close(descriptor)
+
+
+def _children(process: int) -> list[int]:
+    """Its children, none when it has ended: a child that nobody has waited for stays until then."""
+    try:
+        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def rootless() -> bool:

@@ -1,0 +1,26 @@
+"""A machine of its own for a run that is to be ended: what an observer on it saw."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.run_experiment import ROOT
+
+
+def observe(signal: str, moment: str, command: list[str], keep: Path) -> dict[str, Any]:
+    """Run a command on a machine of its own and end it by a signal at a moment.
+
+    See ``tests.e2e.observer`` for the signals, the moments, and the account that it returns.
+    """
+    observer = [sys.executable, "-m", "tests.e2e.observer", signal, moment, *command]
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n"
+        f"sys.exit(sandbox.run({observer!r}, keep=[Path({str(keep)!r})]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120)
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen

@@ -1,0 +1,88 @@
+"""Ctrl-C and SIGTERM in every phase of a run: one line, an exit status, and nothing left but the run directory."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.machine import observe
+from tests.e2e.run_experiment import trellis
+
+pytestmark = [pytest.mark.root, pytest.mark.spark]
+
+PHASES = {
+    "boot": "plan",
+    "deploy": "boot",
+    "probe_before": "deploy",
+    "warmup": "probe before",
+    "workload": "warmup",
+    "cooldown": "workload",
+    "stop": "cooldown",
+    "settle": "stop",
+    "probe_after": "settle",
+    "collect": "probe after",
+}
+"""The phase that is under way when the run has reported the end of another step."""
+
+STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s")
+
+EXPERIMENT = """
+name = "brief"
+protocol = "complete"
+seed = 7
+
+[underlay]
+kind = "uniform"
+hosts = 3
+delay_ms = 5
+
+[workload]
+topics = 2
+publish_rate_per_s = 10
+warmup_s = 0.5
+duration_s = 2
+cooldown_s = 0.5
+
+[interests]
+ratio = 1.0
+"""
+
+
+def write_brief(folder: Path) -> Path:
+    """An experiment that is over soon."""
+    path = folder / "brief.toml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+@pytest.mark.parametrize(("name", "phase"), [*(("INT", phase) for phase in PHASES), ("TERM", "workload")])
+def test_an_interrupt_is_one_line_and_leaves_nothing(name: str, phase: str, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    seen = interrupt(name, PHASES[phase], tmp_path)
+    what = "interrupted" if name == "INT" else "terminated"
+    assert seen["status"] == 128 + signal.Signals[f"SIG{name}"]
+    assert seen["left"] == {}
+    *steps, line = seen["said"]
+    assert all(map(STEP.fullmatch, steps)), "a short phase may end before the signal is there"
+    if run_dir.exists():
+        assert line.startswith(f"trellis run: {what}; {run_dir} ")
+    else:
+        assert line == f"trellis run: {what}"
+    assert not (run_dir / "manifest.json").exists()
+
+
+def test_a_run_interrupted_in_its_analysis_is_whole(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    seen = interrupt("INT", str(run_dir / "manifest.json"), tmp_path)
+    assert (seen["status"], seen["left"]) == (130, {})
+    assert seen["said"][-1] == f"trellis run: interrupted; {run_dir} is whole but not analysed: trellis report does it"
+    assert not (run_dir / "summary.json").exists()
+
+
+def interrupt(signal: str, moment: str, folder: Path) -> dict[str, Any]:
+    """Send a signal to a brief run at a moment; what was seen on its machine."""
+    return observe(signal, moment, trellis("run", write_brief(folder), "--out", folder / "run"), folder)
