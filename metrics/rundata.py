@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 CLOCKS_FILE = "clocks.json"
+STALLS_FILE = "stalls.jsonl"
 
 
 class Phase(Struct, frozen=True):
@@ -99,6 +100,27 @@ class Summary(Struct, frozen=True):
     name: str
     seed: int
     protocol: str
+
+
+class Stall(Struct, frozen=True, omit_defaults=True):
+    """A line of ``stalls.jsonl``, in ns of virtual time.
+
+    Attributes:
+        source: ``host``: a processor did not run a process that nothing of the run can delay; ``plane``: the data
+            plane's loop came late to what it does every few milliseconds.
+        start_ns: when it was to go on.
+        end_ns: when it did.
+        cpu: the processor; None = the data plane's, whichever that was.
+    """
+
+    source: str
+    start_ns: int
+    end_ns: int
+    cpu: int | None = None
+
+    def line(self) -> bytes:
+        """As a line. Whoever appends it with one write needs no lock."""
+        return msgspec.json.encode(self) + b"\n"
 
 
 class ClockOffset(Struct, frozen=True):

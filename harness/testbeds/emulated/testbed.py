@@ -22,6 +22,7 @@ from harness.testbeds.emulated.pressure import PressureLog
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
+from harness.testbeds.emulated.watchdog import Watchdog
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
@@ -44,12 +45,14 @@ class EmulatedTestbed:
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
         self._vigil = Vigil() if is_virtual() else None
+        self._watchdog = Watchdog(run_dir, clock)
         self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
 
     def boot(self) -> None:
-        """Make hosts, data plane, prober and sshd; from now on a virtual machine's processors stay awake."""
+        """Make hosts, data plane, prober and sshd; from now on processors are watched, virtual ones are kept awake."""
         if self._vigil is not None:
             self._vigil.start()
+        self._watchdog.start()
         placement = sorted(self._plan.placement, key=lambda place: place.host)
         wan_ips = [place.wan_ip for place in placement]
         self._hosts = hosts.start([place.ctl_ip for place in placement])
@@ -118,7 +121,7 @@ class EmulatedTestbed:
             self._prober.close()
         awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
-        counters = {"processors_kept_awake": awake}
+        counters = {"processors_kept_awake": awake, "processors_watched": self._watchdog.stop()}
         with self._noting():
             final = self._plane.close()
             counters |= _plane_counters(final)
