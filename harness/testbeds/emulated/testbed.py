@@ -63,6 +63,7 @@ class EmulatedTestbed:
         self._pace = Pace(self._plane)
         self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
         self._sshd = start_sshd(WORK / "sshd", hosts.CTL_GATEWAY, SSH_PORT, name=self._machine, work=WORK / "work")
+        self._pressure.start()
 
     def machines(self) -> tuple[Machine, ...]:
         """The sandbox itself."""
@@ -93,11 +94,10 @@ class EmulatedTestbed:
             )
 
     def start_recording(self, longest_s: float) -> None:
-        """Capture, CPU pressure, and probes to random pairs."""
+        """Capture, and probes to random pairs."""
         capture = self._plan.experiment.capture
         if capture.enabled:
             self._plane.start_capture(self._run_dir / "capture", capture.snaplen_bytes, self._epoch_offset_ns)
-        self._pressure.start()
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def resources(self) -> dict[str, float]:
@@ -109,7 +109,6 @@ class EmulatedTestbed:
         """End the probes before the capture, so that every reply is in it."""
         with self._noting():
             self._prober.stop_sampling("during")
-        self._pressure.stop()
         if self._plan.experiment.capture.enabled:
             with self._noting():
                 self._captured = self._plane.stop_capture()
@@ -119,6 +118,7 @@ class EmulatedTestbed:
         with self._noting():
             self._prober.write(self._run_dir / "achieved.parquet")
             self._prober.close()
+        self._pressure.stop()
         awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
         counters = {"processors_kept_awake": awake, "processors_watched": self._watchdog.stop()}
