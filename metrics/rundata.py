@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
+    from metrics.stalls import Stalls
     from topologies.model import Underlay
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
@@ -77,6 +78,10 @@ class Check(Struct, frozen=True):
 
     ``severity`` is what a failure makes of the run (``invalid`` or ``suspect``). ``worst`` and ``tolerance`` are in
     ``unit``. A check that could not be made has ``tested`` 0 and says why in ``detail``.
+
+    Where a stall of the host may be the cause: ``late`` samples were beyond the limit, ``explained`` of them would not
+    have been without such stalls (``metrics.stalls``), and the check fails if more than ``allowed`` are late. None: a
+    stall of the host explains nothing here.
     """
 
     name: str
@@ -87,6 +92,9 @@ class Check(Struct, frozen=True):
     unit: str
     severity: str
     detail: str = ""
+    late: int | None = None
+    explained: int | None = None
+    allowed: int | None = None
 
 
 class Summary(Struct, frozen=True):
@@ -175,6 +183,13 @@ class RunDir:
         from topologies.model import Underlay
 
         return Underlay.from_json((self.path / "underlay.json").read_bytes())
+
+    @cached_property
+    def stalls(self) -> Stalls:
+        """``stalls.jsonl``."""
+        from metrics.stalls import read_stalls
+
+        return read_stalls(self.path)
 
     @property
     def nodes(self) -> list[int]:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import DecodeError, Struct, json
+from msgspec import DecodeError, Struct, json, structs
 
-from metrics.rundata import STALLS_FILE, Stall
+from metrics.rundata import STALLS_FILE, Check, Stall
+
+_STALLED = "stalls of the host explain {explained:,} of {late:,} late {things}"
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -53,6 +55,28 @@ class Stalls(Struct, frozen=True):
 
     def _widened(self) -> Ints:
         return merge(self.host + np.array([-SLACK_NS, SLACK_NS]))
+
+
+def blame(check: Check, late: int, explained: int, allowed: int, things: str) -> Check:
+    """The check with what stalls of the host have to do with it, in its detail too.
+
+    Args:
+        check: as it was judged: explaining changes nothing about that.
+        late: samples beyond the limit.
+        explained: those that ``Stalls.excuse`` names.
+        allowed: how many may be late before the check fails.
+        things: what the samples are.
+    """
+    said = _STALLED.format(explained=explained, late=late, things=things) if late else ""
+    detail = "; ".join(part for part in (check.detail, said) if part)
+    return structs.replace(check, late=late, explained=explained, allowed=allowed, detail=detail)
+
+
+def is_the_hosts(check: Check) -> bool:
+    """Whether a check failed that would have passed without the samples that stalls of the host explain."""
+    if not check.failed or check.late is None or check.explained is None or check.allowed is None:
+        return False
+    return check.explained > 0 and check.late - check.explained <= check.allowed
 
 
 def read_stalls(run_dir: Path) -> Stalls:
