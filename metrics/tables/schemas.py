@@ -250,6 +250,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "unit": "string",
         "severity": "string",
         "detail": "string",
+        "late": "bigint",
+        "explained": "bigint",
+        "allowed": "bigint",
     },
 }
 """Every table that ``build`` writes (``packets`` comes on top where it is asked for)."""

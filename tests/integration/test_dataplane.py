@@ -26,6 +26,7 @@ from harness.testbeds.emulated.dataplane.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
 from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.userspace import UserspacePlane
+from metrics.stalls import read_stalls
 from topologies.model import Host, Underlay
 
 pytestmark = pytest.mark.root
@@ -272,6 +273,7 @@ def test_a_stopped_plane_shows_in_the_lateness(namespaces: list[str], attach: At
     assert plane.close().lateness_ns["max"] >= stood_ns
     lines = [json.loads(line) for line in (tmp_path / "dataplane.jsonl").read_text().splitlines()]
     assert max(line["lateness_ns"]["max"] for line in lines) >= stood_ns
+    assert np.diff(read_stalls(tmp_path).plane).max() >= stood_ns
 
 
 def test_serves_metrics_and_logs_lines(namespaces: list[str], attach: Attach, tmp_path: Path) -> None:

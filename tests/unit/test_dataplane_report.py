@@ -17,7 +17,7 @@ def snapshot(at_ns: int, idle_ns: int, frames: int, late: dict[int, int]) -> Sna
     for lateness_ns, count in late.items():
         histogram[bucket(lateness_ns)] += count
     counters = Counters(frames, frames - 1, frames * 100, 0, dict.fromkeys(DROP_CAUSES, 0) | {"loss": 1}, 0)
-    return Snapshot(at_ns, idle_ns, counters, 7, 8, 9, tuple(histogram))
+    return Snapshot(at_ns, idle_ns, counters, 7, 8, 9, 3, tuple(histogram))
 
 
 def test_a_snapshot_survives_shared_memory() -> None:
@@ -25,6 +25,17 @@ def test_a_snapshot_survives_shared_memory() -> None:
     for frames in (5, 6):
         gauges.publish(memory, snapshot(1, 2, frames, {1000: 3}))
         assert gauges.read(memory) == snapshot(1, 2, frames, {1000: 3})
+
+
+def test_gaps_are_kept_until_the_ring_is_full() -> None:
+    memory = mmap.mmap(-1, gauges.SIZE_BYTES)
+    gauges.publish(memory, snapshot(1, 2, 5, {}))
+    count = gauges.GAPS + 2
+    for ordinal in range(count):
+        gauges.publish_gap(memory, ordinal, 10 * ordinal, 10 * ordinal + 7)
+    assert gauges.read_gaps(memory, 5, 7) == [(50, 57), (60, 67)]
+    assert gauges.read_gaps(memory, 0, count) == [(10 * k, 10 * k + 7) for k in range(2, count)]
+    assert gauges.read(memory) == snapshot(1, 2, 5, {})
 
 
 def test_nothing_published_reads_as_zero() -> None:

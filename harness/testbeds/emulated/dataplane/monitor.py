@@ -1,8 +1,8 @@
 """The data plane's reporter: ``python -m harness.testbeds.emulated.dataplane.monitor MEMORY_FD LOG DILATION [...]``.
 
-Reads the forwarding process's counts from shared memory, writes ``dataplane.jsonl`` once a virtual second and, given an
-address and a port, serves Prometheus metrics, without the forwarding process noticing. Ends, with a last line, when its
-standard input does.
+Reads the forwarding process's counts from shared memory, writes ``dataplane.jsonl`` once a virtual second, with the
+loop's gaps of that second in ``stalls.jsonl``, and, given an address and a port, serves Prometheus metrics, without the
+forwarding process noticing. Ends, with a last line, when its standard input does.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import msgspec
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from harness.rundir import STALLS_FILE, Stall
 from harness.testbeds.emulated.dataplane import gauges, lateness
 from harness.testbeds.emulated.dataplane.gauges import Snapshot
 from peer.runtime.clock import Clock
@@ -94,18 +95,29 @@ def _lateness_metric(snapshot: Snapshot) -> Metric:
     )
 
 
-def report(memory: mmap.mmap, log: TextIO, clock: Clock) -> None:
-    """Write a line a virtual second until the standard input ends, and one then."""
+def report(memory: mmap.mmap, log: TextIO, stalls: BinaryIO, clock: Clock) -> None:
+    """Write a line a virtual second until the standard input ends, and one then, and a line for each gap.
+
+    Args:
+        memory: that the forwarding process publishes to.
+        log: gets the lines.
+        stalls: gets the gaps. Others append to the same file.
+        clock: whose seconds these are.
+    """
     reporter = Reporter(gauges.read(memory))
     period_s = clock.real_s(PERIOD_S)
     due_s = monotonic() + period_s
-    ended = False
+    ended, told = False, 0
     while not ended:
         ready, _, _ = select.select([sys.stdin], [], [], max(due_s - monotonic(), 0))
         ended = bool(ready)
         due_s += period_s
-        log.write(msgspec.json.encode(reporter.line(gauges.read(memory))).decode() + "\n")
+        snapshot = gauges.read(memory)
+        log.write(msgspec.json.encode(reporter.line(snapshot)).decode() + "\n")
         log.flush()
+        for start_ns, end_ns in gauges.read_gaps(memory, told, snapshot.gaps):
+            stalls.write(Stall("plane", start_ns, end_ns).line())
+        told = snapshot.gaps
 
 
 def main() -> None:
@@ -118,8 +130,8 @@ def main() -> None:
         registry = CollectorRegistry()
         registry.register(MetricsCollector(memory, clock))
         start_http_server(int(address[1]), address[0], registry)
-    with Path(log).open("w") as file:
-        report(memory, file, clock)
+    with Path(log).open("w") as lines, Path(log).with_name(STALLS_FILE).open("ab", buffering=0) as stalls:
+        report(memory, lines, stalls, clock)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,8 @@ from peer.runtime.clock import UNDILATED, Clock
 
 TICK_NS = 5_000_000
 STALL_NS = 1_000_000
-"""A tick that is later than this counts as a late frame: a loop that stood still is seen even when no frame was due."""
+"""A tick that is later than this is a gap, and counts as a late frame: a loop that stood still is seen even when no
+frame was due."""
 
 READY_DEVICES = 8
 """Most devices served between two bursts of writing."""
@@ -56,6 +57,7 @@ class Plane:
         self._tally: Tally | None = None
         self._clock = UNDILATED
         self._idle_ns = 0
+        self._gaps = 0
         self._closed = False
 
     def serve(self) -> None:
@@ -99,6 +101,8 @@ class Plane:
         """What is done every few milliseconds."""
         if lateness_ns > STALL_NS:
             self._forwarder.note_lateness(lateness_ns)
+            gauges.publish_gap(self._memory, self._gaps, now_ns - lateness_ns, now_ns)
+            self._gaps += 1
         recorder = self._recorder
         if recorder:
             recorder.flush()
@@ -117,6 +121,7 @@ class Plane:
             records_written=recorder.records_written if recorder else 0,
             records_dropped=recorder.records_dropped if recorder else 0,
             lateness_max_ns=forwarder.lateness_max_ns,
+            gaps=self._gaps,
             histogram=tuple(forwarder.histogram),
         )
 
