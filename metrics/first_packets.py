@@ -9,8 +9,10 @@ model of the stalls. docs/verdict.md has the rule, its reasons and its error rat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from metrics.probing import Explain, due_in_stall
+from metrics.probing import MOST_ATTEMPTS, met_stall
+from metrics.rundata import SUSPECT, Check
+from metrics.stalls import Stalls, blame, read_stalls
 
 FILE = "first_packets.parquet"
 SCHEMA = pa.schema(
@@ -47,8 +51,6 @@ SCHEMA = pa.schema(
 LATE_MS = 1.0
 """A probe is late when its RTT error exceeds the controls' median by more than this."""
 
-MOST_ATTEMPTS = 3
-
 _Mask = npt.NDArray[np.bool_]
 _Floats = npt.NDArray[np.float64]
 
@@ -68,8 +70,11 @@ class Rule(Struct, frozen=True):
 
 
 Name = Literal["pairs", "hosts"]
-RULES: dict[Name, Rule] = {"pairs": Rule(0.01, 1e-3, 8.0), "hosts": Rule(0.25, 1e-2, 60.0)}
+RULES: dict[Name, Rule] = {"pairs": Rule(0.01, 1e-3, 8.0), "hosts": Rule(0.25, 2e-2, 60.0)}
 """``pairs``: every slot. ``hosts``: slots whose first packet is the first that one of its hosts exchanges with any."""
+
+
+CHECKS: dict[Name, str] = {"pairs": "first_packet", "hosts": "first_packet_hosts"}
 
 
 class Contrast(Struct, frozen=True):
@@ -81,11 +86,11 @@ class Contrast(Struct, frozen=True):
         compared: slots that give evidence.
         first_only, control_only: of these, how many had only one late probe.
         p_value: of the sign test over these two.
-        late: late probes among the compared slots.
-        explained: of these, how many a stall of the host explains.
         found: whether the rule calls it a fault.
-        telling: whether there are enough slots for a fault to be found.
-        by_stalls: found, but not without the slots that a stall of the host met.
+        telling: whether there are slots enough for a fault to be found.
+        explained: of ``first_only``, how many are slots that a stall of the host met.
+        allowed: how large ``first_only`` may be, without all slots that a stall of the host met, before the rule calls
+            the rest a fault.
     """
 
     name: Name
@@ -94,16 +99,20 @@ class Contrast(Struct, frozen=True):
     first_only: int
     control_only: int
     p_value: float
-    late: int
-    explained: int
     found: bool
     telling: bool
-    by_stalls: bool
+    explained: int
+    allowed: int
 
     @property
     def share(self) -> float:
         """By how much more often first packets are late."""
         return (self.first_only - self.control_only) / max(self.compared, 1)
+
+    @property
+    def by_stalls(self) -> bool:
+        """Whether a fault was found that is not found without the slots that a stall of the host met."""
+        return self.found and self.first_only - self.explained <= self.allowed
 
 
 class Attempt(Struct, frozen=True):
@@ -119,17 +128,17 @@ def read(run_dir: Path) -> pa.Table | None:
     return pq.read_table(path) if path.exists() else None
 
 
-def judge(slots: pa.Table, explain: Explain) -> list[Attempt]:
+def judge(slots: pa.Table, stalls: Stalls) -> list[Attempt]:
     """Every attempt's contrasts, in order.
 
     Args:
         slots: rows of ``SCHEMA``.
-        explain: which instants lie in a stall of the host.
+        stalls: those of the run.
     """
     attempts = []
     for number in sorted(slots["attempt"].unique().to_pylist()):
         own = slots.filter(pc.equal(slots["attempt"], number))
-        attempts.append(Attempt(number, tuple(_contrast(name, own, explain) for name in RULES)))
+        attempts.append(Attempt(number, tuple(_contrast(name, own, stalls) for name in RULES)))
     return attempts
 
 
@@ -140,14 +149,52 @@ def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
 
 
 def another_due(attempts: Sequence[Attempt]) -> bool:
-    """Whether to repeat on fresh pairs.
+    """Whether to repeat on fresh pairs: a fault counts only when a second attempt finds it too.
 
-    A fault counts when a second attempt finds it too. A third is made when a stall of the host explains a failure.
+    A third attempt is made when stalls of the host explain what an earlier one found. No fresh hosts are left then.
     """
-    latest = [standing(attempts, name) for name in RULES]
-    explained = any(contrast.by_stalls for attempt in attempts for contrast in attempt.contrasts)
-    most = MOST_ATTEMPTS if explained else MOST_ATTEMPTS - 1
-    return len(attempts) < most and any(contrast is not None and contrast.found for contrast in latest)
+    found = [name for name in RULES if (contrast := standing(attempts, name)) is not None and contrast.found]
+    if len(attempts) < MOST_ATTEMPTS - 1:
+        return bool(found)
+    explained = any(
+        contrast.by_stalls for attempt in attempts for contrast in attempt.contrasts if contrast.name == "pairs"
+    )
+    return len(attempts) < MOST_ATTEMPTS and "pairs" in found and explained
+
+
+def check_first_packets(run_dir: Path) -> list[Check]:
+    """The checks ``first_packet`` (every pair's) and ``first_packet_hosts`` (every host's)."""
+    slots = read(run_dir)
+    if slots is None:
+        return [Check("first_packet", 1, 1, 1, 0, "", SUSPECT, f"{FILE} is missing: no first packets were compared")]
+    attempts = judge(slots, read_stalls(run_dir))
+    return [_check(name, title, attempts) for name, title in CHECKS.items()]
+
+
+def _check(name: Name, title: str, attempts: Sequence[Attempt]) -> Check:
+    rule, decisive = RULES[name], standing(attempts, name)
+    detail = "; ".join(
+        f"attempt {attempt.number}: {_words(contrast)}"
+        for attempt in attempts
+        for contrast in attempt.contrasts
+        if contrast.name == name and contrast.slots
+    )
+    if decisive is None:
+        fewest = math.floor(-math.log2(rule.p_value)) + 1
+        detail = "; ".join(part for part in (detail, f"a fault shows in {fewest} slots at the least") if part)
+        return Check(title, 0, 0, 0, rule.share, "ratio", SUSPECT, detail)
+    failed = decisive.first_only if decisive.found else 0
+    check = Check(title, decisive.compared, failed, decisive.share, rule.share, "ratio", SUSPECT, detail)
+    return blame(check, decisive.first_only, decisive.explained, decisive.allowed, "first packets")
+
+
+def _words(contrast: Contrast) -> str:
+    unpaired = contrast.slots - contrast.compared
+    return (
+        f"of {contrast.compared:,} first packets and their controls only the first packet was late "
+        f"{contrast.first_only:,} times, only the control {contrast.control_only:,} times (p = {contrast.p_value:.2g})"
+        + (f", {unpaired:,} without a control or lost" if unpaired else "")
+    )
 
 
 def sign_test(first_only: int, control_only: int) -> float:
@@ -169,59 +216,55 @@ class _Probes:
     asked_ms: _Floats
     rtt_ms: _Floats
 
-    @property
-    def error_ms(self) -> _Floats:
-        return self.rtt_ms - self.asked_ms
-
-    def pick(self, which: _Mask) -> _Probes:
-        return _Probes(self.at_ns[which], self.there_ms[which], self.asked_ms[which], self.rtt_ms[which])
-
     def apart_ms(self, others: _Probes) -> _Floats:
         """The larger difference between the delays asked there and back."""
         back_ms = (self.asked_ms - self.there_ms) - (others.asked_ms - others.there_ms)
         return np.maximum(np.abs(self.there_ms - others.there_ms), np.abs(back_ms))
 
-    def stalled(self, explain: Explain) -> _Mask:
-        return due_in_stall(self.at_ns, self.there_ms, self.asked_ms, explain)
-
 
 def _probes(slots: pa.Table, who: str) -> _Probes:
-    at_ns = slots[f"{who}at_ns"].fill_null(0).to_numpy()
-    names = ("asked_there_ms", "asked_rtt_ms", "rtt_ms")
-    return _Probes(at_ns, *(slots[f"{who}{name}"].fill_null(np.nan).to_numpy() for name in names))
+    """The first packets' (``who`` is empty) or the controls' columns; what there is none of has no RTT."""
+    names = {"at_ns": 0, "asked_there_ms": 0.0, "asked_rtt_ms": 0.0, "rtt_ms": np.nan}
+    return _Probes(*(slots[f"{who}{name}"].fill_null(missing).to_numpy() for name, missing in names.items()))
 
 
-def _contrast(name: Name, slots: pa.Table, explain: Explain) -> Contrast:
+def _contrast(name: Name, slots: pa.Table, stalls: Stalls) -> Contrast:
     rule = RULES[name]
     firsts, controls = _probes(slots, ""), _probes(slots, "control_")
     answered = ~np.isnan(firsts.rtt_ms) & ~np.isnan(controls.rtt_ms)
     # What is usual, all controls of the attempt tell: those of hosts' first packets may be a handful.
-    late_from_ms = LATE_MS + (float(np.median(controls.error_ms[answered])) if answered.any() else 0.0)
+    usual_ms = (controls.rtt_ms - controls.asked_ms)[answered]
+    late_from_ms = LATE_MS + (float(np.median(usual_ms)) if len(usual_ms) else 0.0)
+    first_late, control_late = (probes.rtt_ms - probes.asked_ms > late_from_ms for probes in (firsts, controls))
     kind = slots["host_first"].to_numpy() if name == "hosts" else np.ones(len(answered), bool)
     compared = kind & answered & (firsts.apart_ms(controls) <= rule.apart_ms)
-    first_late, control_late = (probes.error_ms[compared] > late_from_ms for probes in (firsts, controls))
-    first_stalled, control_stalled = (probes.pick(compared).stalled(explain) for probes in (firsts, controls))
-    calm = ~(first_stalled | control_stalled)
-    tally = _tally(first_late, control_late)
-    found = _is_found(rule, *tally)
+    first_met, control_met = (
+        met_stall(probes.at_ns, probes.there_ms, probes.asked_ms, stalls) for probes in (firsts, controls)
+    )
+    total, first_only, control_only = _tally(compared, first_late, control_late)
+    calm_total, calm_first_only, calm_control_only = _tally(
+        compared & ~first_met & ~control_met, first_late, control_late
+    )
     return Contrast(
         name=name,
         slots=int(kind.sum()),
-        compared=tally[0],
-        first_only=tally[1],
-        control_only=tally[2],
-        p_value=sign_test(*tally[1:]),
-        late=int(first_late.sum() + control_late.sum()),
-        explained=int((first_late & first_stalled).sum() + (control_late & control_stalled).sum()),
-        found=found,
-        telling=0.5 ** tally[0] < rule.p_value,
-        by_stalls=found and not _is_found(rule, *_tally(first_late[calm], control_late[calm])),
+        compared=total,
+        first_only=first_only,
+        control_only=control_only,
+        p_value=sign_test(first_only, control_only),
+        found=_is_found(rule, total, first_only, control_only),
+        telling=0.5**total < rule.p_value,
+        explained=first_only - calm_first_only,
+        allowed=next(most for most in count() if _is_found(rule, calm_total, most + 1, calm_control_only)),
     )
 
 
-def _tally(first_late: _Mask, control_late: _Mask) -> tuple[int, int, int]:
-    """Slots compared, slots with only the first packet late, slots with only the control late."""
-    return len(first_late), int((first_late & ~control_late).sum()), int((control_late & ~first_late).sum())
+def _tally(compared: _Mask, first_late: _Mask, control_late: _Mask) -> tuple[int, int, int]:
+    """Slots compared, those with only the first packet late, those with only the control late."""
+    only = [
+        int((compared & one & ~other).sum()) for one, other in ((first_late, control_late), (control_late, first_late))
+    ]
+    return int(compared.sum()), only[0], only[1]
 
 
 def _is_found(rule: Rule, compared: int, first_only: int, control_only: int) -> bool:

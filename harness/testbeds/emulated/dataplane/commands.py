@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.plane import Counters, FinalCounters, Port
 from topologies.model import Matrix
 
@@ -27,6 +28,7 @@ class Attach(Struct, frozen=True, tag=True):
     queue_ms: tuple[float, ...]
     seed: int
     time_dilation: float = 1.0
+    fault: LateFirsts | None = None
 
 
 class SetPair(Struct, frozen=True, tag=True):
