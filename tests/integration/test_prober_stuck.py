@@ -18,7 +18,7 @@ pytestmark = pytest.mark.root
 
 PATIENCE_S = 1.0
 OWN = "/proc/self/ns/net"
-HOSTS = 100
+HOSTS = 200
 """So many that a sweep's message does not fit into the pipe."""
 
 
