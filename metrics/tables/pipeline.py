@@ -296,6 +296,9 @@ class Pipeline:
     def _write_packets(self) -> None:
         register(self._spark)
         reader = self._spark.read.format("pcap").option("tables", "packets")
-        options = {"epoch_offset_ns": str(self._run.manifest.epoch_offset_ns)}
+        options = {
+            "epoch_offset_ns": str(self._run.manifest.epoch_offset_ns),
+            "parallelism": str(self._spark.sparkContext.defaultParallelism),
+        }
         rows = reader.options(**options).load(str(self._run.path / "capture"))
         rows.write.parquet(str(self._path("packets")))
