@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -46,12 +45,10 @@ class Pipeline:
     def __init__(self, spark: SparkSession, run: RunDir) -> None:
         self._spark = spark
         self._run = run
-        self._tables = run.path / "tables"
+        self._tables = run.tables
 
     def write(self, *, packets: bool) -> None:
-        """Write every table; what an earlier analysis left is replaced as a whole."""
-        shutil.rmtree(self._tables, ignore_errors=True)
-        self._tables.mkdir()
+        """Write every table into an empty folder (``RunDir.tables``)."""
         with tempfile.TemporaryDirectory(prefix=".staging-", dir=self._tables) as staging:
             self._staging = Path(staging)
             self._pairs = self._staging / "pairs"
