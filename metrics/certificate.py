@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from metrics.checks import JITTER_SIGMAS, Evidence
+from metrics.dataplane import Span, busy_spans, merge_counts, quantile_ns, spans
 from metrics.rundata import INVALID, SUSPECT, Check, RunDir
 
 FIRST_PACKET_MS = 1.0
@@ -47,12 +48,14 @@ def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, A
     working = [row for row in seconds if _is_workload(run, row["at_ns"])]
     checks = [_publish_lag(evidence)]
     if run.manifest.testbed == "emulated":
+        found = spans(run.lines("dataplane.jsonl"))
+        judged = [span for span in found if _is_judged(run, span.at_ns)]
         checks += [
             *_probes(run),
-            _lateness(run),
-            _stalls(run, working),
-            *_presence(run, working),
-            _plane_busy(working),
+            _lateness(run, judged),
+            _stalls(run, judged),
+            *_presence(run),
+            _plane_busy(run, found),
         ]
     if run.clocks:
         checks.append(_clocks(evidence))
@@ -61,6 +64,12 @@ def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, A
     if any(row["cpu_busy_ratio"] is not None for row in working):
         checks += [_share(working, "cpu_busy_ratio", CPU_BUSY_RATIO), _share(working, "steal_ratio", STEAL_RATIO)]
     return checks
+
+
+def _is_judged(run: RunDir, at_ns: int) -> bool:
+    """Whether a line of the data plane written at ``at_ns`` speaks of the span in which hosts are judged."""
+    start_ns, end_ns = run.judged_ns
+    return start_ns < at_ns <= end_ns
 
 
 def _is_workload(run: RunDir, at_ns: int) -> bool:
@@ -153,25 +162,23 @@ def _first_packet(rows: dict[str, npt.NDArray[Any]]) -> Check:
 # ------------------------------------------------------------------------------------------------ data plane
 
 
-def _lateness(run: RunDir) -> Check:
+def _lateness(run: RunDir, judged: list[Span]) -> Check:
     """The 99th percentile over all frames, however late ones are spread over the time (docs/adr/0014)."""
     limit = float(run.experiment["verdict"]["lateness_p99_ms"])
-    start_ns, end_ns = run.judged_ns
-    lines = [line for line in run.lines("dataplane.jsonl") if start_ns < line["at_ns"] <= end_ns]
-    uncounted = sum("lateness_counts" not in line for line in lines)
-    counts = np.array([pair for line in lines for pair in line.get("lateness_counts", [])], np.int64).reshape(-1, 2)
-    late_ns, frames = counts[np.argsort(counts[:, 0])].T
-    total = int(frames.sum())
-    p99 = float(late_ns[np.searchsorted(frames.cumsum(), 0.99 * total)] / 1e6) if total else 0.0
+    histograms = [span.lateness_counts for span in judged if span.lateness_counts is not None]
+    uncounted = len(judged) - len(histograms)
+    counts = merge_counts(histograms)
+    total = sum(count for _, count in counts)
+    p99 = quantile_ns(counts, 0.99) / 1e6
     detail = f"the data plane's lateness over {total:,} frames: p99 {p99:.3g} ms"
     if uncounted:
-        detail += f"; {uncounted} of {len(lines)} seconds have no counts"
+        detail += f"; {uncounted} of {len(judged)} seconds have no counts"
     return Check("plane_lateness", total, int(bool(uncounted) or p99 > limit), p99, limit, "ms", INVALID, detail)
 
 
-def _stalls(run: RunDir, working: list[dict[str, Any]]) -> Check:
+def _stalls(run: RunDir, judged: list[Span]) -> Check:
     """A plane that stood still: few frames are late then, so the 99th percentile of a busy second may not show it."""
-    late = [(row["lateness_max_ns"] / 1e6, row["at_ns"]) for row in working if row["lateness_max_ns"] is not None]
+    late = [(span.lateness_ns["max"] / 1e6, span.at_ns) for span in judged if "max" in span.lateness_ns]
     worst, at_ns = max(late, default=(0.0, run.manifest.zero_ns))
     failed = sum(1 for value, _ in late if value > STALL_MS)
     second = (at_ns - run.manifest.zero_ns) / 1e9
@@ -179,7 +186,7 @@ def _stalls(run: RunDir, working: list[dict[str, Any]]) -> Check:
     return Check("plane_stalls", len(late), failed, worst, STALL_MS, "ms", SUSPECT, detail)
 
 
-def _presence(run: RunDir, working: list[dict[str, Any]]) -> list[Check]:
+def _presence(run: RunDir) -> list[Check]:
     """Whether the data plane reported throughout the workload."""
     workload = run.phase("workload")
     if workload is None:
@@ -192,8 +199,8 @@ def _presence(run: RunDir, working: list[dict[str, Any]]) -> list[Check]:
     return [Check("plane_present", len(inside), int(gap_s > SILENCE_S), gap_s, SILENCE_S, "s", INVALID, detail)]
 
 
-def _plane_busy(working: list[dict[str, Any]]) -> Check:
-    busy = [row["busy_ratio"] for row in working if row["busy_ratio"] is not None]
+def _plane_busy(run: RunDir, found: list[Span]) -> Check:
+    busy = [ratio for at_ns, ratio in busy_spans(found) if _is_judged(run, at_ns)]
     failed = sum(1 for value in busy if value > PLANE_BUSY_RATIO)
     return Check("plane_busy", len(busy), failed, max(busy, default=0.0), PLANE_BUSY_RATIO, "ratio", SUSPECT)
 
