@@ -58,7 +58,8 @@ class EmulatedTestbed:
         self._hosts = hosts.start([place.ctl_ip for place in placement])
         netns = [host.netns for host in self._hosts]
         dilation = self._clock.dilation
-        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation)
+        late_ns = round(self._plan.experiment.verdict.lateness_p99_ms * 1e6)
+        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation, late_ns)
         self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
         self._pace = Pace(self._plane)
         self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
