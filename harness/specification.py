@@ -15,6 +15,7 @@ import msgspec
 from harness import experiment
 from harness.planning import prediction
 from harness.wording import describe_type
+from peer.runtime import limits
 
 _INTRODUCTION = """\
 # The experiment file
@@ -113,9 +114,9 @@ def _default(field: msgspec.inspect.Field) -> str:
 
 
 def _constants() -> Iterator[str]:
-    texts = _assignment_texts(_tree(prediction).body)
-    for name, text in texts.items():
-        yield f"| `{name}` | {getattr(prediction, name):g} | {text} |"
+    for module in (prediction, limits):
+        for name, text in _assignment_texts(_tree(module).body).items():
+            yield f"| `{name}` | {getattr(module, name):g} | {text} |"
 
 
 def _documented(kind: type[msgspec.Struct]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 
 from peer.core.contract import message_id
 from peer.runtime.agent import call
+from peer.runtime.limits import needed_files
 from peer.runtime.spec import Action, AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
 
@@ -31,7 +33,14 @@ LIMIT_S = 30.0
 class Machine:
     """A work folder with its documents, and the agent that was started on it."""
 
-    def __init__(self, folder: Path, nodes: int, documents: dict[str, str] | None = None, **changes: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        documents: dict[str, str] | None = None,
+        under: tuple[str, ...] = (),
+        **changes: Any,
+    ) -> None:
         self.folder = folder
         ports = free_ports(2 * nodes + 1)
         self.metrics = ports[nodes : 2 * nodes]
@@ -62,7 +71,7 @@ class Machine:
         folder.joinpath("schedule.jsonl").write_bytes(b"".join(msgspec.json.encode(a) + b"\n" for a in self.actions))
         for name, content in (documents or {}).items():
             folder.joinpath(name).write_text(content)
-        command = [sys.executable, "-m", "peer.runtime.agent", str(folder)]
+        command = [*under, sys.executable, "-m", "peer.runtime.agent", str(folder)]
         self.process = subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def call(self, *words: str) -> dict[str, Any]:
@@ -227,6 +236,13 @@ def test_the_lease_counts_from_the_start(machine):
     assert m.process.poll() is None
     m.start(0.1)
     assert m.wait() == 1
+
+
+def test_a_low_soft_limit_of_open_files_is_raised_for_agent_and_peers(machine):
+    """The agent keeps two descriptors per peer. What is started inherits the limit, which is not the hard one."""
+    m = machine(20, under=("prlimit", "--nofile=32:"), command=("sleep", "60"))
+    pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
+    assert {resource.prlimit(pid, resource.RLIMIT_NOFILE)[0] for pid in pids} == {needed_files(20)}
 
 
 def test_a_killed_agent_takes_its_peers_along(machine):
