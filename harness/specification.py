@@ -36,6 +36,9 @@ flood's, say, or its membership); else it has the default given here. What the f
 section's default of 1, which is Topiary's. A section has no effect where nothing of its name is in use, such as
 `[flood]` under `stan`, which floods along its topics' links.
 
+An experiment file is code: `peer.command` names a program, and the run starts it as the user who started the run. Run
+only files that you trust (limitations.md, "Rights").
+
 Rules between keys: `topics_per_message` is at most `topics`; `degree` is below the number of hosts; `inventory` belongs
 to `testbed = "remote"` and is needed there, where `time_dilation` must be 1; `path` belongs to the kinds
 `wondernetwork` and `matrix`, the second needs it; `expected_final_state = "running"` needs a `command`. Numbers are

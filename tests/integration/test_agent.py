@@ -353,3 +353,31 @@ def test_each_peer_lives_in_its_namespace(machine):
     finally:
         holder.kill()
         holder.wait()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "under", [(), ("unshare", "--user", "--map-current-user", "--keep-caps")], ids=["root", "user"]
+)
+@pytest.mark.parametrize("command", [None, ("sleep", "60")], ids=["python", "command"])
+def test_a_peer_has_no_privilege_and_cannot_gain_any(machine, under: tuple[str, ...], command: tuple[str, ...] | None):
+    """Neither with the agent's user as root, nor where a user namespace's capabilities are ambient ones."""
+    m = machine(1, under=under, command=command)
+    pid = m.await_ready()["peers"]["0"]["pid"]
+    assert status_of(m.process.pid)["CapEff"] != NO_CAPABILITY
+    m.start(0.0)
+    until(lambda: command is None or Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+    status = status_of(pid)
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {NO_CAPABILITY}
+    assert status["NoNewPrivs"] == "1"
+    m.process.kill()
+    m.wait()
+    until(lambda: not is_alive(pid))
+
+
+NO_CAPABILITY = "0" * 16
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}
