@@ -98,7 +98,7 @@ class EmulatedTestbed:
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def resources(self) -> dict[str, float]:
-        """Memory of all processes in the hosts but Mininet's shells."""
+        """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
         peers = hosts.processes(self._hosts)
         return {"peer_processes": float(len(peers)), "peers_pss_mib": manifest.pss_mib(peers)}
 
