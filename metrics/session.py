@@ -16,6 +16,8 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from metrics.processors import usable_processors
+
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
@@ -36,10 +38,10 @@ def session(master: str | None = None, *, light: bool = False) -> Iterator[Spark
     """A session that leaves nothing behind.
 
     Args:
-        master: a Spark master; None = all cores of this machine.
+        master: a Spark master; None = all cores of this machine that a quota leaves.
         light: few rows go through the JVM, so start fast rather than run fast.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = max(1, int(usable_processors()))
     chosen = master or f"local[{cores}]"
     # Workers otherwise take whatever python3 comes first on the PATH, which may have no pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
