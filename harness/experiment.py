@@ -218,7 +218,8 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     record: bool = False
     """Write down every event that the node is told, for `trellis replay`."""
     command: tuple[str, ...] | None = None
-    """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in."""
+    """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in. It runs
+    as the user who started the run, without capabilities."""
     expected_final_state: Literal["exited", "running"] = "exited"
     """What a peer's process must be at the end: exited with status 0 after the stop, or still running."""
 

@@ -41,7 +41,7 @@ def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, A
     working = [row for row in seconds if _is_workload(run, row["at_ns"])]
     checks = [_publish_lag(evidence)]
     if run.manifest.testbed == "emulated":
-        checks += [*_probes(run), *check_plane(run)]
+        checks += [*_probes(run), *check_plane(run), _throttled(run)]
     if run.clocks:
         checks.append(_clocks(evidence))
     if evidence.captured:
@@ -199,3 +199,23 @@ def _share(working: list[dict[str, Any]], column: str, limit: float) -> Check:
     return Check(
         column.removesuffix("_ratio"), len(values), failed, max(values, default=0.0), limit, "ratio", SUSPECT, detail
     )
+
+
+def _throttled(run: RunDir) -> Check:
+    """A quota of this run's cgroups that was used up: everything stood still for the rest of a period.
+
+    Seconds that the judged span only touches count, too.
+    """
+    start_ns, end_ns = run.judged_ns
+    lines = run.lines("pressure.jsonl")
+    begun_ns = [0, *(line["at_ns"] for line in lines[:-1])]
+    judged = [
+        line for before, line in zip(begun_ns, lines, strict=False) if before < end_ns and line["at_ns"] > start_ns
+    ]
+    throttled_ms = [line.get("throttled_ms", 0.0) for line in judged if line.get("throttled_periods", 0)]
+    periods = sum(line.get("throttled_periods", 0) for line in judged)
+    detail = (
+        f"a processor quota of the run's cgroups was used up in {periods} periods ({sum(throttled_ms):.3g} ms, summed "
+        f"over processors), in {len(throttled_ms)} of {len(judged)} seconds"
+    )
+    return Check("throttled", len(judged), periods, max(throttled_ms, default=0.0), 0, "ms", SUSPECT, detail)

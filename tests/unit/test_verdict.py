@@ -317,6 +317,26 @@ def test_checks_find_seconds_whose_lateness_was_not_counted(run: RunDir, fabrica
     assert found == {"plane_lateness": "invalid"}
 
 
+@pytest.mark.parametrize(
+    ("second", "later_s", "found"),
+    [(-1, 0, False), (0, 0, False), (0, 0.5, True), (1, 0, True), (7, 0, True), (7, 0.5, True), (7, 1, False)],
+)
+def test_checks_find_a_quota_that_was_used_up_in_the_judged_span(
+    run: RunDir, fabrication: Fabrication, second: int, later_s: float, found: bool
+) -> None:
+    """A line is of the second that ends at it; one that the judged span only touches counts."""
+    start_ns, end_ns = run.judged_ns
+    path = run.path / "pressure.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (lines[0]["at_ns"] - start_ns, end_ns - start_ns) == (-3 * SECOND, 7 * SECOND)
+    for line in lines:
+        line["at_ns"] += round(later_s * SECOND)
+    lines[3 + second] |= {"throttled_periods": 1, "throttled_ms": 40.0}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    expected = {"throttled": "suspect"} if found else {}
+    assert failures(run, evidence(fabrication), [row(number) for number in range(4)]) == expected
+
+
 def test_checks_find_a_data_plane_that_stopped(run: RunDir, fabrication: Fabrication) -> None:
     path = run.path / "dataplane.jsonl"
     lines = path.read_text().splitlines()

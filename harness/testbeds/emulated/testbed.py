@@ -15,7 +15,7 @@ from harness.inventory import Machine
 from harness.plan import Plan
 from harness.testbeds.base import Findings, Moment
 from harness.testbeds.emulated import hosts
-from harness.testbeds.emulated.awake import Vigil, is_virtual
+from harness.testbeds.emulated.awake import make_vigil
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
 from harness.testbeds.emulated.pressure import PressureLog
@@ -23,6 +23,7 @@ from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
 from harness.testbeds.emulated.watchdog import Watchdog
+from metrics.processors import read_throttling
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
@@ -44,8 +45,9 @@ class EmulatedTestbed:
         self._machine = plan.placement[0].machine
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
-        self._vigil = Vigil() if is_virtual() else None
+        self._vigil = make_vigil()
         self._watchdog = Watchdog(run_dir, clock)
+        self._throttling = read_throttling()
         self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
 
     def boot(self) -> None:
@@ -102,7 +104,7 @@ class EmulatedTestbed:
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def resources(self) -> dict[str, float]:
-        """Memory of all processes in the hosts but Mininet's shells."""
+        """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
         peers = hosts.processes(self._hosts)
         return {"peer_processes": float(len(peers)), "peers_pss_mib": manifest.pss_mib(peers)}
 
@@ -122,7 +124,13 @@ class EmulatedTestbed:
         self._pressure.stop()
         awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
-        counters = {"processors_kept_awake": awake, "processors_watched": self._watchdog.stop()}
+        throttling = read_throttling().since(self._throttling)
+        counters = {
+            "processors_kept_awake": awake,
+            "processors_watched": self._watchdog.stop(),
+            "throttled_periods": throttling.periods,
+            "throttled_us": throttling.time_us,
+        }
         with self._noting():
             final = self._plane.close()
             counters |= _plane_counters(final)
