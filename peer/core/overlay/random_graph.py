@@ -28,8 +28,8 @@ class RandomParameters(Struct, forbid_unknown_fields=True, frozen=True):
 class RandomGraph(Part):
     """Opens ``degree`` links to nodes drawn uniformly from the candidates, and takes any number of incoming ones.
 
-    A link that the driver gave up is replaced by another draw, and its node is not drawn again for a while. Two nodes that chose each other share one link, which
-    counts for both.
+    A link that the driver gave up is replaced by another draw, and its node is not drawn again for a while. Two nodes
+    that chose each other share one link, which counts for both.
 
     Source: Topiary section II-A (outgoing links); GossipSub's and Bitcoin's random connections are of this kind.
     """
