@@ -36,38 +36,33 @@ class Profile(Struct, frozen=True, kw_only=True):
     idontwant_heartbeats: int
 
 
+_SPEC = Profile(
+    d_lo=4,
+    shrink_at_d_hi=False,
+    flood_publish=True,
+    backoff_slack_heartbeats=1,
+    backoff_clear_heartbeats=1,
+    scoring=False,
+    idontwant=False,
+    heed_idontwant=True,
+    idontwant_min_bytes=1024,
+    max_idontwant_messages=1000,
+    idontwant_heartbeats=3,
+)
+
 PROFILES = {
-    "spec": Profile(
-        d_lo=4,
-        shrink_at_d_hi=False,
-        flood_publish=True,
-        backoff_slack_heartbeats=1,
-        backoff_clear_heartbeats=1,
-        scoring=False,
-        idontwant=False,
-        heed_idontwant=True,
-        idontwant_min_bytes=1024,
-        max_idontwant_messages=1000,
-        idontwant_heartbeats=3,
-    ),
-    "go": Profile(
+    "spec": _SPEC,
+    "go": replace(
+        _SPEC,
         d_lo=5,
         shrink_at_d_hi=True,
         flood_publish=False,
         backoff_slack_heartbeats=2,
         backoff_clear_heartbeats=15,
-        scoring=False,
         idontwant=True,
-        heed_idontwant=True,
-        idontwant_min_bytes=1024,
-        max_idontwant_messages=1000,
-        idontwant_heartbeats=3,
     ),
-    "js": Profile(
-        d_lo=4,
-        shrink_at_d_hi=False,
-        flood_publish=True,
-        backoff_slack_heartbeats=1,
+    "js": replace(
+        _SPEC,
         backoff_clear_heartbeats=15,
         scoring=True,
         idontwant=True,
