@@ -165,6 +165,9 @@ class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How late a frame is handled (``slow``)."""
     drop_ratio: Ratio = 1.0
     """Probability that a copy of another node's message is not passed on (``dropper``)."""
+    publish: bool = True
+    """Adversaries publish like any node. ``false``: all publishers are honest nodes, and topics to which only
+    adversaries subscribe have no messages."""
 
 
 class ProcessingSpec(Struct, forbid_unknown_fields=True, frozen=True):
