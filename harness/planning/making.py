@@ -77,7 +77,9 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     """Every node's specification: what a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
-    given = _give_views(experiment, workload) if parts.overlay["name"] == "stan" else [{} for _ in workload.interests]
+    overlays = [parts.overlay] * len(workload.interests)
+    if parts.overlay["name"] == "stan":
+        overlays = [parts.overlay | given for given in _give_views(experiment, workload)]
     behaviour = choose_behaviour(experiment.adversary, adversaries)
     return OverlayDocument(
         run=_run_number(experiment),
@@ -87,7 +89,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
                 node,
                 experiment.seed,
                 topics,
-                {**parts.overlay, **given[node]},
+                overlays[node],
                 parts.dissemination,
                 membership=parts.membership,
                 interests=parts.interests,

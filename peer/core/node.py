@@ -36,14 +36,17 @@ class Neighbour:
             current where both sides may choose the same one.
         topics: what it subscribes to, by its own word; empty until it has said so.
         logical: the topics of the logical links on this physical one, in rising order.
+        brief: whether this node's overlay has the link only for a question and its answer. Snapshots of studies leave
+            out links that are brief at both ends.
     """
 
-    __slots__ = ("logical", "outbound", "topics")
+    __slots__ = ("brief", "logical", "outbound", "topics")
 
     def __init__(self, outbound: bool) -> None:
         self.outbound = outbound
         self.topics: frozenset[TopicId] = frozenset()
         self.logical: tuple[TopicId, ...] = ()
+        self.brief = False
 
 
 class State:

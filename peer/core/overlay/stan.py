@@ -242,6 +242,7 @@ class Stan(Part):
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the answers that waited for the link, and say what it is used for."""
         self._lost.discard(peer)
+        self.state.neighbours[peer].brief = True  # until a view of either side is known to need it
         for reply in self._replies.pop(peer, {}).values():
             turn.send(peer, reply)
         if peer in self._used or self.state.neighbours[peer].outbound:
@@ -306,6 +307,7 @@ class Stan(Part):
         """Logical links follow this node's views; messages may follow the neighbour's, too."""
         own = self._used.get(peer, ())
         neighbour = self.state.neighbours[peer]
+        neighbour.brief = not own and not self._riders.get(peer)
         riding = self._riders.get(peer, NOTHING) if self._parameters.both_directions else NOTHING
         self.state.set_interest(peer, riding.union(own))
         if own != neighbour.logical:
