@@ -155,10 +155,15 @@ class RunDir:
     """A run directory whose running stage has ended.
 
     The plan is read as plain values: its types belong to the harness, and plans of other versions must be readable.
+
+    Args:
+        path: the run directory.
+        tables: where its tables are, or are being made; None = in their place.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tables: Path | None = None) -> None:
         self.path = path
+        self.tables = tables or path / "tables"
 
     @cached_property
     def manifest(self) -> Manifest:

@@ -53,6 +53,11 @@ class Stalls(Struct, frozen=True):
         late_ns = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64)
         return np.asarray((late_ns > limit_ns) & (late_ns - self.covered_ns(due_ns, came_ns) <= limit_ns))
 
+    def tally(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> tuple[int, int]:
+        """How many samples are later than the limit, and how many of these the host explains."""
+        late = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64) > limit_ns
+        return int(late.sum()), int(self.excuse(due_ns, came_ns, limit_ns).sum())
+
     def _widened(self) -> Ints:
         return merge(self.host + np.array([-SLACK_NS, SLACK_NS]))
 

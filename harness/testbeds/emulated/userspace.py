@@ -18,6 +18,7 @@ from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
 from harness.testbeds.emulated.dataplane.faults import LateFirsts
+from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
 from harness.testbeds.emulated.plane import CaptureCounts, Counters, FinalCounters, Port
 from topologies.model import Matrix, Underlay
 
@@ -43,6 +44,7 @@ class UserspacePlane:
         folder: Path,
         metrics: tuple[str, int] | None = None,
         time_dilation: float = 1.0,
+        late_ns: int = LATE_NS,
         fault: LateFirsts | None = None,
     ) -> None:
         """Start the processes.
@@ -53,11 +55,12 @@ class UserspacePlane:
             folder: gets ``dataplane.jsonl`` and, in ``logs``, the processes' standard error.
             metrics: address and port for Prometheus; None = not served.
             time_dilation: how many times slower than asked everything happens; all that it reports is as asked.
+            late_ns: what is later than this is counted as late, and told by when it was.
             fault: for tests and benchmarks of what finds it.
         """
         self._underlay = underlay
         self._seed = seed
-        self._time_dilation = time_dilation
+        self._time_dilation, self._late_ns = time_dilation, late_ns
         self._fault = fault
         self._logs = folder / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -87,7 +90,7 @@ class UserspacePlane:
             raise TestbedError("attach the hosts", f"there must be one port for each of {underlay.size}, in order")
         rate_mbit, queue_ms = underlay.rate_mbit.tolist(), underlay.queue_ms.tolist()
         rates = tuple(rate_mbit), tuple(queue_ms)
-        command = commands.Attach(tuple(ports), *rates, self._seed, self._time_dilation, self._fault)
+        command = commands.Attach(tuple(ports), *rates, self._seed, self._time_dilation, self._late_ns, self._fault)
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:

@@ -42,7 +42,13 @@ class Reporter:
         del counters["in_flight"]
         passed_ns = snapshot.at_ns - last.at_ns if last.at_ns else 0
         busy_ratio = 1 - (snapshot.idle_ns - last.idle_ns) / passed_ns if passed_ns else 0.0
-        recent = [now - before for now, before in zip(snapshot.histogram, last.histogram, strict=True)]
+        recent, intake = (
+            [now - before for now, before in zip(counts, earlier, strict=True)]
+            for counts, earlier in (
+                (snapshot.histogram, last.histogram),
+                (snapshot.intake_histogram, last.intake_histogram),
+            )
+        )
         return {
             "at_ns": snapshot.at_ns,
             **counters,
@@ -50,6 +56,10 @@ class Reporter:
             "records_dropped": snapshot.records_dropped,
             "lateness_ns": lateness.summarise(recent),
             "lateness_counts": lateness.counts(recent),
+            "frames_late": snapshot.frames_late,
+            "intake_ns": lateness.summarise(intake),
+            "intake_counts": lateness.counts(intake),
+            "frames_waited": snapshot.frames_waited,
             "busy_ratio": round(min(max(busy_ratio, 0.0), 1.0), 4),
         }
 
@@ -96,28 +106,30 @@ def _lateness_metric(snapshot: Snapshot) -> Metric:
 
 
 def report(memory: mmap.mmap, log: TextIO, stalls: BinaryIO, clock: Clock) -> None:
-    """Write a line a virtual second until the standard input ends, and one then, and a line for each gap.
+    """Write a line a virtual second until the standard input ends, and one then, and one for each gap.
 
     Args:
         memory: that the forwarding process publishes to.
         log: gets the lines.
-        stalls: gets the gaps. Others append to the same file.
+        stalls: gets the loop's gaps. Others append to the same file.
         clock: whose seconds these are.
     """
     reporter = Reporter(gauges.read(memory))
     period_s = clock.real_s(PERIOD_S)
     due_s = monotonic() + period_s
-    ended, told = False, 0
+    ended, told = False, dict.fromkeys(gauges.KINDS, 0)
     while not ended:
         ready, _, _ = select.select([sys.stdin], [], [], max(due_s - monotonic(), 0))
         ended = bool(ready)
         due_s += period_s
         snapshot = gauges.read(memory)
-        log.write(msgspec.json.encode(reporter.line(snapshot)).decode() + "\n")
+        bursts = {kind: gauges.read_bursts(memory, kind, told[kind], end) for kind, end in snapshot.bursts.items()}
+        line = reporter.line(snapshot) | {"late": bursts["late"], "waits": bursts["waits"]}
+        log.write(msgspec.json.encode(line).decode() + "\n")
         log.flush()
-        for start_ns, end_ns in gauges.read_gaps(memory, told, snapshot.gaps):
+        for start_ns, end_ns, _ in bursts["gaps"]:
             stalls.write(Stall("plane", start_ns, end_ns).line())
-        told = snapshot.gaps
+        told = snapshot.bursts
 
 
 def main() -> None:
