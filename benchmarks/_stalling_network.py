@@ -78,7 +78,7 @@ def draw_stalls(rate_per_s: float, shortest_ms: float, longest_ms: float, random
 
 
 def introduce(
-    underlay: Underlay, stalls_ns: Ints, fault: str | None, seed: int, *, watched: bool = False
+    underlay: Underlay, stalls_ns: Ints, fault: str | None, seed: int, late_ms: float = 1.5, *, watched: bool = False
 ) -> list[Attempt]:
     """The attempts that the certificate makes in such a network. ``watched``: the stalls are in ``stalls.jsonl``."""
     with tempfile.TemporaryDirectory() as folder:
@@ -86,6 +86,6 @@ def introduce(
         if watched:
             lines = [Stall("host", start, end, 0).line() for start, end in stalls_ns.tolist()]
             (run_dir / STALLS_FILE).write_bytes(b"".join(lines))
-        prober = cast(Prober, StallingNetwork(underlay, stalls_ns, fault, seed))
+        prober = cast(Prober, StallingNetwork(underlay, stalls_ns, fault, seed, late_ms))
         rows = Certifier(prober, underlay, run_dir, seed).introduce(RATE_PER_S)
         return first_packets.judge(rows, read_stalls(run_dir))

@@ -1,9 +1,8 @@
 """How often the certificate finds first packets that are late, and how often it finds them where they are not.
 
 Real sweeps: inside one sandbox, hosts in cities of the world are introduced to each other over a data plane that is
-sound, or makes the first packet of each directed pair, or the first one that each host sends, 1.5 ms late. Each sweep
-has a new data plane, whose devices and pairs nobody has used; a virtual machine's processors are kept awake, as in a
-run.
+sound, or makes the first packet of each directed pair, or the first one that each host sends, late. Each sweep has a
+new data plane, whose devices and pairs nobody has used; a virtual machine's processors are kept awake, as in a run.
 
 Modelled sweeps (``--modelled N``): the same introduction and judgement over a network that exists in memory, whose
 machine stalls at random, at several rates. No process is started.
@@ -18,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from _stalling_network import draw_stalls, introduce
@@ -42,7 +41,8 @@ from topologies.geography import world_cities
 from topologies.model import Underlay
 
 HOSTS, SWEEPS = 20, 20
-CONDITIONS = {"clean": None, "every pair": LateFirsts("pairs"), "every host": LateFirsts("hosts")}
+LATE_MS = 1.5
+CONDITIONS: dict[str, Literal["pairs", "hosts"] | None] = {"clean": None, "every pair": "pairs", "every host": "hosts"}
 STALLS = ((0.0, 0, 0), (0.05, 15, 40), (0.6, 15, 40), (2.0, 5, 40), (20.0, 2, 10))
 """Stalls per second, and the shortest and the longest in ms."""
 
@@ -55,6 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--sweeps", type=int, default=SWEEPS, help="per condition")
+    parser.add_argument("--late-ms", type=float, default=LATE_MS, help="by how much first packets are late")
     parser.add_argument(
         "--modelled", type=int, default=0, metavar="N", help="model so many sweeps per condition instead"
     )
@@ -63,7 +64,10 @@ def main(argv: list[str] | None = None) -> int:
     if not given.modelled and not given.inside:
         return sandbox.run([sys.executable, "-P", __file__, "--inside", *(sys.argv[1:] if argv is None else argv)])
     underlay = cities_underlay(world_cities()[: given.hosts])
-    rows = _model(underlay, given.modelled) if given.modelled else _measure(underlay, given.sweeps)
+    if given.modelled:
+        rows = _model(underlay, given.modelled, given.late_ms)
+    else:
+        rows = _measure(underlay, given.sweeps, given.late_ms)
     if given.json:
         print(json.dumps(list(rows)))
         return 0
@@ -72,11 +76,12 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _measure(underlay: Underlay, sweeps: int) -> Iterator[Row]:
+def _measure(underlay: Underlay, sweeps: int, late_ms: float) -> Iterator[Row]:
     """A row per condition."""
     made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(underlay.size)])
     with kept_awake():
-        for condition, fault in CONDITIONS.items():
+        for condition, of in CONDITIONS.items():
+            fault = of and LateFirsts(of, late_ms)
             judged = [_sweep(underlay, made, fault, seed) for seed in range(sweeps)]
             yield {"condition": condition} | _count(judged)
     hosts.stop(made)
@@ -102,15 +107,13 @@ def _sweep(underlay: Underlay, made: list[hosts.Host], fault: LateFirsts | None,
         return first_packets.judge(rows, read_stalls(run_dir))
 
 
-def _model(underlay: Underlay, sweeps: int) -> Iterator[Row]:
+def _model(underlay: Underlay, sweeps: int, late_ms: float) -> Iterator[Row]:
     """A row per condition and rate of stalls."""
     for condition, fault in CONDITIONS.items():
         for rate_per_s, shortest_ms, longest_ms in STALLS:
             random = np.random.default_rng(1)
-            judged = [
-                introduce(underlay, draw_stalls(rate_per_s, shortest_ms, longest_ms, random), fault and fault.of, seed)
-                for seed in range(sweeps)
-            ]
+            drawn = (draw_stalls(rate_per_s, shortest_ms, longest_ms, random) for _ in range(sweeps))
+            judged = [introduce(underlay, stalls, fault, seed, late_ms) for seed, stalls in enumerate(drawn)]
             stalls = f"{rate_per_s:g}/s of {shortest_ms} to {longest_ms} ms"
             yield {"condition": condition, "stalls": stalls} | _count(judged)
 
