@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from _stalling_network import draw_stalls, introduce
@@ -42,11 +42,14 @@ from topologies.model import Underlay
 
 HOSTS, SWEEPS = 20, 20
 LATE_MS = 1.5
-CONDITIONS: dict[str, Literal["pairs", "hosts"] | None] = {"clean": None, "every pair": "pairs", "every host": "hosts"}
+MODELLED_TOO = (2, 5, 10)
+"""The model also makes the first packets of only every so many directed pairs late."""
+
 STALLS = ((0.0, 0, 0), (0.05, 15, 40), (0.6, 15, 40), (2.0, 5, 40), (20.0, 2, 10))
 """Stalls per second, and the shortest and the longest in ms."""
 
 Row = dict[str, Any]
+Conditions = dict[str, LateFirsts | None]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -64,10 +67,13 @@ def main(argv: list[str] | None = None) -> int:
     if not given.modelled and not given.inside:
         return sandbox.run([sys.executable, "-P", __file__, "--inside", *(sys.argv[1:] if argv is None else argv)])
     underlay = cities_underlay(world_cities()[: given.hosts])
+    pairs, hosts_only = LateFirsts("pairs", given.late_ms), LateFirsts("hosts", given.late_ms)
+    conditions: Conditions = {"clean": None, "every pair": pairs, "every host": hosts_only}
     if given.modelled:
-        rows = _model(underlay, given.modelled, given.late_ms)
+        some: Conditions = {f"one pair in {every}": LateFirsts("pairs", given.late_ms, every) for every in MODELLED_TOO}
+        rows = _model(underlay, given.modelled, conditions | some)
     else:
-        rows = _measure(underlay, given.sweeps, given.late_ms)
+        rows = _measure(underlay, given.sweeps, conditions)
     if given.json:
         print(json.dumps(list(rows)))
         return 0
@@ -76,12 +82,11 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _measure(underlay: Underlay, sweeps: int, late_ms: float) -> Iterator[Row]:
+def _measure(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterator[Row]:
     """A row per condition."""
     made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(underlay.size)])
     with kept_awake():
-        for condition, of in CONDITIONS.items():
-            fault = of and LateFirsts(of, late_ms)
+        for condition, fault in conditions.items():
             judged = [_sweep(underlay, made, fault, seed) for seed in range(sweeps)]
             yield {"condition": condition} | _count(judged)
     hosts.stop(made)
@@ -107,13 +112,13 @@ def _sweep(underlay: Underlay, made: list[hosts.Host], fault: LateFirsts | None,
         return first_packets.judge(rows, read_stalls(run_dir))
 
 
-def _model(underlay: Underlay, sweeps: int, late_ms: float) -> Iterator[Row]:
+def _model(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterator[Row]:
     """A row per condition and rate of stalls."""
-    for condition, fault in CONDITIONS.items():
+    for condition, fault in conditions.items():
         for rate_per_s, shortest_ms, longest_ms in STALLS:
             random = np.random.default_rng(1)
             drawn = (draw_stalls(rate_per_s, shortest_ms, longest_ms, random) for _ in range(sweeps))
-            judged = [introduce(underlay, stalls, fault, seed, late_ms) for seed, stalls in enumerate(drawn)]
+            judged = [introduce(underlay, stalls, fault, seed) for seed, stalls in enumerate(drawn)]
             stalls = f"{rate_per_s:g}/s of {shortest_ms} to {longest_ms} ms"
             yield {"condition": condition, "stalls": stalls} | _count(judged)
 
