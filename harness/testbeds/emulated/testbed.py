@@ -97,6 +97,10 @@ class EmulatedTestbed:
         self._pressure.start()
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
+    def lost(self) -> dict[str, str]:
+        """What has ended of the data plane's processes and the prober."""
+        return {**self._plane.lost(), **self._prober.lost()}
+
     def resources(self) -> dict[str, float]:
         """Memory of all processes in the hosts but Mininet's shells."""
         peers = hosts.processes(self._hosts)
