@@ -164,7 +164,7 @@ def test_two_runs_on_a_machine_leave_each_other_alone(tmp_path: Path):
     with machines(tmp_path, 1) as [(box, machine)]:
         first, second = (deployed(machine, tmp_path, token) for token in ("a", "b"))
         assert box.files(machine.work) == ["a", "b", "packages"]
-        with pytest.raises(DeploymentError, match="push failed on m0: .*File exists"):
+        with pytest.raises(DeploymentError, match=r"push failed on m0: .*File exists"):
             deployed(machine, tmp_path / "again", "a")
         second.disconnect()
         assert box.files(machine.work) == ["a", "packages"]

@@ -153,11 +153,11 @@ class Prober:
         self._sampled = np.column_stack([source, destination])
         distance_s = self._clock.real_s(1 / max(rate_per_s, 1e-9))
         due_ns = ((np.arange(count) + 0.5) * distance_s * 1e9).astype(np.int64)
-        self._connection.send((self._sampled.tolist(), due_ns, self._grace_ns(jittered=True)))
+        self._ask((self._sampled.tolist(), due_ns, self._grace_ns(jittered=True)))
 
     def stop_sampling(self, phase: str) -> pa.Table:
         """End the sampling and take its rows in; every row is one packet."""
-        self._connection.send(None)
+        self._ask(None)
         sent, received = self._instants()
         asked = sent > 0
         pairs, sent, received = self._sampled[asked], sent[asked][None], received[asked][None]
@@ -182,7 +182,7 @@ class Prober:
         """Send each pair its packets; the instants are ``(packets, pairs)``."""
         apart_ns = self._clock.real_s(self._asked_rtt_ms.max() + APART_MS) * 1e6
         order, due_ns = interleave(len(pairs), packets, rate_per_s, apart_ns)
-        self._connection.send((np.tile(pairs, (packets, 1))[order].tolist(), due_ns, self._grace_ns(jittered=False)))
+        self._ask((np.tile(pairs, (packets, 1))[order].tolist(), due_ns, self._grace_ns(jittered=False)))
         sent, received = self._instants()
         back = np.argsort(order)
         return sent[back].reshape(packets, -1), received[back].reshape(packets, -1)
@@ -204,6 +204,12 @@ class Prober:
     def _virtual(self, epoch_ns: Instants) -> Instants:
         clock, offset_ns = self._clock, self._epoch_offset_ns
         return np.array([clock.virtual_ns(at - offset_ns) if at else 0 for at in epoch_ns.tolist()], np.int64)
+
+    def _ask(self, what: tuple[Any, ...] | None) -> None:
+        try:
+            self._connection.send(what)
+        except OSError:
+            raise TestbedError("probe the emulated network", "the prober ended") from None
 
     def _answer(self) -> Any:  # noqa: ANN401 - a pipe carries anything; the two callers say what they expect
         try:
