@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,8 @@ import pytest
 from harness.loading import load_experiment
 from harness.planning import make_plan, write_plan
 from harness.rundir import Manifest
-from tests.e2e.run_experiment import ROOT, await_step, descendants
+from tests.e2e.parts import find_part
+from tests.e2e.run_experiment import ROOT, await_step
 
 pytestmark = pytest.mark.root
 
@@ -46,16 +46,15 @@ LONG_S = 100
 NOTICED_S = 6.0
 """Two seconds are promised; the others are for a machine that does other things as well."""
 
-Match = Callable[[str], bool]
-PARTS: dict[str, tuple[str, Match]] = {
-    "agent": ("the agent on sandbox", lambda command: "peer.runtime.agent" in command),
-    "process": ("the data plane's process", lambda command: "dataplane.process" in command),
-    "monitor": ("the data plane's monitor", lambda command: "dataplane.monitor" in command),
-    "writer": ("the data plane's writer", lambda command: "dataplane.writer" in command),
-    "prober": ("the prober", lambda command: "harness.running" in command),
-    "prometheus": ("Prometheus", lambda command: "prometheus --config" in command),
+NAMES = {
+    "agent": "the agent on sandbox",
+    "process": "the data plane's process",
+    "monitor": "the data plane's monitor",
+    "writer": "the data plane's writer",
+    "prober": "the prober",
+    "prometheus": "Prometheus",
 }
-"""Each part's name in messages, and how its process is known."""
+"""What each part is called in messages."""
 
 
 def start(folder: Path, supervision: str, duration_s: float) -> subprocess.Popen[str]:
@@ -72,14 +71,12 @@ def start(folder: Path, supervision: str, duration_s: float) -> subprocess.Popen
 
 
 def kill(run: subprocess.Popen[str], part: str) -> None:
-    """Kill the process of a part. The prober is a fork of the running stage, the peers are forks of the agent."""
-    found = sorted(pid for pid, command in descendants(run.pid).items() if PARTS[part][1](command))
-    os.kill(found[-1] if part == "prober" else found[0], signal.SIGKILL)
+    os.kill(find_part(run.pid, part), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", NAMES)
 def test_a_lost_part_is_said_at_once_and_ends_the_run(tmp_path: Path, part: str) -> None:
-    name = PARTS[part][0]
+    name = NAMES[part]
     run = start(tmp_path, "abort", LONG_S)
     await_step(run, "warmup")
     kill(run, part)
