@@ -14,9 +14,13 @@ import numpy as np
 from msgspec import Struct
 
 _SECOND_NS = 1_000_000_000
-_COUNTERS = ("frames_in", "frames_out", "bytes_in", "bytes_out")
+_COUNTERS = ("frames_in", "frames_out", "bytes_in", "bytes_out", "frames_late", "frames_waited")
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _BUSY_SPAN_NS = _SECOND_NS // 2
+
+
+Burst = tuple[int, int, int]
+"""Frames that were late together: the earliest instant at which one was due, the latest at which one came, how many."""
 
 
 class Span(Struct, frozen=True):
@@ -31,6 +35,10 @@ class Span(Struct, frozen=True):
         lateness_counts: their histogram, pairs of a bucket's upper bound in ns and its count; None where the line
             has none.
         busy_ratio: the data plane's share of its core; None where the line has none.
+        intake_ns: as ``lateness_ns``, of the longest that frames may have waited before they were read.
+        intake_counts: their histogram likewise.
+        late: frames that were written later than the experiment's limit, in bursts; as many as were kept.
+        waits: frames that may have waited longer than that before they were read, likewise.
     """
 
     at_ns: int
@@ -40,6 +48,10 @@ class Span(Struct, frozen=True):
     lateness_ns: dict[str, int]
     lateness_counts: list[tuple[int, int]] | None
     busy_ratio: float | None
+    intake_ns: dict[str, int] = {}
+    intake_counts: list[tuple[int, int]] | None = None
+    late: list[Burst] = []
+    waits: list[Burst] = []
 
 
 def spans(lines: Iterable[Mapping[str, Any]]) -> list[Span]:
@@ -66,6 +78,10 @@ def spans(lines: Iterable[Mapping[str, Any]]) -> list[Span]:
                 line.get("lateness_ns", {}),
                 line.get("lateness_counts"),
                 line.get("busy_ratio"),
+                line.get("intake_ns", {}),
+                line.get("intake_counts"),
+                line.get("late", []),
+                line.get("waits", []),
             )
         )
         counts, drops, last_ns = counts | counted, drops | dropped, line["at_ns"]
@@ -100,7 +116,10 @@ def second_values(found: Sequence[Span], zero_ns: int) -> dict[int, dict[str, An
 def _merge(those: Sequence[Span]) -> dict[str, Any]:
     drops = _sums(span.drops for span in those)
     values: dict[str, Any] = dict(_sums(span.counts for span in those))
-    values |= {f"lateness_{name}_ns": value for name, value in _lateness(those).items()}
+    late = _quantiles([(span.lateness_ns, span.lateness_counts) for span in those])
+    waits = _quantiles([(span.intake_ns, span.intake_counts) for span in those])
+    values |= {f"lateness_{name}_ns": value for name, value in late.items()}
+    values |= {f"intake_{name}_ns": value for name, value in waits.items()}
     return values | {"busy_ratio": _busy(those), "dropped": sum(drops.values()), "drops": json.dumps(drops)}
 
 
@@ -112,14 +131,18 @@ def _sums(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return total
 
 
-def _lateness(those: Sequence[Span]) -> dict[str, int]:
-    """Quantiles over the frames of all spans; without their histograms only the largest lateness is known."""
-    if len(those) == 1:
-        return those[0].lateness_ns
-    largest = [span.lateness_ns["max"] for span in those if "max" in span.lateness_ns]
+def _quantiles(parts: Sequence[tuple[dict[str, int], list[tuple[int, int]] | None]]) -> dict[str, int]:
+    """Quantiles over the frames of all lines; without their histograms only the largest value is known.
+
+    Args:
+        parts: of each line p50, p90, p99 and max, and the histogram.
+    """
+    if len(parts) == 1:
+        return parts[0][0]
+    largest = [known["max"] for known, _ in parts if "max" in known]
     known = {"max": max(largest)} if largest else {}
-    histograms = [span.lateness_counts for span in those if span.lateness_counts is not None]
-    if len(histograms) < len(those):
+    histograms = [counts for _, counts in parts if counts is not None]
+    if len(histograms) < len(parts):
         return known
     counts = merge_counts(histograms)
     return known | {name: quantile_ns(counts, share) for name, share in _QUANTILES.items()}

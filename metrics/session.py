@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from metrics.executors import await_executors
+from metrics.processors import usable_processors
 
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -38,10 +39,10 @@ def session(master: str | None = None, *, light: bool = False) -> Iterator[Spark
     """A session that leaves nothing behind, and knows its executors' cores (``defaultParallelism``).
 
     Args:
-        master: a Spark master; None = all cores of this machine.
+        master: a Spark master; None = all cores of this machine that a quota leaves.
         light: few rows go through the JVM, so start fast rather than run fast.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = max(1, int(usable_processors()))
     chosen = master or f"local[{cores}]"
     # Workers otherwise take whatever python3 comes first on the PATH, which may have no pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

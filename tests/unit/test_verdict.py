@@ -91,11 +91,12 @@ HOPS = {
     "order_tested": 40, "order_failed": 0, "order_worst_ns": 0, "sets_tested": 10, "sent_unseen": 0, "read_unseen": 0,
     "seen_unsent": 0, "read_unsent": 0, "frames_sent": 10, "frames_unread": 0, "receive_ms_p50": 0.1,
     "receive_ms_p99": 1.0,
-    "send_ms_p50": 0.1, "send_ms_p99": 1.0,
+    "send_ms_p50": 0.1, "send_ms_p99": 1.0, "received": 10, "receive_late": 0, "receive_explained": 0,
 }  # fmt: skip
 WIRE = {
     "steady_tested": 10, "steady_ms_p50": 0.1, "steady_ms_p99": 0.2, "steady_ms_max": 0.3, "jittered_tested": 0,
     "jittered_ms_p50": None, "jittered_ms_p99": None, "jittered_ms_max": None, "jitter_sigmas_std": None,
+    "steady_late": 0, "steady_explained": 0, "jittered_late": 0, "jittered_explained": 0,
 }  # fmt: skip
 
 
@@ -112,10 +113,11 @@ def evidence(fabrication: Fabrication, **changes: dict[str, Any]) -> Evidence:
         "deliveries": {
             "rows": expected, "delivered": 9, "both": 9, "negative": 0, "most_negative_ms": -1.0,
             "difference_ms_p50": 0.2, "difference_ms_p99": 0.5, "before_publication": 0,
+            "difference_late": 0, "difference_explained": 0,
         },
         "messages": {
             "messages": scheduled, "subscribers": expected, "with_schedule": scheduled, "lag_ms_p99": 0.1,
-            "lag_ms_max": 1.0,
+            "lag_ms_max": 1.0, "lag_late": 0, "lag_explained": 0,
         },
         "overhead": {"identity_tested": 5, "identity_failed": 0, "identity_worst_bytes": 0, "wire_bytes": 1000},
         "conns": {"connections": 2, "only_traced": 0, "only_on_wire": 0},
@@ -313,6 +315,26 @@ def test_checks_find_seconds_whose_lateness_was_not_counted(run: RunDir, fabrica
     change_plane(run, forget)
     found = failures(run, evidence(fabrication), [row(second) for second in range(4)])
     assert found == {"plane_lateness": "invalid"}
+
+
+@pytest.mark.parametrize(
+    ("second", "later_s", "found"),
+    [(-1, 0, False), (0, 0, False), (0, 0.5, True), (1, 0, True), (7, 0, True), (7, 0.5, True), (7, 1, False)],
+)
+def test_checks_find_a_quota_that_was_used_up_in_the_judged_span(
+    run: RunDir, fabrication: Fabrication, second: int, later_s: float, found: bool
+) -> None:
+    """A line is of the second that ends at it; one that the judged span only touches counts."""
+    start_ns, end_ns = run.judged_ns
+    path = run.path / "pressure.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (lines[0]["at_ns"] - start_ns, end_ns - start_ns) == (-3 * SECOND, 7 * SECOND)
+    for line in lines:
+        line["at_ns"] += round(later_s * SECOND)
+    lines[3 + second] |= {"throttled_periods": 1, "throttled_ms": 40.0}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    expected = {"throttled": "suspect"} if found else {}
+    assert failures(run, evidence(fabrication), [row(number) for number in range(4)]) == expected
 
 
 def test_checks_find_a_data_plane_that_stopped(run: RunDir, fabrication: Fabrication) -> None:
