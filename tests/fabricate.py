@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.experiment import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
+from metrics.rundata import STALLS_FILE, Stall
 from peer.core.contract import message_id
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.trace import TraceEvent
@@ -469,6 +470,8 @@ class Fabrication:
                     "cpu_some_ratio": 0.05,
                 }
                 pressure.write(json.dumps(line) + "\n")
+        stalls = [Stall("host", ZERO_NS + SECOND, ZERO_NS + SECOND + 700_000, 1), Stall("plane", ZERO_NS, ZERO_NS + 9)]
+        (run_dir / STALLS_FILE).write_bytes(b"".join(stall.line() for stall in stalls))
         (run_dir / "dataplane.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self._plane_lines()))
 
     def _plane_lines(self) -> list[dict[str, Any]]:
@@ -479,6 +482,7 @@ class Fabrication:
         lines = []
         for at_ns, (counts, busy_ratio) in sorted(written.items()):
             frames, out = (sum(1 for ts, _, flag, _ in self.packets if flag == tap and ts <= at_ns) for tap in (2, 1))
+            waits = [(10_000, sum(count for _, count in counts))]
             every = [late_ns for late_ns, count in counts for _ in range(count)]
             line = {
                 "at_ns": at_ns,
@@ -491,6 +495,12 @@ class Fabrication:
                 "records_dropped": 0,
                 "lateness_ns": {f"p{share}": every[len(every) * share // 100 - 1] for share in (50, 90, 99)},
                 "lateness_counts": counts,
+                "frames_late": 0,
+                "intake_ns": dict.fromkeys(("p50", "p90", "p99", "max"), 10_000),
+                "intake_counts": waits,
+                "frames_waited": 0,
+                "late": [],
+                "waits": [],
                 "busy_ratio": busy_ratio,
             }
             line["lateness_ns"]["max"] = every[-1]
