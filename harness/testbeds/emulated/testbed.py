@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from harness import manifest
@@ -16,6 +17,7 @@ from harness.plan import Plan
 from harness.testbeds.base import Findings, Moment
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.awake import make_vigil
+from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
 from harness.testbeds.emulated.pressure import PressureLog
@@ -65,6 +67,7 @@ class EmulatedTestbed:
         self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
         self._pace = Pace(self._plane)
         self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
+        self._certifier = Certifier(self._prober, self._underlay, self._run_dir, self._plan.seed, self._clock)
         self._sshd = start_sshd(WORK / "sshd", hosts.CTL_GATEWAY, SSH_PORT, name=self._machine, work=WORK / "work")
         self._pressure.start()
 
@@ -81,13 +84,16 @@ class EmulatedTestbed:
         return {self._machine: AGENT_METRICS, "dataplane": PLANE_METRICS}
 
     def probe(self, moment: Moment) -> None:
-        """Sweep all pairs with jitter off, so that the plane's own error is what shows."""
+        """Introduce hosts to each other, then sweep all pairs, with jitter off: the plane's own error is to show."""
         underlay = self._underlay
         jittered = bool(underlay.jitter_ms.any())
         if jittered:
             self._set_jitter(np.zeros_like(underlay.jitter_ms))
-        packets = self._plan.experiment.probes.packets_per_pair
-        rows = self._prober.sweep(moment, packets, self._pace)
+        experiment = self._plan.experiment
+        if moment == "before":
+            self._certifier.introduce(self._pace())
+        limits = msgspec.to_builtins(experiment.verdict)
+        rows = self._certifier.sweep(moment, experiment.probes.packets_per_pair, self._pace, limits)
         if jittered:
             self._set_jitter(underlay.jitter_ms)
         unanswered = rows.num_rows - rows["rtt_ms"].drop_null().length()
