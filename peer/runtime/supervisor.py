@@ -229,8 +229,17 @@ class Supervisor:
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _note(self, ended: Exit) -> None:
-        with (self._orders.folder / EXITS).open("ab") as exits:
-            exits.write(msgspec.json.encode(ended) + b"\n")
+        line = msgspec.json.encode(ended) + b"\n"
+        with (self._orders.folder / EXITS).open("ab", buffering=0) as exits:
+            end = exits.seek(0, os.SEEK_END)
+            try:
+                written = exits.write(line)
+            except OSError as error:
+                self._say(f"{ended.process} {ended.state}: not noted, {error.strerror}")
+            else:
+                if written < len(line):  # the disk is full, and half a line would spoil the file
+                    exits.truncate(end)
+                    self._say(f"{ended.process} {ended.state}: not noted, the disk is full")
 
     def _hold_lifeline(self) -> None:
         if not os.read(0, 4096):
@@ -242,8 +251,11 @@ class Supervisor:
         if not self._done.is_set():
             self._cut_short = True
             self._done.set()
-            with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
-                print(f"agent: {why}", file=sys.stderr, flush=True)
+            self._say(why)
+
+    def _say(self, words: str) -> None:
+        with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
+            print(f"agent: {words}", file=sys.stderr, flush=True)
 
     async def _end_children(self) -> None:
         """End what still runs: first a word, then force. What is meant to run to the plan's end is noted as running."""

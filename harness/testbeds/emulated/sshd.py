@@ -84,6 +84,7 @@ def start_sshd(
     name: str = "local",
     work: Path | None = None,
     own_work: bool = False,
+    work_here: Path | None = None,
     enter: Sequence[str] = (),
 ) -> SshServer:
     """Start an sshd that accepts one key made here, and wait until it listens.
@@ -98,6 +99,7 @@ def start_sshd(
         name: the machine's name.
         work: the machine's work folder; default: ``folder/work``.
         own_work: give the server an empty work folder of its own that nobody else sees.
+        work_here: where this computer sees the work folder, if what is left there is to be moved home.
         enter: a command prefix that enters the machine's namespaces (``nsenter ...``).
 
     Raises:
@@ -126,6 +128,7 @@ def start_sshd(
         python=sys.executable,
         work=str(work),
         own_clock=False,
+        work_here=str(work_here or ""),
     )
     return SshServer(machine, process)
 
