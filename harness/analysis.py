@@ -71,7 +71,7 @@ def run_spark(module: str, folder: Path, words: Path, master: str | None, keep: 
         else:
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
     if status:
-        last = words.read_text(errors="replace").strip().splitlines()[-1:]
+        last = words.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (all of it in {words})")
 
 

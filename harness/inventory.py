@@ -92,7 +92,7 @@ def load_inventory(path: Path) -> Inventory:
         ExperimentError: the file is missing or not an inventory; it names the place.
     """
     try:
-        document = tomllib.loads(path.read_text())
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
         inventory = msgspec.convert(document, Inventory)
     except OSError as error:
         raise ExperimentError(str(path), error.strerror or str(error)) from None

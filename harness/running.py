@@ -102,7 +102,11 @@ class Run:
         """An agent that ended before its peers had has said why; what peers did wrong their final states tell."""
         for machine, status in statuses.items():
             log = self.run_dir / "logs" / f"agent-{machine}.log"
-            words = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("agent: ")]
+            words = [
+                line
+                for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+                if line.startswith("agent: ")
+            ]
             if status and words:
                 self.problems.append(("invalid", f"the agent on {machine} ended its peers: {words[-1][7:]}"))
 
@@ -272,7 +276,7 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
     if not said:
         return []
     node, path = next(iter(said.items()))
-    last = path.read_text(errors="replace").strip().splitlines()[-1]
+    last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
     return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {last}")]
 
 

@@ -230,7 +230,7 @@ def _is_ready(session: Session) -> bool:
 
 
 def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 

@@ -225,7 +225,11 @@ class Supervisor:
             self._done.set()
 
     def _last_words(self, child: Child) -> str:
-        lines = (self._orders.folder / "logs" / f"{child.node}.log").read_text(errors="replace").split("\n")
+        lines = (
+            (self._orders.folder / "logs" / f"{child.node}.log")
+            .read_text(encoding="utf-8", errors="replace")
+            .split("\n")
+        )
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _note(self, ended: Exit) -> None:

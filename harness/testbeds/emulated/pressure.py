@@ -27,7 +27,7 @@ class Reading(Struct, frozen=True, omit_defaults=True):
     """A line of ``pressure.jsonl``: shares of the time since the line before.
 
     ``cpu_some_ratio`` is None where the kernel does not tell, or where processors are kept awake (``awake``): who does
-    that always waits for one. ``throttled_periods`` and ``throttled_ms`` (summed over processors) are of this run's
+    that always waits for one. ``throttled_periods`` and ``throttled_us`` (summed over processors) are of this run's
     cgroups; left out when 0.
     """
 
@@ -36,7 +36,7 @@ class Reading(Struct, frozen=True, omit_defaults=True):
     steal_ratio: float
     cpu_some_ratio: float | None = None
     throttled_periods: int = 0
-    throttled_ms: float = 0.0
+    throttled_us: int = 0
 
 
 class _Totals(Struct, frozen=True):
@@ -116,5 +116,5 @@ def _between(before: _Totals, now: _Totals, clock: Clock) -> Reading:
         (now.steal - before.steal) / ticks,
         some,
         throttling.periods,
-        throttling.time_us / 1000 / clock.dilation,
+        round(throttling.time_us / clock.dilation),
     )

@@ -118,7 +118,7 @@ def main() -> None:
         registry = CollectorRegistry()
         registry.register(MetricsCollector(memory, clock))
         start_http_server(int(address[1]), address[0], registry)
-    with Path(log).open("w") as file:
+    with Path(log).open("w", encoding="utf-8") as file:
         report(memory, file, clock)
 
 
