@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from metrics.processors import Throttling, read_throttling
+from metrics.processors import Throttling, find_groups, read_throttling
 from peer.runtime.clock import Clock
 
 _PRESSURE = Path("/proc/pressure/cpu")
@@ -60,6 +60,7 @@ class PressureLog:
         self._path = path
         self._clock = clock
         self._psi = psi
+        self._groups = find_groups()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write, name="pressure", daemon=True)
 
@@ -85,7 +86,9 @@ class PressureLog:
                     before = now
 
     def _read(self) -> _Totals:
-        return count(_STAT.read_text(encoding="ascii"), _some_us() if self._psi else None, read_throttling())
+        return count(
+            _STAT.read_text(encoding="ascii"), _some_us() if self._psi else None, read_throttling(self._groups)
+        )
 
 
 def count(stat: str, some_us: int | None, throttling: Throttling = _NEVER) -> _Totals:

@@ -23,7 +23,7 @@ from harness.testbeds.emulated.pressure import PressureLog
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
-from metrics.processors import read_throttling
+from metrics.processors import find_groups, read_throttling
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
@@ -49,7 +49,7 @@ class EmulatedTestbed:
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
         self._vigil = make_vigil()
-        self._throttling = read_throttling()
+        self._throttling = read_throttling(find_groups())
         self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
 
     def boot(self) -> None:
@@ -133,7 +133,7 @@ class EmulatedTestbed:
             self._prober.close()
         awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
-        throttling = read_throttling().since(self._throttling)
+        throttling = read_throttling(find_groups()).since(self._throttling)
         counters = {
             "processors_kept_awake": awake,
             "throttled_periods": throttling.periods,
