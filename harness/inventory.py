@@ -39,6 +39,8 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
         address: what the peers listen on, each at a port of its own; default: ``host``.
         addresses: one address a peer, each at the standard ports, in place of ``hosts`` and ``address``.
         own_clock: False = it reads this computer's clocks (a namespace of ours), so there is no offset to estimate.
+        work_here: where this computer sees the folder ``work`` on the file system of the run directory, so that what
+            a run leaves there need not be copied; empty = nowhere.
     """
 
     name: Name
@@ -53,6 +55,7 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
     address: str = ""
     addresses: tuple[Text, ...] = ()
     own_clock: bool = True
+    work_here: str = ""
 
 
 class Seat(Struct, frozen=True):
@@ -89,7 +92,7 @@ def load_inventory(path: Path) -> Inventory:
         ExperimentError: the file is missing or not an inventory; it names the place.
     """
     try:
-        document = tomllib.loads(path.read_text())
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
         inventory = msgspec.convert(document, Inventory)
     except OSError as error:
         raise ExperimentError(str(path), error.strerror or str(error)) from None

@@ -22,6 +22,7 @@ from harness.plan import Plan, PlannedRun
 from harness.planning import read_plan
 from harness.progress import step
 from harness.prometheus import Prometheus, start_prometheus
+from harness.reserve import Reserve
 from harness.rundir import FinalState, Manifest, read_clocks
 from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
@@ -55,6 +56,7 @@ class Run:
         self.resources: dict[str, float] = {}
         self.scrapes: dict[str, int] = {}
         self.zero_ns = 0
+        self.reserve = Reserve(run_dir)
         self.testbed = _make_testbed(planned, run_dir, self.epoch_offset_ns, self.clock)
 
     @property
@@ -100,7 +102,11 @@ class Run:
         """An agent that ended before its peers had has said why; what peers did wrong their final states tell."""
         for machine, status in statuses.items():
             log = self.run_dir / "logs" / f"agent-{machine}.log"
-            words = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("agent: ")]
+            words = [
+                line
+                for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+                if line.startswith("agent: ")
+            ]
             if status and words:
                 self.problems.append(("invalid", f"the agent on {machine} ended its peers: {words[-1][7:]}"))
 
@@ -147,9 +153,13 @@ class Run:
             self.problems.append((severity, f"{problem}: {error}"))
 
     def collect(self, deployment: Deployment) -> None:
-        """Bring traces and logs home."""
+        """Bring traces and logs home. From now on there is space for the run's last words."""
         with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
             deployment.collect(self.run_dir)
+        if self.reserve.release():
+            self.problems.append(
+                ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
+            )
 
     def conclude(self, findings: Findings) -> Manifest:
         """Close the running stage."""
@@ -266,7 +276,7 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
     if not said:
         return []
     node, path = next(iter(said.items()))
-    last = path.read_text(errors="replace").strip().splitlines()[-1]
+    last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
     return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {last}")]
 
 

@@ -13,6 +13,7 @@ import msgspec
 from invoke.exceptions import UnexpectedExit
 
 from harness.deployment.clock import merge_offsets, read_clock_offset
+from harness.deployment.moving import move_files
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
 from harness.deployment.session import FAULTS, Session, StepError
 from harness.errors import DeploymentError
@@ -151,7 +152,7 @@ class Deployment:
         Afterwards ``run_dir`` has what ``fetch`` brings and, when machines have clocks of their own, ``clocks.json``:
         each machine's ``ClockOffset`` over the whole run.
         """
-        self.fetch(run_dir)
+        self._each("collect", lambda session: _bring_home(session, run_dir))
         self._each("clean up", _remove_finished)
         if any(machine.own_clock for machine in self.machines):
             before, after = self.clocks, self.read_clocks()
@@ -160,12 +161,7 @@ class Deployment:
 
     def fetch(self, destination: Path) -> None:
         """Copy what there is so far: ``trace/<node>.jsonl``, ``logs/``, ``record/`` and ``exits-<machine>.jsonl``."""
-
-        def fetch_one(session: Session) -> None:
-            exits = f"exits-{session.machine.name}.jsonl"
-            session.fetch({"trace": "trace", "logs": "logs", "record": "record", "exits.jsonl": exits}, destination)
-
-        self._each("collect", fetch_one)
+        self._each("collect", lambda session: session.fetch(_names_at_home(session), destination))
 
     def stop(self) -> None:
         """Ask every agent to end its peers now."""
@@ -197,6 +193,21 @@ class Deployment:
         return {name: future.result() for name, future in futures.items()}
 
 
+def _names_at_home(session: Session) -> dict[str, str]:
+    """What a run leaves on a machine, and the name that each gets in the run directory."""
+    exits = f"exits-{session.machine.name}.jsonl"
+    return {"trace": "trace", "logs": "logs", "record": "record", "exits.jsonl": exits}
+
+
+def _bring_home(session: Session, run_dir: Path) -> None:
+    """Move the files where they lie on a disk of ours, copy them where not."""
+    machine, names = session.machine, _names_at_home(session)
+    if machine.work_here:
+        move_files(Path(machine.work_here) / session.work.relative_to(machine.work), names, run_dir)
+    else:
+        session.fetch(names, run_dir)
+
+
 def _remove_finished(session: Session) -> None:
     if session.agent_status is not None:
         session.run(f"rm -rf {session.work}")
@@ -219,7 +230,7 @@ def _is_ready(session: Session) -> bool:
 
 
 def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 

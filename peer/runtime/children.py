@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -21,6 +22,10 @@ from peer.runtime.namespaces import die_with_parent, enter_network
 from peer.runtime.privileges import drop_privileges
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.spec import PeerPlace
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_STATUS = os.EX_IOERR
+"""What a Python peer exits with when it could not write its trace: its log may be on the same disk."""
 
 
 class Exit(Struct, frozen=True):
@@ -77,7 +82,9 @@ class Child:
             number = os.WTERMSIG(status)
             self.ended = Exit(name, expected, "signalled", number, now_ns, signal.Signals(number).name)
         else:
-            self.ended = Exit(name, expected, "exited", os.WEXITSTATUS(status), now_ns)
+            exit_status = os.WEXITSTATUS(status)
+            detail = "the disk is full" if exit_status == DISK_FULL_STATUS else ""
+            self.ended = Exit(name, expected, "exited", exit_status, now_ns, detail)
         return self.ended
 
 
@@ -113,12 +120,16 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         else:
             run_peer(place, orders, control)
         status = 0
-    except BaseException:
+    except BaseException as error:
         # Whatever went wrong goes to this peer's own log, and the exit status tells the agent; a forked process
         # must never return into the agent's code.
-        traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            status = DISK_FULL_STATUS
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
     finally:
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
         os._exit(status)
 
 

@@ -225,12 +225,25 @@ class Supervisor:
             self._done.set()
 
     def _last_words(self, child: Child) -> str:
-        lines = (self._orders.folder / "logs" / f"{child.node}.log").read_text(errors="replace").split("\n")
+        lines = (
+            (self._orders.folder / "logs" / f"{child.node}.log")
+            .read_text(encoding="utf-8", errors="replace")
+            .split("\n")
+        )
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _note(self, ended: Exit) -> None:
-        with (self._orders.folder / EXITS).open("ab") as exits:
-            exits.write(msgspec.json.encode(ended) + b"\n")
+        line = msgspec.json.encode(ended) + b"\n"
+        with (self._orders.folder / EXITS).open("ab", buffering=0) as exits:
+            end = exits.seek(0, os.SEEK_END)
+            try:
+                written = exits.write(line)
+            except OSError as error:
+                self._say(f"{ended.process} {ended.state}: not noted, {error.strerror}")
+            else:
+                if written < len(line):  # the disk is full, and half a line would spoil the file
+                    exits.truncate(end)
+                    self._say(f"{ended.process} {ended.state}: not noted, the disk is full")
 
     def _hold_lifeline(self) -> None:
         if not os.read(0, 4096):
@@ -242,8 +255,11 @@ class Supervisor:
         if not self._done.is_set():
             self._cut_short = True
             self._done.set()
-            with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
-                print(f"agent: {why}", file=sys.stderr, flush=True)
+            self._say(why)
+
+    def _say(self, words: str) -> None:
+        with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
+            print(f"agent: {words}", file=sys.stderr, flush=True)
 
     async def _end_children(self) -> None:
         """End what still runs: first a word, then force. What is meant to run to the plan's end is noted as running."""

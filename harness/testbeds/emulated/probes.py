@@ -9,6 +9,7 @@ sends to random pairs with everything on; its rows carry the asked jitter. ``cer
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -313,6 +314,7 @@ def _rtt_ms(sent: Instants, received: Instants) -> Matrix:
 def _serve(connection: Connection, netns: Sequence[str], addresses: Sequence[str]) -> None:
     """Answer each (pairs, due_ns, grace_ns) with (sent, received). A message that comes meanwhile stops the sending."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    gc.disable()  # a collection would walk all that was inherited, and hold a probe up
     with contextlib.suppress(PermissionError):  # so that nobody comes between a stamp and its sending
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
     try:

@@ -232,7 +232,7 @@ class UserspacePlane:
         return self._logs / f"dataplane-{name}.log"
 
     def _last_words(self, name: str) -> str:
-        lines = self._log(name).read_text(errors="replace").splitlines()
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1] if lines else "it said nothing"
 
 
