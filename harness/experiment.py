@@ -165,6 +165,9 @@ class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How late a frame is handled (``slow``)."""
     drop_ratio: Ratio = 1.0
     """Probability that a copy of another node's message is not passed on (``dropper``)."""
+    publish: bool = True
+    """Adversaries publish like any node. ``false``: all publishers are honest nodes, and topics to which only
+    adversaries subscribe have no messages."""
 
 
 class ProcessingSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -218,7 +221,8 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     record: bool = False
     """Write down every event that the node is told, for `trellis replay`."""
     command: tuple[str, ...] | None = None
-    """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in."""
+    """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in. It runs
+    as the user who started the run, without capabilities."""
     expected_final_state: Literal["exited", "running"] = "exited"
     """What a peer's process must be at the end: exited with status 0 after the stop, or still running."""
 

@@ -91,10 +91,9 @@ class Run:
             with step(name, clock.real_s(span_s)):
                 _sleep_until(end_ns, clock)
             self.timeline.add(name, start_ns, end_ns)
-            if name == "workload":
-                self.resources = self.testbed.resources()
             start_ns = end_ns
         with self.timeline.phase("stop"), self.noting("the peers did not end", "invalid"):
+            self.resources = self.testbed.resources()  # not before: reading a process's memory holds it up
             self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
 
     def _hear_agents(self, statuses: Mapping[str, int]) -> None:

@@ -5,7 +5,6 @@ Every limit that an experiment file does not set is a constant here; docs/verdic
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,9 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from metrics.checks import JITTER_SIGMAS, Evidence
+from metrics.plane_checks import check_plane
 from metrics.rundata import INVALID, SUSPECT, Check, RunDir
+from metrics.stalls import blame
 
 FIRST_PACKET_MS = 1.0
 FIRST_PACKETS_LATE_RATIO = 0.01
@@ -21,18 +22,11 @@ PROBES_LOST_RATIO = 0.001
 PUBLISH_LAG_P99_MS = 20.0
 RECEIVE_P99_MS = 10.0
 SEND_P50_MS = 5.0
-PLANE_BUSY_RATIO = 0.95
 CPU_BUSY_RATIO = 0.98
 STEAL_RATIO = 0.10
 BUSY_SECONDS_RATIO = 0.10
 """Share of the workload's seconds that may be above CPU_BUSY_RATIO or STEAL_RATIO."""
-STALL_MS = 100.0
-"""The latest that any frame may be. Crowded machines were seen to hold the plane for 80 ms."""
 
-SILENCE_S = 2.0
-"""The data plane writes a line a second; a longer gap means that it did not run."""
-
-_SECOND_NS = 1_000_000_000
 Floats = npt.NDArray[np.float64]
 
 
@@ -47,13 +41,7 @@ def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, A
     working = [row for row in seconds if _is_workload(run, row["at_ns"])]
     checks = [_publish_lag(evidence)]
     if run.manifest.testbed == "emulated":
-        checks += [
-            *_probes(run),
-            _lateness(run),
-            _stalls(run, working),
-            *_presence(run, working),
-            _plane_busy(working),
-        ]
+        checks += [*_probes(run), *check_plane(run), _throttled(run)]
     if run.clocks:
         checks.append(_clocks(evidence))
     if evidence.captured:
@@ -150,54 +138,6 @@ def _first_packet(rows: dict[str, npt.NDArray[Any]]) -> Check:
     return Check("first_packet", len(first), failed, later, FIRST_PACKETS_LATE_RATIO, "ratio", SUSPECT, detail)
 
 
-# ------------------------------------------------------------------------------------------------ data plane
-
-
-def _lateness(run: RunDir) -> Check:
-    """The 99th percentile over all frames, however late ones are spread over the time (docs/adr/0014)."""
-    limit = float(run.experiment["verdict"]["lateness_p99_ms"])
-    start_ns, end_ns = run.judged_ns
-    lines = [line for line in run.lines("dataplane.jsonl") if start_ns < line["at_ns"] <= end_ns]
-    uncounted = sum("lateness_counts" not in line for line in lines)
-    counts = np.array([pair for line in lines for pair in line.get("lateness_counts", [])], np.int64).reshape(-1, 2)
-    late_ns, frames = counts[np.argsort(counts[:, 0])].T
-    total = int(frames.sum())
-    p99 = float(late_ns[np.searchsorted(frames.cumsum(), 0.99 * total)] / 1e6) if total else 0.0
-    detail = f"the data plane's lateness over {total:,} frames: p99 {p99:.3g} ms"
-    if uncounted:
-        detail += f"; {uncounted} of {len(lines)} seconds have no counts"
-    return Check("plane_lateness", total, int(bool(uncounted) or p99 > limit), p99, limit, "ms", INVALID, detail)
-
-
-def _stalls(run: RunDir, working: list[dict[str, Any]]) -> Check:
-    """A plane that stood still: few frames are late then, so the 99th percentile of a busy second may not show it."""
-    late = [(row["lateness_max_ns"] / 1e6, row["at_ns"]) for row in working if row["lateness_max_ns"] is not None]
-    worst, at_ns = max(late, default=(0.0, run.manifest.zero_ns))
-    failed = sum(1 for value, _ in late if value > STALL_MS)
-    second = (at_ns - run.manifest.zero_ns) / 1e9
-    detail = f"the data plane's latest frame was {worst:.3g} ms late, at {second:.0f} s"
-    return Check("plane_stalls", len(late), failed, worst, STALL_MS, "ms", SUSPECT, detail)
-
-
-def _presence(run: RunDir, working: list[dict[str, Any]]) -> list[Check]:
-    """Whether the data plane reported throughout the workload."""
-    workload = run.phase("workload")
-    if workload is None:
-        return []
-    lines = [line["at_ns"] for line in run.lines("dataplane.jsonl")]
-    inside = [at for at in lines if workload.start_ns < at < workload.end_ns]
-    instants = [workload.start_ns, *inside, workload.end_ns]
-    gap_s = max(after - before for before, after in pairwise(instants)) / 1e9
-    detail = f"longest time without a line of the data plane: {gap_s:.1f} s"
-    return [Check("plane_present", len(inside), int(gap_s > SILENCE_S), gap_s, SILENCE_S, "s", INVALID, detail)]
-
-
-def _plane_busy(working: list[dict[str, Any]]) -> Check:
-    busy = [row["busy_ratio"] for row in working if row["busy_ratio"] is not None]
-    failed = sum(1 for value in busy if value > PLANE_BUSY_RATIO)
-    return Check("plane_busy", len(busy), failed, max(busy, default=0.0), PLANE_BUSY_RATIO, "ratio", SUSPECT)
-
-
 # ------------------------------------------------------------------------------------------------ the machine
 
 
@@ -207,7 +147,9 @@ def _publish_lag(evidence: Evidence) -> Check:
     failed = int(p99 > PUBLISH_LAG_P99_MS)
     severity = INVALID if p99 > 10 * PUBLISH_LAG_P99_MS else SUSPECT
     detail = f"publications came later than scheduled: p99 {p99:.3g} ms, latest {found['lag_ms_max'] or 0:.3g} ms"
-    return Check("publish_lag", found["with_schedule"] or 0, failed, p99, PUBLISH_LAG_P99_MS, "ms", severity, detail)
+    tested = found["with_schedule"] or 0
+    check = Check("publish_lag", tested, failed, p99, PUBLISH_LAG_P99_MS, "ms", severity, detail)
+    return blame(check, found["lag_late"], found["lag_explained"], tested // 100, "publications")
 
 
 def _clocks(evidence: Evidence) -> Check:
@@ -227,16 +169,9 @@ def _receive(evidence: Evidence) -> Check:
     detail = (
         f"peers read a frame after its arrival: median {evidence.hops['receive_ms_p50'] or 0:.3g} ms, p99 {p99:.3g} ms"
     )
-    return Check(
-        "receive_delay",
-        evidence.hops["frames_sent"] or 0,
-        int(p99 > RECEIVE_P99_MS),
-        p99,
-        RECEIVE_P99_MS,
-        "ms",
-        severity,
-        detail,
-    )
+    found, failed = evidence.hops, int(p99 > RECEIVE_P99_MS)
+    check = Check("receive_delay", found["frames_sent"] or 0, failed, p99, RECEIVE_P99_MS, "ms", severity, detail)
+    return blame(check, found["receive_late"], found["receive_explained"], found["received"] // 100, "frames")
 
 
 def _send(evidence: Evidence) -> Check:
@@ -264,3 +199,23 @@ def _share(working: list[dict[str, Any]], column: str, limit: float) -> Check:
     return Check(
         column.removesuffix("_ratio"), len(values), failed, max(values, default=0.0), limit, "ratio", SUSPECT, detail
     )
+
+
+def _throttled(run: RunDir) -> Check:
+    """A quota of this run's cgroups that was used up: everything stood still for the rest of a period.
+
+    Seconds that the judged span only touches count, too.
+    """
+    start_ns, end_ns = run.judged_ns
+    lines = run.lines("pressure.jsonl")
+    begun_ns = [0, *(line["at_ns"] for line in lines[:-1])]
+    judged = [
+        line for before, line in zip(begun_ns, lines, strict=False) if before < end_ns and line["at_ns"] > start_ns
+    ]
+    throttled_ms = [line.get("throttled_ms", 0.0) for line in judged if line.get("throttled_periods", 0)]
+    periods = sum(line.get("throttled_periods", 0) for line in judged)
+    detail = (
+        f"a processor quota of the run's cgroups was used up in {periods} periods ({sum(throttled_ms):.3g} ms, summed "
+        f"over processors), in {len(throttled_ms)} of {len(judged)} seconds"
+    )
+    return Check("throttled", len(judged), periods, max(throttled_ms, default=0.0), 0, "ms", SUSPECT, detail)

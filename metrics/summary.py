@@ -82,7 +82,7 @@ def _learning(run: RunDir) -> dict[str, Any]:
 
 
 def _read(run: RunDir, name: str, columns: list[str] | None = None) -> pa.Table:
-    return pq.read_table(run.path / "tables" / f"{name}.parquet", columns=columns)
+    return pq.read_table(run.tables / f"{name}.parquet", columns=columns)
 
 
 def _quantile(values: Values, share: float) -> float | None:

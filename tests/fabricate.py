@@ -460,34 +460,42 @@ class Fabrication:
                     }
                 )
         pq.write_table(pa.Table.from_pylist(rows), run_dir / "achieved.parquet")
-        frames = 0
-        with (run_dir / "dataplane.jsonl").open("w") as lines, (run_dir / "pressure.jsonl").open("w") as pressure:
+        with (run_dir / "pressure.jsonl").open("w") as pressure:
             for second in range(-3, int(self.duration_s) + 4):
-                at_ns = ZERO_NS + second * SECOND
-                frames = sum(1 for ts, _, flag, _ in self.packets if flag == 2 and ts <= at_ns)
-                out = sum(1 for ts, _, flag, _ in self.packets if flag == 1 and ts <= at_ns)
-                lines.write(
-                    json.dumps(
-                        {
-                            "at_ns": at_ns,
-                            "frames_in": frames,
-                            "frames_out": out,
-                            "bytes_in": 0,
-                            "bytes_out": 0,
-                            "drops": {"loss": frames - out},
-                            "records_written": frames + out,
-                            "records_dropped": 0,
-                            "lateness_ns": {"p50": 20_000, "p90": 40_000, "p99": 90_000, "max": 200_000},
-                            "lateness_counts": [(20_000, 50), (40_000, 40), (90_000, 9), (200_000, 1)],
-                            "busy_ratio": 0.1,
-                        }
-                    )
-                    + "\n"
-                )
-                pressure.write(
-                    json.dumps({"at_ns": at_ns, "cpu_busy_ratio": 0.3, "steal_ratio": 0.0, "cpu_some_ratio": 0.05})
-                    + "\n"
-                )
+                line = {
+                    "at_ns": ZERO_NS + second * SECOND,
+                    "cpu_busy_ratio": 0.3,
+                    "steal_ratio": 0.0,
+                    "cpu_some_ratio": 0.05,
+                }
+                pressure.write(json.dumps(line) + "\n")
+        (run_dir / "dataplane.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self._plane_lines()))
+
+    def _plane_lines(self) -> list[dict[str, Any]]:
+        """One line per second, and a second one in the workload's third second, as after a pause of the machine."""
+        usual = [(20_000, 50), (40_000, 40), (90_000, 9), (200_000, 1)], 0.1
+        written = {ZERO_NS + second * SECOND: usual for second in range(-3, int(self.duration_s) + 4)}
+        written[ZERO_NS + 2 * SECOND + SECOND // 4] = [(30_000, 10)], 0.5
+        lines = []
+        for at_ns, (counts, busy_ratio) in sorted(written.items()):
+            frames, out = (sum(1 for ts, _, flag, _ in self.packets if flag == tap and ts <= at_ns) for tap in (2, 1))
+            every = [late_ns for late_ns, count in counts for _ in range(count)]
+            line = {
+                "at_ns": at_ns,
+                "frames_in": frames,
+                "frames_out": out,
+                "bytes_in": 0,
+                "bytes_out": 0,
+                "drops": {"loss": frames - out},
+                "records_written": frames + out,
+                "records_dropped": 0,
+                "lateness_ns": {f"p{share}": every[len(every) * share // 100 - 1] for share in (50, 90, 99)},
+                "lateness_counts": counts,
+                "busy_ratio": busy_ratio,
+            }
+            line["lateness_ns"]["max"] = every[-1]
+            lines.append(line)
+        return lines
 
 
 def address(node: int) -> str:

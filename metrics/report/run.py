@@ -69,7 +69,7 @@ class Run(RunDir):
     def table(self, name: str) -> pd.DataFrame | None:
         """A table of the analysis, None when the run has none of that name."""
         if name not in self._tables:
-            path = self.path / "tables" / f"{name}.parquet"
+            path = self.tables / f"{name}.parquet"
             self._tables[name] = pq.read_table(path).to_pandas() if path.exists() else None
         return self._tables[name]
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from peer.runtime.clock import Clock
 from peer.runtime.namespaces import die_with_parent, enter_network
+from peer.runtime.privileges import drop_privileges
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.spec import PeerPlace
 
@@ -106,6 +107,7 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         _redirect(orders.folder / "logs" / f"{place.node}.log")
         if place.netns is not None:
             enter_network(place.netns)
+        drop_privileges()
         if orders.agent.command is not None:
             _execute(place, orders, control)
         else:

@@ -22,6 +22,7 @@ from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, start_child
 from peer.runtime.clock import Clock
+from peer.runtime.limits import allow_open_files
 from peer.runtime.process import Orders
 from peer.runtime.spec import Action, AgentSpec, OverlayDocument
 
@@ -80,6 +81,7 @@ class Supervisor:
 
     def start_children(self) -> None:
         """Fork every peer. No loop and no thread may exist yet."""
+        allow_open_files(len(self._orders.agent.addresses))  # also for the peers, which inherit it
         for name in ("trace", "logs", "record"):
             (self._orders.folder / name).mkdir(exist_ok=True)
         (self._orders.folder / EXITS).touch()

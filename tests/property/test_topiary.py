@@ -26,9 +26,8 @@ from peer.core.contract import (
     message_id,
 )
 from peer.core.frames import Data
-from peer.core.payload import make_payload, topic_sequence
+from peer.core.payload import make_payload
 from peer.core.protocols import Composition, compose
-from peer.core.topiary.estimates import RateEstimate, SequenceEstimate
 from peer.core.topiary.frames import Release
 from peer.core.topiary.observation import Observation
 from peer.core.topiary.scoring import Tally, Weights, best_subset, topic_scores, worse_topics
@@ -133,18 +132,6 @@ def test_the_worse_topics_are_those_beyond_a_multiple_of_the_best():
     assert worse_topics({}, 1.2, 1e-9) == []
 
 
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=30), st.integers(0, 30))
-def test_gaps_in_a_publishers_numbers_are_counted_as_published(heard: list[int], before: int):
-    estimate = SequenceEstimate()
-    estimate.see((7,), message_id(3, 0), make_payload(message_id(3, 0), before, 64), frozenset({7, 8}))
-    estimate.turn_over()
-    for sequence in heard:
-        estimate.see(
-            (7,), message_id(3, sequence), make_payload(message_id(3, sequence), sequence, 64), frozenset({7, 8})
-        )
-    assert estimate.published([7, 8], SECOND_NS) == {7: max(0, max(heard) - before), 8: 0}
-
-
 @pytest.mark.parametrize("topics", [(1,), (9, 1), (1, 2)])
 def test_messages_on_several_topics_are_expected_once(topics: tuple[int, ...]):
     """Who brings all is kept, not who brings half, whichever of a message's topics is the first."""
@@ -157,17 +144,6 @@ def test_messages_on_several_topics_are_expected_once(topics: tuple[int, ...]):
     desk.end_epoch(5 * SECOND_NS)
     assert desk.scores == [0.0]
     assert desk.settle(6 * SECOND_NS) == {half}
-
-
-def test_a_known_rate_needs_no_message():
-    assert RateEstimate(2.5).published([1, 2], 4 * SECOND_NS) == {1: 10.0, 2: 10.0}
-
-
-@given(st.integers(0, 2**63 - 1), st.integers(0, 2**32 - 1), st.integers(0, 100))
-def test_a_payload_has_its_size_and_tells_its_number(identifier: int, sequence: int, size: int):
-    payload = make_payload(identifier, sequence, size)
-    assert len(payload) == size
-    assert topic_sequence(payload) == (sequence if size >= 12 else None)
 
 
 class Desk:
@@ -191,10 +167,19 @@ class Desk:
                 self.chosen.append(peer)
         return effects, asked
 
-    def copy(self, at_ns: int, peer: int, publisher: int, sequence: int, topic: int | tuple[int, ...] = 1) -> list:
+    def copy(
+        self,
+        at_ns: int,
+        peer: int,
+        publisher: int,
+        sequence: int,
+        topic: int | tuple[int, ...] = 1,
+        claimed: int | None = None,
+    ) -> list:
+        """A copy comes in; ``claimed``: the publisher's count in its payload, where it is not ``sequence``."""
         identifier = message_id(publisher, sequence)
         topics = topic if isinstance(topic, tuple) else (topic,)
-        copy = Data(identifier, topics, 1, 0, make_payload(identifier, sequence, 20))
+        copy = Data(identifier, topics, 1, 0, make_payload(identifier, sequence if claimed is None else claimed, 20))
         return self.node.handle(at_ns, FrameReceived(peer, copy))
 
     def settle(self, at_ns: int) -> set[int]:
@@ -262,6 +247,23 @@ def test_what_comes_in_the_overlap_is_neither_observed_nor_missed():
             desk.copy(7 * SECOND_NS, peer, 50, sequence)
     desk.end_epoch(10 * SECOND_NS)
     assert desk.scores == [0.0, 0.0]
+
+
+def test_a_forged_number_is_rejected_and_leaves_the_score_as_it_was():
+    desk = Desk()
+    desk.settle(SECOND_NS // 2)
+    rejected = []
+    for sequence in range(10):
+        claimed = 4_000_000_000 if sequence == 5 else sequence
+        for peer in desk.chosen:
+            effects = desk.copy(SECOND_NS, peer, 50, sequence, claimed=claimed)
+            rejected += [e.event for e in effects if isinstance(e, Trace) and e.event.event == "reject"]
+    desk.end_epoch(5 * SECOND_NS)
+    assert desk.scores == [0.0], "nothing is missed"
+    assert [(event.reason, event.peer, event.message_id) for event in rejected] == [
+        ("sequence_jump", desk.chosen[0], message_id(50, 5)),
+        ("sequence_jump", desk.chosen[0], message_id(50, 6)),  # the next one begins the count anew
+    ]
 
 
 def test_a_nodes_own_messages_that_come_back_count_for_nobody():

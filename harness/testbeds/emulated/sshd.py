@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shlex
 import subprocess
 import sys
 import time
@@ -21,11 +22,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.doctor.programs import find_program
 from harness.errors import TestbedError
 from harness.inventory import Machine
 
 START_S = 20.0
-SSHD = "/usr/sbin/sshd"
 PRIVILEGE_SEPARATION = Path("/run/sshd")
 
 _CONFIG = """\
@@ -110,7 +111,7 @@ def start_sshd(
     _write_keys(folder, address, port)
     _write_accounts(folder, user)
     (folder / "sshd_config").write_text(_CONFIG.format(port=port, address=address, folder=folder, user=user))
-    script = _ENTER.format(sshd=SSHD)
+    script = _ENTER.format(sshd=shlex.quote(_find_sshd()))
     command = [*enter, "unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sshd", str(folder)]
     with (folder / "sshd.log").open("wb") as log:
         process = subprocess.Popen([*command, str(work) if own_work else ""], stderr=log, stdin=subprocess.DEVNULL)
@@ -137,6 +138,14 @@ def serving_ssh(folder: Path, address: str, port: int, **options: object) -> Ite
         yield server.machine
     finally:
         server.stop()
+
+
+def _find_sshd() -> str:
+    """Its path, which must be absolute: it executes itself again for every connection."""
+    path = find_program("sshd")
+    if path is None:
+        raise TestbedError("start an SSH server", "the program sshd is not installed (trellis doctor --fix)")
+    return str(Path(path).absolute())
 
 
 def _write_keys(folder: Path, address: str, port: int) -> None:

@@ -15,13 +15,15 @@ from harness.inventory import Machine
 from harness.plan import Plan
 from harness.testbeds.base import Findings, Moment
 from harness.testbeds.emulated import hosts
-from harness.testbeds.emulated.awake import Vigil, is_virtual
+from harness.testbeds.emulated.awake import make_vigil
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
 from harness.testbeds.emulated.pressure import PressureLog
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
+from harness.testbeds.emulated.watchdog import Watchdog
+from metrics.processors import read_throttling
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
@@ -43,23 +45,28 @@ class EmulatedTestbed:
         self._machine = plan.placement[0].machine
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
-        self._vigil = Vigil() if is_virtual() else None
+        self._vigil = make_vigil()
+        self._watchdog = Watchdog(run_dir, clock)
+        self._throttling = read_throttling()
         self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
 
     def boot(self) -> None:
-        """Make hosts, data plane, prober and sshd; from now on a virtual machine's processors stay awake."""
+        """Make hosts, data plane, prober and sshd; from now on processors are watched, virtual ones are kept awake."""
         if self._vigil is not None:
             self._vigil.start()
+        self._watchdog.start()
         placement = sorted(self._plan.placement, key=lambda place: place.host)
         wan_ips = [place.wan_ip for place in placement]
         self._hosts = hosts.start([place.ctl_ip for place in placement])
         netns = [host.netns for host in self._hosts]
         dilation = self._clock.dilation
-        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation)
+        late_ns = round(self._plan.experiment.verdict.lateness_p99_ms * 1e6)
+        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation, late_ns)
         self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
         self._pace = Pace(self._plane)
         self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
         self._sshd = start_sshd(WORK / "sshd", hosts.CTL_GATEWAY, SSH_PORT, name=self._machine, work=WORK / "work")
+        self._pressure.start()
 
     def machines(self) -> tuple[Machine, ...]:
         """The sandbox itself."""
@@ -90,15 +97,14 @@ class EmulatedTestbed:
             )
 
     def start_recording(self, longest_s: float) -> None:
-        """Capture, CPU pressure, and probes to random pairs."""
+        """Capture, and probes to random pairs."""
         capture = self._plan.experiment.capture
         if capture.enabled:
             self._plane.start_capture(self._run_dir / "capture", capture.snaplen_bytes, self._epoch_offset_ns)
-        self._pressure.start()
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def resources(self) -> dict[str, float]:
-        """Memory of all processes in the hosts but Mininet's shells."""
+        """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
         peers = hosts.processes(self._hosts)
         return {"peer_processes": float(len(peers)), "peers_pss_mib": manifest.pss_mib(peers)}
 
@@ -106,7 +112,6 @@ class EmulatedTestbed:
         """End the probes before the capture, so that every reply is in it."""
         with self._noting():
             self._prober.stop_sampling("during")
-        self._pressure.stop()
         if self._plan.experiment.capture.enabled:
             with self._noting():
                 self._captured = self._plane.stop_capture()
@@ -116,9 +121,16 @@ class EmulatedTestbed:
         with self._noting():
             self._prober.write(self._run_dir / "achieved.parquet")
             self._prober.close()
+        self._pressure.stop()
         awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
-        counters = {"processors_kept_awake": awake}
+        throttling = read_throttling().since(self._throttling)
+        counters = {
+            "processors_kept_awake": awake,
+            "processors_watched": self._watchdog.stop(),
+            "throttled_periods": throttling.periods,
+            "throttled_us": throttling.time_us,
+        }
         with self._noting():
             final = self._plane.close()
             counters |= _plane_counters(final)

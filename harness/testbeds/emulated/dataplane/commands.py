@@ -26,7 +26,8 @@ class Attach(Struct, frozen=True, tag=True):
     rate_mbit: tuple[float, ...]
     queue_ms: tuple[float, ...]
     seed: int
-    time_dilation: float = 1.0
+    time_dilation: float
+    late_ns: int
 
 
 class SetPair(Struct, frozen=True, tag=True):
