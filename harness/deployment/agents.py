@@ -26,7 +26,7 @@ class Site(Struct, frozen=True):
     node: int
     machine: str
     listen: tuple[str, int]
-    metrics: tuple[str, int]
+    metrics: tuple[str, int] | None
     netns: str | None = None
 
 
