@@ -114,13 +114,10 @@ class Run:
     def scraping(self) -> Iterator[None]:
         """Have Prometheus scrape everything meanwhile. Scrapes that failed during the workload are a problem."""
         experiment = self.plan.experiment
-        if not experiment.prometheus.enabled:
+        targets = self._targets()
+        if not experiment.prometheus.enabled or not targets:
             yield
             return
-        parts = self.testbed.metrics()
-        targets = [Target("peer", *site.metrics, {"node": str(site.node)}) for site in self.testbed.sites()]
-        targets = targets if experiment.peer.metrics else []
-        targets += [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
         server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
         try:
             yield
@@ -129,6 +126,15 @@ class Run:
         finally:
             with self.noting("scraping"):
                 server.stop()
+
+    def _targets(self) -> list[Target]:
+        """Everything that serves metrics."""
+        parts = self.testbed.metrics()
+        targets = [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
+        if not self.plan.experiment.peer.metrics:
+            return targets
+        served = [(site.node, site.metrics) for site in self.testbed.sites() if site.metrics is not None]
+        return [Target("peer", *place, {"node": str(node)}) for node, place in served] + targets
 
     def _count_scrapes(self, server: Prometheus) -> None:
         zero_s = self._zero_epoch_ns / 1e9

@@ -135,7 +135,8 @@ def _place_nodes(experiment: Experiment, source: Path, nodes: int) -> tuple[Plac
     assert experiment.inventory is not None, "check_rules wants it"
     seats = load_inventory(source.parent / experiment.inventory).seats(nodes)
     return tuple(
-        Placement(node, node, seat.machine, seat.listen[0], seat.metrics[0]) for node, seat in enumerate(seats)
+        Placement(node, node, seat.machine, seat.listen[0], seat.metrics[0] if seat.metrics else "")
+        for node, seat in enumerate(seats)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -16,6 +17,11 @@ from peer.trace import TraceEvent
 
 QUANTILES = tuple(place / 50 for place in range(51))
 """The shares of nodes at which the scores' distribution is noted."""
+
+
+LATEST_NS = 600_000_000_000
+"""How long a message is looked for: ten hops through nodes that take a minute each, the longest that there is. A copy
+that comes later counts nowhere, and nothing is kept of its message but its batch."""
 
 
 class Batch:
@@ -38,7 +44,10 @@ class TopicBatch(Struct):
 
 
 class Flight(Struct):
-    """A message under way: ``due`` are the honest subscribers at the instant of its publication but the publisher."""
+    """A message under way: ``due`` are the honest subscribers at the instant of its publication but the publisher.
+
+    Those to whom it was delivered are due no more.
+    """
 
     published_ns: int
     due: Bitset
@@ -78,6 +87,7 @@ class Watch:
         self._skip_messages = skip_messages
         self._published = 0
         self._flights: dict[MessageId | None, Flight] = {}
+        self._order: deque[MessageId] = deque()  # of the flights, the oldest first
         self._subscribers = _by_topic(interests)
         self._handlers: dict[str, Callable[[TraceEvent], None]] = {
             "publish": self._publish,
@@ -100,6 +110,7 @@ class Watch:
         """Note a delivery that was due."""
         flight = self._flights.get(message.message_id)
         if flight is not None and flight.due >> node & 1:
+            flight.due ^= 1 << node
             delay_ns = now_ns - flight.published_ns
             flight.batch.delays_ns.append(delay_ns)
             flight.batch.hops += message.hops
@@ -124,6 +135,9 @@ class Watch:
         of_topic = batch.topics.setdefault(event.topics[0], TopicBatch())
         of_topic.due += due.bit_count()
         self._flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
+        self._order.append(event.message_id)
+        while self._flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
+            del self._flights[self._order.popleft()]
 
     def _duplicate(self, event: TraceEvent) -> None:
         if batch := self._batch_of_honest_copy(event):

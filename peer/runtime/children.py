@@ -170,7 +170,7 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
     return {
         "node": orders.overlay.nodes[place.node],
         "place": place,
-        "run": orders.overlay.run,
+        "run": agent.run,
         "addresses": agent.addresses,
         "actions": [step.action for step in orders.steps.get(place.node, ())],
         "zero_ns": zero_ns,

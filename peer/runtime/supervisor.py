@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client import start_http_server
 
+from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, start_child
@@ -57,7 +58,8 @@ def read_orders(folder: Path) -> Orders:
             refreshes.append(step)
         else:
             steps[step.action.node].append(step)
-    return Orders(agent, overlay, {node: tuple(own) for node, own in steps.items()}, tuple(refreshes), folder)
+    own_steps = {node: tuple(own) for node, own in steps.items()}
+    return Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder)
 
 
 def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:

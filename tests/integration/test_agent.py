@@ -48,6 +48,7 @@ class Machine:
         addresses = tuple(("127.0.0.1", port) for port in ports[:nodes])
         spec = AgentSpec(
             machine="m",
+            run=5,
             peers=tuple(PeerPlace(n, addresses[n], ("127.0.0.1", self.metrics[n])) for n in range(nodes)),
             addresses=addresses,
             warmup_ns=int(WARMUP_S * 1e9),
