@@ -34,7 +34,8 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
         key: the private key's file; relative to the inventory, ``~`` is understood.
         known_hosts: the file with the machine's host key. A machine that is not in it is refused.
         python: the interpreter on the machine.
-        work: an absolute path on the machine; every run gets a folder of its own below it.
+        work: a path on the machine, absolute or below the user's home (``~/...``); every run gets a folder of its own
+            below it. Nobody but the user and root may be able to write there.
         hosts: how many peers this machine carries, where ``addresses`` does not say it.
         address: what the peers listen on, each at a port of its own; default: ``host``.
         addresses: one address a peer, each at the standard ports, in place of ``hosts`` and ``address``.
@@ -52,7 +53,7 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
     user: Text = "root"
     port: Port = 22
     python: Text = "python3"
-    work: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/-]+$", max_length=60)] = "/var/tmp/trellis"
+    work: Annotated[str, Meta(pattern=r"^~?(/[A-Za-z0-9._-]+)+\Z", max_length=60)] = "~/.trellis"
     hosts: Annotated[int, Meta(ge=1, le=MAX_HOSTS_PER_ADDRESS)] = 1
     address: str = ""
     addresses: tuple[Text, ...] = ()

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import TestbedError
+from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets, Instants
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
@@ -204,6 +204,11 @@ class Prober:
     def write(self, path: Path) -> None:
         """Write all rows, in the order of their phases."""
         pq.write_table(pa.concat_tables([SCHEMA.empty_table(), *self._tables]), path)
+
+    def lost(self) -> dict[str, str]:
+        """The prober, when it has ended, and how."""
+        status = self._process.exitcode
+        return {} if status is None else {"the prober": describe_status(status)}
 
     def close(self) -> None:
         """End the process."""

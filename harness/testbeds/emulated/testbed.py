@@ -122,6 +122,10 @@ class EmulatedTestbed:
             self._plane.start_capture(self._run_dir / "capture", capture.snaplen_bytes, self._epoch_offset_ns)
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
+    def lost(self) -> dict[str, str]:
+        """What has ended of the data plane's processes and the prober."""
+        return {**self._plane.lost(), **self._prober.lost()}
+
     def resources(self) -> dict[str, float]:
         """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
         peers = hosts.processes(self._hosts)
