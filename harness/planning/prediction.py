@@ -21,6 +21,7 @@ from harness.workload.streams import NETWORK
 from peer.core.protocols import Choice
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import PUBLISH
+from peer.runtime.limits import SUPPORT_FILES, needed_files
 from peer.runtime.spec import Action
 from topologies.model import Underlay
 
@@ -51,12 +52,6 @@ HOST_PROCESSES = 2
 
 SUPPORT_PROCESSES = 10
 """Processes that a run has once."""
-
-HOST_FILES = 4
-"""Files that the busiest process opens for a host: the end of its device, and the pipes of its process."""
-
-SUPPORT_FILES = 64
-"""Files that any process has open anyway: libraries, logs, captures."""
 
 BOOT_S = 3.0
 """Wall time to make the sandbox and to start what it has once."""
@@ -148,7 +143,7 @@ def _needs(experiment: Experiment, hosts: int) -> Capacity:
     return Capacity(
         processes=hosts * HOST_PROCESSES + SUPPORT_PROCESSES,
         memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
-        open_files=hosts * HOST_FILES + SUPPORT_FILES,
+        open_files=needed_files(hosts),
     )
 
 

@@ -306,7 +306,7 @@ def world(run: Run) -> Canvas | None:
     if hosts.empty or hosts["latitude"].isna().any():
         return None
     canvas, axes = plain_axes(width=9.6, height=4.9)
-    rings = json.loads((files("metrics.report") / "data" / "land.json").read_text())["rings"]
+    rings = json.loads((files("metrics.report") / "data" / "land.json").read_text(encoding="utf-8"))["rings"]
     axes.add_collection(PolyCollection([np.array(ring) for ring in rings], facecolor="#e6ebe4", edgecolor="#c8d0c5"))
     segments = [_arc(hosts, a, b) for a, b in run.host_links()]
     pieces = [piece for segment in segments for piece in segment]

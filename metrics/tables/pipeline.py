@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -47,12 +46,10 @@ class Pipeline:
     def __init__(self, spark: SparkSession, run: RunDir) -> None:
         self._spark = spark
         self._run = run
-        self._tables = run.path / "tables"
+        self._tables = run.tables
 
     def write(self, *, packets: bool) -> None:
-        """Write every table; what an earlier analysis left is replaced as a whole."""
-        shutil.rmtree(self._tables, ignore_errors=True)
-        self._tables.mkdir()
+        """Write every table into an empty folder (``RunDir.tables``)."""
         with tempfile.TemporaryDirectory(prefix=".staging-", dir=self._tables) as staging:
             self._staging = Path(staging)
             self._pairs = self._staging / "pairs"
@@ -298,6 +295,9 @@ class Pipeline:
     def _write_packets(self) -> None:
         register(self._spark)
         reader = self._spark.read.format("pcap").option("tables", "packets")
-        options = {"epoch_offset_ns": str(self._run.manifest.epoch_offset_ns)}
+        options = {
+            "epoch_offset_ns": str(self._run.manifest.epoch_offset_ns),
+            "parallelism": str(self._spark.sparkContext.defaultParallelism),
+        }
         rows = reader.options(**options).load(str(self._run.path / "capture"))
         rows.write.parquet(str(self._path("packets")))

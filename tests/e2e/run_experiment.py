@@ -119,6 +119,7 @@ class Finished:
 LOAD = (
     "cpu",
     "steal",
+    "throttled",
     "busy",
     "lateness",
     "stalls",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -20,6 +21,8 @@ import pytest
 
 from peer.core.contract import message_id
 from peer.runtime.agent import call
+from peer.runtime.descendants import descendants
+from peer.runtime.limits import needed_files
 from peer.runtime.spec import Action, AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
 
@@ -31,7 +34,14 @@ LIMIT_S = 30.0
 class Machine:
     """A work folder with its documents, and the agent that was started on it."""
 
-    def __init__(self, folder: Path, nodes: int, documents: dict[str, str] | None = None, **changes: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        documents: dict[str, str] | None = None,
+        under: tuple[str, ...] = (),
+        **changes: Any,
+    ) -> None:
         self.folder = folder
         ports = free_ports(2 * nodes + 1)
         self.metrics = ports[nodes : 2 * nodes]
@@ -39,6 +49,7 @@ class Machine:
         addresses = tuple(("127.0.0.1", port) for port in ports[:nodes])
         spec = AgentSpec(
             machine="m",
+            run=5,
             peers=tuple(PeerPlace(n, addresses[n], ("127.0.0.1", self.metrics[n])) for n in range(nodes)),
             addresses=addresses,
             warmup_ns=int(WARMUP_S * 1e9),
@@ -62,7 +73,7 @@ class Machine:
         folder.joinpath("schedule.jsonl").write_bytes(b"".join(msgspec.json.encode(a) + b"\n" for a in self.actions))
         for name, content in (documents or {}).items():
             folder.joinpath(name).write_text(content)
-        command = [sys.executable, "-m", "peer.runtime.agent", str(folder)]
+        command = [*under, sys.executable, "-m", "peer.runtime.agent", str(folder)]
         self.process = subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def call(self, *words: str) -> dict[str, Any]:
@@ -229,6 +240,13 @@ def test_the_lease_counts_from_the_start(machine):
     assert m.wait() == 1
 
 
+def test_a_low_soft_limit_of_open_files_is_raised_for_agent_and_peers(machine):
+    """The agent keeps two descriptors per peer. What is started inherits the limit, which is not the hard one."""
+    m = machine(20, under=("prlimit", "--nofile=32:"), command=("sleep", "60"))
+    pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
+    assert {resource.prlimit(pid, resource.RLIMIT_NOFILE)[0] for pid in pids} == {needed_files(20)}
+
+
 def test_a_killed_agent_takes_its_peers_along(machine):
     m = machine()
     pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
@@ -260,10 +278,12 @@ def test_an_agent_without_a_lifeline_does_not_run(machine):
     assert b"lifeline" in told.stderr
 
 
-def test_the_barrier_is_lifted_once(machine):
+def test_the_barrier_is_lifted_once_and_a_late_order_says_how_late_it_came(machine):
     m = machine(2)
     m.await_ready()
-    m.start()
+    zero_ns = time.time_ns() + int(WARMUP_S * 1e9)
+    late = m.call("start", str(zero_ns - 300_000_000))
+    assert -300_000_000 - LIMIT_S * 1e9 < late["lead_ns"] < -300_000_000
     assert m.call("start", "1") == {"error": "started already"}
     assert "no such call" in m.call("dance")["error"]
 
@@ -302,6 +322,50 @@ def test_another_program_runs_as_given_and_its_end_is_told(machine, expected: st
         assert (document["zero_ns"], document["node"]["topics"]) == (zero_ns, list(m.topics[node]))
 
 
+LEAVES_BEHIND = """
+(trap '' TERM; sleep 61 & sh -c 'sleep 62 & wait' & setsid sh -c 'sleep 63 & sleep 64' & (setsid sleep 65 &) ; wait) &
+sh -c 'exit 0' &
+{end}
+"""
+"""Children that ignore SIGTERM, in the program's process group and in sessions of their own, and an orphan."""
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"), [("sleep 1; exit 0", "exited"), ("wait", "exited"), ("exec sleep 66", "running")]
+)
+@pytest.mark.parametrize("ending", ["plan", "lifeline"])
+def test_nothing_that_a_program_has_started_outlives_the_agent(machine, end: str, expected: str, ending: str):
+    m = machine(1, command=("sh", "-c", LEAVES_BEHIND.replace("{end}", end)), expected_final_state=expected)
+    m.await_ready()
+    m.start(0.1)
+    until(lambda: len(sleepers(m.process.pid)) >= 5)
+    started = sleepers(m.process.pid)
+    if ending == "lifeline":
+        m.process.stdin.close()
+    m.wait()
+    assert [process for process in started if is_alive(process)] == []
+
+
+def sleepers(agent: int) -> list[int]:
+    """Those below the agent that sleep for 61 to 66 seconds."""
+    names = {f"sleep\0{seconds}\0".encode() for seconds in range(61, 67)}
+    paths = (Path(f"/proc/{process}/cmdline") for process in descendants(agent))
+    return [int(path.parent.name) for path in paths if path.exists() and path.read_bytes() in names]
+
+
+def test_a_word_to_end_reaches_what_a_wrapping_shell_has_started(machine):
+    script = "sh -c 'trap \"exit 0\" TERM; echo up >&2; while :; do sleep 0.02; done'; exit 3"
+    m = machine(1, command=("sh", "-c", f"trap : TERM; {script}"))
+    m.await_ready()
+    m.start(0.1)
+    until(lambda: m.folder.joinpath("logs/0.log").read_text() == "up\n")
+    began = time.monotonic()
+    m.call("stop")
+    m.wait()
+    assert time.monotonic() - began < 5, "not killed after a grace period: the word reached the inner shell"
+    assert m.exits()["peer-0"]["status"] == 3
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -337,3 +401,31 @@ def test_each_peer_lives_in_its_namespace(machine):
     finally:
         holder.kill()
         holder.wait()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "under", [(), ("unshare", "--user", "--map-current-user", "--keep-caps")], ids=["root", "user"]
+)
+@pytest.mark.parametrize("command", [None, ("sleep", "60")], ids=["python", "command"])
+def test_a_peer_has_no_privilege_and_cannot_gain_any(machine, under: tuple[str, ...], command: tuple[str, ...] | None):
+    """Neither with the agent's user as root, nor where a user namespace's capabilities are ambient ones."""
+    m = machine(1, under=under, command=command)
+    pid = m.await_ready()["peers"]["0"]["pid"]
+    assert status_of(m.process.pid)["CapEff"] != NO_CAPABILITY
+    m.start(0.0)
+    until(lambda: command is None or Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+    status = status_of(pid)
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {NO_CAPABILITY}
+    assert status["NoNewPrivs"] == "1"
+    m.process.kill()
+    m.wait()
+    until(lambda: not is_alive(pid))
+
+
+NO_CAPABILITY = "0" * 16
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}

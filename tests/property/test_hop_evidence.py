@@ -122,6 +122,7 @@ class Run(tempfile.TemporaryDirectory[str]):
         errors = {node: ERRORS_NS[machine] for node, machine in enumerate(MACHINES) if machine in ERRORS_NS}
         return SimpleNamespace(
             path=path,
+            tables=path / "tables",
             plan={"placement": [{"node": node, "machine": MACHINES[node]} for node in reversed(NODES)]},
             clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
             judged_ns=JUDGED_NS,
