@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 CLOCKS_FILE = "clocks.json"
+ATTEMPT_FILE = "attempt.json"
 STALLS_FILE = "stalls.jsonl"
 
 
@@ -100,8 +101,25 @@ class Check(Struct, frozen=True):
     allowed: int | None = None
 
 
+class Attempt(Struct, frozen=True):
+    """``attempt.json`` of a run that repeats another one, which stalls of the host spoiled.
+
+    Attributes:
+        attempt: 2 for the first repetition.
+        repeats: the directory of the attempt before.
+        reasons: that one's, all of which stalls of the host explain.
+    """
+
+    attempt: int
+    repeats: str
+    reasons: tuple[str, ...]
+
+
 class Summary(Struct, frozen=True):
-    """``summary.json``. ``reasons`` is empty when the verdict is ``valid``."""
+    """``summary.json``. ``reasons`` is empty when the verdict is ``valid``.
+
+    ``attempt`` is None but for a run that repeats another one.
+    """
 
     verdict: str
     reasons: tuple[str, ...]
@@ -111,6 +129,7 @@ class Summary(Struct, frozen=True):
     name: str
     seed: int
     protocol: str
+    attempt: Attempt | None = None
 
 
 class Stall(Struct, frozen=True, omit_defaults=True):
@@ -191,6 +210,12 @@ class RunDir:
         from topologies.model import Underlay
 
         return Underlay.from_json((self.path / "underlay.json").read_bytes())
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """``attempt.json``, None where the run repeats no other."""
+        path = self.path / ATTEMPT_FILE
+        return msgspec.json.decode(path.read_bytes(), type=Attempt) if path.exists() else None
 
     @cached_property
     def stalls(self) -> Stalls:

@@ -41,6 +41,7 @@ def write(run_dir: Path) -> Summary:
         name=run.plan["name"],
         seed=run.plan["seed"],
         protocol=run.experiment["protocol"],
+        attempt=run.attempt,
     )
     unfinished = run_dir / "summary.json.part"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1))

@@ -48,9 +48,10 @@ def panels(canvas: Canvas | None) -> list[Axes]:
 
 
 def curve(axes: Axes, label: str) -> list[tuple[float, float]]:
-    """The points of the curve whose label begins so."""
+    """The points of the curve whose label begins so, without the breaks between them."""
     (line,) = [line for line in axes.get_lines() if str(line.get_label()).startswith(label)]
-    return [(round(float(x), 9), round(float(y), 9)) for x, y in zip(*line.get_data(), strict=True)]
+    points = [(round(float(x), 9), round(float(y), 9)) for x, y in zip(*line.get_data(), strict=True)]
+    return [point for point in points if not np.isnan(point).any()]
 
 
 def bars(axes: Axes) -> list[tuple[float, float]]:
