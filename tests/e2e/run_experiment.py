@@ -122,6 +122,7 @@ LOAD = (
     "throttled",
     "busy",
     "lateness",
+    "intake",
     "stalls",
     "lag",
     "rtt",
