@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.testbeds.emulated.certifying import Certifier
+from harness.testbeds.emulated.dataplane.faults import Firsts, LateFirsts
 from harness.testbeds.emulated.probes import Prober
 from metrics import first_packets
 from metrics.first_packets import Attempt
@@ -28,21 +29,18 @@ Ints = npt.NDArray[np.int64]
 class StallingNetwork:
     """Answers as ``Prober.exchange`` does. Whatever is due in a stall of the machine happens at the stall's end."""
 
-    def __init__(self, underlay: Underlay, stalls_ns: Ints, fault: str | None, seed: int, late_ms: float = 1.5) -> None:
+    def __init__(self, underlay: Underlay, stalls_ns: Ints, fault: LateFirsts | None, seed: int) -> None:
         """Begin with hosts that have exchanged nothing.
 
         Args:
             underlay: what is asked, and what happens but for stalls and fault.
             stalls_ns: (n, 2) sorted and disjoint.
-            fault: whose first frames are late: "pairs" (those of each directed pair), "hosts" (those that each host
-                sends); None = nobody's.
+            fault: of first frames; None = there is none.
             seed: of the errors of an idle machine.
-            late_ms: by how much.
         """
         self._delay_ns = (underlay.delay_ms * MS).astype(np.int64)
         self._stalls_ns = stalls_ns
-        self._fault, self._late_ns = fault, round(late_ms * MS)
-        self._met: set[object] = set()
+        self._firsts = fault and Firsts(fault)
         self._random = np.random.default_rng(seed)
         self._now_ns = 0
 
@@ -57,11 +55,7 @@ class StallingNetwork:
         return sent, received
 
     def _extra_ns(self, source: int, destination: int) -> int:
-        key = {"pairs": (source, destination), "hosts": source}.get(self._fault or "")
-        if key is None or key in self._met:
-            return 0
-        self._met.add(key)
-        return self._late_ns
+        return self._firsts.extra_ns(source, destination) if self._firsts else 0
 
     def _release(self, at_ns: Ints) -> Ints:
         """When what is due at these instants happens."""
@@ -78,7 +72,7 @@ def draw_stalls(rate_per_s: float, shortest_ms: float, longest_ms: float, random
 
 
 def introduce(
-    underlay: Underlay, stalls_ns: Ints, fault: str | None, seed: int, *, watched: bool = False
+    underlay: Underlay, stalls_ns: Ints, fault: LateFirsts | None, seed: int, *, watched: bool = False
 ) -> list[Attempt]:
     """The attempts that the certificate makes in such a network. ``watched``: the stalls are in ``stalls.jsonl``."""
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,8 @@
 """How often the certificate finds first packets that are late, and how often it finds them where they are not.
 
 Real sweeps: inside one sandbox, hosts in cities of the world are introduced to each other over a data plane that is
-sound, or makes the first packet of each directed pair, or the first one that each host sends, 1.5 ms late. Each sweep
-has a new data plane, whose devices and pairs nobody has used; a virtual machine's processors are kept awake, as in a
-run.
+sound, or makes the first packet of each directed pair, or the first one that each host sends, late. Each sweep has a
+new data plane, whose devices and pairs nobody has used; a virtual machine's processors are kept awake, as in a run.
 
 Modelled sweeps (``--modelled N``): the same introduction and judgement over a network that exists in memory, whose
 machine stalls at random, at several rates. No process is started.
@@ -42,11 +41,15 @@ from topologies.geography import world_cities
 from topologies.model import Underlay
 
 HOSTS, SWEEPS = 20, 20
-CONDITIONS = {"clean": None, "every pair": LateFirsts("pairs"), "every host": LateFirsts("hosts")}
+LATE_MS = 1.5
+MODELLED_TOO = (2, 5, 10)
+"""The model also makes the first packets of only every so many directed pairs late."""
+
 STALLS = ((0.0, 0, 0), (0.05, 15, 40), (0.6, 15, 40), (2.0, 5, 40), (20.0, 2, 10))
 """Stalls per second, and the shortest and the longest in ms."""
 
 Row = dict[str, Any]
+Conditions = dict[str, LateFirsts | None]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--sweeps", type=int, default=SWEEPS, help="per condition")
+    parser.add_argument("--late-ms", type=float, default=LATE_MS, help="by how much first packets are late")
     parser.add_argument(
         "--modelled", type=int, default=0, metavar="N", help="model so many sweeps per condition instead"
     )
@@ -63,7 +67,13 @@ def main(argv: list[str] | None = None) -> int:
     if not given.modelled and not given.inside:
         return sandbox.run([sys.executable, "-P", __file__, "--inside", *(sys.argv[1:] if argv is None else argv)])
     underlay = cities_underlay(world_cities()[: given.hosts])
-    rows = _model(underlay, given.modelled) if given.modelled else _measure(underlay, given.sweeps)
+    pairs, hosts_only = LateFirsts("pairs", given.late_ms), LateFirsts("hosts", given.late_ms)
+    conditions: Conditions = {"clean": None, "every pair": pairs, "every host": hosts_only}
+    if given.modelled:
+        some: Conditions = {f"one pair in {every}": LateFirsts("pairs", given.late_ms, every) for every in MODELLED_TOO}
+        rows = _model(underlay, given.modelled, conditions | some)
+    else:
+        rows = _measure(underlay, given.sweeps, conditions)
     if given.json:
         print(json.dumps(list(rows)))
         return 0
@@ -72,11 +82,11 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _measure(underlay: Underlay, sweeps: int) -> Iterator[Row]:
+def _measure(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterator[Row]:
     """A row per condition."""
     made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(underlay.size)])
     with kept_awake():
-        for condition, fault in CONDITIONS.items():
+        for condition, fault in conditions.items():
             judged = [_sweep(underlay, made, fault, seed) for seed in range(sweeps)]
             yield {"condition": condition} | _count(judged)
     hosts.stop(made)
@@ -102,15 +112,13 @@ def _sweep(underlay: Underlay, made: list[hosts.Host], fault: LateFirsts | None,
         return first_packets.judge(rows, read_stalls(run_dir))
 
 
-def _model(underlay: Underlay, sweeps: int) -> Iterator[Row]:
+def _model(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterator[Row]:
     """A row per condition and rate of stalls."""
-    for condition, fault in CONDITIONS.items():
+    for condition, fault in conditions.items():
         for rate_per_s, shortest_ms, longest_ms in STALLS:
             random = np.random.default_rng(1)
-            judged = [
-                introduce(underlay, draw_stalls(rate_per_s, shortest_ms, longest_ms, random), fault and fault.of, seed)
-                for seed in range(sweeps)
-            ]
+            drawn = (draw_stalls(rate_per_s, shortest_ms, longest_ms, random) for _ in range(sweeps))
+            judged = [introduce(underlay, stalls, fault, seed) for seed, stalls in enumerate(drawn)]
             stalls = f"{rate_per_s:g}/s of {shortest_ms} to {longest_ms} ms"
             yield {"condition": condition, "stalls": stalls} | _count(judged)
 

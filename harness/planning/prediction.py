@@ -62,6 +62,12 @@ HOST_BOOT_S = 0.02
 PROBES_PER_S = 8_000
 """Echo requests a second while all pairs are probed."""
 
+INTRODUCTION_S = 4.0
+"""Wall time in which hosts exchange their first packets ..."""
+
+INTRODUCED_PER_S = 10.0
+"""... which is less where there are only few pairs of hosts."""
+
 COLLECT_S = 4.0
 """Wall time to stop the peers, collect their files and close the run; the analysis comes on top."""
 
@@ -156,6 +162,7 @@ def _extras(underlay: UnderlaySpec) -> int:
 def _wall_s(experiment: Experiment, hosts: int) -> float:
     workload = experiment.workload
     probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
+    probing_s += min(INTRODUCTION_S, hosts * (hosts - 1) / 2 / INTRODUCED_PER_S)
     running_s = (workload.warmup_s + workload.duration_s + workload.cooldown_s) * _dilation(experiment)
     return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
 

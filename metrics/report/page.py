@@ -7,6 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from metrics.report.overlay import measures_over_time, topics_by_shape
+from metrics.report.probing import first_packet_rows, sweep_rows
 from metrics.report.run import Run
 
 _NUMBERS = (
@@ -53,6 +54,8 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         figures=figures,
         overlay=measures_over_time(run),
         topics=topics_by_shape(run),
+        sweeps=sweep_rows(run),
+        first_packets=first_packet_rows(run),
         missing=missing,
         provenance=run.provenance(),
     )

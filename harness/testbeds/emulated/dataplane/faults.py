@@ -16,10 +16,28 @@ class LateFirsts(Struct, frozen=True):
     Attributes:
         of: ``pairs``: the first frame of each directed pair; ``hosts``: the first frame that each host sends.
         late_ms: by how much, in virtual ms.
+        every: only every so many pairs or hosts have the fault, by the order of their first frames.
     """
 
     of: Literal["pairs", "hosts"]
     late_ms: float = 1.5
+    every: int = 1
+
+
+class Firsts:
+    """Which frames are first ones that the fault makes late."""
+
+    def __init__(self, fault: LateFirsts) -> None:
+        self._fault = fault
+        self._met: set[int | tuple[int, int]] = set()
+
+    def extra_ns(self, source: int, destination: int) -> int:
+        """By how much this frame between the two is late."""
+        key = source if self._fault.of == "hosts" else (source, destination)
+        if key in self._met:
+            return 0
+        self._met.add(key)
+        return 0 if len(self._met) % self._fault.every else round(self._fault.late_ms * 1e6)
 
 
 class LateFirstsNetwork(Network):
@@ -27,8 +45,7 @@ class LateFirstsNetwork(Network):
 
     def __init__(self, asked: Matrix, seed: int, fault: LateFirsts) -> None:
         super().__init__(asked, seed)
-        self._fault = fault
-        self._met: set[int | tuple[int, int]] = set()
+        self._firsts = Firsts(fault)
 
     def connect(self, source: int, address: bytes) -> Pair:
         """The pair for a frame whose route is not known; one that is late is forgotten, so that the next is not."""
@@ -36,9 +53,8 @@ class LateFirstsNetwork(Network):
         if pair.dead_end:
             return pair
         destination = pair.destination.host
-        key = source if self._fault.of == "hosts" else (source, destination)
-        if key not in self._met:
-            self._met.add(key)
-            pair.delay_ns += round(self._fault.late_ms * 1e6)
+        extra_ns = self._firsts.extra_ns(source, destination)
+        if extra_ns:
+            pair.delay_ns += extra_ns
             self._forget(source, destination)
         return pair
