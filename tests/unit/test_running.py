@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from harness import running
+from harness.errors import TestbedError
 from harness.loading import load_experiment
 from harness.planning import make_plan, write_plan
+from harness.reserve import RESERVE_FILE, Reserve
+from harness.rundir import Manifest
 
 EXPERIMENT = """
 name = "brief"
@@ -56,3 +60,17 @@ def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
     (asked_ns,) = run.testbed.resources_ns  # type: ignore[attr-defined]
     assert cooldown_end_ns <= asked_ns <= deployment.waited_ns
     assert run.resources == {"peer_processes": 2.0}
+
+
+def test_a_run_that_fails_gives_its_reserve_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+
+    def fail(run_dir: Path) -> Manifest:
+        held.append(Reserve(run_dir))
+        assert (run_dir / RESERVE_FILE).exists()
+        raise TestbedError("boot", "no")
+
+    monkeypatch.setattr(running, "_stage_of", lambda run_dir: fail)
+    monkeypatch.setattr(sys, "argv", ["running", str(tmp_path)])
+    assert running.main() == TestbedError("boot", "no").exit_code
+    assert list(tmp_path.iterdir()) == []
