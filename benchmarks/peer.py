@@ -107,6 +107,7 @@ def _write_documents(work: Path, messages: int) -> None:
     addresses = tuple((HOST, PORT + node) for node in range(3))
     agent = AgentSpec(
         machine="bench",
+        run=1,
         peers=tuple(PeerPlace(n, addresses[n], (HOST, METRICS_PORT) if n == SINK else None) for n in range(3)),
         addresses=addresses,
         warmup_ns=1_000_000_000,

@@ -8,37 +8,27 @@ from pathlib import Path
 
 
 def move_files(folder: Path, names: Mapping[str, str], destination: Path) -> None:
-    """Move files, and the files of folders, as far as they exist.
+    """Move files, as far as they exist.
 
-    Only regular files: peers wrote what is there, and a link would have later readers look elsewhere.
+    Only regular files in real folders: peers wrote what is there, and a link would have later readers look elsewhere.
 
     Args:
         folder: where they are; on the file system of ``destination``.
-        names: each one's name in ``folder``, and its name in ``destination``.
+        names: each one's path in ``folder``, and its path in ``destination``.
         destination: gets them; what is there of the same name is replaced.
 
     Raises:
         OSError: a file could not be moved.
     """
-    destination.mkdir(parents=True, exist_ok=True)
     for name, new_name in names.items():
         source, target = folder / name, destination / new_name
-        if _is_folder(source):
-            target.mkdir(exist_ok=True)
-            for file in source.iterdir():
-                _move(file, target / file.name)
-        else:
-            _move(source, target)
+        if not source.parent.is_symlink() and _is_regular(source):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(target)
 
 
-def _move(file: Path, target: Path) -> None:
+def _is_regular(path: Path) -> bool:
     try:
-        regular = stat.S_ISREG(file.lstat().st_mode)
+        return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
-        return
-    if regular:
-        file.replace(target)
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
 from metrics.tables.staged import STAGED
+from metrics.tables.stalls import build_stalls
 from metrics.tables.together import together
 from metrics.tables.traces import EVENTS
 from metrics.tables.wire import Wire
@@ -46,12 +46,10 @@ class Pipeline:
     def __init__(self, spark: SparkSession, run: RunDir) -> None:
         self._spark = spark
         self._run = run
-        self._tables = run.path / "tables"
+        self._tables = run.tables
 
     def write(self, *, packets: bool) -> None:
-        """Write every table; what an earlier analysis left is replaced as a whole."""
-        shutil.rmtree(self._tables, ignore_errors=True)
-        self._tables.mkdir()
+        """Write every table into an empty folder (``RunDir.tables``)."""
         with tempfile.TemporaryDirectory(prefix=".staging-", dir=self._tables) as staging:
             self._staging = Path(staging)
             self._pairs = self._staging / "pairs"
@@ -190,6 +188,7 @@ class Pipeline:
 
     def _save_fidelity(self) -> None:
         self._save_small("fidelity", fidelity.build_fidelity(self._run))
+        self._save_small("stalls", build_stalls(self._run))
 
     def _save_epochs(self) -> None:
         run = self._run
@@ -296,6 +295,9 @@ class Pipeline:
     def _write_packets(self) -> None:
         register(self._spark)
         reader = self._spark.read.format("pcap").option("tables", "packets")
-        options = {"epoch_offset_ns": str(self._run.manifest.epoch_offset_ns)}
+        options = {
+            "epoch_offset_ns": str(self._run.manifest.epoch_offset_ns),
+            "parallelism": str(self._spark.sparkContext.defaultParallelism),
+        }
         rows = reader.options(**options).load(str(self._run.path / "capture"))
         rows.write.parquet(str(self._path("packets")))

@@ -67,8 +67,12 @@ class Child:
             self.control.sendall(b"%d\n" % zero_ns)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal unless the process has ended."""
-        if self.ended is None:
+        """Send a signal to the process and those that it has started in its process group, unless it has ended."""
+        if self.ended is not None:
+            return
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:  # it has left its group
             signal.pidfd_send_signal(self.pidfd, number)
 
     def reap(self, expected: str, clock: Clock) -> Exit:
@@ -103,6 +107,7 @@ def start_child(place: PeerPlace, orders: Orders, earlier: Iterable[Child]) -> C
             os.close(child.pidfd)
         _be_child(place, orders, theirs, parent)
     theirs.close()
+    _lead_group(pid)
     return Child(place.node, pid, ours)
 
 
@@ -111,6 +116,7 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
     status = 1
     try:
         die_with_parent(parent)
+        _lead_group(os.getpid())
         _redirect(orders.folder / "logs" / f"{place.node}.log")
         if place.netns is not None:
             enter_network(place.netns)
@@ -131,6 +137,12 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         with contextlib.suppress(OSError):
             sys.stderr.flush()
         os._exit(status)
+
+
+def _lead_group(process: int) -> None:
+    """Give a peer a process group of its own. Both sides do it, so that it has one whoever comes first."""
+    with contextlib.suppress(PermissionError, ProcessLookupError):  # it has become another program, or has ended
+        os.setpgid(process, process)
 
 
 def _redirect(log: Path) -> None:
@@ -170,7 +182,7 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
     return {
         "node": orders.overlay.nodes[place.node],
         "place": place,
-        "run": orders.overlay.run,
+        "run": agent.run,
         "addresses": agent.addresses,
         "actions": [step.action for step in orders.steps.get(place.node, ())],
         "zero_ns": zero_ns,

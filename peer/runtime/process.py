@@ -23,6 +23,7 @@ from prometheus_client import start_http_server
 
 from peer.core import contract
 from peer.core.randomness import substream
+from peer.runtime.addresses import AddressBook
 from peer.runtime.bootstrap import Step, first_directory, tell
 from peer.runtime.clock import Clock
 from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, make_events
@@ -48,13 +49,14 @@ class Orders(Struct, frozen=True):
     """What the peers of a machine share.
 
     ``steps``: node -> its actions in the order of their instants, joins with the bootstrap service's answers.
-    ``refreshes``: the answers that everybody gets.
+    ``refreshes``: the answers that everybody gets. ``addresses``: those of ``agent``, resolved.
     """
 
     agent: AgentSpec
     overlay: OverlayDocument
     steps: dict[int, tuple[Step, ...]]
     refreshes: tuple[Step, ...]
+    addresses: AddressBook
     folder: Path
 
 
@@ -143,8 +145,8 @@ class Peer:
         return Lives(
             self._spec,
             trace,
-            run=self._orders.overlay.run,
-            addresses=self._orders.agent.addresses,
+            run=self._orders.agent.run,
+            addresses=self._orders.addresses,
             listen=self._place.listen,
             send_queue_bytes=self._orders.agent.send_queue_bytes,
             recorder=recorder,

@@ -140,10 +140,11 @@ def cgroups_of_processes(proc: Path) -> set[str]:
 
 
 def cgroups_of(process: Path) -> set[str]:
-    """The folders of a process's cgroups; none when it has just ended.
+    """The folders of a process's cgroups below their hierarchies' roots; none when it has just ended.
 
     A line of /proc/PID/cgroup is ``number:controllers:path``; the unified hierarchy has no controllers, and is mounted
-    beside the others where there are others.
+    beside the others where there are others. A root is nobody's to leave behind, and of a process that is ending the
+    kernel gives the root in place of the cgroup that it was in (``proc_cgroup_show``).
     """
     try:
         lines = (process / "cgroup").read_text().splitlines()
@@ -152,6 +153,8 @@ def cgroups_of(process: Path) -> set[str]:
     found = set()
     for line in lines:
         _, controllers, path = line.split(":", 2)
+        if path == "/":
+            continue
         unified = "unified" if Path("/sys/fs/cgroup/unified").is_dir() else ""
         found.add(str(Path("/sys/fs/cgroup", controllers.removeprefix("name=") or unified) / path.lstrip("/")))
     return found

@@ -47,8 +47,8 @@ def test_the_observer_sees_what_is_left(tmp_path: Path) -> None:
 
 
 def test_the_observer_sees_the_cgroups_of_the_run_and_no_others(tmp_path: Path) -> None:
-    """Of a process in a cgroup of its own, and a cgroup that another process of the machine has."""
-    for process, path in (("self", "/"), ("17", "/"), ("18", "/made"), ("other", "/elsewhere")):
+    """A process in a cgroup of its own, one that is ending and shows the root, and one of another PID namespace."""
+    for process, path in (("self", "/job"), ("17", "/job"), ("18", "/job/made"), ("19", "/"), ("other", "/elsewhere")):
         (tmp_path / process).mkdir()
         (tmp_path / process / "cgroup").write_text(f"3:pids:{path}\n1:name=systemd:/\n")
-    assert cgroups_of_processes(tmp_path) - cgroups_of(tmp_path / "self") == {"/sys/fs/cgroup/pids/made"}
+    assert cgroups_of_processes(tmp_path) - cgroups_of(tmp_path / "self") == {"/sys/fs/cgroup/pids/job/made"}
