@@ -29,6 +29,9 @@ class NotingTestbed:
     def __init__(self, *_: object) -> None:
         self.resources_ns: list[int] = []
 
+    def lost(self) -> dict[str, str]:
+        return {}
+
     def resources(self) -> dict[str, float]:
         self.resources_ns.append(time.monotonic_ns())
         return {"peer_processes": 2.0}
@@ -37,8 +40,11 @@ class NotingTestbed:
 class WaitingDeployment:
     waited_ns = 0
 
-    def start(self, zero_epoch_ns: int) -> None:
-        pass
+    def start(self, zero_epoch_ns: int) -> dict[str, int]:
+        return {"m": 0}
+
+    def faults(self) -> dict[str, str]:
+        return {}
 
     def wait(self, timeout_s: float) -> dict[str, int]:
         self.waited_ns = time.monotonic_ns()
@@ -53,8 +59,8 @@ def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
     file.write_text(EXPERIMENT)
     write_plan(make_plan(load_experiment(file, []), file), run_dir)
     monkeypatch.setattr(running, "_make_testbed", NotingTestbed)
-    monkeypatch.setattr(running, "LEAD_S", 0.0)
     run, deployment = running.Run(run_dir), WaitingDeployment()
+    run.lead_s = 0.0
     run.perform(deployment)  # type: ignore[arg-type]
     cooldown_end_ns = next(phase.end_ns for phase in run.timeline.phases if phase.name == "cooldown")
     (asked_ns,) = run.testbed.resources_ns  # type: ignore[attr-defined]
