@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.errors import TestbedError
 
+RESERVE_FILE = ".reserve"
 RESERVE_BYTES = 4 << 20
 """Enough for the manifest, the certificate and the ends of logs of a run of some hundred hosts."""
 
@@ -21,7 +22,7 @@ class Reserve:
         Raises:
             TestbedError: the disk is too full to begin with.
         """
-        self._file = folder / ".reserve"
+        self._file = folder / RESERVE_FILE
         try:
             descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             try:

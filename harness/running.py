@@ -22,7 +22,7 @@ from harness.plan import Plan, PlannedRun
 from harness.planning import read_plan
 from harness.progress import step
 from harness.prometheus import Prometheus, start_prometheus
-from harness.reserve import Reserve
+from harness.reserve import RESERVE_FILE, Reserve
 from harness.rundir import FinalState, Manifest, read_clocks
 from harness.supervision import PartLostError, Supervision
 from harness.testbeds.base import Findings, Testbed
@@ -272,6 +272,8 @@ def main() -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+    finally:
+        (run_dir / RESERVE_FILE).unlink(missing_ok=True)  # where the run failed before it gave it back
     return 0
 
 
