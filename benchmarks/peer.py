@@ -136,7 +136,7 @@ def _delivered() -> float:
 
 def _cpu_s(pid: int) -> float:
     """User and system time of a process (s)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

@@ -24,7 +24,7 @@ from peer.core.overlay.stan import StanParameters
 from peer.core.scribe.overlay import ScribeParameters
 from peer.core.topiary.overlay import TopiaryParameters
 
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
@@ -308,6 +308,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """How many times slower than asked the ``emulated`` testbed runs: delays, timers and schedules stretch together,
     and everything reported is divided back. For a network that this machine cannot carry at its true speed.
     ``simulated`` has no use for it and ignores it, ``remote`` refuses it."""
+    supervision: Literal["abort", "continue"] = "abort"
+    """When an agent, the prober, Prometheus or a process of the data plane is lost during the run: end the run at once
+    and analyse what there is, or go on. It is ``invalid`` either way."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
     random: RandomParameters = field(default_factory=RandomParameters)
     stan: StanParameters = field(default_factory=StanParameters)

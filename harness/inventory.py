@@ -34,13 +34,16 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
         key: the private key's file; relative to the inventory, ``~`` is understood.
         known_hosts: the file with the machine's host key. A machine that is not in it is refused.
         python: the interpreter on the machine.
-        work: an absolute path on the machine; every run gets a folder of its own below it.
+        work: a path on the machine, absolute or below the user's home (``~/...``); every run gets a folder of its own
+            below it. Nobody but the user and root may be able to write there.
         hosts: how many peers this machine carries, where ``addresses`` does not say it.
         address: what the peers listen on, each at a port of its own; default: ``host``.
         addresses: one address a peer, each at the standard ports, in place of ``hosts`` and ``address``.
         metrics_address: where peers and agent serve their metrics, to anyone who can connect there: an address of the
             machine that only you and it can reach. Without it they serve none.
         own_clock: False = it reads this computer's clocks (a namespace of ours), so there is no offset to estimate.
+        work_here: where this computer sees the folder ``work`` on the file system of the run directory, so that what
+            a run leaves there need not be copied; empty = nowhere.
     """
 
     name: Name
@@ -50,12 +53,13 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
     user: Text = "root"
     port: Port = 22
     python: Text = "python3"
-    work: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/-]+$", max_length=60)] = "/var/tmp/trellis"
+    work: Annotated[str, Meta(pattern=r"^~?(/[A-Za-z0-9._-]+)+\Z", max_length=60)] = "~/.trellis"
     hosts: Annotated[int, Meta(ge=1, le=MAX_HOSTS_PER_ADDRESS)] = 1
     address: str = ""
     addresses: tuple[Text, ...] = ()
     metrics_address: str = ""
     own_clock: bool = True
+    work_here: str = ""
 
 
 class Seat(Struct, frozen=True):
@@ -92,7 +96,7 @@ def load_inventory(path: Path) -> Inventory:
         ExperimentError: the file is missing or not an inventory; it names the place.
     """
     try:
-        document = tomllib.loads(path.read_text())
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
         inventory = msgspec.convert(document, Inventory)
     except OSError as error:
         raise ExperimentError(str(path), error.strerror or str(error)) from None

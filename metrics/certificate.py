@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow.parquet as pq
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from metrics.checks import JITTER_SIGMAS, Evidence
+from metrics.first_packets import check_first_packets
 from metrics.plane_checks import check_plane
+from metrics.probing import QUANTILES, explained, last_attempts, limits_ms, read_achieved, repeats
 from metrics.rundata import INVALID, SUSPECT, Check, RunDir
-from metrics.stalls import blame
+from metrics.stalls import Stalls, blame, read_stalls
 
-FIRST_PACKET_MS = 1.0
-FIRST_PACKETS_LATE_RATIO = 0.01
 PROBES_LOST_RATIO = 0.001
 PUBLISH_LAG_P99_MS = 20.0
 RECEIVE_P99_MS = 10.0
@@ -26,8 +26,6 @@ CPU_BUSY_RATIO = 0.98
 STEAL_RATIO = 0.10
 BUSY_SECONDS_RATIO = 0.10
 """Share of the workload's seconds that may be above CPU_BUSY_RATIO or STEAL_RATIO."""
-
-Floats = npt.NDArray[np.float64]
 
 
 def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, Any]]) -> list[Check]:
@@ -61,51 +59,50 @@ def _is_workload(run: RunDir, at_ns: int) -> bool:
 
 
 def _probes(run: RunDir) -> list[Check]:
-    path = run.path / "achieved.parquet"
-    if not path.exists():
+    table, stalls = read_achieved(run.path), read_stalls(run.path)
+    if table is None:
         return [
             Check("certificate", 1, 1, 1, 0, "", INVALID, "achieved.parquet is missing: no pair of hosts was probed")
         ]
-    table = pq.read_table(path)
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    phases = [phase for phase in ("before", "during", "after") if (columns["phase"] == phase).any()]
     checks = []
-    for phase in phases:
-        rows = {name: values[columns["phase"] == phase] for name, values in columns.items()}
-        checks += _rtt_errors(run, phase, rows)
-        checks.append(_lost(run, phase, rows))
-        if phase == "before":
-            checks.append(_first_packet(rows))
-    return checks
+    for phase in ("before", "during", "after"):
+        rows = table.filter(pc.equal(table["phase"], phase))
+        if rows.num_rows:
+            checks += _rtt_errors(run, phase, rows, stalls)
+            checks.append(_lost(run, phase, rows))
+    return [*checks, *check_first_packets(run.path)]
 
 
-def _rtt_errors(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> list[Check]:
+def _rtt_errors(run: RunDir, phase: str, rows: pa.Table, stalls: Stalls) -> list[Check]:
     """The p-th percentile of error / limit over the pairs, each pair's limit being max(ms, ratio x its asked RTT)."""
-    answered = ~np.isnan(rows["rtt_ms"].astype(float))
-    asked = rows["asked_rtt_ms"][answered].astype(float)
-    error = np.abs(rows["rtt_ms"][answered].astype(float) - asked)
-    jitter = rows.get("asked_jitter_ms", np.zeros(len(answered)))[answered].astype(float)
-    error = np.maximum(error - JITTER_SIGMAS * jitter, 0)
+    answered = last_attempts(rows)
+    answered = answered.filter(pc.is_valid(answered["rtt_ms"]))
+    asked = answered["asked_rtt_ms"].to_numpy()
+    tolerance = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
+    error = np.maximum(np.abs(answered["rtt_ms"].to_numpy() - asked) - tolerance, 0)
     limits = run.experiment["verdict"]
     checks = []
-    for name, quantile in (("p50", 0.5), ("p99", 0.99)):
-        limit = np.maximum(limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"] * asked)
+    for name, quantile in QUANTILES.items():
+        limit = limits_ms(asked, name, limits)
         worst = float(np.quantile(error / limit, quantile)) if len(error) else 0.0
         raw = float(np.quantile(error, quantile)) if len(error) else 0.0
-        beyond = f", beyond {JITTER_SIGMAS:g} standard deviations of the jitter asked for," if jitter.any() else ""
+        beyond = f", beyond {JITTER_SIGMAS:g} standard deviations of the jitter asked for," if tolerance.any() else ""
         asked_limit = (
             f"max({limits[f'rtt_error_{name}_ms']:g} ms, {limits[f'rtt_error_{name}_ratio']:.2%} of the pair's RTT)"
         )
         detail = f"RTT error{beyond} {name} {raw:.3g} ms over {len(error):,} probes, limit {asked_limit}"
+        detail += "".join(f"; {words}" for words in repeats(rows))
         title = f"rtt_error_{name}_{phase}"
         # During the workload the prober itself waits for a processor: not the network's error, but a sign of load.
         severity = SUSPECT if phase == "during" else INVALID
-        checks.append(Check(title, len(error), int(worst > 1), worst, 1, "of the limit", severity, detail))
+        check = Check(title, len(error), int(worst > 1), worst, 1, "of the limit", severity, detail)
+        late, by_stalls = int((error > limit).sum()), int(explained(answered, limit + tolerance, stalls).sum())
+        checks.append(blame(check, late, by_stalls, int((1 - quantile) * len(error)), "probes"))
     return checks
 
 
-def _lost(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> Check:
-    sent, received = int(rows["sent"].sum()), int(rows["received"].sum())
+def _lost(run: RunDir, phase: str, rows: pa.Table) -> Check:
+    sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))
     lost = sent - received
     if run.underlay.loss_ratio.any():
         asked = 1 - (1 - run.underlay.loss_ratio) * (1 - run.underlay.loss_ratio.T)
@@ -116,26 +113,6 @@ def _lost(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> Check:
     detail = f"{lost:,} of {sent:,} probes did not come back" if lost else ""
     failed = lost if ratio > PROBES_LOST_RATIO else 0
     return Check(f"probes_returned_{phase}", sent, failed, ratio, PROBES_LOST_RATIO, "ratio", severity, detail)
-
-
-def _first_packet(rows: dict[str, npt.NDArray[Any]]) -> Check:
-    """Flows' first packets against their second ones: name resolution or set-up under delay would show here.
-
-    Only before the workload: what comes after it is no flow's first packet. Shares are compared, not tails: of two
-    samples that met the same stall of the machine, the 99th percentiles may lie far apart.
-    """
-    asked = rows["asked_rtt_ms"].astype(float)
-    beyond = [rows[name].astype(float) - asked for name in ("first_rtt_ms", "next_rtt_ms")]
-    first, following = (values[~np.isnan(values)] for values in beyond)
-    usual = float(np.median(following)) if len(following) else 0.0
-    late = [float(np.mean(values > usual + FIRST_PACKET_MS)) if len(values) else 0.0 for values in (first, following)]
-    later = max(late[0] - late[1], 0.0)
-    detail = (
-        f"more than {FIRST_PACKET_MS:g} ms later than next packets usually: {late[0]:.2%} of flows' first packets, "
-        f"{late[1]:.2%} of the next ones"
-    )
-    failed = int(later > FIRST_PACKETS_LATE_RATIO)
-    return Check("first_packet", len(first), failed, later, FIRST_PACKETS_LATE_RATIO, "ratio", SUSPECT, detail)
 
 
 # ------------------------------------------------------------------------------------------------ the machine
@@ -212,7 +189,7 @@ def _throttled(run: RunDir) -> Check:
     judged = [
         line for before, line in zip(begun_ns, lines, strict=False) if before < end_ns and line["at_ns"] > start_ns
     ]
-    throttled_ms = [line.get("throttled_ms", 0.0) for line in judged if line.get("throttled_periods", 0)]
+    throttled_ms = [line.get("throttled_us", 0) / 1000 for line in judged if line.get("throttled_periods", 0)]
     periods = sum(line.get("throttled_periods", 0) for line in judged)
     detail = (
         f"a processor quota of the run's cgroups was used up in {periods} periods ({sum(throttled_ms):.3g} ms, summed "

@@ -55,6 +55,8 @@ class Manifest(Struct, frozen=True):
 
     ``problems`` are the running stage's own findings, one sentence each; any of them keeps the run from being valid:
     each is (severity, text) with severity ``invalid`` or ``suspect``.
+
+    ``deployment`` has the name of the run's ``folder`` below every machine's work folder, and where ``prometheus`` was.
     """
 
     run_id: str
@@ -71,6 +73,7 @@ class Manifest(Struct, frozen=True):
     capture_files: tuple[str, ...] = ()
     resources: dict[str, float] = field(default_factory=dict)
     time_dilation: float = 1.0
+    deployment: dict[str, str] = field(default_factory=dict)
 
 
 class Check(Struct, frozen=True):

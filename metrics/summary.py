@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from metrics.adversaries import of_nodes, read_adversaries
+from metrics.probing import last_attempts, read_achieved
 from metrics.rundata import Check, RunDir, Summary
 from metrics.verdict import judge
 from peer.core.frames import Data
@@ -193,10 +194,10 @@ def _control(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
 
 def _certificate(run: RunDir) -> dict[str, Any]:
     """RTT errors of the idle network (the sweeps before and after the workload)."""
-    path = run.path / "achieved.parquet"
-    if not path.exists():
+    achieved = read_achieved(run.path)
+    if achieved is None:
         return {"rtt_error_ms_p50": None, "rtt_error_ms_p99": None}
-    table = pq.read_table(path, columns=["phase", "asked_rtt_ms", "rtt_ms"])
+    table = last_attempts(achieved).select(["phase", "asked_rtt_ms", "rtt_ms"])
     idle = table.filter(pc.not_equal(table["phase"], "during")).drop_null()
     error = np.abs(idle["rtt_ms"].to_numpy() - idle["asked_rtt_ms"].to_numpy())
     return {"rtt_error_ms_p50": _quantile(error, 0.5), "rtt_error_ms_p99": _quantile(error, 0.99)}

@@ -44,6 +44,20 @@ def emulated_sites(plan: Plan, netns_by_host: Mapping[int, str]) -> tuple[Site, 
     )
 
 
+def nodes_by_machine(sites: Iterable[Site]) -> dict[str, list[int]]:
+    """The nodes on each machine."""
+    found: dict[str, list[int]] = {}
+    for site in sites:
+        found.setdefault(site.machine, []).append(site.node)
+    return found
+
+
+def files_of(machine: str, nodes: Iterable[int]) -> dict[str, str]:
+    """What a machine's peers and its agent may leave in the run's folder there -> its path in the run directory."""
+    names = [name for n in nodes for name in (f"trace/{n}.jsonl", f"logs/{n}.log", f"record/{n}.msgpack")]
+    return {**{name: name for name in names}, "exits.jsonl": f"exits-{machine}.jsonl"}
+
+
 def build_agent_specs(
     experiment: Experiment, sites: Iterable[Site], agent_metrics: Mapping[str, tuple[str, int]] | None = None
 ) -> dict[str, AgentSpec]:

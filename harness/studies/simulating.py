@@ -77,7 +77,7 @@ class PointRun:
         self._honest_interests = tuple(
             topics for node, topics in enumerate(workload.interests) if not self._adversaries >> node & 1
         )
-        self._watch = Watch(workload.interests, self._adversaries, run.epoch_messages)
+        self._watch = Watch(workload.interests, self._adversaries, run.epoch_messages, run.skip_messages)
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._simulation = Simulation(
             network,

@@ -62,6 +62,7 @@ class Watch:
         interests: every node's topics at the start.
         adversaries: nodes whose copies, changes and scores count nowhere.
         batch_messages: how many messages make a batch; None = all of them.
+        skip_messages: how many of them, the first ones, count nowhere.
 
     Attributes:
         changed_ns: when a logical link last began or ended.
@@ -75,7 +76,9 @@ class Watch:
 
     frames = False
 
-    def __init__(self, interests: Interests, adversaries: Bitset, batch_messages: int | None) -> None:
+    def __init__(
+        self, interests: Interests, adversaries: Bitset, batch_messages: int | None, skip_messages: int = 0
+    ) -> None:
         self.changed_ns = 0
         self.joined_ns: dict[NodeId, int] = {}
         self.changes = 0
@@ -83,6 +86,8 @@ class Watch:
         self.scores: dict[int, list[float]] = {}
         self._adversaries = adversaries
         self._batch_messages = batch_messages
+        self._skip_messages = skip_messages
+        self._published = 0
         self._flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # of the flights, the oldest first
         self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
@@ -118,8 +123,12 @@ class Watch:
             flight.topic.delay_ns += delay_ns
 
     def _publish(self, event: TraceEvent) -> None:
-        if not self.batches or self.batches[-1].messages == self._batch_messages:
+        place = self._published % self._batch_messages if self._batch_messages else self._published
+        self._published += 1
+        if place == 0:
             self.batches.append(Batch())
+        if place < self._skip_messages:
+            return
         batch = self.batches[-1]
         due = 0
         assert event.topics and event.message_id is not None, "publications have both"

@@ -60,6 +60,10 @@ class RemoteTestbed:
     def start_recording(self, longest_s: float) -> None:
         """Nothing: there is no data plane to record at."""
 
+    def lost(self) -> dict[str, str]:
+        """There are no processes of its own."""
+        return {}
+
     def resources(self) -> dict[str, float]:
         """Unknown."""
         return {}

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from metrics.adversaries import read_adversaries
+from metrics.probing import last_attempts, read_achieved
 from metrics.rundata import RunDir, Summary
 from metrics.tables.columns import read_columns
 
@@ -88,9 +89,9 @@ class Run(RunDir):
         return table if table is None or table.empty else table[table["at_ns"] == table["at_ns"].max()]
 
     def achieved(self) -> pd.DataFrame | None:
-        """The probes' rows, None on a testbed without probes."""
-        path = self.path / "achieved.parquet"
-        return pq.read_table(path).to_pandas() if path.exists() else None
+        """The probes' rows that count, None on a testbed without probes."""
+        achieved = read_achieved(self.path)
+        return None if achieved is None else last_attempts(achieved).to_pandas()
 
     def neighbours(self) -> dict[int, set[int]]:
         """Every node's physical neighbours at the middle of the publishing window."""

@@ -29,6 +29,7 @@ from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
 from metrics.tables.staged import STAGED
+from metrics.tables.stalls import build_stalls
 from metrics.tables.together import together
 from metrics.tables.traces import EVENTS
 from metrics.tables.wire import Wire
@@ -187,6 +188,7 @@ class Pipeline:
 
     def _save_fidelity(self) -> None:
         self._save_small("fidelity", fidelity.build_fidelity(self._run))
+        self._save_small("stalls", build_stalls(self._run))
 
     def _save_epochs(self) -> None:
         run = self._run

@@ -251,6 +251,13 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "probes": "bigint",
         "probe_error_ms_p99": "double",
     },
+    "stalls": {
+        "source": "string",
+        "cpu": "int",
+        "phase": "string",
+        "start_ns": "bigint",
+        "end_ns": "bigint",
+    },
     "checks": {
         "name": "string",
         "tested": "bigint",

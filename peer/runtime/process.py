@@ -101,6 +101,7 @@ class Peer:
                 address, port = self._place.metrics
                 start_http_server(port, address, make_registry(lives))
             flushing = asyncio.create_task(_flush_now_and_then(trace, self._draws))
+            flushing.add_done_callback(self._fail_with)
             try:
                 with contextlib.suppress(_Stopped):
                     await self._perform(lives)
@@ -125,6 +126,11 @@ class Peer:
         loop.default_exception_handler(context)
         self._bug = self._bug or context.get("exception") or RuntimeError(context["message"])
         self._stopping.set()
+
+    def _fail_with(self, task: asyncio.Task[None]) -> None:
+        """Fail where a task of ours did that nobody waits for."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(asyncio.get_running_loop(), {"message": "a task failed", "exception": error})
 
     @contextlib.contextmanager
     def _recording(self) -> Iterator[Recorder | None]:

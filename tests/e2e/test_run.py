@@ -43,8 +43,8 @@ def test_every_peer_answers_its_recorded_events_as_it_did(run: Finished) -> None
     "name",
     [
         "experiment.toml", "plan.json", "underlay.json", "overlay.json", "schedule.jsonl",
-        "achieved.parquet", "dataplane.jsonl", "pressure.jsonl", "prometheus", "logs", "manifest.json",
-        "tables", "report/index.html", "summary.json",
+        "achieved.parquet", "first_packets.parquet", "dataplane.jsonl", "pressure.jsonl", "prometheus", "logs",
+        "manifest.json", "tables", "report/index.html", "summary.json",
         *(f"trace/{node}.jsonl" for node in range(HOSTS)),
     ],
 )  # fmt: skip

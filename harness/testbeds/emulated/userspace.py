@@ -13,10 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import TestbedError
+from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
+from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
 from harness.testbeds.emulated.plane import CaptureCounts, Counters, FinalCounters, Port
 from topologies.model import Matrix, Underlay
@@ -44,6 +45,7 @@ class UserspacePlane:
         metrics: tuple[str, int] | None = None,
         time_dilation: float = 1.0,
         late_ns: int = LATE_NS,
+        fault: LateFirsts | None = None,
     ) -> None:
         """Start the processes.
 
@@ -54,10 +56,12 @@ class UserspacePlane:
             metrics: address and port for Prometheus; None = not served.
             time_dilation: how many times slower than asked everything happens; all that it reports is as asked.
             late_ns: what is later than this is counted as late, and told by when it was.
+            fault: for tests and benchmarks of what finds it.
         """
         self._underlay = underlay
         self._seed = seed
         self._time_dilation, self._late_ns = time_dilation, late_ns
+        self._fault = fault
         self._logs = folder / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
         self._writer: subprocess.Popen[bytes] | None = None
@@ -85,9 +89,8 @@ class UserspacePlane:
         if [port.host for port in ports] != list(range(underlay.size)):
             raise TestbedError("attach the hosts", f"there must be one port for each of {underlay.size}, in order")
         rate_mbit, queue_ms = underlay.rate_mbit.tolist(), underlay.queue_ms.tolist()
-        command = commands.Attach(
-            tuple(ports), tuple(rate_mbit), tuple(queue_ms), self._seed, self._time_dilation, self._late_ns
-        )
+        rates = tuple(rate_mbit), tuple(queue_ms)
+        command = commands.Attach(tuple(ports), *rates, self._seed, self._time_dilation, self._late_ns, self._fault)
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
@@ -163,6 +166,13 @@ class UserspacePlane:
             self.kill()
         return final
 
+    def lost(self) -> dict[str, str]:
+        """Those of its processes that have ended, and how, with their last words."""
+        running = {"process": self._process, "monitor": self._monitor, "writer": self._writer}
+        ended = {name: status for name, one in running.items() if one and (status := one.poll()) is not None}
+        words = {name: f"{describe_status(status)}; {self._last_words(name)}" for name, status in ended.items()}
+        return {f"the data plane's {name}": text for name, text in words.items()}
+
     def kill(self) -> None:
         """End all processes at once, whatever they do."""
         self._control.close()
@@ -222,14 +232,14 @@ class UserspacePlane:
             self.complaints.append(f"the data plane's {name} runs on after {REPLY_TIMEOUT_S:g} s")
         else:
             if status:
-                text = f"the data plane's {name} ended with status {status}; {self._last_words(name)}"
+                text = f"the data plane's {name} {describe_status(status)}; {self._last_words(name)}"
                 self.complaints.append(text)
 
     def _log(self, name: str) -> Path:
         return self._logs / f"dataplane-{name}.log"
 
     def _last_words(self, name: str) -> str:
-        lines = self._log(name).read_text(errors="replace").splitlines()
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1] if lines else "it said nothing"
 
 

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.plane import Counters, FinalCounters, Port
 from topologies.model import Matrix
 
@@ -28,6 +29,7 @@ class Attach(Struct, frozen=True, tag=True):
     seed: int
     time_dilation: float
     late_ns: int
+    fault: LateFirsts | None = None
 
 
 class SetPair(Struct, frozen=True, tag=True):

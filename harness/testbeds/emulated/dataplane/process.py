@@ -25,6 +25,7 @@ from harness.errors import TestbedError
 from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
 from harness.testbeds.emulated.dataplane.capture import Recorder
 from harness.testbeds.emulated.dataplane.commands import Reply, Tally
+from harness.testbeds.emulated.dataplane.faults import LateFirstsNetwork
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.intake import LOOK_NS, Burst
 from harness.testbeds.emulated.dataplane.links import AccessLink, Network
@@ -170,7 +171,8 @@ class Plane:
             self._control.send(commands.encode(reply))
 
     def _attach(self, command: commands.Attach, descriptors: list[int]) -> Reply:
-        network = Network(commands.unwrap_matrices(descriptors[0]), command.seed)
+        asked, seed, fault = commands.unwrap_matrices(descriptors[0]), command.seed, command.fault
+        network = Network(asked, seed) if fault is None else LateFirstsNetwork(asked, seed, fault)
         for port in command.ports:
             device = tun.open_device(port)
             link = AccessLink(port.host, device, command.rate_mbit[port.host], command.queue_ms[port.host])
