@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from peer.core.bitset import Bitset, bitset
+NodeSet = int
+"""Bit i is set for node i."""
 
 
 class Disclosure(NamedTuple):
@@ -26,7 +27,7 @@ class Disclosure(NamedTuple):
 
 
 def measure_disclosure(
-    concluded: Mapping[int, Mapping[int, Bitset]], subscribers: Mapping[int, Bitset], adversaries: Iterable[int]
+    concluded: Mapping[int, Mapping[int, NodeSet]], subscribers: Mapping[int, NodeSet], adversaries: Iterable[int]
 ) -> list[Disclosure]:
     """An entry for each asker, by its number.
 
@@ -36,7 +37,7 @@ def measure_disclosure(
         subscribers: topic to the nodes that subscribed at any time.
         adversaries: all nodes that misbehave.
     """
-    bad = bitset(adversaries)
+    bad = sum(1 << node for node in {*adversaries})
     found = []
     for asker, topics in sorted(concluded.items()):
         foreign = [topic for topic in {*topics, *subscribers} if not subscribers.get(topic, 0) >> asker & 1]

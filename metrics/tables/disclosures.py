@@ -9,9 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from metrics.disclosure import measure_disclosure
+from metrics.disclosure import NodeSet, measure_disclosure
 from metrics.tables.traces import EVENTS
-from peer.core.bitset import Bitset
 
 
 def build_disclosures(
@@ -29,12 +28,12 @@ def build_disclosures(
         return []
     told = pc.field("event") == "disclose"
     said = ds.dataset(events, schema=EVENTS).to_table(columns=["node", "peer", "topics"], filter=told)
-    concluded: dict[int, dict[int, Bitset]] = {asker: {} for asker in askers}
+    concluded: dict[int, dict[int, NodeSet]] = {asker: {} for asker in askers}
     for row in said.to_pylist():
         for topic in row["topics"]:
             nodes = concluded[row["node"]]
             nodes[topic] = nodes.get(topic, 0) | 1 << row["peer"]
-    subscribers: dict[int, Bitset] = {}
+    subscribers: dict[int, NodeSet] = {}
     for row in pq.read_table(interests, columns=["node", "topic"]).to_pylist():
         subscribers[row["topic"]] = subscribers.get(row["topic"], 0) | 1 << row["node"]
     return [row._asdict() for row in measure_disclosure(concluded, subscribers, adversaries)]
