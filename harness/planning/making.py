@@ -80,7 +80,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     overlays = [parts.overlay] * len(workload.interests)
     if parts.overlay["name"] == "stan":
         overlays = [parts.overlay | given for given in _give_views(experiment, workload)]
-    behaviour = choose_behaviour(experiment.adversary, adversaries)
+    behaviour = choose_behaviour(experiment.adversary, adversaries, experiment.workload.topics)
     return OverlayDocument(
         run=_run_number(experiment),
         protocol=experiment.protocol,

@@ -70,6 +70,8 @@ class Watch:
         changes: joins, leaves and crashes of honest nodes so far.
         batches: in the order of publication.
         scores: of the neighbours that honest nodes kept, by the epoch that they ended.
+        concluded: what adversaries that ask have concluded so far: asker to topic to nodes.
+        ever: every topic's subscribers so far, those that are gone included.
     """
 
     frames = False
@@ -88,7 +90,9 @@ class Watch:
         self._published = 0
         self._flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # of the flights, the oldest first
+        self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
         self._subscribers = _by_topic(interests)
+        self.ever = dict(self._subscribers)
         self._handlers: dict[str, Callable[[TraceEvent], None]] = {
             "publish": self._publish,
             "duplicate": self._duplicate,
@@ -98,6 +102,7 @@ class Watch:
             "join": self._join,
             "leave": self._leave,
             "epoch": self._end_epoch,
+            "disclose": self._disclose,
         }
 
     def trace(self, event: TraceEvent) -> None:
@@ -160,6 +165,7 @@ class Watch:
             self._count_change(event)
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) | 1 << event.node
+            self.ever[topic] = self.ever.get(topic, 0) | 1 << event.node
 
     def _leave(self, event: TraceEvent) -> None:
         if event.reason is not None:
@@ -174,6 +180,12 @@ class Watch:
         assert event.epoch is not None and event.score is not None, "epochs that end have both"
         if not self._adversaries >> event.node & 1:
             self.scores.setdefault(event.epoch, []).append(event.score)
+
+    def _disclose(self, event: TraceEvent) -> None:
+        assert event.peer is not None and event.topics, "conclusions have both"
+        topics = self.concluded.setdefault(event.node, {})
+        for topic in event.topics:
+            topics[topic] = topics.get(topic, 0) | 1 << event.peer
 
 
 def _by_topic(interests: Interests) -> dict[int, Bitset]:

@@ -90,6 +90,12 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "direct_delay_ms": "double",
         "stretch": "double",
     },
+    "disclosures": {
+        "node": "int",
+        "subscriptions": "bigint",
+        "disclosed": "bigint",
+        "wrong": "bigint",
+    },
     "epochs": {
         "epoch": "bigint",
         "from_ns": "bigint",
