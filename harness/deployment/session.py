@@ -36,7 +36,8 @@ FAULTS = (OSError, EOFError, paramiko.SSHException, UnexpectedExit, CommandTimed
 """What a machine can do to a step. Anything else is a bug of ours and is not caught."""
 
 
-_WORKSPACE = Path(workspace.__file__).read_text(encoding="utf-8")
+_WORKSPACE = Path(workspace.__file__).read_bytes()
+_READ_AND_RUN = "import sys; exec(sys.stdin.buffer.read(int(sys.argv.pop(1))))"
 _PRESENT = 'while IFS= read -r name; do [ ! -f "$name" ] || [ -L "$name" ] || printf "%s\\n" "$name"; done'
 _PACK = "tar --format=gnu --no-recursion -czf - -T -"
 
@@ -98,8 +99,28 @@ class Session:
         return self.run(shlex.join([self.machine.python, "-c", source, *arguments]))
 
     def on_site(self, verb: str, *arguments: str | PurePosixPath) -> Any:  # noqa: ANN401 - JSON
-        """Have ``harness.deployment.workspace`` do something on the machine; its answer."""
-        return msgspec.json.decode(self.run_python(_WORKSPACE, verb, *map(str, arguments)))
+        """Have ``harness.deployment.workspace`` do something on the machine; its answer.
+
+        Raises:
+            StepError: it was refused; carries the machine's words.
+        """
+        channel = self._start_on_site(verb, *arguments)
+        try:
+            channel.settimeout(COMMAND_S)
+            channel.shutdown_write()
+            answer = channel.makefile("rb").read()
+            if not channel.status_event.wait(COMMAND_S) or channel.recv_exit_status() != 0:
+                raise StepError(_words_on(channel))
+        finally:
+            channel.close()
+        return msgspec.json.decode(answer)
+
+    def _start_on_site(self, verb: str, *arguments: str | PurePosixPath) -> paramiko.Channel:
+        """The text goes by standard input: on the command line, everybody's list of processes would show it."""
+        words = [self.machine.python, "-c", _READ_AND_RUN, str(len(_WORKSPACE)), verb, *map(str, arguments)]
+        channel = self.open_channel(shlex.join(words))
+        channel.sendall(_WORKSPACE)
+        return channel
 
     def ship(self, package: Package) -> bool:
         """Unpack the package on the machine unless a package of this hash is there, and has this content.
@@ -127,12 +148,10 @@ class Session:
             held: whether it vanishes with this session, however that ends, unless ``keep_folder`` is called before.
 
         Raises:
-            StepError, UnexpectedExit: it could not be made.
+            StepError: it could not be made.
         """
         if held:
-            self._holder = self.open_channel(
-                shlex.join([self.machine.python, "-c", _WORKSPACE, "hold", str(self.work)])
-            )
+            self._holder = self._start_on_site("hold", self.work)
             if not self._holder.makefile("rb").readline():
                 raise StepError(_words_on(self._holder))
         else:
@@ -143,7 +162,7 @@ class Session:
         """Remove the run's folder, if this session made it, with what the run may have left running on the machine.
 
         Raises:
-            StepError, UnexpectedExit: it was not removed.
+            StepError: it was not removed.
         """
         if not self._made:
             return

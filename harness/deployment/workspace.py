@@ -1,4 +1,4 @@
-"""A machine's work folder, seen from the machine: this file's text is run there by ``python -c``.
+"""A machine's work folder, seen from the machine: this file's text is run there by its Python.
 
     prepare WORK            make the work folder where it is missing, check who can write to it; its absolute path
     package FOLDER SHA256   whether the package is there; one whose content is not what its name says is refused
