@@ -7,10 +7,13 @@ analysis, however it ends. Any other master is reached over the network, so the 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -40,39 +43,59 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
         master: a Spark master; None = all cores of this machine.
 
     Raises:
-        AnalysisError: the run did not finish, or the analysis failed; carries its last words.
+        AnalysisError: the run did not finish, is being analysed, or the analysis failed; carries its last words.
         TestbedError: no sandbox could be made.
     """
     if not (run_dir / "manifest.json").exists():
         raise AnalysisError(f"{run_dir}: has no manifest.json: the run did not finish")
-    run_spark(__name__, run_dir, run_dir / LOG, master)
+    run_spark(__name__, run_dir, LOG, master)
     return msgspec.json.decode((run_dir / "summary.json").read_bytes(), type=Summary)
 
 
-def run_spark(module: str, folder: Path, words: Path, master: str | None, keep: Iterable[Path] = ()) -> None:
+@contextmanager
+def exclusive(folder: Path, words: str = LOG) -> Iterator[IO[bytes]]:
+    """The file that takes what a stage says, for one stage at a time: a second one is refused.
+
+    It is free again when the last process that has it open has ended, one that outlives its parent included.
+
+    Raises:
+        AnalysisError: another process is at work in the folder.
+    """
+    with (folder / words).open("ab") as log:
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            problem = f"another process is at work on it, and writes {words}; try again when that has ended"
+            raise AnalysisError(f"{folder}: {problem}") from None
+        yield log
+
+
+def run_spark(module: str, folder: Path, words: str, master: str | None, keep: Iterable[Path] = ()) -> None:
     """Run a module that uses Spark on a folder, as a process of its own that leaves nothing behind.
 
     Args:
         module: is called with the folder and ``--master``.
         folder: where it reads and writes.
-        words: the file that takes what it says.
+        words: the name of the file in the folder that takes what it says.
         master: a Spark master; None = all cores of this machine.
         keep: what else it must see.
 
     Raises:
-        AnalysisError: it failed; carries its last words.
+        AnalysisError: it failed; carries its last words. Or another process is at work in the folder.
         TestbedError: no sandbox could be made.
     """
     argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else [])]
-    with words.open("wb") as log:
+    with exclusive(folder, words) as log:
+        log.truncate(0)
         if master is None or master.startswith(LOCAL):
             environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
             status = sandbox.run(argv, keep=[folder, *keep], environment=environment, output=log)
         else:
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
     if status:
-        last = words.read_text(errors="replace").strip().splitlines()[-1:]
-        raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (all of it in {words})")
+        said = folder / words
+        last = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (all of it in {said})")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import os
 import sys
 from importlib import import_module
 
+from harness.doctor.programs import program_path
 from harness.errors import TrellisError
 from harness.interruption import describe, exit_code, heed_sigterm
 
@@ -44,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     chosen = next((word for word in argv if not word.startswith("-")), None)
     heed_sigterm()
+    os.environ["PATH"] = program_path()  # for all that is started from here on: what the doctor finds is what runs
     try:
         return _run(argv, chosen)
     except TrellisError as error:

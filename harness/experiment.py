@@ -151,9 +151,10 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Nodes that misbehave."""
 
-    kind: Literal["none", "topic-attacker", "eclipse", "slow", "dropper"] = "none"
+    kind: Literal["none", "topic-attacker", "eclipse", "slow", "dropper", "asker"] = "none"
     """``topic-attacker``: subscribes to the victim topics and passes nothing on there. ``eclipse``: linked with all
-    other adversaries. ``slow``: handles every frame late. ``dropper``: passes some copies on and others not."""
+    other adversaries. ``slow``: handles every frame late. ``dropper``: passes some copies on and others not.
+    ``asker``: asks every node what it subscribes to."""
     ratio: Ratio = 0.1
     """Share of nodes that misbehave, drawn from the seed."""
     nodes: tuple[Annotated[int, Meta(ge=0)], ...] = ()
@@ -165,6 +166,11 @@ class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How late a frame is handled (``slow``)."""
     drop_ratio: Ratio = 1.0
     """Probability that a copy of another node's message is not passed on (``dropper``)."""
+    ask_interval_ms: Delay = 100.0
+    """Time between two nodes that an adversary asks (``asker``)."""
+    publish: bool = True
+    """Adversaries publish like any node. ``false``: all publishers are honest nodes, and topics to which only
+    adversaries subscribe have no messages."""
 
 
 class ProcessingSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -218,7 +224,8 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     record: bool = False
     """Write down every event that the node is told, for `trellis replay`."""
     command: tuple[str, ...] | None = None
-    """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in."""
+    """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in. It runs
+    as the user who started the run, without capabilities."""
     expected_final_state: Literal["exited", "running"] = "exited"
     """What a peer's process must be at the end: exited with status 0 after the stop, or still running."""
 

@@ -15,6 +15,7 @@ import msgspec
 
 from harness.progress import step
 from harness.rundir import Manifest, Phase
+from metrics.processors import usable_processors
 from peer.runtime.clock import Clock
 
 _PACKAGES = (
@@ -100,6 +101,7 @@ def kernel() -> dict[str, str]:
         "machine": platform.machine(),
         "cpu": _cpu_model(),
         "cpus": str(len(os.sched_getaffinity(0))),
+        "usable cpus": f"{usable_processors():g}",
         "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "pressure": "yes" if Path("/proc/pressure/cpu").exists() else "no",
     }
@@ -134,6 +136,6 @@ def _cpu_model() -> str:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ from typing import IO, Any
 
 from msgspec import Struct
 
+from harness.doctor.programs import find_program
 from harness.errors import TestbedError, describe_status
 from harness.standing_back import make_session_nice
 from metrics.prometheus import TSDB_FOLDER, Target, write_config
@@ -154,7 +154,7 @@ def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
 
 
 def _command(config: Path, data: Path, port: int) -> list[str]:
-    program = shutil.which("prometheus")
+    program = find_program("prometheus")
     if program is None:
         raise TestbedError("start Prometheus", "the program prometheus is not installed (trellis doctor --fix)")
     return [

@@ -22,6 +22,7 @@ from harness.plan import Plan, PlannedRun
 from harness.planning import read_plan
 from harness.progress import step
 from harness.prometheus import Prometheus, start_prometheus
+from harness.reserve import RESERVE_FILE, Reserve
 from harness.rundir import FinalState, Manifest, read_clocks
 from harness.supervision import PartLostError, Supervision
 from harness.testbeds.base import Findings, Testbed
@@ -53,6 +54,7 @@ class Run:
         self.resources: dict[str, float] = {}
         self.counters: dict[str, int] = {}
         self.zero_ns = 0
+        self.reserve = Reserve(run_dir)
         self.lead_s = 0.0
         self.was_cut_short = False
         self.record = Record(make_token())
@@ -98,6 +100,7 @@ class Run:
                 deployment.stop_running()
         self.problems += [("invalid", f"lost during the run: {text}") for text in self.supervision.problems]
         with self.timeline.phase("stop"), self.noting("the peers did not end", "invalid"):
+            self.resources = self.testbed.resources()  # not before: reading a process's memory holds it up
             self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
 
     def _pass_phases(self, start_ns: int) -> None:
@@ -116,8 +119,6 @@ class Run:
             finally:
                 end_ns = min(end_ns, max(start_ns, clock.now_ns()))
                 self.timeline.add(name, start_ns, end_ns)
-            if name == "workload":
-                self.resources = self.testbed.resources()
             start_ns = end_ns
 
     def _judge_leads(self, leads_ns: Mapping[str, int]) -> None:
@@ -134,7 +135,11 @@ class Run:
         """An agent that ended before its peers had has said why; what peers did wrong their final states tell."""
         for machine, status in statuses.items():
             log = self.run_dir / "logs" / f"agent-{machine}.log"
-            words = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("agent: ")]
+            words = [
+                line
+                for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+                if line.startswith("agent: ")
+            ]
             if status and words:
                 self.problems.append(("invalid", f"the agent on {machine} ended its peers: {words[-1][7:]}"))
 
@@ -142,13 +147,10 @@ class Run:
     def scraping(self) -> Iterator[None]:
         """Have Prometheus scrape everything meanwhile. Scrapes that failed during the workload are a problem."""
         experiment = self.plan.experiment
-        if not experiment.prometheus.enabled:
+        targets = self._targets()
+        if not experiment.prometheus.enabled or not targets:
             yield
             return
-        parts = self.testbed.metrics()
-        targets = [Target("peer", *site.metrics, {"node": str(site.node)}) for site in self.testbed.sites()]
-        targets = targets if experiment.peer.metrics else []
-        targets += [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
         server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
         self.record = Record(self.record.folder, server.url)
         write_record(self.record, self.run_dir)
@@ -160,6 +162,15 @@ class Run:
         finally:
             with self.noting("scraping"):
                 server.stop()
+
+    def _targets(self) -> list[Target]:
+        """Everything that serves metrics."""
+        parts = self.testbed.metrics()
+        targets = [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
+        if not self.plan.experiment.peer.metrics:
+            return targets
+        served = [(site.node, site.metrics) for site in self.testbed.sites() if site.metrics is not None]
+        return [Target("peer", *place, {"node": str(node)}) for node, place in served] + targets
 
     def _count_scrapes(self, server: Prometheus) -> None:
         zero_s = self._zero_epoch_ns / 1e9
@@ -187,9 +198,13 @@ class Run:
             self.problems.append((severity, f"{problem}: {error}"))
 
     def collect(self, deployment: Deployment) -> None:
-        """Bring traces and logs home."""
+        """Bring traces and logs home. From now on there is space for the run's last words."""
         with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
             deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
+        if self.reserve.release():
+            self.problems.append(
+                ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
+            )
 
     def conclude(self, findings: Findings) -> Manifest:
         """Close the running stage."""
@@ -257,6 +272,8 @@ def main() -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+    finally:
+        (run_dir / RESERVE_FILE).unlink(missing_ok=True)  # where the run failed before it gave it back
     return 0
 
 
@@ -305,7 +322,7 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
     if not said:
         return []
     node, path = next(iter(said.items()))
-    last = path.read_text(errors="replace").strip().splitlines()[-1]
+    last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
     return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {last}")]
 
 

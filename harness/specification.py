@@ -15,6 +15,7 @@ import msgspec
 from harness import experiment
 from harness.planning import prediction
 from harness.wording import describe_type
+from peer.runtime import limits
 
 _INTRODUCTION = """\
 # The experiment file
@@ -34,6 +35,9 @@ flood's, say, or its membership); else it has the default given here. What the f
 `spidercast`, `similarity` and `ring-per-topic` set `topic_flood.whole`; those that flood with a TTL do so with the
 section's default of 1, which is Topiary's. A section has no effect where nothing of its name is in use, such as
 `[flood]` under `stan`, which floods along its topics' links.
+
+An experiment file is code: `peer.command` names a program, and the run starts it as the user who started the run. Run
+only files that you trust (limitations.md, "Rights").
 
 Rules between keys: `topics_per_message` is at most `topics`; `degree` is below the number of hosts; `inventory` belongs
 to `testbed = "remote"` and is needed there, where `time_dilation` must be 1; `path` belongs to the kinds
@@ -113,9 +117,9 @@ def _default(field: msgspec.inspect.Field) -> str:
 
 
 def _constants() -> Iterator[str]:
-    texts = _assignment_texts(_tree(prediction).body)
-    for name, text in texts.items():
-        yield f"| `{name}` | {getattr(prediction, name):g} | {text} |"
+    for module in (prediction, limits):
+        for name, text in _assignment_texts(_tree(module).body).items():
+            yield f"| `{name}` | {getattr(module, name):g} | {text} |"
 
 
 def _documented(kind: type[msgspec.Struct]) -> dict[str, str]:

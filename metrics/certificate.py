@@ -5,35 +5,27 @@ Every limit that an experiment file does not set is a constant here; docs/verdic
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow.parquet as pq
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from metrics.checks import JITTER_SIGMAS, Evidence
+from metrics.first_packets import check_first_packets
+from metrics.plane_checks import check_plane
+from metrics.probing import QUANTILES, explained, last_attempts, limits_ms, read_achieved, repeats
 from metrics.rundata import INVALID, SUSPECT, Check, RunDir
+from metrics.stalls import Stalls, blame, read_stalls
 
-FIRST_PACKET_MS = 1.0
-FIRST_PACKETS_LATE_RATIO = 0.01
 PROBES_LOST_RATIO = 0.001
 PUBLISH_LAG_P99_MS = 20.0
 RECEIVE_P99_MS = 10.0
 SEND_P50_MS = 5.0
-PLANE_BUSY_RATIO = 0.95
 CPU_BUSY_RATIO = 0.98
 STEAL_RATIO = 0.10
 BUSY_SECONDS_RATIO = 0.10
 """Share of the workload's seconds that may be above CPU_BUSY_RATIO or STEAL_RATIO."""
-STALL_MS = 100.0
-"""The latest that any frame may be. Crowded machines were seen to hold the plane for 80 ms."""
-
-SILENCE_S = 2.0
-"""The data plane writes a line a second; a longer gap means that it did not run."""
-
-_SECOND_NS = 1_000_000_000
-Floats = npt.NDArray[np.float64]
 
 
 def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, Any]]) -> list[Check]:
@@ -47,13 +39,7 @@ def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, A
     working = [row for row in seconds if _is_workload(run, row["at_ns"])]
     checks = [_publish_lag(evidence)]
     if run.manifest.testbed == "emulated":
-        checks += [
-            *_probes(run),
-            _lateness(run),
-            _stalls(run, working),
-            *_presence(run, working),
-            _plane_busy(working),
-        ]
+        checks += [*_probes(run), *check_plane(run), _throttled(run)]
     if run.clocks:
         checks.append(_clocks(evidence))
     if evidence.captured:
@@ -73,51 +59,50 @@ def _is_workload(run: RunDir, at_ns: int) -> bool:
 
 
 def _probes(run: RunDir) -> list[Check]:
-    path = run.path / "achieved.parquet"
-    if not path.exists():
+    table, stalls = read_achieved(run.path), read_stalls(run.path)
+    if table is None:
         return [
             Check("certificate", 1, 1, 1, 0, "", INVALID, "achieved.parquet is missing: no pair of hosts was probed")
         ]
-    table = pq.read_table(path)
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    phases = [phase for phase in ("before", "during", "after") if (columns["phase"] == phase).any()]
     checks = []
-    for phase in phases:
-        rows = {name: values[columns["phase"] == phase] for name, values in columns.items()}
-        checks += _rtt_errors(run, phase, rows)
-        checks.append(_lost(run, phase, rows))
-        if phase == "before":
-            checks.append(_first_packet(rows))
-    return checks
+    for phase in ("before", "during", "after"):
+        rows = table.filter(pc.equal(table["phase"], phase))
+        if rows.num_rows:
+            checks += _rtt_errors(run, phase, rows, stalls)
+            checks.append(_lost(run, phase, rows))
+    return [*checks, *check_first_packets(run.path)]
 
 
-def _rtt_errors(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> list[Check]:
+def _rtt_errors(run: RunDir, phase: str, rows: pa.Table, stalls: Stalls) -> list[Check]:
     """The p-th percentile of error / limit over the pairs, each pair's limit being max(ms, ratio x its asked RTT)."""
-    answered = ~np.isnan(rows["rtt_ms"].astype(float))
-    asked = rows["asked_rtt_ms"][answered].astype(float)
-    error = np.abs(rows["rtt_ms"][answered].astype(float) - asked)
-    jitter = rows.get("asked_jitter_ms", np.zeros(len(answered)))[answered].astype(float)
-    error = np.maximum(error - JITTER_SIGMAS * jitter, 0)
+    answered = last_attempts(rows)
+    answered = answered.filter(pc.is_valid(answered["rtt_ms"]))
+    asked = answered["asked_rtt_ms"].to_numpy()
+    tolerance = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
+    error = np.maximum(np.abs(answered["rtt_ms"].to_numpy() - asked) - tolerance, 0)
     limits = run.experiment["verdict"]
     checks = []
-    for name, quantile in (("p50", 0.5), ("p99", 0.99)):
-        limit = np.maximum(limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"] * asked)
+    for name, quantile in QUANTILES.items():
+        limit = limits_ms(asked, name, limits)
         worst = float(np.quantile(error / limit, quantile)) if len(error) else 0.0
         raw = float(np.quantile(error, quantile)) if len(error) else 0.0
-        beyond = f", beyond {JITTER_SIGMAS:g} standard deviations of the jitter asked for," if jitter.any() else ""
+        beyond = f", beyond {JITTER_SIGMAS:g} standard deviations of the jitter asked for," if tolerance.any() else ""
         asked_limit = (
             f"max({limits[f'rtt_error_{name}_ms']:g} ms, {limits[f'rtt_error_{name}_ratio']:.2%} of the pair's RTT)"
         )
         detail = f"RTT error{beyond} {name} {raw:.3g} ms over {len(error):,} probes, limit {asked_limit}"
+        detail += "".join(f"; {words}" for words in repeats(rows))
         title = f"rtt_error_{name}_{phase}"
         # During the workload the prober itself waits for a processor: not the network's error, but a sign of load.
         severity = SUSPECT if phase == "during" else INVALID
-        checks.append(Check(title, len(error), int(worst > 1), worst, 1, "of the limit", severity, detail))
+        check = Check(title, len(error), int(worst > 1), worst, 1, "of the limit", severity, detail)
+        late, by_stalls = int((error > limit).sum()), int(explained(answered, limit + tolerance, stalls).sum())
+        checks.append(blame(check, late, by_stalls, int((1 - quantile) * len(error)), "probes"))
     return checks
 
 
-def _lost(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> Check:
-    sent, received = int(rows["sent"].sum()), int(rows["received"].sum())
+def _lost(run: RunDir, phase: str, rows: pa.Table) -> Check:
+    sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))
     lost = sent - received
     if run.underlay.loss_ratio.any():
         asked = 1 - (1 - run.underlay.loss_ratio) * (1 - run.underlay.loss_ratio.T)
@@ -130,74 +115,6 @@ def _lost(run: RunDir, phase: str, rows: dict[str, npt.NDArray[Any]]) -> Check:
     return Check(f"probes_returned_{phase}", sent, failed, ratio, PROBES_LOST_RATIO, "ratio", severity, detail)
 
 
-def _first_packet(rows: dict[str, npt.NDArray[Any]]) -> Check:
-    """Flows' first packets against their second ones: name resolution or set-up under delay would show here.
-
-    Only before the workload: what comes after it is no flow's first packet. Shares are compared, not tails: of two
-    samples that met the same stall of the machine, the 99th percentiles may lie far apart.
-    """
-    asked = rows["asked_rtt_ms"].astype(float)
-    beyond = [rows[name].astype(float) - asked for name in ("first_rtt_ms", "next_rtt_ms")]
-    first, following = (values[~np.isnan(values)] for values in beyond)
-    usual = float(np.median(following)) if len(following) else 0.0
-    late = [float(np.mean(values > usual + FIRST_PACKET_MS)) if len(values) else 0.0 for values in (first, following)]
-    later = max(late[0] - late[1], 0.0)
-    detail = (
-        f"more than {FIRST_PACKET_MS:g} ms later than next packets usually: {late[0]:.2%} of flows' first packets, "
-        f"{late[1]:.2%} of the next ones"
-    )
-    failed = int(later > FIRST_PACKETS_LATE_RATIO)
-    return Check("first_packet", len(first), failed, later, FIRST_PACKETS_LATE_RATIO, "ratio", SUSPECT, detail)
-
-
-# ------------------------------------------------------------------------------------------------ data plane
-
-
-def _lateness(run: RunDir) -> Check:
-    """The 99th percentile over all frames, however late ones are spread over the time (docs/adr/0014)."""
-    limit = float(run.experiment["verdict"]["lateness_p99_ms"])
-    start_ns, end_ns = run.judged_ns
-    lines = [line for line in run.lines("dataplane.jsonl") if start_ns < line["at_ns"] <= end_ns]
-    uncounted = sum("lateness_counts" not in line for line in lines)
-    counts = np.array([pair for line in lines for pair in line.get("lateness_counts", [])], np.int64).reshape(-1, 2)
-    late_ns, frames = counts[np.argsort(counts[:, 0])].T
-    total = int(frames.sum())
-    p99 = float(late_ns[np.searchsorted(frames.cumsum(), 0.99 * total)] / 1e6) if total else 0.0
-    detail = f"the data plane's lateness over {total:,} frames: p99 {p99:.3g} ms"
-    if uncounted:
-        detail += f"; {uncounted} of {len(lines)} seconds have no counts"
-    return Check("plane_lateness", total, int(bool(uncounted) or p99 > limit), p99, limit, "ms", INVALID, detail)
-
-
-def _stalls(run: RunDir, working: list[dict[str, Any]]) -> Check:
-    """A plane that stood still: few frames are late then, so the 99th percentile of a busy second may not show it."""
-    late = [(row["lateness_max_ns"] / 1e6, row["at_ns"]) for row in working if row["lateness_max_ns"] is not None]
-    worst, at_ns = max(late, default=(0.0, run.manifest.zero_ns))
-    failed = sum(1 for value, _ in late if value > STALL_MS)
-    second = (at_ns - run.manifest.zero_ns) / 1e9
-    detail = f"the data plane's latest frame was {worst:.3g} ms late, at {second:.0f} s"
-    return Check("plane_stalls", len(late), failed, worst, STALL_MS, "ms", SUSPECT, detail)
-
-
-def _presence(run: RunDir, working: list[dict[str, Any]]) -> list[Check]:
-    """Whether the data plane reported throughout the workload."""
-    workload = run.phase("workload")
-    if workload is None:
-        return []
-    lines = [line["at_ns"] for line in run.lines("dataplane.jsonl")]
-    inside = [at for at in lines if workload.start_ns < at < workload.end_ns]
-    instants = [workload.start_ns, *inside, workload.end_ns]
-    gap_s = max(after - before for before, after in pairwise(instants)) / 1e9
-    detail = f"longest time without a line of the data plane: {gap_s:.1f} s"
-    return [Check("plane_present", len(inside), int(gap_s > SILENCE_S), gap_s, SILENCE_S, "s", INVALID, detail)]
-
-
-def _plane_busy(working: list[dict[str, Any]]) -> Check:
-    busy = [row["busy_ratio"] for row in working if row["busy_ratio"] is not None]
-    failed = sum(1 for value in busy if value > PLANE_BUSY_RATIO)
-    return Check("plane_busy", len(busy), failed, max(busy, default=0.0), PLANE_BUSY_RATIO, "ratio", SUSPECT)
-
-
 # ------------------------------------------------------------------------------------------------ the machine
 
 
@@ -207,7 +124,9 @@ def _publish_lag(evidence: Evidence) -> Check:
     failed = int(p99 > PUBLISH_LAG_P99_MS)
     severity = INVALID if p99 > 10 * PUBLISH_LAG_P99_MS else SUSPECT
     detail = f"publications came later than scheduled: p99 {p99:.3g} ms, latest {found['lag_ms_max'] or 0:.3g} ms"
-    return Check("publish_lag", found["with_schedule"] or 0, failed, p99, PUBLISH_LAG_P99_MS, "ms", severity, detail)
+    tested = found["with_schedule"] or 0
+    check = Check("publish_lag", tested, failed, p99, PUBLISH_LAG_P99_MS, "ms", severity, detail)
+    return blame(check, found["lag_late"], found["lag_explained"], tested // 100, "publications")
 
 
 def _clocks(evidence: Evidence) -> Check:
@@ -227,16 +146,9 @@ def _receive(evidence: Evidence) -> Check:
     detail = (
         f"peers read a frame after its arrival: median {evidence.hops['receive_ms_p50'] or 0:.3g} ms, p99 {p99:.3g} ms"
     )
-    return Check(
-        "receive_delay",
-        evidence.hops["frames_sent"] or 0,
-        int(p99 > RECEIVE_P99_MS),
-        p99,
-        RECEIVE_P99_MS,
-        "ms",
-        severity,
-        detail,
-    )
+    found, failed = evidence.hops, int(p99 > RECEIVE_P99_MS)
+    check = Check("receive_delay", found["frames_sent"] or 0, failed, p99, RECEIVE_P99_MS, "ms", severity, detail)
+    return blame(check, found["receive_late"], found["receive_explained"], found["received"] // 100, "frames")
 
 
 def _send(evidence: Evidence) -> Check:
@@ -264,3 +176,23 @@ def _share(working: list[dict[str, Any]], column: str, limit: float) -> Check:
     return Check(
         column.removesuffix("_ratio"), len(values), failed, max(values, default=0.0), limit, "ratio", SUSPECT, detail
     )
+
+
+def _throttled(run: RunDir) -> Check:
+    """A quota of this run's cgroups that was used up: everything stood still for the rest of a period.
+
+    Seconds that the judged span only touches count, too.
+    """
+    start_ns, end_ns = run.judged_ns
+    lines = run.lines("pressure.jsonl")
+    begun_ns = [0, *(line["at_ns"] for line in lines[:-1])]
+    judged = [
+        line for before, line in zip(begun_ns, lines, strict=False) if before < end_ns and line["at_ns"] > start_ns
+    ]
+    throttled_ms = [line.get("throttled_us", 0) / 1000 for line in judged if line.get("throttled_periods", 0)]
+    periods = sum(line.get("throttled_periods", 0) for line in judged)
+    detail = (
+        f"a processor quota of the run's cgroups was used up in {periods} periods ({sum(throttled_ms):.3g} ms, summed "
+        f"over processors), in {len(throttled_ms)} of {len(judged)} seconds"
+    )
+    return Check("throttled", len(judged), periods, max(throttled_ms, default=0.0), 0, "ms", SUSPECT, detail)

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from metrics.recount import count_changes, recount
 from metrics.rundata import INVALID, SUSPECT, Check, RunDir
+from metrics.stalls import blame
 
 JITTER_SIGMAS = 3.0
 """Where jitter was asked for, a delay within this many standard deviations of the mean is no error."""
@@ -216,7 +217,8 @@ def _delay_agreement(evidence: Evidence) -> Check:
     failed = int(p99 > DELAY_AGREEMENT_P99_MS)
     p50 = found["difference_ms_p50"] or 0
     detail = f"delay by the traces less delay by the captures: median {p50:.3g} ms, p99 {p99:.3g} ms"
-    return _check("delay_agreement", found["both"], failed, p99, DELAY_AGREEMENT_P99_MS, "ms", SUSPECT, detail)
+    check = _check("delay_agreement", found["both"], failed, p99, DELAY_AGREEMENT_P99_MS, "ms", SUSPECT, detail)
+    return blame(check, found["difference_late"], found["difference_explained"], found["both"] // 100, "deliveries")
 
 
 def _wire_delay(run: RunDir, evidence: Evidence) -> list[Check]:
@@ -234,7 +236,9 @@ def _wire_delay(run: RunDir, evidence: Evidence) -> list[Check]:
         if not tested:
             detail = "no hop without retransmission, jitter and access rate"
         title = "wire_delay" if name == "steady" else "wire_delay_jittered"
-        checks.append(_check(title, tested, int(p99 > limit), p99, limit, "ms", INVALID, detail))
+        check = _check(title, tested, int(p99 > limit), p99, limit, "ms", INVALID, detail)
+        allowed = max(tested // 100, int(tested > 1))
+        checks.append(blame(check, found[f"{name}_late"], found[f"{name}_explained"], allowed, "hops"))
     return checks
 
 

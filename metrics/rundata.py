@@ -16,11 +16,14 @@ import msgspec
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
+    from metrics.stalls import Stalls
     from topologies.model import Underlay
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 CLOCKS_FILE = "clocks.json"
+ATTEMPT_FILE = "attempt.json"
+STALLS_FILE = "stalls.jsonl"
 
 
 class Phase(Struct, frozen=True):
@@ -79,6 +82,10 @@ class Check(Struct, frozen=True):
 
     ``severity`` is what a failure makes of the run (``invalid`` or ``suspect``). ``worst`` and ``tolerance`` are in
     ``unit``. A check that could not be made has ``tested`` 0 and says why in ``detail``.
+
+    Where a stall of the host may be the cause: ``late`` samples were beyond the limit, ``explained`` of them would not
+    have been without such stalls (``metrics.stalls``), and the check fails if more than ``allowed`` are late. None: a
+    stall of the host explains nothing here.
     """
 
     name: str
@@ -89,10 +96,30 @@ class Check(Struct, frozen=True):
     unit: str
     severity: str
     detail: str = ""
+    late: int | None = None
+    explained: int | None = None
+    allowed: int | None = None
+
+
+class Attempt(Struct, frozen=True):
+    """``attempt.json`` of a run that repeats another one, which stalls of the host spoiled.
+
+    Attributes:
+        attempt: 2 for the first repetition.
+        repeats: the directory of the attempt before.
+        reasons: that one's, all of which stalls of the host explain.
+    """
+
+    attempt: int
+    repeats: str
+    reasons: tuple[str, ...]
 
 
 class Summary(Struct, frozen=True):
-    """``summary.json``. ``reasons`` is empty when the verdict is ``valid``."""
+    """``summary.json``. ``reasons`` is empty when the verdict is ``valid``.
+
+    ``attempt`` is None but for a run that repeats another one.
+    """
 
     verdict: str
     reasons: tuple[str, ...]
@@ -102,6 +129,28 @@ class Summary(Struct, frozen=True):
     name: str
     seed: int
     protocol: str
+    attempt: Attempt | None = None
+
+
+class Stall(Struct, frozen=True, omit_defaults=True):
+    """A line of ``stalls.jsonl``, in ns of virtual time.
+
+    Attributes:
+        source: ``host``: a processor did not run a process that nothing of the run can delay; ``plane``: the data
+            plane's loop came late to what it does every few milliseconds.
+        start_ns: when it was to go on.
+        end_ns: when it did.
+        cpu: the processor; None = the data plane's, whichever that was.
+    """
+
+    source: str
+    start_ns: int
+    end_ns: int
+    cpu: int | None = None
+
+    def line(self) -> bytes:
+        """As a line. Whoever appends it with one write needs no lock."""
+        return msgspec.json.encode(self) + b"\n"
 
 
 class ClockOffset(Struct, frozen=True):
@@ -128,10 +177,15 @@ class RunDir:
     """A run directory whose running stage has ended.
 
     The plan is read as plain values: its types belong to the harness, and plans of other versions must be readable.
+
+    Args:
+        path: the run directory.
+        tables: where its tables are, or are being made; None = in their place.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tables: Path | None = None) -> None:
         self.path = path
+        self.tables = tables or path / "tables"
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -156,6 +210,19 @@ class RunDir:
         from topologies.model import Underlay
 
         return Underlay.from_json((self.path / "underlay.json").read_bytes())
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """``attempt.json``, None where the run repeats no other."""
+        path = self.path / ATTEMPT_FILE
+        return msgspec.json.decode(path.read_bytes(), type=Attempt) if path.exists() else None
+
+    @cached_property
+    def stalls(self) -> Stalls:
+        """``stalls.jsonl``."""
+        from metrics.stalls import read_stalls
+
+        return read_stalls(self.path)
 
     @property
     def nodes(self) -> list[int]:

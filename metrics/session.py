@@ -16,6 +16,9 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from metrics.executors import await_executors
+from metrics.processors import usable_processors
+
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
@@ -33,13 +36,13 @@ collecting garbage while the heap grows, and into zeroing pages of 64 MiB for a 
 
 @contextmanager
 def session(master: str | None = None, *, light: bool = False) -> Iterator[SparkSession]:
-    """A session that leaves nothing behind.
+    """A session that leaves nothing behind, and knows its executors' cores (``defaultParallelism``).
 
     Args:
-        master: a Spark master; None = all cores of this machine.
+        master: a Spark master; None = all cores of this machine that a quota leaves.
         light: few rows go through the JVM, so start fast rather than run fast.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = max(1, int(usable_processors()))
     chosen = master or f"local[{cores}]"
     # Workers otherwise take whatever python3 comes first on the PATH, which may have no pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -50,6 +53,7 @@ def session(master: str | None = None, *, light: bool = False) -> Iterator[Spark
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         try:
+            await_executors(spark, chosen)
             yield spark
         finally:
             spark.stop()
@@ -66,6 +70,7 @@ def _settings(master: str, cores: int, scratch: str, *, light: bool) -> dict[str
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.local.dir": scratch,
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # the code that is shipped goes before that in the working folder
         "spark.driver.memory": "4g",
         "spark.driver.extraJavaOptions": f"{java} {_LIGHT_HEAP}" if light else java,
         "spark.executor.extraJavaOptions": java,

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from metrics.adversaries import of_nodes, read_adversaries
+from metrics.probing import last_attempts, read_achieved
 from metrics.rundata import Check, RunDir, Summary
 from metrics.verdict import judge
 from peer.core.frames import Data
@@ -40,6 +41,7 @@ def write(run_dir: Path) -> Summary:
         name=run.plan["name"],
         seed=run.plan["seed"],
         protocol=run.experiment["protocol"],
+        attempt=run.attempt,
     )
     unfinished = run_dir / "summary.json.part"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1))
@@ -60,10 +62,15 @@ def _attack(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
     if not adversaries:
         return {}
     mine = of_nodes(_read(run, "deliveries", ["node", "delivered_ns"]), "node", adversaries)
-    return {
+    found: dict[str, Any] = {
         "adversaries": len(adversaries),
         "adversaries_delivery_ratio": _ratio(len(mine) - mine["delivered_ns"].null_count, len(mine)),
     }
+    disclosures = _read(run, "disclosures")
+    if len(disclosures):
+        disclosed, all_of_them = (pc.sum(disclosures[name]).as_py() for name in ("disclosed", "subscriptions"))
+        found["disclosure_ratio"] = _ratio(disclosed, all_of_them)
+    return found
 
 
 def _learning(run: RunDir) -> dict[str, Any]:
@@ -82,7 +89,7 @@ def _learning(run: RunDir) -> dict[str, Any]:
 
 
 def _read(run: RunDir, name: str, columns: list[str] | None = None) -> pa.Table:
-    return pq.read_table(run.path / "tables" / f"{name}.parquet", columns=columns)
+    return pq.read_table(run.tables / f"{name}.parquet", columns=columns)
 
 
 def _quantile(values: Values, share: float) -> float | None:
@@ -188,10 +195,10 @@ def _control(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
 
 def _certificate(run: RunDir) -> dict[str, Any]:
     """RTT errors of the idle network (the sweeps before and after the workload)."""
-    path = run.path / "achieved.parquet"
-    if not path.exists():
+    achieved = read_achieved(run.path)
+    if achieved is None:
         return {"rtt_error_ms_p50": None, "rtt_error_ms_p99": None}
-    table = pq.read_table(path, columns=["phase", "asked_rtt_ms", "rtt_ms"])
+    table = last_attempts(achieved).select(["phase", "asked_rtt_ms", "rtt_ms"])
     idle = table.filter(pc.not_equal(table["phase"], "during")).drop_null()
     error = np.abs(idle["rtt_ms"].to_numpy() - idle["asked_rtt_ms"].to_numpy())
     return {"rtt_error_ms_p50": _quantile(error, 0.5), "rtt_error_ms_p99": _quantile(error, 0.99)}

@@ -23,6 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.experiment import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
+from metrics.first_packets import FILE, SCHEMA
+from metrics.rundata import STALLS_FILE, Stall
 from peer.core.contract import message_id
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.trace import TraceEvent
@@ -449,45 +451,83 @@ class Fabrication:
                         "src": src,
                         "dst": dst,
                         "phase": phase,
+                        "attempt": 1,
                         "at_ns": at_ns,
+                        "asked_there_ms": float(self.delay_ns[src, dst]) / 1e6,
                         "asked_rtt_ms": asked,
                         "asked_jitter_ms": 0.0,
                         "first_rtt_ms": first,
                         "next_rtt_ms": None if first is None else asked + error,
                         "rtt_ms": asked + error,
+                        "rtt_at_ns": at_ns,
                         "sent": 2,
                         "received": 2,
                     }
                 )
         pq.write_table(pa.Table.from_pylist(rows), run_dir / "achieved.parquet")
-        frames = 0
-        with (run_dir / "dataplane.jsonl").open("w") as lines, (run_dir / "pressure.jsonl").open("w") as pressure:
+        self._write_first_packets(run_dir)
+        with (run_dir / "pressure.jsonl").open("w") as pressure:
             for second in range(-3, int(self.duration_s) + 4):
-                at_ns = ZERO_NS + second * SECOND
-                frames = sum(1 for ts, _, flag, _ in self.packets if flag == 2 and ts <= at_ns)
-                out = sum(1 for ts, _, flag, _ in self.packets if flag == 1 and ts <= at_ns)
-                lines.write(
-                    json.dumps(
-                        {
-                            "at_ns": at_ns,
-                            "frames_in": frames,
-                            "frames_out": out,
-                            "bytes_in": 0,
-                            "bytes_out": 0,
-                            "drops": {"loss": frames - out},
-                            "records_written": frames + out,
-                            "records_dropped": 0,
-                            "lateness_ns": {"p50": 20_000, "p90": 40_000, "p99": 90_000, "max": 200_000},
-                            "lateness_counts": [(20_000, 50), (40_000, 40), (90_000, 9), (200_000, 1)],
-                            "busy_ratio": 0.1,
-                        }
-                    )
-                    + "\n"
-                )
-                pressure.write(
-                    json.dumps({"at_ns": at_ns, "cpu_busy_ratio": 0.3, "steal_ratio": 0.0, "cpu_some_ratio": 0.05})
-                    + "\n"
-                )
+                line = {
+                    "at_ns": ZERO_NS + second * SECOND,
+                    "cpu_busy_ratio": 0.3,
+                    "steal_ratio": 0.0,
+                    "cpu_some_ratio": 0.05,
+                }
+                pressure.write(json.dumps(line) + "\n")
+        stalls = [Stall("host", ZERO_NS + SECOND, ZERO_NS + SECOND + 700_000, 1), Stall("plane", ZERO_NS, ZERO_NS + 9)]
+        (run_dir / STALLS_FILE).write_bytes(b"".join(stall.line() for stall in stalls))
+        (run_dir / "dataplane.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self._plane_lines()))
+
+    def _write_first_packets(self, run_dir: Path) -> None:
+        """A slot per directed pair, every 10 ms, whose control asks for the very same."""
+        slots = []
+        for number, (src, dst) in enumerate(itertools.permutations(range(self.nodes), 2)):
+            there_ms, back_ms = (float(self.delay_ns[way]) / 1e6 for way in ((src, dst), (dst, src)))
+            probe = {
+                "src": src,
+                "dst": dst,
+                "at_ns": ZERO_NS - 9 * SECOND + number * 10_000_000,
+                "asked_there_ms": there_ms,
+                "asked_rtt_ms": there_ms + back_ms,
+                "rtt_ms": there_ms + back_ms + 0.1,
+            }
+            control = {f"control_{name}": value for name, value in probe.items()}
+            slots.append({"attempt": 1, "host_first": src == 0 or (src, dst) == (1, 0)} | probe | control)
+        pq.write_table(pa.Table.from_pylist(slots, SCHEMA), run_dir / FILE)
+
+    def _plane_lines(self) -> list[dict[str, Any]]:
+        """One line per second, and a second one in the workload's third second, as after a pause of the machine."""
+        usual = [(20_000, 50), (40_000, 40), (90_000, 9), (200_000, 1)], 0.1
+        written = {ZERO_NS + second * SECOND: usual for second in range(-3, int(self.duration_s) + 4)}
+        written[ZERO_NS + 2 * SECOND + SECOND // 4] = [(30_000, 10)], 0.5
+        lines = []
+        for at_ns, (counts, busy_ratio) in sorted(written.items()):
+            frames, out = (sum(1 for ts, _, flag, _ in self.packets if flag == tap and ts <= at_ns) for tap in (2, 1))
+            waits = [(10_000, sum(count for _, count in counts))]
+            every = [late_ns for late_ns, count in counts for _ in range(count)]
+            line = {
+                "at_ns": at_ns,
+                "frames_in": frames,
+                "frames_out": out,
+                "bytes_in": 0,
+                "bytes_out": 0,
+                "drops": {"loss": frames - out},
+                "records_written": frames + out,
+                "records_dropped": 0,
+                "lateness_ns": {f"p{share}": every[len(every) * share // 100 - 1] for share in (50, 90, 99)},
+                "lateness_counts": counts,
+                "frames_late": 0,
+                "intake_ns": dict.fromkeys(("p50", "p90", "p99", "max"), 10_000),
+                "intake_counts": waits,
+                "frames_waited": 0,
+                "late": [],
+                "waits": [],
+                "busy_ratio": busy_ratio,
+            }
+            line["lateness_ns"]["max"] = every[-1]
+            lines.append(line)
+        return lines
 
 
 def address(node: int) -> str:

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     (folder / "study.toml").write_bytes(source.read_bytes())
     store = Store(folder, None if arguments.any_code else code_hash())
     with counting(f"sweep {study.name}", len(jobs), lambda: store.count(jobs)):
-        run_spark("harness.studies.sweeping", folder, folder / LOG, arguments.master, _inputs(source))
+        run_spark("harness.studies.sweeping", folder, LOG, arguments.master, _inputs(source))
     for table in study.table:
         print(f"\n{(folder / f'{table.name}.md').read_text(encoding='utf-8')}", end="")
     print(f"\nresults: {folder / 'index.html'}")

@@ -17,6 +17,7 @@ from invoke.exceptions import UnexpectedExit
 
 from harness.deployment.agents import files_of
 from harness.deployment.clock import merge_offsets, read_clock_offset
+from harness.deployment.moving import move_files
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
 from harness.deployment.session import FAULTS, Session, StepError
 from harness.errors import DeploymentError
@@ -198,7 +199,7 @@ class Deployment:
 
         def collect_one(session: Session) -> None:
             try:
-                self._fetch(session, run_dir, nodes)
+                self._bring_home(session, run_dir, nodes)
             except BaseException:
                 session.keep_folder()
                 raise
@@ -240,6 +241,15 @@ class Deployment:
         for name, words in self._each("disconnect", _leave).items():
             if words:
                 print(f"{name}: {words}; fab clean removes what is left", file=sys.stderr, flush=True)
+
+    def _bring_home(self, session: Session, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
+        """Move the files where they lie on a disk of ours, copy them where not."""
+        machine = session.machine
+        if machine.work_here:
+            folder = Path(machine.work_here) / session.work.relative_to(machine.work)
+            move_files(folder, files_of(machine.name, nodes.get(machine.name, ())), run_dir)
+        else:
+            self._fetch(session, run_dir, nodes)
 
     def _fetch(self, session: Session, destination: Path, nodes: Mapping[str, Collection[int]]) -> None:
         destination.mkdir(parents=True, exist_ok=True)
@@ -324,7 +334,7 @@ def _clock_offset(session: Session) -> ClockOffset:
 
 
 def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 

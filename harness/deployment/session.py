@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import secrets
 import shlex
@@ -320,4 +321,5 @@ def _words_on(channel: paramiko.Channel) -> str:
 def _log_agent(channel: paramiko.Channel, path: Path) -> None:
     with path.open("wb", buffering=0) as log:
         while data := channel.recv(1 << 16):
-            log.write(data)
+            with contextlib.suppress(OSError):  # the disk is full, and the agent must not have to wait for us
+                log.write(data)

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from harness.doctor.collisions import CHECKOUT, current_collisions
 from harness.doctor.programs import find_program, program_path, read_programs
+from metrics.processors import usable_processors
 
 ATTEMPT_LIMIT_S = 10
 TIMER_SAMPLES = 200
@@ -60,6 +61,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     pressure_available: bool
     cgroup_version: int
     cpus: float
+    visible_cpus: int
     open_files: int
     processes: int
     neighbours: int | None
@@ -105,7 +107,8 @@ def gather() -> Facts:
         java_major=java_major(_said(("java", "-version"))),
         pressure_available=_read("/proc/pressure/cpu") is not None,
         cgroup_version=2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1,
-        cpus=usable_cpus(len(os.sched_getaffinity(0)), _read(_own_cgroup() / "cpu.max")),
+        cpus=usable_processors(),
+        visible_cpus=len(os.sched_getaffinity(0)),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         processes=_process_limit(),
         neighbours=_read_number("/proc/sys/net/ipv4/neigh/default/gc_thresh3"),
@@ -133,12 +136,6 @@ def java_major(said: str) -> int | None:
     """The major version in what ``java -version`` says (8 for ``1.8``); None when it says none."""
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(match[1]) if match else None
-
-
-def usable_cpus(cores: int, cpu_max: str | None) -> float:
-    """The cores, or the share of them that a cgroup's ``cpu.max`` (quota and period in us) leaves."""
-    quota, period = (cpu_max or "max 100000").split()
-    return float(cores) if quota == "max" else min(cores, int(quota) / int(period))
 
 
 def memory_available_mib(meminfo: str) -> float:
@@ -173,7 +170,7 @@ def _said(argv: Sequence[str]) -> str:
 def _read(path: str | Path) -> str | None:
     """A file of the kernel's; None where this kernel does not have it or does not let it be read."""
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return None
 

@@ -188,13 +188,24 @@ def probe_pressure(facts: Facts) -> list[Finding]:
         meaning = "CPU pressure is missing from the fidelity record; lateness still shows an overload"
         mend = "boot with psi=1, or a kernel with CONFIG_PSI"
         psi = Finding("pressure (PSI)", "note", "/proc/pressure is absent", meaning, mend)
-    level: Level = "ok" if facts.cpus >= 2 else "note"
-    cores = f"{facts.cpus:g} usable, cgroup v{facts.cgroup_version}"
+    return [psi, probe_processors(facts)]
+
+
+def probe_processors(facts: Facts) -> Finding:
+    """A quota is time on processors per period; what uses it up stands still for the rest of the period."""
     meaning = "the data plane wants one core for itself, the peers share the rest"
-    return [
-        psi,
-        Finding("processors", level, cores, meaning, "" if level == "ok" else "give the machine a second core"),
-    ]
+    found = f"{facts.cpus:g} usable, cgroup v{facts.cgroup_version}"
+    if facts.cpus < facts.visible_cpus:
+        return Finding(
+            "processors",
+            "note",
+            f"{facts.cpus:g} of {facts.visible_cpus} by a quota, cgroup v{facts.cgroup_version}",
+            f"{meaning}; a run that uses the quota up is throttled and ends suspect",
+            "give the container whole processors (a cpuset) instead of a quota",
+        )
+    if facts.cpus < 2:
+        return Finding("processors", "note", found, meaning, "give the machine a second core")
+    return Finding("processors", "ok", found, meaning)
 
 
 def probe_clocks(facts: Facts) -> list[Finding]:

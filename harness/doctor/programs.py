@@ -26,7 +26,7 @@ class Program(Struct, frozen=True):
 
 def read_programs(table: Path = SETUP / "programs.txt") -> list[Program]:
     """The table's programs in their order."""
-    lines = (line.split(None, 3) for line in table.read_text().splitlines())
+    lines = (line.split(None, 3) for line in table.read_text(encoding="utf-8").splitlines())
     return [
         Program(words[0], tuple(words[1].split(",")), tuple(words[2].split(",")), words[3])
         for words in lines
@@ -35,8 +35,9 @@ def read_programs(table: Path = SETUP / "programs.txt") -> list[Program]:
 
 
 def program_path() -> str:
-    """The PATH that programs are looked for in."""
-    return os.pathsep.join((os.environ.get("PATH", os.defpath), *EXTRA_PATH))
+    """The PATH that programs are looked for in: the user's, and after it what of ``EXTRA_PATH`` that lacks."""
+    own = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join((*own, *(folder for folder in EXTRA_PATH if folder not in own)))
 
 
 def find_program(name: str) -> str | None:

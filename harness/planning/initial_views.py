@@ -11,6 +11,7 @@ from random import Random
 from harness.errors import ExperimentError
 from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
+from peer.core.bitset import bitset
 from peer.core.randomness import substream
 
 MAX_DRAWS = 1_000
@@ -19,8 +20,11 @@ MAX_DRAWS = 1_000
 Views = dict[int, list[int]]
 """node -> the nodes in its view of one topic, rising."""
 
+OfTopics = list[tuple[int, list[int]]]
+"""(topic, nodes), rising."""
 
-def draw_views(interests: Interests, degree_factor: float, seed: int) -> list[list[tuple[int, list[int]]]]:
+
+def draw_views(interests: Interests, degree_factor: float, seed: int) -> list[OfTopics]:
     """Every node's initial views, as (topic, nodes) in the order of the topics.
 
     Raises:
@@ -30,12 +34,26 @@ def draw_views(interests: Interests, degree_factor: float, seed: int) -> list[li
     for node, topics in enumerate(interests):
         for topic in topics:
             subscribers.setdefault(topic, []).append(node)
-    views: list[list[tuple[int, list[int]]]] = [[] for _ in interests]
+    views: list[OfTopics] = [[] for _ in interests]
     for topic in sorted(subscribers):
         drawn = draw_topic(subscribers[topic], degree_factor, substream(seed, NETWORK, f"views/{topic}"), topic)
         for node, view in drawn.items():
             views[node].append((topic, view))
     return views
+
+
+def list_members(views: list[OfTopics]) -> list[list[tuple[int, str]]]:
+    """For each node the subscribers of each of its topics, as (topic, hexadecimal digits of a bitset).
+
+    Args:
+        views: ``draw_views``; who has a view of a topic subscribes to it.
+    """
+    subscribers: dict[int, list[int]] = {}
+    for node, own in enumerate(views):
+        for topic, _ in own:
+            subscribers.setdefault(topic, []).append(node)
+    digits = {topic: f"{bitset(nodes):x}" for topic, nodes in subscribers.items()}
+    return [[(topic, digits[topic]) for topic, _ in own] for own in views]
 
 
 def draw_topic(members: list[int], degree_factor: float, random: Random, topic: int) -> Views:

@@ -14,13 +14,14 @@ from harness.loading import check_rules
 from harness.plan import Placement, Plan, PlannedRun
 from harness.planning.composing import choose_behaviour, choose_parts
 from harness.planning.files import hash_documents
-from harness.planning.initial_views import draw_views
+from harness.planning.initial_views import draw_views, list_members
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
 from harness.workload.interests import Interests
 from harness.workload.processing import draw_processing_ns
+from peer.core.protocols import Choice
 from peer.runtime.lifecycle import JOIN, PUBLISH
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
@@ -76,12 +77,10 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     """Every node's specification: what a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
-    views = (
-        draw_views(_first_interests(workload), experiment.stan.degree_factor, experiment.seed)
-        if parts.overlay["name"] == "stan"
-        else None
-    )
-    behaviour = choose_behaviour(experiment.adversary, adversaries)
+    overlays = [parts.overlay] * len(workload.interests)
+    if parts.overlay["name"] == "stan":
+        overlays = [parts.overlay | given for given in _give_views(experiment, workload)]
+    behaviour = choose_behaviour(experiment.adversary, adversaries, experiment.workload.topics)
     return OverlayDocument(
         run=_run_number(experiment),
         protocol=experiment.protocol,
@@ -90,7 +89,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
                 node,
                 experiment.seed,
                 topics,
-                parts.overlay if views is None else {**parts.overlay, "views": views[node]},
+                overlays[node],
                 parts.dissemination,
                 membership=parts.membership,
                 interests=parts.interests,
@@ -103,6 +102,12 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
         discloses=parts.interests != "private" or parts.needs_interests,
         refresh_ns=round(experiment.membership.refresh_s * 1e9),
     )
+
+
+def _give_views(experiment: Experiment, workload: Workload) -> list[Choice]:
+    """What each StAN node starts with: its views, and the lists of its topics' subscribers."""
+    views = draw_views(_first_interests(workload), experiment.stan.degree_factor, experiment.seed)
+    return [{"views": own, "members": lists} for own, lists in zip(views, list_members(views), strict=True)]
 
 
 def _first_interests(workload: Workload) -> Interests:
@@ -130,7 +135,8 @@ def _place_nodes(experiment: Experiment, source: Path, nodes: int) -> tuple[Plac
     assert experiment.inventory is not None, "check_rules wants it"
     seats = load_inventory(source.parent / experiment.inventory).seats(nodes)
     return tuple(
-        Placement(node, node, seat.machine, seat.listen[0], seat.metrics[0]) for node, seat in enumerate(seats)
+        Placement(node, node, seat.machine, seat.listen[0], seat.metrics[0] if seat.metrics else "")
+        for node, seat in enumerate(seats)
     )
 
 

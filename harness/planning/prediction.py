@@ -21,6 +21,7 @@ from harness.workload.streams import NETWORK
 from peer.core.protocols import Choice
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import PUBLISH
+from peer.runtime.limits import SUPPORT_FILES, needed_files
 from peer.runtime.spec import Action
 from topologies.model import Underlay
 
@@ -52,12 +53,6 @@ HOST_PROCESSES = 2
 SUPPORT_PROCESSES = 10
 """Processes that a run has once."""
 
-HOST_FILES = 4
-"""Files that the busiest process opens for a host: the end of its device, and the pipes of its process."""
-
-SUPPORT_FILES = 64
-"""Files that any process has open anyway: libraries, logs, captures."""
-
 BOOT_S = 3.0
 """Wall time to make the sandbox and to start what it has once."""
 
@@ -66,6 +61,12 @@ HOST_BOOT_S = 0.02
 
 PROBES_PER_S = 8_000
 """Echo requests a second while all pairs are probed."""
+
+INTRODUCTION_S = 4.0
+"""Wall time in which hosts exchange their first packets ..."""
+
+INTRODUCED_PER_S = 10.0
+"""... which is less where there are only few pairs of hosts."""
 
 COLLECT_S = 4.0
 """Wall time to stop the peers, collect their files and close the run; the analysis comes on top."""
@@ -148,7 +149,7 @@ def _needs(experiment: Experiment, hosts: int) -> Capacity:
     return Capacity(
         processes=hosts * HOST_PROCESSES + SUPPORT_PROCESSES,
         memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
-        open_files=hosts * HOST_FILES + SUPPORT_FILES,
+        open_files=needed_files(hosts),
     )
 
 
@@ -161,6 +162,7 @@ def _extras(underlay: UnderlaySpec) -> int:
 def _wall_s(experiment: Experiment, hosts: int) -> float:
     workload = experiment.workload
     probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
+    probing_s += min(INTRODUCTION_S, hosts * (hosts - 1) / 2 / INTRODUCED_PER_S)
     running_s = (workload.warmup_s + workload.duration_s + workload.cooldown_s) * _dilation(experiment)
     return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
 

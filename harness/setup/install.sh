@@ -56,6 +56,17 @@ has_current_venv() {
     return 1
 }
 
+if [ ! -w "$root" ]; then
+    {
+        echo "trellis: $root is not set up for this (programs of the group '$group'), and this user cannot write there."
+        echo "Set it up once where and as whom it can be written; after that it may be read-only:"
+        case $group in
+        run) echo "  $root/trellis --help" ;;
+        *) echo "  $root/trellis $group --help" ;;
+        esac
+    } >&2
+    exit 1
+fi
 mkdir -p "$root/.trellis"
 exec 9<"$setup"
 if ! flock -n 9; then

@@ -8,13 +8,13 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from harness.studies.simulating import simulate_point
-from harness.studies.store import Job, Result
+from harness.studies.store import ROOT, Job, Result, code_hash
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,10 +33,19 @@ class Success(Struct, frozen=True, tag=True):
     result: Result
 
 
+class Lost(Struct, frozen=True):
+    """A job that ended without an outcome, its process or machine having died; Spark's words."""
+
+    words: str
+
+
 Outcome = Success | Failure
 
 _OUTCOMES: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 
+
+PACKAGES = ("harness", "metrics", "peer", "topologies")
+"""What workers import, as it is when the sweep begins."""
 
 HERE = "here"
 """In place of a Spark master: one run after the other, without Spark."""
@@ -47,7 +56,7 @@ def execute(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[
 
     Args:
         jobs: the runs.
-        code: the state of the code, written into the results.
+        code: the state of the code; a worker that has imported another one fails its jobs.
         master: a Spark master, or ``HERE``; None = all cores of this machine.
         take: gets each outcome, in this thread, as soon as it is there.
     """
@@ -59,20 +68,44 @@ def execute(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[
 
 
 def _execute_on_spark(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[Outcome], None]) -> None:
+    """Lost jobs run once more when all others have ended, one at a time: most are lost for want of memory."""
+    from metrics.pcap.source import ship_code
     from metrics.session import session
 
+    lost: list[Job] = []
     with session(master, light=True) as spark:
         context = spark.sparkContext
-        with ThreadPoolExecutor(context.defaultParallelism) as pool:
-            waiting = [pool.submit(_submit, context, job, code) for job in jobs]
+        ship_code(spark, PACKAGES)
+        pool = ThreadPoolExecutor(context.defaultParallelism)
+        try:
+            waiting = {pool.submit(_submit, context, job, code): job for job in jobs}
             for future in as_completed(waiting):
-                take(future.result())
+                outcome = future.result()
+                if isinstance(outcome, Lost):
+                    lost.append(waiting[future])
+                else:
+                    take(outcome)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        for job in sorted(lost, key=lambda job: -job.cost):
+            outcome = _submit(context, job, code)
+            take(Failure(job.key, outcome.words) if isinstance(outcome, Lost) else outcome)
 
 
-def _submit(context: SparkContext, job: Job, code: str) -> Outcome:
+def _submit(context: SparkContext, job: Job, code: str) -> Outcome | Lost:
     """Run one job as a Spark job of one task. Bytes go both ways, so that workers need no common classes."""
-    content = context.parallelize([(msgspec.json.encode(job), code)], 1).map(perform).collect()[0]
+    try:
+        content = context.parallelize([(msgspec.json.encode(job), code)], 1).map(perform).collect()[0]
+    except Exception as error:  # the task's process died, or its machine, or the cluster: others may still run
+        return Lost(f"Spark lost the run: {_reason(error)}")
     return _OUTCOMES.decode(content)
+
+
+def _reason(error: Exception) -> str:
+    """One line: what Spark says, and what Python said in the task, without the calls of either."""
+    java: Any = getattr(error, "java_exception", None)
+    said = str(error if java is None else java.getMessage()).split("\n\tat ")[0].strip().splitlines()
+    return " ".join(dict.fromkeys((said[0], said[-1]))) if said else type(error).__name__
 
 
 def perform(task: tuple[bytes, str]) -> bytes:
@@ -80,11 +113,14 @@ def perform(task: tuple[bytes, str]) -> bytes:
     job, code = msgspec.json.decode(task[0], type=Job), task[1]
     begun_s = time.process_time()
     outcome: Outcome
+    if code_hash() != code:
+        words = f"{ROOT} has other code ({code_hash()}) than the sweep ({code}): it changed, or is another installation"
+        return msgspec.json.encode(Failure(job.key, words))
     try:
         rows = tuple(simulate_point(job.experiment, job.run, job.measures, Path(job.folder)))
         peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         cpu_s = round(time.process_time() - begun_s, 3)
-        outcome = Success(Result(job.key, job.at, job.seed, code, cpu_s, peak_mib, rows))
+        outcome = Success(Result(job.key, job.at, job.seed, code_hash(), cpu_s, peak_mib, rows))
     except Exception:  # a fault of one run is reported with all of them, not by Spark's own failure
         outcome = Failure(job.key, traceback.format_exc())
     return msgspec.json.encode(outcome)

@@ -13,14 +13,22 @@ from peer.core.contract import NodeId
 def take_snapshot(
     simulation: Simulation, leave_out: Collection[NodeId] = (), adversaries: Collection[NodeId] = ()
 ) -> Snapshot:
-    """Look at the nodes that are up without some of them; links that lead to others are left out, too."""
+    """Look at the nodes that are up without some of them; links that lead to others are left out, too.
+
+    So are links that both ends have only for a question and its answer (``Neighbour.brief``).
+    """
     states = {
         number: host.node.state
         for number, host in simulation.hosts.items()
         if host.node is not None and number not in leave_out
     }
     interests = [(number, topic) for number, state in states.items() for topic in state.topics]
-    links = [(number, peer) for number, state in states.items() for peer in state.neighbours]
+    links = [
+        (number, peer)
+        for number, state in states.items()
+        for peer, neighbour in state.neighbours.items()
+        if not neighbour.brief
+    ]
     views = [
         (number, peer, topic)
         for number, state in states.items()

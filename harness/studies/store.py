@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zipfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -158,17 +159,21 @@ class Store:
 
 @cache
 def code_hash() -> str:
-    """A hash of the source files that make the results."""
+    """A hash of the source files that make the results, in the folder or the zip that this process imports from."""
     digest = hashlib.sha256()
-    for path in sorted(_sources()):
-        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
+    root = zipfile.Path(ROOT) if ROOT.is_file() else ROOT
+    for name, content in sorted(source for each in CODE for source in _sources(root.joinpath(*each.split("/")), each)):
+        digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]
 
 
-def _sources() -> Iterator[Path]:
-    for name in CODE:
-        path = ROOT / name
-        yield from [path] if path.is_file() else path.rglob("*.py")
+def _sources(place: Path | zipfile.Path, name: str) -> Iterator[tuple[str, bytes]]:
+    """The Python files in a place, with their names from the root."""
+    if place.is_dir():
+        for inner in place.iterdir():
+            yield from _sources(inner, f"{name}/{inner.name}")
+    elif name.endswith(".py"):
+        yield name, place.read_bytes()
 
 
 def write_spec(folder: Path, spec: SweepSpec) -> None:

@@ -55,7 +55,7 @@ class Testbed(Protocol):
         """
 
     def resources(self) -> dict[str, float]:
-        """What the peers use now."""
+        """What the peers use now. Called while they drain: no longer judged, and not yet ended."""
 
     def stop_recording(self) -> None:
         """End the watch, after the last peer's end."""

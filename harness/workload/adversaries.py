@@ -24,6 +24,11 @@ def draw_adversaries(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[in
     return frozenset(draws.sample(range(nodes), round(spec.ratio * nodes)))
 
 
+def draw_silent(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[int]:
+    """The nodes that never publish: the adversaries where they are told not to. Arguments as ``draw_adversaries``."""
+    return frozenset() if spec.publish else draw_adversaries(spec, nodes, seed)
+
+
 class InfiltratedInterests:
     """A model's interests, and for adversaries the victim topics too."""
 

@@ -19,24 +19,30 @@ from peer.runtime.spec import Action
 
 
 def draw_schedule(
-    workload: WorkloadSpec, interests: Interests, changes: Sequence[Action], seed: int
+    workload: WorkloadSpec,
+    interests: Interests,
+    changes: Sequence[Action],
+    seed: int,
+    silent: frozenset[NodeId] = frozenset(),
 ) -> tuple[Action, ...]:
     """The changes and the publications in the order of their instants; publications lie in [0, duration).
 
     Topics are drawn uniformly from those with a subscriber that is up at that instant; the publisher uniformly from the
     subscribers of the first topic drawn, so that it is up and subscribes to one of the message's topics at least. At an
     instant at which too few topics have a subscriber nothing is published. Of the same instant, changes come first.
+    Subscribers are all but the ``silent`` ones here.
 
     Args:
         workload: what is published.
         interests: every node's topics at the start.
         changes: joins, leaves and the like in the order of their instants.
         seed: the run's.
+        silent: nodes that never publish.
 
     Raises:
         ExperimentError: at no instant have enough topics a subscriber.
     """
-    audience = Audience(interests)
+    audience = Audience(tuple(() if node in silent else topics for node, topics in enumerate(interests)))
     random = substream(seed, NETWORK, "publications")
     counts: Counter[tuple[NodeId, TopicId]] = Counter()
     numbers = count()
@@ -45,13 +51,15 @@ def draw_schedule(
     waiting = deque(changes)
     for at_ns in instants:
         while waiting and waiting[0].at_ns <= at_ns:
-            audience.apply(waiting[0])
+            if waiting[0].node not in silent:
+                audience.apply(waiting[0])
             schedule.append(waiting.popleft())
         if len(audience.topics) >= workload.topics_per_message:
             schedule.append(_draw_publication(workload, audience, at_ns, next(numbers), counts, random))
     if instants and not counts:
         wanted, found = workload.topics_per_message, len(audience.topics)
-        problem = f"{found} of {workload.topics} topics have a subscriber, a message needs {wanted}"
+        who = "a subscriber that publishes" if silent else "a subscriber"
+        problem = f"{found} of {workload.topics} topics have {who}, a message needs {wanted}"
         raise ExperimentError("$.interests", problem)
     return (*schedule, *waiting)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+from metrics.replacing import replacing
 from metrics.report.figures import FIGURES
 from metrics.report.page import render
 from metrics.report.run import Run
@@ -13,7 +14,7 @@ __all__ = ["Run", "write"]
 
 
 def write(run_dir: Path) -> Path:
-    """Draw the figures of an analysed run and write its page.
+    """Draw the figures of an analysed run and write its page; an older report is replaced when all is there.
 
     Args:
         run_dir: a run directory with tables and ``summary.json``.
@@ -25,8 +26,12 @@ def write(run_dir: Path) -> Path:
         FileNotFoundError: the run has not been analysed.
     """
     run = Run(run_dir)
-    folder = run_dir / "report"
-    folder.mkdir(exist_ok=True)
+    with replacing(run_dir, "report") as folder:
+        _write(run, folder)
+    return run_dir / "report" / "index.html"
+
+
+def _write(run: Run, folder: Path) -> None:
     drawn: list[dict[str, str]] = []
     missing: list[str] = []
     for figure in FIGURES:
@@ -38,6 +43,4 @@ def write(run_dir: Path) -> Path:
         canvas.savefig(path, dpi=144)
         encoded = base64.b64encode(path.read_bytes()).decode()
         drawn.append({"name": figure.name, "title": figure.title, "caption": figure.caption, "png": encoded})
-    page = folder / "index.html"
-    page.write_text(render(run, drawn, missing), encoding="utf-8")
-    return page
+    (folder / "index.html").write_text(render(run, drawn, missing), encoding="utf-8")

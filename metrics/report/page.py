@@ -7,6 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from metrics.report.overlay import measures_over_time, topics_by_shape
+from metrics.report.probing import first_packet_rows, sweep_rows
 from metrics.report.run import Run
 
 _NUMBERS = (
@@ -19,6 +20,7 @@ _NUMBERS = (
     ("link_sharing_ratio", "logical links a neighbour", "{:.2f}"),
     ("duplicates_per_delivery", "further copies a delivery, those at relays too", "{:.2f}"),
     ("relay_ratio", "copies that are first ones at relays", "{:.1%}"),
+    ("disclosure_ratio", "subscriptions to topics they do not have that askers concluded", "{:.1%}"),
     ("degree_mean", "physical links a node", "{:.2f}"),
     ("degree_max", "physical links, largest", "{:.0f}"),
     ("topics_partitioned", "partitioned topics", "{:.0f}"),
@@ -53,6 +55,8 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         figures=figures,
         overlay=measures_over_time(run),
         topics=topics_by_shape(run),
+        sweeps=sweep_rows(run),
+        first_packets=first_packet_rows(run),
         missing=missing,
         provenance=run.provenance(),
     )

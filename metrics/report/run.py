@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from metrics.adversaries import read_adversaries
+from metrics.probing import last_attempts, read_achieved
 from metrics.rundata import RunDir, Summary
 from metrics.tables.columns import read_columns
 
@@ -69,7 +70,7 @@ class Run(RunDir):
     def table(self, name: str) -> pd.DataFrame | None:
         """A table of the analysis, None when the run has none of that name."""
         if name not in self._tables:
-            path = self.path / "tables" / f"{name}.parquet"
+            path = self.tables / f"{name}.parquet"
             self._tables[name] = pq.read_table(path).to_pandas() if path.exists() else None
         return self._tables[name]
 
@@ -88,9 +89,9 @@ class Run(RunDir):
         return table if table is None or table.empty else table[table["at_ns"] == table["at_ns"].max()]
 
     def achieved(self) -> pd.DataFrame | None:
-        """The probes' rows, None on a testbed without probes."""
-        path = self.path / "achieved.parquet"
-        return pq.read_table(path).to_pandas() if path.exists() else None
+        """The probes' rows that count, None on a testbed without probes."""
+        achieved = read_achieved(self.path)
+        return None if achieved is None else last_attempts(achieved).to_pandas()
 
     def neighbours(self) -> dict[int, set[int]]:
         """Every node's physical neighbours at the middle of the publishing window."""
@@ -117,6 +118,8 @@ class Run(RunDir):
         """What ran, on what: versions, kernel, hashes, lengths of the phases, resources."""
         manifest = self.manifest
         rows = [("run", manifest.run_id)]
+        if attempt := self.attempt:
+            rows += [("attempt", f"{attempt.attempt}, since stalls of the host spoiled {attempt.repeats}")]
         for title, group in (("version of", manifest.versions), ("kernel:", manifest.kernel)):
             rows += [(f"{title} {key}", value) for key, value in sorted(group.items())]
         rows += [(f"SHA-256 of {key}", value) for key, value in sorted(manifest.hashes.items())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from metrics.replacing import replacing
 from metrics.rundata import RunDir
 from metrics.tables.schemas import TABLES
 
@@ -12,6 +13,8 @@ __all__ = ["TABLES", "build"]
 
 def build(run_dir: Path, master: str | None = None, *, packets: bool = False) -> None:
     """Compute every table of a finished run into ``tables/<name>.parquet`` (zstd, a directory of parts each).
+
+    When all are there they replace the older ones as a whole; the older ones' summary and report go with them.
 
     Args:
         run_dir: a run directory with ``manifest.json``. A cluster's workers must see it under the same path.
@@ -24,7 +27,10 @@ def build(run_dir: Path, master: str | None = None, *, packets: bool = False) ->
     from metrics.session import session
     from metrics.tables.pipeline import Pipeline
 
-    run = RunDir(run_dir.absolute())
+    run_dir = run_dir.absolute()
+    run = RunDir(run_dir)
     _ = run.manifest, run.plan, run.underlay
-    with session(master, light=not packets) as spark:
-        Pipeline(spark, run).write(packets=packets)
+    with replacing(run_dir, "tables", outdated=("summary.json", "report")) as made:
+        run.tables = made
+        with session(master, light=not packets) as spark:
+            Pipeline(spark, run).write(packets=packets)

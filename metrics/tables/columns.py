@@ -21,7 +21,7 @@ Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 def read_columns(run: RunDir, table: str, *columns: str) -> pa.Table:
     """Some columns of a table of the run."""
-    return pq.read_table(run.path / "tables" / f"{table}.parquet", columns=list(columns))
+    return pq.read_table(run.tables / f"{table}.parquet", columns=list(columns))
 
 
 def numbers(column: Column, missing: int = 0) -> Ints:
@@ -32,10 +32,13 @@ def numbers(column: Column, missing: int = 0) -> Ints:
 
 def says(column: Column, word: str) -> Bools:
     """Where a column of strings is one of them."""
-    is_it: Bools = pc.fill_null(pc.equal(column.cast(pa.string()), word), fill_value=False).to_numpy(
-        zero_copy_only=False
-    )
-    return is_it
+    return holds(pc.equal(column.cast(pa.string()), word))
+
+
+def holds(column: Column) -> Bools:
+    """Where a column of truth values is true, and not null."""
+    found: Bools = pc.fill_null(column, fill_value=False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def valid(*columns: Column) -> Bools:

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from metrics.checks import Evidence
+from metrics.certificate import PUBLISH_LAG_P99_MS
+from metrics.checks import DELAY_AGREEMENT_P99_MS, Evidence
 from metrics.pcap import CAPTURES, CONNS
 from metrics.rundata import RunDir
 from metrics.tables import hop_evidence
@@ -21,6 +22,7 @@ from metrics.tables.columns import numbers, of_whole_traces, outside, quantile, 
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS
 
+_DELIVERED = ("publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
 
 
@@ -63,8 +65,8 @@ def gather(run: RunDir, sources: Sources) -> Evidence:
         wire=hop_evidence.wire_errors(run) if captured else {},
         coverage=_coverage(of_whole_traces(streams, incomplete), conns) if captured else {},
         captures=_captures(pq.read_table(sources.captures, schema=CAPTURES)) if captured else {},
-        deliveries=_agreement(read_columns(run, "deliveries", "delivered_ns", "latency_ms", "wire_latency_ms")),
-        messages=_publications(read_columns(run, "messages", "publish_ns", "scheduled_ns", "n_subscribers")),
+        deliveries=_agreement(run, read_columns(run, "deliveries", *_DELIVERED)),
+        messages=_publications(run, read_columns(run, "messages", "publish_ns", "scheduled_ns", "n_subscribers")),
         overhead=_identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")) if captured else {},
         conns=_connections(streams, conns) if captured else {},
         dropped_frames=_drops(sources.events) if any(state["drops"] for state in states.values()) else {},
@@ -112,7 +114,7 @@ def _captures(interfaces: pa.Table) -> dict[str, Any]:
     }
 
 
-def _agreement(rows: pa.Table) -> dict[str, Any]:
+def _agreement(run: RunDir, rows: pa.Table) -> dict[str, Any]:
     """Latencies by the logs against those by the captures."""
     latency_ms = rows["latency_ms"].drop_null().to_numpy()
     difference_ms = pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]).drop_null().to_numpy()
@@ -124,13 +126,37 @@ def _agreement(rows: pa.Table) -> dict[str, Any]:
         "most_negative_ms": float(-difference_ms.min()) if len(difference_ms) else None,
         "difference_ms_p50": quantile(difference_ms, 0.5),
         "difference_ms_p99": quantile(difference_ms, 0.99),
+        **_differences(run, rows),
         "before_publication": int((latency_ms < 0).sum()),
         "latency_ms_p50": quantile(latency_ms, 0.5, "linear"),
         "latency_ms_p99": quantile(latency_ms, 0.99, "linear"),
     }
 
 
-def _publications(messages: pa.Table) -> dict[str, Any]:
+def _differences(run: RunDir, rows: pa.Table) -> dict[str, int]:
+    """How many deliveries were longer inside the first and the last host than allowed, and how many stalls explain.
+
+    The time in the first host begins with the publication, that in the last one ends with the delivery. How it is
+    divided is not known, so a stall counts that lies within it of either.
+    """
+    both = rows.filter(pc.is_valid(rows["wire_latency_ms"])).select(_DELIVERED).drop_null()
+    published_ns, delivered_ns = numbers(both["publish_ns"]), numbers(both["delivered_ns"])
+    inside_ns = ((both["latency_ms"].to_numpy() - both["wire_latency_ms"].to_numpy()) * 1e6).astype(np.int64)
+    first_ns = run.stalls.covered_ns(published_ns, published_ns + inside_ns)
+    last_ns = run.stalls.covered_ns(delivered_ns - inside_ns, delivered_ns)
+    stalled_ns = np.minimum(first_ns + last_ns, run.stalls.covered_ns(published_ns, delivered_ns))
+    limit_ns = round(DELAY_AGREEMENT_P99_MS * 1e6)
+    late = inside_ns > limit_ns
+    return {
+        "difference_late": int(late.sum()),
+        "difference_explained": int((late & (inside_ns - stalled_ns <= limit_ns)).sum()),
+    }
+
+
+def _publications(run: RunDir, messages: pa.Table) -> dict[str, Any]:
+    scheduled = messages.select(["scheduled_ns", "publish_ns"]).drop_null()
+    due_ns, published_ns = numbers(scheduled["scheduled_ns"]), numbers(scheduled["publish_ns"])
+    late, explained = run.stalls.tally(due_ns, published_ns, round(PUBLISH_LAG_P99_MS * 1e6))
     lag_ms = pc.subtract(messages["publish_ns"], messages["scheduled_ns"]).drop_null().to_numpy() / 1e6
     return {
         "messages": len(messages),
@@ -138,6 +164,8 @@ def _publications(messages: pa.Table) -> dict[str, Any]:
         "with_schedule": len(messages) - messages["scheduled_ns"].null_count,
         "lag_ms_p99": quantile(lag_ms, 0.99),
         "lag_ms_max": quantile(lag_ms, 1),
+        "lag_late": late,
+        "lag_explained": explained,
         "early": int((lag_ms < 0).sum()),
     }
 

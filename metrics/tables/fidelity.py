@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,19 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from metrics.dataplane import last_counters, second_values, spans
 from metrics.pcap.walk import Ints
 from metrics.rundata import RunDir
 from metrics.tables.columns import numbers, quantile, read_columns
 
 _SECOND_NS = 1_000_000_000
-_CUMULATIVE = ("frames_in", "frames_out", "bytes_in", "bytes_out")
 _PRESSURE = ("cpu_busy_ratio", "cpu_some_ratio", "steal_ratio")
 
 
 def build_fidelity(run: RunDir) -> list[dict[str, Any]]:
     """The table's rows, one a second of the running stage in which anything was recorded.
 
-    The run's ``hops`` and ``messages`` must be there.
+    The run's ``hops`` and ``messages`` must be there. What the data plane counted adds up to its last line.
     """
     zero_ns = run.manifest.zero_ns
     rows: dict[int, dict[str, Any]] = {}
@@ -31,28 +30,21 @@ def build_fidelity(run: RunDir) -> list[dict[str, Any]]:
     def row(second: int) -> dict[str, Any]:
         return rows.setdefault(second, {"at_ns": zero_ns + second * _SECOND_NS})
 
-    for at_ns, values in _plane(run.lines("dataplane.jsonl")):
-        row((at_ns - zero_ns) // _SECOND_NS).update(values)
     for line in run.lines("pressure.jsonl"):
         row((line["at_ns"] - zero_ns) // _SECOND_NS).update({name: line.get(name) for name in _PRESSURE})
-    for found in (_hops(run), _publications(run), _probes(run)):
+    for found in (_plane(run), _hops(run), _publications(run), _probes(run)):
         for second, values in found.items():
             row(second).update(values)
     return [rows[second] for second in sorted(rows)]
 
 
-def _plane(lines: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """The data plane's lines with its cumulative counters turned into each second's share."""
-    found = []
-    before: dict[str, Any] = {}
-    for line in lines:
-        drops, earlier = line.get("drops", {}), before.get("drops", {})
-        lost = {cause: count - earlier.get(cause, 0) for cause, count in drops.items()}
-        values = {name: line[name] - before.get(name, 0) for name in _CUMULATIVE if name in line}
-        values |= {f"lateness_{name}_ns": value for name, value in line.get("lateness_ns", {}).items()}
-        values |= {"busy_ratio": line.get("busy_ratio"), "dropped": sum(lost.values()), "drops": json.dumps(lost)}
-        found.append((line["at_ns"], values))
-        before = line
+def _plane(run: RunDir) -> dict[int, dict[str, Any]]:
+    """What the data plane counted, by the second in which it wrote its lines."""
+    lines = run.lines("dataplane.jsonl")
+    found = second_values(spans(lines), run.manifest.zero_ns)
+    for name, last in last_counters(lines).items():
+        counted = sum(values.get(name, 0) for values in found.values())
+        assert counted == last, f"the seconds of the data plane have {counted} {name}, its last line says {last}"
     return found
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.certificate import RECEIVE_P99_MS
 from metrics.checks import JITTER_SIGMAS
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundata import RunDir
@@ -83,18 +84,26 @@ def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> dict[s
 
 def copies(run: RunDir) -> dict[str, Any]:
     """Times that frames sent in the judged span spent inside hosts, and copies by what they were good for."""
-    rows = read_columns(run, "hops", _SEND, "d_rcv_ns", "d_sndbuf_ns", "kind", "is_dup", "is_relay", "n_retx")
+    rows = read_columns(
+        run, "hops", _SEND, _RX, _READ, "d_rcv_ns", "d_sndbuf_ns", "kind", "is_dup", "is_relay", "n_retx"
+    )
     judged = rows.filter(pa.array(_between(rows[_SEND], run.judged_ns)))
     inside_ms = {
         name: judged[column].drop_null().to_numpy() / 1e6
         for name, column in (("receive", "d_rcv_ns"), ("send", "d_sndbuf_ns"))
     }
+    came = judged.select([_RX, _READ]).drop_null()
+    limit_ns = round(RECEIVE_P99_MS * 1e6)
+    late, explained = run.stalls.tally(numbers(came[_RX]), numbers(came[_READ]), limit_ns)
     is_data = pc.fill_null(pc.equal(rows["kind"], Data.kind), fill_value=False)
     return {
         f"{name}_ms_p{percent}": quantile(values, percent / 100)
         for name, values in inside_ms.items()
         for percent in (50, 99)
     } | {
+        "received": len(came),
+        "receive_late": late,
+        "receive_explained": explained,
         "copies": _true(pc.and_(is_data, pc.is_valid(rows["is_dup"]))),
         "duplicates": _true(rows["is_dup"]),
         "relayed": _true(rows["is_relay"]),
@@ -123,14 +132,27 @@ def wire_errors(run: RunDir) -> dict[str, Any]:
     deviation_ms = (numbers(rows[_RX]) - numbers(rows[last])) / 1e6 - rows["asked_delay_ms"].to_numpy()
     steady = jitter_ms == 0
     excess_ms = np.maximum(np.abs(deviation_ms) - JITTER_SIGMAS * jitter_ms, 0)
+    limit_ms = float(run.experiment["verdict"]["wire_error_p99_ms"])
+    beyond = excess_ms > limit_ms
+    excused = _excused(run, rows, limit_ms)
     found: dict[str, Any] = {}
-    for name, errors in (("steady", excess_ms[steady]), ("jittered", excess_ms[~steady])):
+    for name, those in (("steady", steady), ("jittered", ~steady)):
+        errors = excess_ms[those]
+        found[f"{name}_late"] = _count(beyond[those])
+        found[f"{name}_explained"] = _count((beyond & excused)[those])
         found[f"{name}_tested"] = len(errors)
         found[f"{name}_ms_p50"] = quantile(errors, 0.5)
         found[f"{name}_ms_p99"] = _p99(errors)
         found[f"{name}_ms_max"] = quantile(errors, 1)
     sigmas = deviation_ms[~steady] / jitter_ms[~steady]
     return found | {"jitter_sigmas_std": float(sigmas.std(ddof=1)) if len(sigmas) > 1 else None}
+
+
+def _excused(run: RunDir, rows: pa.Table, limit_ms: float) -> Bools:
+    """Which hops the plane wrote later than the limit because of stalls of the host; it had read them before."""
+    plausible_ms = rows["asked_delay_ms"].to_numpy() + JITTER_SIGMAS * rows["asked_jitter_ms"].to_numpy()
+    due_ns = numbers(rows["tap_tx_last_ns"]) + (plausible_ms * 1e6).astype(np.int64)
+    return run.stalls.excuse(due_ns, numbers(rows[_RX]), round(limit_ms * 1e6))
 
 
 def _p99(errors: npt.NDArray[np.float64]) -> float | None:

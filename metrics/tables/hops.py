@@ -23,8 +23,8 @@ from metrics.pcap.flows import factorise
 from metrics.pcap.frames import DIRECTIONS
 from metrics.pcap.schemas import CONNS
 from metrics.pcap.schemas import FRAMES as TAPS
-from metrics.pcap.walk import Ints
-from metrics.tables.columns import Groups, conform, find, find_asked, says
+from metrics.pcap.walk import Bools, Ints
+from metrics.tables.columns import Groups, conform, find, find_asked, holds, numbers, says
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share
 from metrics.tables.traces import EVENTS, locate
@@ -117,11 +117,16 @@ def _read(path: Path, schema: pa.Schema, names: list[str], share: Share) -> pa.T
 
 
 def _shared(rows: pa.RecordBatch, share: Share) -> pa.RecordBatch:
-    """The rows on the connections of a share: by the checksum of their names."""
+    """The rows on the connections of a share. Two hosts' connections are all in the same one (``_firsts``)."""
     conns = rows["conn"]
-    names = conns.dictionary.to_pylist()
-    mine = [name is not None and zlib.crc32(name.encode()) % share.count == share.number for name in names]
+    mine = [name is not None and _checksum(name) % share.count == share.number for name in conns.dictionary.to_pylist()]
     return rows.filter(pc.fill_null(pa.array(mine, pa.bool_()).take(conns.indices), fill_value=False))
+
+
+def _checksum(conn: str) -> int:
+    """Of the two addresses of a connection, whichever of them opened it."""
+    ends = sorted(end.rpartition(":")[0] for end in conn.split("-"))
+    return zlib.crc32("-".join(ends).encode())
 
 
 def _codes(strings: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
@@ -220,18 +225,38 @@ def _repeats(events: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """
     said = ["event", "node", "peer", "ts_ns", "message_id"]
     handled = (pc.field("event").isin(["deliver", "relay"])) & pc.field("peer").is_valid()
-    firsts = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=handled)
-    firsts = firsts.sort_by([("ts_ns", "ascending")]).combine_chunks()
-    place = find([firsts["node"], firsts["message_id"]], [hops["dst_node"], hops["message_id"]])
-    first = firsts.take(place)
+    taken = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=handled)
+    taken = taken.sort_by([("ts_ns", "ascending")]).combine_chunks()
+    place = find([taken["node"], taken["message_id"]], [hops["dst_node"], hops["message_id"]])
+    first = taken.take(place)
+    is_copy = pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["log_recv_ns"]))
     by_it = pc.and_(
         pc.equal(hops["src_node"], first["peer"].cast(pa.int64())), pc.less_equal(hops["log_recv_ns"], first["ts_ns"])
     )
-    is_first = pc.fill_null(by_it, fill_value=False).combine_chunks()
-    is_copy = pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["log_recv_ns"]))
-    relayed = pc.fill_null(pc.equal(first["event"], "relay"), fill_value=False).combine_chunks()
+    is_first = pa.array(_firsts(hops, holds(pc.and_(by_it, is_copy))))
+    relayed = pa.array(says(first["event"], "relay"))
     nothing = pa.scalar(None, pa.bool_())
     return {
         "is_dup": pc.if_else(is_copy, pc.invert(is_first), nothing),
         "is_relay": pc.if_else(is_copy, pc.and_(is_first, relayed), nothing),
     }
+
+
+def _firsts(hops: dict[str, pa.Array], candidates: Bools) -> Bools:
+    """Of the candidates for a message's first copy at a node the one that the node read first.
+
+    A node that reads several frames at once stamps them alike, and takes them in the order of the stream. That order
+    decides: the offset, and between streams, of which no order is known, their names.
+    """
+    rows = np.flatnonzero(candidates)
+    group, count = factorise(*(numbers(hops[name].take(pa.array(rows))) for name in ("dst_node", "message_id")))
+    contested = (np.bincount(group, minlength=count) > 1)[group]
+    is_first = candidates.copy()
+    is_first[rows[contested]] = False
+    rows, group = rows[contested], group[contested]
+    names = ["log_recv_ns", "off", "conn", "incarnation", "direction"]
+    keys = pa.table({name: hops[name].take(pa.array(rows)) for name in names})
+    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names]).to_numpy()
+    _, earliest = np.unique(group[order], return_index=True)
+    is_first[rows[order[earliest]]] = True
+    return is_first

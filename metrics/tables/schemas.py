@@ -90,6 +90,12 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "direct_delay_ms": "double",
         "stretch": "double",
     },
+    "disclosures": {
+        "node": "int",
+        "subscriptions": "bigint",
+        "disclosed": "bigint",
+        "wrong": "bigint",
+    },
     "epochs": {
         "epoch": "bigint",
         "from_ns": "bigint",
@@ -225,11 +231,15 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "lateness_p90_ns": "bigint",
         "lateness_p99_ns": "bigint",
         "lateness_max_ns": "bigint",
+        "intake_p99_ns": "bigint",
+        "intake_max_ns": "bigint",
         "busy_ratio": "double",
         "frames_in": "bigint",
         "frames_out": "bigint",
         "bytes_in": "bigint",
         "bytes_out": "bigint",
+        "frames_late": "bigint",
+        "frames_waited": "bigint",
         "dropped": "bigint",
         "drops": "string",
         "cpu_busy_ratio": "double",
@@ -241,6 +251,13 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "probes": "bigint",
         "probe_error_ms_p99": "double",
     },
+    "stalls": {
+        "source": "string",
+        "cpu": "int",
+        "phase": "string",
+        "start_ns": "bigint",
+        "end_ns": "bigint",
+    },
     "checks": {
         "name": "string",
         "tested": "bigint",
@@ -250,6 +267,9 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "unit": "string",
         "severity": "string",
         "detail": "string",
+        "late": "bigint",
+        "explained": "bigint",
+        "allowed": "bigint",
     },
 }
 """Every table that ``build`` writes (``packets`` comes on top where it is asked for)."""

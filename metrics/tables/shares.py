@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from metrics.tables.staged import remove_attempts, whole
+
 _LEAST_ROWS, _MOST_ROWS = 200_000, 8_000_000
 _GROUP_ROWS = 100_000
 
@@ -42,9 +44,11 @@ def write_shares(
         target.mkdir()
     shares = [Share(number, count) for number in range(count)]
     spark.sparkContext.parallelize(shares, count).foreach(lambda share: _write(make(share), targets, share))
+    for target in targets.values():
+        remove_attempts(target)
 
 
 def _write(tables: Mapping[str, pa.Table], targets: Mapping[str, Path], share: Share) -> None:
     for name, rows in tables.items():
-        path = targets[name] / f"part-{share.number}.parquet"
-        pq.write_table(rows, path, compression="zstd", row_group_size=_GROUP_ROWS)
+        with whole(targets[name] / f"part-{share.number}.parquet") as path:
+            pq.write_table(rows, path, compression="zstd", row_group_size=_GROUP_ROWS)

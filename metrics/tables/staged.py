@@ -1,8 +1,15 @@
-"""Parquet that lives for the minutes of an analysis: written by the tasks themselves, never through the JVM."""
+"""Parquet that tasks write themselves, never through the JVM.
+
+A task may run twice, even at the same time (retries, speculation). So each attempt writes under a name of its own and
+renames the file when it is whole.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +20,30 @@ STAGED = {"compression": "snappy"}
 _GROUP_ROWS = 100_000
 
 
+def attempt_at(path: Path) -> Path:
+    """A name beside ``path`` for one attempt to write it. Readers of the folder leave out names like it."""
+    return path.with_name(f".{path.name}.{uuid4().hex}")
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Where to write a file that is to appear at ``path`` when the block ends well; otherwise it is removed."""
+    attempt = attempt_at(path)
+    try:
+        yield attempt
+        attempt.replace(path)
+    finally:
+        attempt.unlink(missing_ok=True)
+
+
+def remove_attempts(folder: Path) -> None:
+    """Remove what attempts left that were killed."""
+    for attempt in folder.glob(".*"):
+        attempt.unlink(missing_ok=True)
+
+
 class Part:
-    """A Parquet file whose row groups are filled from small tables.
+    """A Parquet file whose row groups are filled from small tables; it appears when it is closed.
 
     Args:
         path: the file; an earlier attempt's is replaced.
@@ -29,6 +58,7 @@ class Part:
         self._compression = compression
         self._order = order
         self._path = path
+        self._attempt = attempt_at(path)
         self._schema = schema
         self._waiting: list[pa.Table] = []
         self._rows = 0
@@ -47,6 +77,7 @@ class Part:
             self._flush()
         if self._writer is not None:
             self._writer.close()
+            self._attempt.replace(self._path)
 
     def _flush(self) -> None:
         rows = pa.concat_tables(self._waiting)
@@ -54,6 +85,6 @@ class Part:
             rows = rows.sort_by([(name, "ascending") for name in self._order])
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, self._schema, compression=self._compression)
+            self._writer = pq.ParquetWriter(self._attempt, self._schema, compression=self._compression)
         self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
         self._waiting, self._rows = [], 0

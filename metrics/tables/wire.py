@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from metrics.pcap import SCHEMAS
 from metrics.pcap.source import PcapReader
-from metrics.tables.staged import STAGED, Part
+from metrics.tables.staged import STAGED, Part, remove_attempts
 
 _TABLES = ("conns", "frames", "spans", "wire", "captures")
 _KEPT = "frames"
@@ -48,6 +48,7 @@ class Wire:
     def keep(self, target: Path) -> bool:
         """Make the staged ``frames`` a table of the run; False where no frame was captured."""
         staged = self._staging / _KEPT
+        remove_attempts(staged)
         if not any(staged.iterdir()):
             return False
         staged.rename(target)

@@ -74,6 +74,7 @@ class ComposedNode:
             part.start(turn)
 
     def _meet(self, turn: Turn, event: PeerList) -> None:
+        self.state.numbers = max(self.state.numbers, event.directory.nodes.bit_length())
         for part in self._each:
             part.meet(turn, event.directory)
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 NodeId = int
 """A participant's number, 0 .. 2**31 - 1. The driver maps it to an address."""
 
 TopicId = int
 """A topic's number, 0 .. 2**32 - 1."""
+
+NodeNumber = Annotated[int, Meta(ge=0, lt=2**31)]
+"""A ``NodeId`` in a frame: the codec refuses any other number."""
+
+TopicNumber = Annotated[int, Meta(ge=0, lt=2**32)]
+"""A ``TopicId`` in a frame."""
 
 MessageId = int
 """``publisher << 32 | number``, below 2**63: unique in a run, ordered per publisher.

@@ -36,14 +36,17 @@ class Neighbour:
             current where both sides may choose the same one.
         topics: what it subscribes to, by its own word; empty until it has said so.
         logical: the topics of the logical links on this physical one, in rising order.
+        brief: whether this node's overlay has the link only for a question and its answer. Snapshots of studies leave
+            out links that are brief at both ends.
     """
 
-    __slots__ = ("logical", "outbound", "topics")
+    __slots__ = ("brief", "logical", "outbound", "topics")
 
     def __init__(self, outbound: bool) -> None:
         self.outbound = outbound
         self.topics: frozenset[TopicId] = frozenset()
         self.logical: tuple[TopicId, ...] = ()
+        self.brief = False
 
 
 class State:
@@ -56,9 +59,11 @@ class State:
         borrowed: the nodes to which a part that ``borrows`` asked for a link; only asked for membership.
         wanted: those to which any other part did; only asked for membership.
         aside: those to which there is a link that only a part that ``borrows`` uses, on either side.
+        numbers: every number below it may be a node's; no node has a higher one, as far as the bootstrap service and
+            the plan have named nodes. What remote nodes claim never raises it.
     """
 
-    __slots__ = ("_interested", "aside", "borrowed", "neighbours", "node", "seed", "topics", "wanted")
+    __slots__ = ("_interested", "aside", "borrowed", "neighbours", "node", "numbers", "seed", "topics", "wanted")
 
     def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...]) -> None:
         self.node = node
@@ -68,7 +73,12 @@ class State:
         self.borrowed: set[NodeId] = set()
         self.wanted: set[NodeId] = set()
         self.aside: set[NodeId] = set()
+        self.numbers = node + 1
         self._interested: dict[TopicId, tuple[NodeId, ...]] = {}
+
+    def may_be_node(self, number: int) -> bool:
+        """Whether a number that a remote node names can be a node's; anything else is neither stored nor dialled."""
+        return 0 <= number < self.numbers
 
     def is_linked(self, peer: NodeId) -> bool:
         """Whether frames can be sent to a peer, be it over a link that most parts do not see."""

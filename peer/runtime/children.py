@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -18,8 +19,13 @@ from msgspec import Struct
 
 from peer.runtime.clock import Clock
 from peer.runtime.namespaces import die_with_parent, enter_network
+from peer.runtime.privileges import drop_privileges
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.spec import PeerPlace
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_STATUS = os.EX_IOERR
+"""What a Python peer exits with when it could not write its trace: its log may be on the same disk."""
 
 
 class Exit(Struct, frozen=True):
@@ -80,7 +86,9 @@ class Child:
             number = os.WTERMSIG(status)
             self.ended = Exit(name, expected, "signalled", number, now_ns, signal.Signals(number).name)
         else:
-            self.ended = Exit(name, expected, "exited", os.WEXITSTATUS(status), now_ns)
+            exit_status = os.WEXITSTATUS(status)
+            detail = "the disk is full" if exit_status == DISK_FULL_STATUS else ""
+            self.ended = Exit(name, expected, "exited", exit_status, now_ns, detail)
         return self.ended
 
 
@@ -112,17 +120,22 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         _redirect(orders.folder / "logs" / f"{place.node}.log")
         if place.netns is not None:
             enter_network(place.netns)
+        drop_privileges()
         if orders.agent.command is not None:
             _execute(place, orders, control)
         else:
             run_peer(place, orders, control)
         status = 0
-    except BaseException:
+    except BaseException as error:
         # Whatever went wrong goes to this peer's own log, and the exit status tells the agent; a forked process
         # must never return into the agent's code.
-        traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            status = DISK_FULL_STATUS
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
     finally:
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
         os._exit(status)
 
 
@@ -169,7 +182,7 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
     return {
         "node": orders.overlay.nodes[place.node],
         "place": place,
-        "run": orders.overlay.run,
+        "run": agent.run,
         "addresses": agent.addresses,
         "actions": [step.action for step in orders.steps.get(place.node, ())],
         "zero_ns": zero_ns,

@@ -19,24 +19,29 @@ def enter_network(path: str) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        _check(ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET), path)
+        check(ctypes.CDLL(None, use_errno=True).setns(descriptor, CLONE_NEWNET), path)
     finally:
         os.close(descriptor)
 
 
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when the parent dies; ends it if that has happened already."""
-    _check(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
+    check(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
     if os.getppid() != parent:
         os._exit(1)
 
 
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends."""
-    _check(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1), "prctl")
+    check(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1), "prctl")
 
 
-def _check(result: int, what: str) -> None:
+def check(result: int, what: str) -> None:
+    """Raise what the C library's last call left in ``errno``, if its result says that it failed.
+
+    Raises:
+        OSError: it did.
+    """
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), what)

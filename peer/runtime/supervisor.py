@@ -18,11 +18,13 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client import start_http_server
 
+from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, start_child
 from peer.runtime.clock import Clock
 from peer.runtime.descendants import end_descendants, reap_orphans
+from peer.runtime.limits import allow_open_files
 from peer.runtime.namespaces import adopt_orphans
 from peer.runtime.process import Orders
 from peer.runtime.spec import Action, AgentSpec, OverlayDocument
@@ -61,7 +63,8 @@ def read_orders(folder: Path) -> Orders:
             refreshes.append(step)
         else:
             steps[step.action.node].append(step)
-    return Orders(agent, overlay, {node: tuple(own) for node, own in steps.items()}, tuple(refreshes), folder)
+    own_steps = {node: tuple(own) for node, own in steps.items()}
+    return Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder)
 
 
 def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:
@@ -85,6 +88,7 @@ class Supervisor:
 
     def start_children(self) -> None:
         """Fork every peer. No loop and no thread may exist yet."""
+        allow_open_files(len(self._orders.agent.addresses))  # also for the peers, which inherit it
         for name in ("trace", "logs", "record"):
             (self._orders.folder / name).mkdir(exist_ok=True)
         (self._orders.folder / EXITS).touch()
@@ -243,12 +247,25 @@ class Supervisor:
             self._done.set()
 
     def _last_words(self, child: Child) -> str:
-        lines = (self._orders.folder / "logs" / f"{child.node}.log").read_text(errors="replace").split("\n")
+        lines = (
+            (self._orders.folder / "logs" / f"{child.node}.log")
+            .read_text(encoding="utf-8", errors="replace")
+            .split("\n")
+        )
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _note(self, ended: Exit) -> None:
-        with (self._orders.folder / EXITS).open("ab") as exits:
-            exits.write(msgspec.json.encode(ended) + b"\n")
+        line = msgspec.json.encode(ended) + b"\n"
+        with (self._orders.folder / EXITS).open("ab", buffering=0) as exits:
+            end = exits.seek(0, os.SEEK_END)
+            try:
+                written = exits.write(line)
+            except OSError as error:
+                self._say(f"{ended.process} {ended.state}: not noted, {error.strerror}")
+            else:
+                if written < len(line):  # the disk is full, and half a line would spoil the file
+                    exits.truncate(end)
+                    self._say(f"{ended.process} {ended.state}: not noted, the disk is full")
 
     def _hold_lifeline(self) -> None:
         if not os.read(0, 4096):
@@ -260,8 +277,11 @@ class Supervisor:
         if not self._done.is_set():
             self._cut_short = True
             self._done.set()
-            with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
-                print(f"agent: {why}", file=sys.stderr, flush=True)
+            self._say(why)
+
+    def _say(self, words: str) -> None:
+        with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
+            print(f"agent: {words}", file=sys.stderr, flush=True)
 
     async def _end_children(self) -> None:
         """End what still runs: first a word, then force. What is meant to run to the plan's end is noted as running."""

@@ -23,9 +23,10 @@ from peer.core.contract import (
     TimerFired,
     Unsubscribe,
     message_id,
+    one_by_one,
 )
 from peer.core.frames import Data, Frame, Subscriptions
-from peer.core.gossipsub.frames import Advert, Graft, Ihave, Iwant, Prune, Pruned
+from peer.core.gossipsub.frames import Advert, Graft, Idontwant, Ihave, Iwant, Prune, Pruned
 from peer.core.gossipsub.mesh import DECAY, HEARTBEAT
 from peer.core.protocols import Composition, compose
 
@@ -62,7 +63,7 @@ class LoneNode:
     def give(self, event: Event) -> list[Effect]:
         effects = self.node.handle(self.now_ns, event)
         self.effects += effects
-        self.frames += [(effect.peer, effect.frame) for effect in effects if isinstance(effect, Send)]
+        self.frames += [(effect.peer, effect.frame) for effect in one_by_one(effects) if isinstance(effect, Send)]
         return effects
 
     def receive(self, peer: int, frame: Frame) -> None:
@@ -86,10 +87,10 @@ class LoneNode:
     def prune(self, peer: int, topic=0, backoff_s=60, peers=()) -> None:
         self.receive(peer, Prune((Pruned(topic, round(backoff_s * 1000), tuple(peers)),)))
 
-    def message(self, peer: int, sequence: int, topics=(0,), publisher=500) -> int:
-        """A peer sends a message of a far node's."""
+    def message(self, peer: int, sequence: int, topics=(0,), publisher=500, size=1) -> int:
+        """A peer sends a message of a far node's, with a payload of this size."""
         identifier = message_id(publisher, sequence)
-        self.receive(peer, Data(identifier, tuple(topics), 2, 255, b"x"))
+        self.receive(peer, Data(identifier, tuple(topics), 2, 255, b"x" * size))
         return identifier
 
     def advertise(self, peer: int, *message_ids: int, topic=0) -> None:
@@ -97,6 +98,10 @@ class LoneNode:
 
     def request(self, peer: int, *message_ids: int) -> None:
         self.receive(peer, Iwant(message_ids))
+
+    def refuse(self, peer: int, *message_ids: int) -> None:
+        """A peer says that it does not want these messages."""
+        self.receive(peer, Idontwant(message_ids))
 
     def publish(self, *topics: int) -> int:
         self._sequence += 1

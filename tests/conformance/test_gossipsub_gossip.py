@@ -196,6 +196,18 @@ def test_the_same_message_is_sent_three_times_to_a_peer():
     assert node.receivers(Data) == [20, 20, 20, 21]
 
 
+def test_a_message_named_several_times_in_an_iwant_is_sent_once():
+    """v1.1 Spam Protection Measures: an IWANT names messages, so naming one again asks for nothing more."""
+    node = with_mesh_and_others()
+    first, second = node.message(0, 1), node.message(0, 2)
+    node.forget()
+    node.request(20, first, second, *[first] * 100)
+    assert [frame.message_id for _, frame in node.sent(Data)] == [first, second]
+    node.request(20, first)
+    node.request(20, first)
+    assert len(node.sent(Data)) == 4, "and counts as one retransmission of three"
+
+
 def test_ihaves_are_capped_by_heartbeat():
     """v1.1 Spam Protection Measures: IHAVE messages are capped to a certain number per heartbeat (10)."""
     node = with_mesh_and_others()

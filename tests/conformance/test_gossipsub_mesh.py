@@ -45,6 +45,19 @@ def test_a_mesh_above_d_hi_shrinks_to_d(peers: int, left: int):
     assert node.receivers(Prune) == sorted(set(range(peers)) - set(node.mesh()))
 
 
+@pytest.mark.parametrize(("profile", "left"), [("spec", 12), ("go", 6), ("js", 12)])
+def test_a_mesh_of_d_hi_shrinks_as_the_profile_says(profile: str, left: int):
+    """v1.0 Mesh Maintenance says |mesh| > D_high; go-libp2p-pubsub shrinks at D_high too, since v0.13.0."""
+    node = LoneNode(profile=profile)
+    node.link(range(12), graft=True)
+    node.beat()
+    assert len(node.mesh()) == left
+    node = LoneNode(profile=profile)
+    node.link(range(11), graft=True)
+    node.beat()
+    assert len(node.mesh()) == 11
+
+
 def test_the_bounds_hold_after_every_heartbeat_whatever_peers_do():
     """v1.0 Mesh Maintenance: D_low <= |mesh| <= D_high wherever there are peers to graft."""
     node = LoneNode(prune_backoff_s=2, backoff_slack_heartbeats=0)

@@ -119,8 +119,10 @@ class Finished:
 LOAD = (
     "cpu",
     "steal",
+    "throttled",
     "busy",
     "lateness",
+    "intake",
     "stalls",
     "lag",
     "rtt",

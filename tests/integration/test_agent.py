@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 from peer.core.contract import message_id
 from peer.runtime.agent import call
 from peer.runtime.descendants import descendants
+from peer.runtime.limits import needed_files
 from peer.runtime.spec import Action, AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
 
@@ -32,7 +34,14 @@ LIMIT_S = 30.0
 class Machine:
     """A work folder with its documents, and the agent that was started on it."""
 
-    def __init__(self, folder: Path, nodes: int, documents: dict[str, str] | None = None, **changes: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int,
+        documents: dict[str, str] | None = None,
+        under: tuple[str, ...] = (),
+        **changes: Any,
+    ) -> None:
         self.folder = folder
         ports = free_ports(2 * nodes + 1)
         self.metrics = ports[nodes : 2 * nodes]
@@ -40,6 +49,7 @@ class Machine:
         addresses = tuple(("127.0.0.1", port) for port in ports[:nodes])
         spec = AgentSpec(
             machine="m",
+            run=5,
             peers=tuple(PeerPlace(n, addresses[n], ("127.0.0.1", self.metrics[n])) for n in range(nodes)),
             addresses=addresses,
             warmup_ns=int(WARMUP_S * 1e9),
@@ -63,7 +73,7 @@ class Machine:
         folder.joinpath("schedule.jsonl").write_bytes(b"".join(msgspec.json.encode(a) + b"\n" for a in self.actions))
         for name, content in (documents or {}).items():
             folder.joinpath(name).write_text(content)
-        command = [sys.executable, "-m", "peer.runtime.agent", str(folder)]
+        command = [*under, sys.executable, "-m", "peer.runtime.agent", str(folder)]
         self.process = subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def call(self, *words: str) -> dict[str, Any]:
@@ -230,6 +240,13 @@ def test_the_lease_counts_from_the_start(machine):
     assert m.wait() == 1
 
 
+def test_a_low_soft_limit_of_open_files_is_raised_for_agent_and_peers(machine):
+    """The agent keeps two descriptors per peer. What is started inherits the limit, which is not the hard one."""
+    m = machine(20, under=("prlimit", "--nofile=32:"), command=("sleep", "60"))
+    pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
+    assert {resource.prlimit(pid, resource.RLIMIT_NOFILE)[0] for pid in pids} == {needed_files(20)}
+
+
 def test_a_killed_agent_takes_its_peers_along(machine):
     m = machine()
     pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
@@ -384,3 +401,31 @@ def test_each_peer_lives_in_its_namespace(machine):
     finally:
         holder.kill()
         holder.wait()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    "under", [(), ("unshare", "--user", "--map-current-user", "--keep-caps")], ids=["root", "user"]
+)
+@pytest.mark.parametrize("command", [None, ("sleep", "60")], ids=["python", "command"])
+def test_a_peer_has_no_privilege_and_cannot_gain_any(machine, under: tuple[str, ...], command: tuple[str, ...] | None):
+    """Neither with the agent's user as root, nor where a user namespace's capabilities are ambient ones."""
+    m = machine(1, under=under, command=command)
+    pid = m.await_ready()["peers"]["0"]["pid"]
+    assert status_of(m.process.pid)["CapEff"] != NO_CAPABILITY
+    m.start(0.0)
+    until(lambda: command is None or Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+    status = status_of(pid)
+    assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {NO_CAPABILITY}
+    assert status["NoNewPrivs"] == "1"
+    m.process.kill()
+    m.wait()
+    until(lambda: not is_alive(pid))
+
+
+NO_CAPABILITY = "0" * 16
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}

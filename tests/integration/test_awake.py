@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.testbeds.emulated.awake import Vigil
+from tests.processes import await_end
 
 PROGRAM = """
 from harness.testbeds.emulated.awake import Vigil
@@ -86,15 +87,4 @@ def test_they_end_with_their_parent() -> None:
         await_idle_policy(pid)
     parent.kill()
     parent.communicate()
-    deadline = time.monotonic() + 20
-    while any(is_alive(pid) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process exists and has not ended; one that nobody waits for stays as a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    await_end(pids)

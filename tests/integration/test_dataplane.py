@@ -26,6 +26,7 @@ from harness.testbeds.emulated.dataplane.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
 from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.userspace import UserspacePlane
+from metrics.stalls import read_stalls
 from topologies.model import Host, Underlay
 
 pytestmark = pytest.mark.root
@@ -272,6 +273,31 @@ def test_a_stopped_plane_shows_in_the_lateness(namespaces: list[str], attach: At
     assert plane.close().lateness_ns["max"] >= stood_ns
     lines = [json.loads(line) for line in (tmp_path / "dataplane.jsonl").read_text().splitlines()]
     assert max(line["lateness_ns"]["max"] for line in lines) >= stood_ns
+    assert np.diff(read_stalls(tmp_path).plane).max() >= stood_ns
+
+
+def test_every_frame_that_waited_for_a_stopped_plane_is_counted(
+    attach: Attach, datagrams: Callable[[], Datagrams], tmp_path: Path
+) -> None:
+    plane = attach()
+    sockets = datagrams()
+    os.kill(plane.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, plane.pid, os.WSTOPPED | os.WNOWAIT)
+    sockets.send(40, 100)
+    sent_s = time.monotonic()
+    signal.sigtimedwait([], 0.2)
+    os.kill(plane.pid, signal.SIGCONT)
+    stood_ns = int((time.monotonic() - sent_s) * 1e9)
+    settle(plane, 40)
+    plane.close()
+    lines = [json.loads(line) for line in (tmp_path / "dataplane.jsonl").read_text().splitlines()]
+    counts = [pair for line in lines for pair in line["intake_counts"]]
+    assert sum(frames for _, frames in counts) == lines[-1]["frames_in"]
+    assert sum(frames for bound_ns, frames in counts if bound_ns >= stood_ns) >= 40
+    waits = [burst for line in lines for burst in line["waits"]]
+    assert sum(frames for empty_ns, read_ns, frames in waits if read_ns - empty_ns >= stood_ns) >= 40
+    assert sum(frames for *_, frames in waits) == lines[-1]["frames_waited"]
+    assert sum(frames for *_, frames in (burst for line in lines for burst in line["late"])) == lines[-1]["frames_late"]
 
 
 def test_serves_metrics_and_logs_lines(namespaces: list[str], attach: Attach, tmp_path: Path) -> None:

@@ -105,6 +105,32 @@ def test_three_machines_go_through_every_step(tmp_path: Path):
 
 
 @sandboxed
+def test_a_work_folder_on_our_own_disk_is_moved_home_and_not_copied(tmp_path: Path):
+    here = tmp_path / "server/work"
+    with (
+        serving_ssh(tmp_path / "server", "127.0.0.1", 2222, name="m", work_here=here) as machine,
+        Deployment([machine], "r", tmp_path / "run/logs") as deployment,
+    ):
+        deployment.connect()
+        deployment.ship(stand_in(tmp_path / "peer"))
+        deployment.push({"m": spec("m", 0, 1)}, b"{}", b"")
+        deployment.start_agents()
+        deployment.await_ready(20)
+        deployment.start(5_000)
+        deployment.wait(20)
+        (work,) = [path for path in here.iterdir() if path.name != "packages"]
+        (work / "logs").mkdir()
+        (work / "logs/0.log").touch()
+        files = {path.name: path.stat().st_ino for path in (work / "trace").iterdir()}
+        deployment.collect(tmp_path / "run")
+        assert {path.name: path.stat().st_ino for path in (tmp_path / "run/trace").iterdir()} == files
+        assert set(files) == {"0.jsonl", "1.jsonl"}
+        assert sorted(path.name for path in (tmp_path / "run/logs").iterdir()) == ["0.log", "agent-m.log"]
+        assert (tmp_path / "run/exits-m.jsonl").read_text() == "m"
+        assert not work.exists()
+
+
+@sandboxed
 def test_clocks_are_read_before_and_after_within_their_bound(tmp_path: Path):
     with machines(tmp_path, 2) as fleet:
         with_clocks = [msgspec.structs.replace(machine, own_clock=True) for _, machine in fleet]

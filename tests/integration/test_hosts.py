@@ -22,10 +22,14 @@ Path(sys.argv[2]).write_text(json.dumps([[host.netns for host in made], answers]
 """
 
 
-def ask_hosts(folder: Path, count: int, command: str) -> tuple[list[str], list[str]]:
-    """Make hosts, run a shell command in each; their namespaces and answers."""
+def ask_hosts(folder: Path, count: int, command: str, first: str = "true") -> tuple[list[str], list[str]]:
+    """Make hosts, run a shell command in each; their namespaces and answers.
+
+    ``first``: a shell command that the sandbox runs before.
+    """
     answers = folder / "answers.json"
-    status = sandbox.run([sys.executable, "-c", PROGRAM, str(count), str(answers), command], keep=[folder])
+    program = [sys.executable, "-c", PROGRAM, str(count), str(answers), command]
+    status = sandbox.run(["sh", "-ec", f'{first}; exec "$@"', "sh", *program], keep=[folder])
     assert status == 0
     namespaces, said = json.loads(answers.read_text())
     return namespaces, said
@@ -54,6 +58,21 @@ def test_the_control_network_reaches_the_sandbox_without_resolving_addresses(tmp
 def test_ipv6_is_off(tmp_path: Path) -> None:
     _, said = ask_hosts(tmp_path, 1, "ip -6 address; cat /proc/sys/net/ipv6/conf/ctl0/disable_ipv6")
     assert said[0].strip() == "1"
+
+
+def test_a_kernel_without_ipv6_is_no_obstacle(tmp_path: Path) -> None:
+    """Its settings are not there; the mount hides all of a namespace's network settings, also those of new ones."""
+    _, said = ask_hosts(
+        tmp_path, 2, "ls /proc/sys/net; ip -o -4 address show dev ctl0", "mount -t tmpfs none /proc/sys/net"
+    )
+    assert ["172.16.0.1/16" in said[0], "172.16.0.2/16" in said[1]] == [True, True]
+    assert not any("ipv" in answer for answer in said)
+
+
+def test_a_low_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
+    """Mininet keeps two descriptors per host, which 64 are too few for."""
+    namespaces, _ = ask_hosts(tmp_path, 40, "true", "ulimit -Sn 64")
+    assert len(set(namespaces)) == 40
 
 
 def test_too_many_hosts_are_refused(tmp_path: Path) -> None:

@@ -59,8 +59,9 @@ scrape_interval_s = 1
 
 
 def plan_run(folder: Path, fleet: list[Machine], duration_s: float = 3, warmup_s: float = 1.5) -> Path:
-    fields = ("name", "host", "user", "port", "key", "known_hosts", "python", "work")
+    fields = ("name", "host", "user", "port", "key", "known_hosts", "python", "work", "metrics_address")
     hosts = 6 // len(fleet)
+    fleet = [msgspec.structs.replace(m, metrics_address=m.host) for m in fleet]
     rows = ["\n".join(f"{name} = {json.dumps(getattr(m, name))}" for name in fields) for m in fleet]
     (folder / "inventory.toml").write_text("\n".join(f"[[machines]]\n{row}\nhosts = {hosts}\n" for row in rows))
     source = folder / "experiment.toml"

@@ -100,6 +100,12 @@ def test_every_check_and_number_is_in_the_page(page: str, analysed: Path) -> Non
     assert all(f"<code>{name}</code>" in page for name in document["headline"])
 
 
+def test_probes_are_in_the_page_by_attempt(page: str) -> None:
+    sweeps, firsts = (page.split(f'id="{name}"')[1].split("</table>")[0] for name in ("sweeps", "first-packets"))
+    assert "before the workload" in sweeps and "after the workload" in sweeps
+    assert "pairs" in firsts and "not late" in firsts
+
+
 @pytest.mark.parametrize(
     ("literal", "words"), [(True, "the highest score is kept"), (False, "the lowest score is kept")]
 )

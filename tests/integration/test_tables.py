@@ -269,6 +269,60 @@ def parts(members: set[int], edges: list[frozenset[int]]) -> set[frozenset[int]]
     return set(part.values())
 
 
+def test_tables_fidelity_adds_up_all_lines_of_a_second(run: Analysed) -> None:
+    fidelity = run.table("fidelity").set_index("at_ns")
+    lines = [json.loads(line) for line in (run.run_dir / "dataplane.jsonl").read_text().splitlines()]
+    for name in ("frames_in", "frames_out", "bytes_in", "bytes_out"):
+        assert fidelity[name].sum() == lines[-1][name], name
+    assert fidelity["dropped"].sum() == lines[-1]["drops"]["loss"] > 0
+    assert sum(json.loads(drops)["loss"] for drops in fidelity["drops"].dropna()) == lines[-1]["drops"]["loss"]
+    usual, merged = (fidelity.loc[ZERO_NS + second * SECOND] for second in (1, 2))
+    lateness = [f"lateness_{name}_ns" for name in ("p50", "p90", "p99", "max")]
+    assert list(usual[lateness]) == [20_000, 40_000, 90_000, 200_000]
+    # 50 frames of 20 us, then 10 of 30 us, 40 of 40 us, 9 of 90 us and 1 of 200 us: the 55th, 99th and 109th of 110.
+    assert list(merged[lateness]) == [30_000, 40_000, 90_000, 200_000]
+    assert usual["busy_ratio"] == 0.1
+    assert merged["busy_ratio"] == pytest.approx((1.0 * 0.1 + 0.25 * 0.5) / 1.25)
+
+
+def test_tables_have_every_stall_and_its_phase(run: Analysed) -> None:
+    stalls = run.table("stalls")
+    assert stalls["source"].tolist() == ["plane", "host"]
+    assert stalls["phase"].tolist() == ["workload", "workload"]
+    assert (stalls["start_ns"] - ZERO_NS).tolist() == [0, SECOND]
+    assert (stalls["end_ns"] - stalls["start_ns"]).tolist() == [9, 700_000]
+    assert stalls["cpu"].isna().tolist() == [True, False]
+
+
+def test_tables_fidelity_has_the_rest_of_each_second(run: Analysed) -> None:
+    fidelity = run.table("fidelity").set_index("at_ns")
+    hops = pd.DataFrame(run.truth.hops)
+    for at_ns, row in fidelity.iterrows():
+        sent = hops[hops["log_send_ns"] // SECOND == at_ns // SECOND]  # the workload's zero is a full second
+        for column, begin, end in (
+            ("send_ms_p99", "log_send_ns", "tap_tx_ns"),
+            ("receive_ms_p99", "tap_rx_ns", "log_recv_ns"),
+        ):
+            if sent.empty:
+                assert pd.isna(row[column])
+            else:
+                ordered = sorted((sent[end] - sent[begin]) / 1e6)
+                assert row[column] == pytest.approx(ordered[-(-99 * len(ordered) // 100) - 1])
+        assert row["cpu_busy_ratio"] == 0.3 or pd.isna(row["frames_in"])
+    lag: dict[int, float] = {}
+    for line in run.fabrication.schedule:
+        scheduled_ns = ZERO_NS + line["at_ns"]
+        late_ms = (run.truth.published[line["message_id"]]["publish_ns"] - scheduled_ns) / 1e6
+        second = scheduled_ns // SECOND * SECOND
+        lag[second] = max(lag.get(second, 0), late_ms)
+    assert fidelity["publish_lag_ms_max"].dropna().to_dict() == pytest.approx(lag)
+    probes = pq.read_table(run.run_dir / "achieved.parquet").to_pandas()
+    probes["error"] = (probes["rtt_ms"] - probes["asked_rtt_ms"]).abs()
+    for at_ns, rows in probes.groupby("at_ns"):
+        assert fidelity.loc[at_ns, "probes"] == len(rows)
+        assert fidelity.loc[at_ns, "probe_error_ms_p99"] == pytest.approx(rows["error"].quantile(0.99))
+
+
 def test_tables_of_a_sound_run_give_a_valid_verdict(run: Analysed) -> None:
     assert run.summary.verdict == "valid", run.summary.reasons
     assert run.summary.reasons == ()

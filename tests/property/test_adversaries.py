@@ -83,6 +83,19 @@ def test_a_topic_attacker_or_full_dropper_passes_nothing_on_whatever_the_protoco
 
 
 @settings(max_examples=15, deadline=None)
+@given(protocols, adversaries, seeds, st.permutations([0, 1, 7]))
+def test_a_topic_attacker_looks_at_every_topic_of_a_message(protocol, bad, seed, topics):
+    """The victim topic is 1, wherever it stands among the message's topics; nobody subscribes to 7."""
+    pump = make_pump(PROTOCOLS[protocol], {"name": "topic-attacker", "victim_topics": (1,)}, bad, seed)
+    pump.run(5 * SECOND_NS)
+    publish_all(pump, tuple(topics))
+    foreign = [copy for node, _, copy in copies(pump) if node in bad and publisher_of(copy.message_id) != node]
+    assert not [copy for copy in foreign if 1 in copy.topics]
+    published = [copy for node, _, copy in copies(pump) if publisher_of(copy.message_id) == node]
+    assert all(1 in copy.topics for copy in published)
+
+
+@settings(max_examples=15, deadline=None)
 @given(protocols, adversaries, seeds)
 def test_an_attacker_without_an_occasion_is_an_honest_node(protocol, bad, seed):
     runs = []
@@ -228,6 +241,7 @@ def test_every_protocol_takes_every_behaviour(name: str, protocol: str):
         "eclipse": {"accomplices": [3, 5]},
         "slow": {"delay_ms": 10},
         "dropper": {"drop_ratio": 0.5},
+        "asker": {"topics": 3},
     }[name]
     node = compose(3, 1, (1, 2), PROTOCOLS[protocol], {"name": name} | behaviour)
     assert all(isinstance(effect, SetTimer) for effect in node.handle(0, Started()))

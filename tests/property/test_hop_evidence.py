@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import metrics.stalls
 from metrics.checks import JITTER_SIGMAS
+from metrics.stalls import Stalls, merge
 from metrics.tables import hop_evidence
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
@@ -76,11 +80,37 @@ captured = st.fixed_dictionaries(
 """Hops of which most count as passages of the wire, so that each reason not to is met."""
 
 
+Intervals = Sequence[Sequence[int]]
+LIMIT_NS = 4
+stalls = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), max_size=3)
+
+
+def tally(samples: list[tuple[float, int]], host: Intervals) -> tuple[int, int]:
+    """How many samples (due, came) are later than the limit, and how many stalls explain, ns by ns; slack of 1 ns."""
+
+    def covered(due: float, came: int) -> int:
+        return sum(any(start - 1 <= at and at + 1 <= end + 1 for start, end in host) for at in range(int(due), came))
+
+    late = [(due, came) for due, came in samples if came - due > LIMIT_NS]
+    return len(late), sum(came - due - covered(due, came) <= LIMIT_NS for due, came in late)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def limits_in_ns() -> Iterator[None]:
+    """So that instants of a few nanoseconds are late."""
+    with (
+        patch.object(hop_evidence, "RECEIVE_P99_MS", LIMIT_NS / 1e6),
+        patch.object(metrics.stalls, "SLACK_NS", 1),
+    ):
+        yield
+
+
 class Run(tempfile.TemporaryDirectory[str]):
     """As much of a run directory as is asked for."""
 
-    def __init__(self, rows: list[Row], *, clocks: bool = False) -> None:
+    def __init__(self, rows: list[Row], *, clocks: bool = False, stalls: Intervals = ()) -> None:
         super().__init__()
+        self._stalls = np.array(stalls, np.int64).reshape(-1, 2)
         self._rows = rows
         self._clocks = clocks
 
@@ -92,10 +122,13 @@ class Run(tempfile.TemporaryDirectory[str]):
         errors = {node: ERRORS_NS[machine] for node, machine in enumerate(MACHINES) if machine in ERRORS_NS}
         return SimpleNamespace(
             path=path,
+            tables=path / "tables",
             plan={"placement": [{"node": node, "machine": MACHINES[node]} for node in reversed(NODES)]},
             clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
             judged_ns=JUDGED_NS,
             nodes_by_host=list(reversed(NODES)),
+            experiment={"verdict": {"wire_error_p99_ms": LIMIT_NS / 1e6}},
+            stalls=Stalls(merge(self._stalls), np.empty((0, 2), np.int64)),
             underlay=SimpleNamespace(size=len(NODES), rate_mbit=np.array([1.0, 0.0, 0.0, 0.0])),
         )
 
@@ -165,10 +198,17 @@ def within(instant: int | None) -> bool:
     return instant is not None and JUDGED_NS[0] <= instant <= JUDGED_NS[1]
 
 
-@given(rows_of_hops)
-def test_copies_are_what_a_loop_says(rows: list[Row]) -> None:
-    with Run(rows) as run:
+@given(rows_of_hops, stalls)
+def test_copies_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
+    with Run(rows, stalls=host) as run:
         found = hop_evidence.copies(run)
+    read = [
+        (row["tap_rx_ns"], row["log_recv_ns"])
+        for row in rows
+        if row["d_rcv_ns"] is not None and within(row["log_send_ns"])
+    ]
+    assert found.pop("received") == len(read)
+    assert (found.pop("receive_late"), found.pop("receive_explained")) == tally(read, host)
     for name, column in (("receive", "d_rcv_ns"), ("send", "d_sndbuf_ns")):
         inside = [row[column] / 1e6 for row in rows if row[column] is not None and within(row["log_send_ns"])]
         assert [found.pop(f"{name}_ms_p{percent}") for percent in (50, 99)] == [
@@ -183,12 +223,14 @@ def test_copies_are_what_a_loop_says(rows: list[Row]) -> None:
     }
 
 
-@given(st.lists(captured.map(complete), max_size=20))
-def test_wire_errors_are_what_a_loop_says(rows: list[Row]) -> None:
-    with Run(rows) as run:
+@given(st.lists(captured.map(complete), max_size=20), stalls)
+def test_wire_errors_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
+    with Run(rows, stalls=host) as run:
         found = hop_evidence.wire_errors(run)
     resent = {(row["conn"], row["direction"], row["incarnation"]) for row in rows if row["n_retx"]}
     steady, jittered, sigmas = [], [], []
+    passages: dict[str, list[tuple[float, int]]] = {"steady": [], "jittered": []}
+    early = dict.fromkeys(passages, 0)
     for row in rows:
         clean = (row["conn"], row["direction"], row["incarnation"]) not in resent
         clean = clean and RATED not in (row["src_node"], row["dst_node"]) and within(row["tap_tx_last_ns"])
@@ -196,6 +238,10 @@ def test_wire_errors_are_what_a_loop_says(rows: list[Row]) -> None:
             continue
         deviation = (row["tap_rx_ns"] - row["tap_tx_last_ns"]) / 1e6 - row["asked_delay_ms"]
         jitter = row["asked_jitter_ms"]
+        kind, plausible = ("jittered", JITTER_SIGMAS * jitter) if jitter else ("steady", 0)
+        due = row["tap_tx_last_ns"] + round((row["asked_delay_ms"] + plausible) * 1e6)
+        passages[kind].append((due, row["tap_rx_ns"]))
+        early[kind] += round((-deviation - plausible) * 1e6) > LIMIT_NS
         if jitter:
             jittered.append(max(abs(deviation) - JITTER_SIGMAS * jitter, 0))
             sigmas.append(deviation / jitter)
@@ -205,6 +251,8 @@ def test_wire_errors_are_what_a_loop_says(rows: list[Row]) -> None:
     assert spread == (pytest.approx(statistics.stdev(sigmas)) if len(sigmas) > 1 else None)
     for name, errors in (("steady", steady), ("jittered", jittered)):
         assert found.pop(f"{name}_tested") == len(errors)
+        late, explained = tally(passages[name], host)
+        assert (found.pop(f"{name}_late"), found.pop(f"{name}_explained")) == (late + early[name], explained)
         for figure, share in (("p50", 0.5), ("max", 1)):
             assert found.pop(f"{name}_ms_{figure}") == pytest.approx(nearest_rank(errors, share))
         second = sorted(errors)[max(len(errors) - 2, 0)] if errors else None

@@ -10,8 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.planning.initial_views import draw_views
-from peer.core.contract import Event, FrameReceived, NodeId, Publish, Send, Subscribe, Unsubscribe, message_id
+from harness.planning.initial_views import draw_views, list_members
+from peer.core.contract import (
+    Directory,
+    Event,
+    FrameReceived,
+    NodeId,
+    PeerInfo,
+    PeerList,
+    Publish,
+    Send,
+    Subscribe,
+    Unsubscribe,
+    message_id,
+)
 from peer.core.frames import Data, Frame
 from peer.core.overlay.aligned_views import weigh
 from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
@@ -56,10 +68,14 @@ class World(Pump):
         if variant := network.get("variant"):
             overlay[variant] = True
         self.cores = {}
-        for node, views in enumerate(draw_views(wanted, 1.0, seed)):
+        drawn = draw_views(wanted, 1.0, seed)
+        for node, (views, lists) in enumerate(zip(drawn, list_members(drawn), strict=True)):
             default = PROTOCOLS["stan"]
             parts = Composition(
-                overlay | {"views": views}, {"name": dissemination}, default.membership, default.interests
+                overlay | {"views": views, "members": lists},
+                {"name": dissemination},
+                default.membership,
+                default.interests,
             )
             self.cores[node] = compose(node, seed, wanted[node], parts)
         draws = Random(seed)
@@ -243,8 +259,13 @@ def test_at_rest_after_lost_links_and_changes_of_interest(network, changes, data
     world.start({node: tuple(sorted(topics)) for node, topics in enumerate(wanted)})
     for node, topic in changes:
         node %= len(wanted)
-        world.give(node, Unsubscribe(topic) if topic in wanted[node] else Subscribe(topic))
+        change = Unsubscribe(topic) if topic in wanted[node] else Subscribe(topic)
         wanted[node] ^= {topic}
+        if isinstance(change, Subscribe):  # the others are told first, or they would take the node for a stranger
+            told = Directory(PeerInfo(each, tuple(sorted(topics))) for each, topics in enumerate(wanted))
+            for each in range(len(wanted)):
+                world.give(each, PeerList(told))
+        world.give(node, change)
         world.run(data.draw(st.integers(0, SECOND_NS)))
         if links := sorted(world.links()):
             world.cut(*data.draw(st.sampled_from(links)))

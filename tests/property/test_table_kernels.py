@@ -124,11 +124,18 @@ def in_order(rows: list[Row]) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in rows)
 
 
+def without(rows: list[Row], *names: str) -> list[Row]:
+    return [{name: value for name, value in row.items() if name not in names} for row in rows]
+
+
 def best(pick: Any, values: Iterator[Any]) -> Any:
     return pick((value for value in values if value is not None), default=None)
 
 
 # ------------------------------------------------------------------------------------------------------------ hops
+
+READ_ORDER = ("log_recv_ns", "off", "conn", "incarnation", "direction")
+"""How copies are ordered that a node read: see ``test_first_copies_are_those_that_the_nodes_took``."""
 
 
 def expected_hops(logs: list[Row], taps: list[Row], events: list[Row]) -> list[Row]:
@@ -145,7 +152,14 @@ def expected_hops(logs: list[Row], taps: list[Row], events: list[Row]) -> list[R
     for event in sorted(events, key=lambda event: event["ts_ns"]):
         if event["event"] in ("deliver", "relay") and event["peer"] is not None:
             firsts.setdefault((event["node"], event["message_id"]), event)
-    return [expected_hop(key, *sightings, firsts) for key, sightings in frames.items()]
+    rows = [expected_hop(key, *sightings, firsts) for key, sightings in frames.items()]
+    taken = set()
+    for row in sorted(rows, key=lambda row: [row[name] or 0 for name in READ_ORDER]):
+        if row["is_dup"] is False:
+            row["is_dup"] = (row["dst_node"], row["message_id"]) in taken
+            row["is_relay"] = row["is_relay"] and not row["is_dup"]
+            taken.add((row["dst_node"], row["message_id"]))
+    return rows
 
 
 def expected_hop(key: tuple[Any, ...], logs: list[Row], taps: list[Row], firsts: dict[tuple[int, int], Row]) -> Row:
@@ -188,7 +202,9 @@ def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: lis
         sources = hops.Sources(**paths, nodes_by_host=list(NODES), starts=STARTS)
         found = hops.build_hops(sources, Share()).to_pylist()
         shares = [row for number in range(3) for row in hops.build_hops(sources, Share(number, 3)).to_pylist()]
-    assert in_order(shares) == in_order(found)
+    # Which copy is the first is for the share to say that has all connections of two hosts. Nodes here are any, on any.
+    told = ("is_dup", "is_relay")
+    assert in_order(without(shares, *told)) == in_order(without(found, *told))
     pairs = {(pair["src_node"], pair["dst_node"]): pair for pair in PAIRS}
     for row in found:
         pair = pairs.get((row["src_node"], row["dst_node"]), {})
@@ -203,6 +219,72 @@ def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: lis
         ):
             assert row.pop(name) == (None if before is None or after is None else after - before)
     assert in_order(found) == in_order(expected_hops(logs, taps, events))
+
+
+reads = st.lists(
+    st.tuples(
+        st.integers(0, 3),  # the stream
+        st.lists(st.sampled_from([identifier for identifier, _ in PUBLISHED]), min_size=1, max_size=4),
+        st.sampled_from(["deliver", "relay"]),  # whether the node wants what is new in it
+        st.sampled_from([0, 5, 250]),  # how long after the read the node takes the frames: other reads may come between
+    ),
+    max_size=10,
+)
+NEIGHBOURS = {
+    0: ("10.0.0.1:5-10.0.0.2:9000", 0),
+    1: ("10.0.0.1:6-10.0.0.2:9000", 0),
+    2: ("10.0.0.3:5-10.0.0.2:9000", 2),
+}
+NEIGHBOURS[3] = ("10.0.0.2:7-10.0.0.1:9000", 0)
+"""The streams to node 1 with their senders: node 0 has three connections with it, one of them the other way round."""
+
+
+def read_by_a_node(steps: list[tuple[int, list[int], str, int]]) -> tuple[list[Row], list[Row], set[tuple[str, int]]]:
+    """Play a node that reads copies, several at once, and takes the first one of each message.
+
+    Returns what it and its neighbours trace, and the (connection, offset) of the copies that it took.
+    """
+    logs: list[Row] = []
+    events: list[Row] = []
+    taken: set[tuple[str, int]] = set()
+    offsets, known = [0] * len(NEIGHBOURS), set()
+    for number, (stream, copies, event, later_ns) in enumerate(steps):
+        conn, sender = NEIGHBOURS[stream]
+        at_ns = 100 * (number + 1)
+        direction = "orig" if conn.startswith(f"10.0.0.{sender + 1}:") else "resp"
+        for identifier in copies:
+            frame = {"conn": conn, "direction": direction, "off": offsets[stream], "len_bytes": 10, "kind": Data.kind}
+            frame |= {"message_id": identifier}
+            logs.append(frame | {"event": "send", "node": sender, "peer": 1, "ts_ns": at_ns - 50})
+            logs.append(frame | {"event": "receive", "node": 1, "peer": sender, "ts_ns": at_ns})
+            word = event if identifier not in known else "duplicate"
+            if word != "duplicate":
+                known.add(identifier)
+                taken.add((conn, offsets[stream]))
+            events.append(
+                {"event": word, "node": 1, "peer": sender, "message_id": identifier, "ts_ns": at_ns + later_ns}
+            )
+            offsets[stream] += 10
+    return logs, events, taken
+
+
+@settings(deadline=None)
+@given(reads)
+def test_first_copies_are_those_that_the_nodes_took(steps: list[tuple[int, list[int], str, int]]) -> None:
+    logs, events, taken = read_by_a_node(steps)
+    tables: dict[str, tuple[list[Row], pa.Schema]] = {"frames": (logs, LOGS), "events": (events, EVENTS)}
+    tables |= {"taps": ([], TAPS), "conns": ([], CONNS), "published": ([], deliveries.PUBLISHED)}
+    with staged(**tables) as folder:
+        paths = {name: folder / name for name in (*tables, "pairs")}
+        sources = hops.Sources(**paths, nodes_by_host=list(NODES), starts={})
+        found = hops.build_hops(sources, Share()).to_pylist()
+        shares = [row for number in range(4) for row in hops.build_hops(sources, Share(number, 4)).to_pylist()]
+    assert in_order(shares) == in_order(found)
+    assert len(found) == sum(len(copies) for _, copies, _, _ in steps)
+    assert {(row["conn"], row["off"]) for row in found if not row["is_dup"]} == taken
+    relayed = {event["message_id"] for event in events if event["event"] == "relay"}
+    for row in found:
+        assert row["is_relay"] == (not row["is_dup"] and row["message_id"] in relayed)
 
 
 # ------------------------------------------------------------------------------------------ messages and deliveries

@@ -12,12 +12,16 @@ from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
 from peer.runtime.clock import UNDILATED, Clock
 
 
-def snapshot(at_ns: int, idle_ns: int, frames: int, late: dict[int, int]) -> Snapshot:
-    histogram = [0] * BUCKETS
-    for lateness_ns, count in late.items():
-        histogram[bucket(lateness_ns)] += count
+def snapshot(
+    at_ns: int, idle_ns: int, frames: int, late: dict[int, int], waits: dict[int, int] | None = None
+) -> Snapshot:
+    histogram, intake = [0] * BUCKETS, [0] * BUCKETS
+    for counts, found in ((histogram, late), (intake, waits or {})):
+        for late_ns, count in found.items():
+            counts[bucket(late_ns)] += count
+    bursts = {kind: place for place, kind in enumerate(gauges.KINDS, 20)}
     counters = Counters(frames, frames - 1, frames * 100, 0, dict.fromkeys(DROP_CAUSES, 0) | {"loss": 1}, 0)
-    return Snapshot(at_ns, idle_ns, counters, 7, 8, 9, tuple(histogram))
+    return Snapshot(at_ns, idle_ns, counters, 7, 8, 9, 10, 11, 12, bursts, tuple(histogram), tuple(intake))
 
 
 def test_a_snapshot_survives_shared_memory() -> None:
@@ -27,17 +31,34 @@ def test_a_snapshot_survives_shared_memory() -> None:
         assert gauges.read(memory) == snapshot(1, 2, frames, {1000: 3})
 
 
+def test_bursts_of_each_kind_are_kept_until_their_ring_is_full() -> None:
+    memory = mmap.mmap(-1, gauges.SIZE_BYTES)
+    gauges.publish(memory, snapshot(1, 2, 5, {}))
+    count = gauges.KEPT + 2
+    for ordinal in range(count):
+        for base, kind in enumerate(gauges.KINDS):
+            gauges.publish_burst(memory, kind, ordinal, (base, ordinal, ordinal + 7))
+    for base, kind in enumerate(gauges.KINDS):
+        assert gauges.read_bursts(memory, kind, 5, 7) == [(base, 5, 12), (base, 6, 13)]
+        assert gauges.read_bursts(memory, kind, 0, count) == [(base, k, k + 7) for k in range(2, count)]
+    assert gauges.read(memory) == snapshot(1, 2, 5, {})
+
+
 def test_nothing_published_reads_as_zero() -> None:
     assert gauges.read(mmap.mmap(-1, gauges.SIZE_BYTES)).counters.frames_in == 0
 
 
 def test_a_line_counts_from_the_beginning_and_measures_since_the_last() -> None:
-    reporter = Reporter(snapshot(10**9, 10**9, 100, {1_000_000: 50}))
-    line = reporter.line(snapshot(2 * 10**9, 10**9 + 250_000_000, 180, {1_000_000: 50, 10_000: 80}))
+    reporter = Reporter(snapshot(10**9, 10**9, 100, {1_000_000: 50}, {4_000: 2}))
+    late, waits = {1_000_000: 50, 10_000: 80}, {4_000: 2, 100: 5}
+    line = reporter.line(snapshot(2 * 10**9, 10**9 + 250_000_000, 180, late, waits))
     assert (line["frames_in"], line["drops"]["loss"], line["records_dropped"]) == (180, 1, 8)
     assert line["busy_ratio"] == 0.75
     assert 10_000 <= line["lateness_ns"]["max"] < 12_000
     assert line["lateness_counts"] == [(line["lateness_ns"]["max"], 80)]
+    assert line["intake_counts"] == [(line["intake_ns"]["max"], 5)]
+    assert 100 <= line["intake_ns"]["p99"] < 120
+    assert (line["frames_late"], line["frames_waited"]) == (10, 12)
 
 
 def test_a_loop_that_publishes_nothing_has_no_busy_ratio() -> None:

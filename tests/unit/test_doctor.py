@@ -28,6 +28,7 @@ GOOD = Facts(
     pressure_available=True,
     cgroup_version=2,
     cpus=4,
+    visible_cpus=4,
     open_files=1 << 20,
     processes=1 << 15,
     neighbours=1 << 14,
@@ -56,7 +57,7 @@ FLAWS = {
     "neighbour table": ({"neighbours": 1024}, "note"),
     "real-time priority": ({"realtime": FAILED}, "note"),
     "pressure (PSI)": ({"pressure_available": False}, "note"),
-    "processors": ({"cpus": 1.5}, "note"),
+    "processors": ({"cpus": 1, "visible_cpus": 1}, "note"),
     "clock": ({"clocksource": "hpet"}, "note"),
     "timers": ({"timer": TimerLateness(0.1, 4.0)}, "note"),
     "memory": ({"memory_available_mib": 500}, "problem"),
@@ -105,11 +106,11 @@ def test_java_version(said: str, major: int | None) -> None:
     assert facts.java_major(said) == major
 
 
-@pytest.mark.parametrize(
-    ("cpu_max", "cpus"), [(None, 8), ("max 100000", 8), ("150000 100000", 1.5), ("900000 100000", 8)]
-)
-def test_usable_cpus(cpu_max: str | None, cpus: float) -> None:
-    assert facts.usable_cpus(8, cpu_max) == cpus
+def test_a_quota_is_told_with_what_it_means() -> None:
+    (finding,) = [it for it in probes.examine(msgspec.structs.replace(GOOD, cpus=2)) if it.level != "ok"]
+    assert (finding.subject, finding.level) == ("processors", "note")
+    assert "2 of 4 by a quota" in finding.found
+    assert "throttled" in finding.meaning
 
 
 def test_memory_available() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
 from harness.planning import initial_views
-from harness.planning.initial_views import draw_topic, draw_views, is_strongly_connected
+from harness.planning.initial_views import draw_topic, draw_views, is_strongly_connected, list_members
+from peer.core.bitset import members
 
 interests = st.lists(st.sets(st.integers(0, 4)).map(sorted).map(tuple), max_size=20)
 
@@ -30,6 +31,10 @@ def test_every_topic_is_strongly_connected_through_its_subscribers_alone(wanted,
         assert all(peer in graph for view in graph.values() for peer in view)
         assert is_strongly_connected(graph)
     assert draw_views(wanted, factor, seed) == drawn
+    lists = list_members(drawn)
+    assert [[topic for topic, _ in own] for own in lists] == [list(topics) for topics in wanted]
+    for topic, digits in {entry for own in lists for entry in own}:
+        assert list(members(int(digits, 16))) == [node for node, topics in enumerate(wanted) if topic in topics]
 
 
 def test_the_mean_view_is_logarithmic_in_the_number_of_subscribers():

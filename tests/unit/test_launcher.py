@@ -165,6 +165,31 @@ def test_an_interrupted_set_up_is_resumed(checkout: Path, tools: Path, tmp_path:
     assert installations(checkout) == 1
 
 
+READ_ONLY = """
+mount --make-rprivate /; mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"
+shift
+exec env "$@"
+"""
+
+
+@pytest.mark.root
+def test_a_read_only_checkout_works_once_it_is_set_up_and_says_what_is_missing(checkout: Path, tools: Path) -> None:
+    """Root, too, is refused there, and would be told by mkdir alone."""
+    provide_programs(checkout, tools)
+
+    def launch_read_only(verb: str) -> subprocess.CompletedProcess[str]:
+        command = ["unshare", "--mount", "sh", "-ec", READ_ONLY, "sh", str(checkout), f"PATH={tools}"]
+        return subprocess.run([*command, str(checkout / "trellis"), verb], capture_output=True, text=True, check=False)
+
+    refused = launch_read_only("plan")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "is not set up" in refused.stderr
+    assert f"{checkout}/trellis --help" in refused.stderr
+    launch(checkout, tools, "plan")
+    assert launch_read_only("plan").stdout.splitlines()[-1] == "plan"
+    assert f"{checkout}/trellis bench --help" in launch_read_only("bench").stderr
+
+
 def test_two_first_uses_at_once_install_once(checkout: Path, tools: Path) -> None:
     provide_programs(checkout, tools)
     both = [subprocess.Popen([checkout / "trellis"], env={"PATH": str(tools)}) for _ in range(2)]

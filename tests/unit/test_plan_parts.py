@@ -145,6 +145,29 @@ def test_adversaries_take_the_victim_topics_at_every_join(plan) -> None:
     assert all(5 in action.topics for action in joins)
 
 
+@pytest.mark.parametrize("churn", [[], ["churn.kind=exponential", "churn.on_s=5"]])
+def test_adversaries_that_do_not_publish_leave_it_to_honest_nodes(plan, churn: list[str]) -> None:
+    """The victim topic has as many messages as any other, and none is an attacker's own."""
+    attack = ["adversary.kind=topic-attacker", "adversary.ratio=0.5", "adversary.victim_topics=[5]"]
+    attack += ["workload.publish_rate_per_s=20", "interests.ratio=0.5", *churn]
+    publishers: dict[str, list[int]] = {}
+    for told in ("true", "false"):
+        planned = plan(*attack, f"adversary.publish={told}")
+        bad = {spec.node for spec in planned.overlay.nodes if spec.behaviour}
+        published = [action for action in planned.schedule if action.action == "publish"]
+        publishers[told] = [action.node for action in published]
+        assert bool(bad & set(publishers[told])) == (told == "true")
+        on_victim = sum(5 in action.topics for action in published)
+        assert 0.5 < on_victim / (len(published) / 6) < 1.6
+    assert len(publishers["false"]) == len(publishers["true"]) > 400
+    assert plan(*attack).schedule == plan(*attack, "adversary.publish=true").schedule
+
+
+def test_where_nobody_else_may_publish_nothing_is_planned(plan) -> None:
+    with pytest.raises(ExperimentError, match="0 of 6 topics have a subscriber that publishes"):
+        plan("adversary.kind=dropper", "adversary.ratio=1", "adversary.publish=false")
+
+
 @pytest.mark.parametrize(
     ("overrides", "place", "problem"),
     [

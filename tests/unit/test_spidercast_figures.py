@@ -112,6 +112,53 @@ def test_figure_2_lines_27_to_30_an_over_covered_node_parts_with_whom_it_does_no
     assert (peer in (6, 7), frame) == (True, SpiderDisconnect(GREEDY))
 
 
+@pytest.mark.parametrize(("reading", "parts"), [("missed", False), ("spared", True)])
+def test_a_topic_with_too_few_other_subscribers_keeps_all_links_unless_they_suffice(reading: str, parts: bool):
+    desk = Desk((1, 9), {5: (1,), 6: (1,), 7: (1,)}, greedy_coverage=2, scarce_topics=reading)
+    for peer in (5, 6, 7):
+        desk.invite(peer)
+        desk.settle(peer)
+    assert [frame for _, frame in sends(desk.round())] == [SpiderDisconnect(GREEDY)] * parts
+
+
+def test_what_there_is_of_a_scarce_topic_is_neither_asked_to_part_nor_missed():
+    others = {5: (1, 9), 6: (1,), 7: (1,)}
+    desk = Desk((1, 9), others, greedy_coverage=2, scarce_topics="spared")
+    for peer in (6, 7):
+        desk.invite(peer)
+    assert connects(desk.round()) == [5], "the one that shares the scarce topic"
+    desk.invite(5)
+    for peer in (5, 6, 7):
+        desk.settle(peer)
+    [(peer, frame)] = sends(desk.round())
+    assert (peer in (6, 7), frame) == (True, SpiderDisconnect(GREEDY))
+
+
+@given(st.sets(st.integers(0, 5)), st.lists(st.sets(st.integers(0, 5)), max_size=6), st.integers(1, 4), st.data())
+def test_coverage_is_counted_up_to_what_is_attainable(own, neighbours, times, data):
+    there = {topic: data.draw(st.integers(0, 6)) for topic in own}
+    coverage = Coverage(times, there.__getitem__)
+    coverage.recount(frozenset(own), map(frozenset, neighbours))
+    gone = [frozenset(interest) for interest in neighbours[:2]]
+    for without, left in (((), neighbours), (gone, neighbours[2:])):
+        counts = {topic: sum(topic in interest for interest in left) for topic in own}
+        short = {topic for topic in own if counts[topic] < min(times, there[topic])}
+        assert coverage.missing(without) == len(short)
+        assert coverage.critical(without) == {topic for topic in own if 0 < counts[topic] == min(times, there[topic])}
+    assert coverage.uncovered() == sorted(
+        topic for topic in own if sum(topic in interest for interest in neighbours) < min(times, there[topic])
+    )
+
+
+def test_a_redirect_names_a_node_or_is_not_followed():
+    """A number of 2**31 - 1 in the quarantine would cost 256 MiB in every round."""
+    desk = Desk((1, 2), {5: (1, 2), 6: (1,)})
+    desk.ask(5)
+    desk.hear(5, SpiderRedirect(GREEDY, 2**31 - 1, (1, 2)))
+    desk.give(LinkDown(5, "redirected"))
+    assert connects(desk.round()) == [6]
+
+
 def test_who_was_asked_to_part_is_not_counted_on_until_the_timeout():
     desk = Desk((1,), {5: (1,), 6: (1,), 7: (1,)}, greedy_coverage=2)
     for peer in (5, 6, 7):

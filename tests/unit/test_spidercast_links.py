@@ -135,3 +135,14 @@ def test_a_link_that_nobody_uses_is_closed_after_a_while_and_not_before():
     assert closed(desk.round("heartbeat", 3.0)) == []
     assert closed(desk.round("heartbeat", 0.5)) == [(5, "idle")]
     assert closed(desk.round("heartbeat", 0.5)) == []
+
+
+def test_a_link_is_brief_until_its_other_end_is_a_neighbour_and_after_it_was_one():
+    desk = Desk((1,), {5: (1,)})
+    brief = lambda: desk.node.state.neighbours[5].brief  # noqa: E731 - a name for what is looked at
+    desk.ask(5)
+    assert brief()
+    desk.hear(5, SpiderConnectOk(GREEDY, 1, 3, 0, (1,)))
+    assert not brief()
+    desk.hear(5, SpiderLeave(GREEDY))
+    assert brief()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from peer.core.bitset import bitset
 from peer.core.contract import (
     Connect,
     Directory,
@@ -25,16 +26,20 @@ from peer.core.contract import (
     Unsubscribe,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
-from peer.core.overlay.aligned_views import weigh
+from peer.core.overlay.aligned_views import AlignedViews, weigh
 from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.core.protocols import Composition, compose
 
+MEMBERS = f"{bitset(range(40)):x}"
+STRANGER = 77
+
 
 class Lone:
-    """Node 0, subscribed to topics 1 and 2, with 10 and 11 in its views of both."""
+    """Node 0, subscribed to topics 1 and 2 as all below 40 are, with 10 and 11 in both views; it has left topic 3."""
 
     def __init__(self, *linked: NodeId, **given: object) -> None:
-        overlay = {"name": "stan", "views": [(1, [10, 11]), (2, [10, 11])], **given}
+        drawn = {"views": [(1, [10, 11]), (2, [10, 11])], "members": [(topic, MEMBERS) for topic in (1, 2, 3)]}
+        overlay = {"name": "stan", **drawn, **given}
         self.core = compose(0, 1, (1, 2), Composition(overlay, {"name": "topic-flood"}, interests="private"))
         self.now_ns = 0
         self.tell(Started())
@@ -45,6 +50,10 @@ class Lone:
     def tell(self, event: Event) -> list[Effect]:
         self.now_ns += 1
         return self.core.handle(self.now_ns, event)
+
+    def walk(self) -> None:
+        """Set out on a walk in both topics."""
+        self.tell(TimerFired("overlay/walk"))
 
     def hear(self, peer: NodeId, frame: Frame) -> list[Effect]:
         return self.tell(FrameReceived(peer, frame))
@@ -136,7 +145,7 @@ def test_what_does_not_concern_this_node_is_rejected():
     assert rejected(node.hear(10, StanReply(3, (5,)))) == "not_subscribed"
     assert rejected(node.hear(10, StanCollect(12, 1, 6, ()))) == "walk_too_long"
     assert node.hear(10, StanQuit((3,))) == []
-    assert sends(node.hear(10, StanRide((1, 3)))) == [(10, StanQuit((3,)))]
+    assert sends(node.hear(10, StanRide((1, 3, 4)))) == [(10, StanQuit((3,)))], "nothing of what it never subscribed to"
     assert node.core.state.neighbours[10].topics == {1, 2}
 
 
@@ -153,6 +162,7 @@ def test_a_lost_member_keeps_its_place_until_an_answer_brings_another():
     node.tell(LinkDown(10, "reset"))
     views = node.core._parts["overlay"].views
     assert (views[1], views.present(1)) == ((10, 11), [11])
+    node.walk()
     effects = node.hear(11, StanReply(1, (10, 11, 12)))
     assert Connect(12) in effects
     assert Connect(10) not in effects
@@ -220,3 +230,89 @@ def test_a_message_goes_along_its_topics_links_under_the_topics_of_each():
     assert sends(again) == [(10, Data(88, (2,), 2, UNLIMITED_TTL, b""))], "for the topic that is new"
     assert [effect.event.event for effect in again if isinstance(effect, Trace)] == ["duplicate"]
     assert sends(node.hear(11, Data(88, (1, 2), 1, UNLIMITED_TTL, b""))) == []
+
+
+# --------------------------------------------------------------------------------------------------- strangers
+
+
+QUESTIONS = [
+    StanRide(tuple(range(6))),
+    StanCollect(STRANGER, 1, 0, ()),
+    StanCollect(STRANGER, 1, 5, ()),
+    StanCollect(10, 1, 0, ()),
+    StanReply(1, (STRANGER,)),
+    StanQuit((1, 2)),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=repr)
+def test_a_stranger_cannot_tell_a_subscriber_from_another_node(question: Frame):
+    """Node 0 answers in the same way whether it subscribes to the topics or to none of them."""
+    answers = []
+    for topics in ((1, 2), (8, 9)):
+        given = {"views": [(topic, [10, 11]) for topic in topics], "members": [(topic, MEMBERS) for topic in topics]}
+        node = Lone(10, 11, **given)
+        node.core.state.topics = frozenset(topics)
+        node.walk()
+        node.tell(LinkUp(STRANGER, False))
+        effects = node.hear(STRANGER, question)
+        effects += node.tell(Publish((1, 2), 7, b"x"))
+        effects += node.tell(Unsubscribe(topics[0]))
+        answers.append([effect for effect in effects if getattr(effect, "peer", None) == STRANGER])
+    assert answers[0] == answers[1]
+    assert not sends(answers[0])
+
+
+def test_strangers_in_walks_and_answers_are_ignored():
+    node = Lone(10, 11)
+    assert rejected(node.hear(10, StanCollect(STRANGER, 1, 0, ()))) == "stranger"
+    [(_, passed)] = sends(node.hear(10, StanCollect(12, 1, 1, (5, STRANGER, 2**31 - 1))))
+    assert passed == StanCollect(12, 1, 0, (0, 5, 10, 11))
+    node.walk()
+    assert not [effect for effect in node.hear(11, StanReply(1, (STRANGER,))) if isinstance(effect, Connect)]
+    assert node.core._parts["overlay"].views[1] == (10, 11)
+
+
+def test_a_stranger_has_no_part_in_walks_even_in_a_subscribers_name():
+    node = Lone(10, 11)
+    node.walk()
+    node.tell(LinkUp(STRANGER, False))
+    assert rejected(node.hear(STRANGER, StanCollect(10, 1, 0, ()))) == "stranger"
+    assert rejected(node.hear(STRANGER, StanReply(1, (12,)))) == "stranger"
+
+
+def test_only_answers_to_own_walks_are_taken_and_each_walk_has_one():
+    node = Lone(10, 11)
+    answer = StanReply(1, tuple(range(12, 40)))
+    assert rejected(node.hear(10, answer)) == "unasked"
+    node.walk()
+    assert Connect in map(type, node.hear(10, answer))
+    assert rejected(node.hear(11, answer)) == "unasked"
+
+
+def test_answers_to_one_node_wait_once_for_each_topic_however_often_it_asks():
+    node = Lone(10, 11)
+    effects = [effect for _ in range(50) for topic in (1, 2) for effect in node.hear(10, StanCollect(20, topic, 0, ()))]
+    assert effects == [Connect(20)]
+    assert len(sends(node.tell(LinkUp(20, True)))) == 3, "two answers, and that it needs the link for nothing else"
+
+
+# ------------------------------------------------------------------------------------------------- empty views
+
+
+def test_a_topics_first_subscriber_takes_the_next_ones_into_its_view():
+    node = Lone(views=[(1, []), (2, [10])], members=[(1, "1"), (2, MEMBERS)])
+    views = node.core._parts["overlay"].views
+    assert views[1] == ()
+    told = node.tell(PeerList(Directory([PeerInfo(0, (1,)), PeerInfo(20, (1,)), PeerInfo(21, (1,))])))
+    assert len(views[1]) == 1
+    assert told == [Connect(views[1][0])]
+
+
+def test_an_empty_view_has_room_for_the_lightest_node_that_an_answer_brings():
+    views = AlignedViews(0, [(1, [])])
+    assert views.is_empty(1)
+    assert views.is_empty(2)
+    assert views.align(1, [5, 6, 7])
+    assert views[1] == (min((5, 6, 7), key=lambda peer: weigh(0, peer)),)
+    assert not views.is_empty(1)

@@ -24,6 +24,9 @@ from harness.testbeds.emulated.dataplane.netns import entered
 PACKET_BYTES = 84
 """An echo request on the wire: the IPv4 header (20), the ICMP header (8) and ping's customary 56 bytes."""
 
+AWAKE_NS = 60_000
+"""Requests at most this far apart are kept so."""
+
 _ECHO = struct.Struct(">BBHHHII48x")
 _SOL_RAW, _ICMP_FILTER, _ONLY_REPLIES = 255, 1, 0xFFFFFFFF ^ 1
 _SO_TIMESTAMPNS = 35
@@ -84,8 +87,9 @@ class EchoSockets:
                 last_ns = now
             if following == len(pairs) and now - last_ns > grace_ns:
                 break
-            until_ns = (due_ns[following] if following < len(pairs) else grace_ns) + start - now
-            for descriptor, _ in self._poll.poll(min(max(int(until_ns), 0) / 1e9, 0.05)):
+            until_ns = int(due_ns[following] if following < len(pairs) else grace_ns) + start - now
+            # epoll waits for whole milliseconds: a request that is due sooner is waited for awake.
+            for descriptor, _ in self._poll.poll(min(until_ns / 1e9, 0.05) if until_ns > AWAKE_NS else 0):
                 outstanding -= self._receive(descriptor, pairs, received)
             if stopped():
                 pairs = pairs[:following]

@@ -6,8 +6,8 @@ batch a namespace, all hosts side by side, through the hosts' own shells.
 
 The control network has no delay and carries deployment, scraping and nothing of what is measured. Every neighbour on
 it is entered by hand and for good: the kernel's neighbour table is one for all namespaces (1024 entries by default),
-counts no permanent entry, and so never overflows. IPv6 is off, or each new link would flood the bridge with
-multicast reports.
+counts no permanent entry, and so never overflows. IPv6 is switched off where the kernel has it, or each new link would
+flood the bridge with multicast reports.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mininet.node import Host as MininetHost
 
 from harness.errors import TestbedError
 from harness.plan import MOST_EMULATED_HOSTS
+from peer.runtime.limits import allow_open_files
 
 CTL_BRIDGE = "ctlbr"
 CTL_DEVICE = "ctl0"
@@ -32,6 +33,7 @@ _AT_A_TIME = 4
 """Shells that start at a time: Mininet waits for each one's prompt, and mostly for nothing else."""
 
 _BATCHES = Path("/run/trellis")
+_IPV6_SWITCHES = Path("/proc/sys/net/ipv6/conf")
 
 
 class Host:
@@ -57,8 +59,9 @@ def start(ctl_ips: Sequence[str]) -> list[Host]:
     if len(ctl_ips) > MOST_EMULATED_HOSTS:
         raise TestbedError(f"make {len(ctl_ips)} hosts", f"the control bridge carries at most {MOST_EMULATED_HOSTS}")
     _BATCHES.mkdir(mode=0o700, exist_ok=True)
-    for scope in ("all", "default"):
-        Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
+    allow_open_files(len(ctl_ips))
+    for switch in _IPV6_SWITCHES.glob("*/disable_ipv6"):  # none where the kernel runs without IPv6
+        switch.write_text("1", encoding="ascii")
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         shells = list(pool.map(_mininet_host, range(len(ctl_ips))))
     hosts = [Host(number, shell, ctl_ip) for number, (shell, ctl_ip) in enumerate(zip(shells, ctl_ips, strict=True))]
@@ -123,7 +126,7 @@ def _host_commands(host: Host) -> list[str]:
 
 def _configure(hosts: Sequence[Host]) -> None:
     """Let every host's shell set up its own side; all shells work at once, and silence means success."""
-    ipv6_off = "echo 1 | tee /proc/sys/net/ipv6/conf/*/disable_ipv6 >/dev/null"
+    ipv6_off = f"for switch in {_IPV6_SWITCHES}/*/disable_ipv6; do [ ! -e $switch ] || echo 1 >$switch; done"
     for host in hosts:
         batch = _write_batch(f"h{host.number}", _host_commands(host))
         host.shell.sendCmd(f"{ipv6_off}; ip -batch {batch}")
@@ -141,7 +144,7 @@ def _batch(name: str, commands: Sequence[str]) -> None:
 
 def _write_batch(name: str, commands: Sequence[str]) -> str:
     path = _BATCHES / f"{name}.batch"
-    path.write_text("\n".join(commands) + "\n")
+    path.write_text("\n".join(commands) + "\n", encoding="utf-8")
     return str(path)
 
 

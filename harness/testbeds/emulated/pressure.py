@@ -1,7 +1,8 @@
 """How short of CPU the machine was, second by virtual second: ``pressure.jsonl``.
 
 Pressure (PSI) says how much of the time somebody waited for a CPU; kernels without it leave the share of busy time.
-Steal is what the hypervisor took: time that no measurement inside the machine can see otherwise. What runs at a lower
+Steal is what the hypervisor took: time that no measurement inside the machine can see otherwise. Throttling is what the
+quota of a cgroup, a container's for one, made of it. What runs at a lower
 priority than usual (nice) makes nobody wait, so it is not counted as busy.
 """
 
@@ -14,23 +15,28 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from metrics.processors import Throttling, find_groups, read_throttling
 from peer.runtime.clock import Clock
 
 _PRESSURE = Path("/proc/pressure/cpu")
 _STAT = Path("/proc/stat")
+_NEVER = Throttling()
 
 
 class Reading(Struct, frozen=True, omit_defaults=True):
     """A line of ``pressure.jsonl``: shares of the time since the line before.
 
     ``cpu_some_ratio`` is None where the kernel does not tell, or where processors are kept awake (``awake``): who does
-    that always waits for one.
+    that always waits for one. ``throttled_periods`` and ``throttled_us`` (summed over processors) are of this run's
+    cgroups; left out when 0.
     """
 
     at_ns: int
     cpu_busy_ratio: float
     steal_ratio: float
     cpu_some_ratio: float | None = None
+    throttled_periods: int = 0
+    throttled_us: int = 0
 
 
 class _Totals(Struct, frozen=True):
@@ -44,6 +50,7 @@ class _Totals(Struct, frozen=True):
     busy: int
     steal: int
     ticks: int
+    throttling: Throttling = _NEVER
 
 
 class PressureLog:
@@ -53,6 +60,7 @@ class PressureLog:
         self._path = path
         self._clock = clock
         self._psi = psi
+        self._groups = find_groups()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write, name="pressure", daemon=True)
 
@@ -78,20 +86,22 @@ class PressureLog:
                     before = now
 
     def _read(self) -> _Totals:
-        return count(_STAT.read_text(), _some_us() if self._psi else None)
+        return count(
+            _STAT.read_text(encoding="ascii"), _some_us() if self._psi else None, read_throttling(self._groups)
+        )
 
 
-def count(stat: str, some_us: int | None) -> _Totals:
+def count(stat: str, some_us: int | None, throttling: Throttling = _NEVER) -> _Totals:
     """The counters of /proc/stat, now."""
     words = stat.split("\n", 1)[0].split()[1:]
     user, nice, system, idle, iowait, irq, softirq, steal, *_ = map(int, words)
     busy = user + system + irq + softirq
-    return _Totals(time.monotonic_ns(), some_us, busy, steal, busy + nice + idle + iowait + steal)
+    return _Totals(time.monotonic_ns(), some_us, busy, steal, busy + nice + idle + iowait + steal, throttling)
 
 
 def _some_us() -> int | None:
     try:
-        some = _PRESSURE.read_text().split("\n", 1)[0]
+        some = _PRESSURE.read_text(encoding="ascii").split("\n", 1)[0]
     except OSError:
         return None  # a kernel without CONFIG_PSI, or booted with psi=0
     return int(some.rpartition("total=")[2])
@@ -102,5 +112,12 @@ def _between(before: _Totals, now: _Totals, clock: Clock) -> Reading:
     some = None
     if now.some_us is not None and before.some_us is not None:
         some = min((now.some_us - before.some_us) * 1000 / (now.at_ns - before.at_ns), 1.0)
-    at_ns = clock.virtual_ns(now.at_ns)
-    return Reading(at_ns, (now.busy - before.busy) / ticks, (now.steal - before.steal) / ticks, some)
+    throttling = now.throttling.since(before.throttling)
+    return Reading(
+        clock.virtual_ns(now.at_ns),
+        (now.busy - before.busy) / ticks,
+        (now.steal - before.steal) / ticks,
+        some,
+        throttling.periods,
+        round(throttling.time_us / clock.dilation),
+    )

@@ -3,15 +3,18 @@
 One process probes for all hosts (``echo``), beside the running stage, so that waiting for replies holds nothing up.
 *Sweeps* before and after the workload send to every directed pair; jitter is switched off for them, so that what
 they show is the emulation's own error and not the randomness that was asked for. *Sampling* during the workload
-sends to random pairs with everything on; its rows carry the asked jitter.
+sends to random pairs with everything on; its rows carry the asked jitter. ``certifying`` says what is probed when.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
+import socket
+import struct
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,6 +36,9 @@ GRACE_MS = 1000.0
 APART_MS = 50.0
 """What lies between a request's due answer and its pair's next request."""
 
+PATIENCE_S = 60.0
+"""How long after it should have answered the probing process may still do so: a loaded machine delays it."""
+
 FEELERS = 2_000, 30_000
 """A sweep's requests after which the pace of the others is found: the first ones cost more, for all that they meet is
 used for the first time, so after many more it is found again."""
@@ -42,12 +48,15 @@ SCHEMA = pa.schema(
         ("src", pa.int32()),
         ("dst", pa.int32()),
         ("phase", pa.string()),
+        ("attempt", pa.int32()),
         ("at_ns", pa.int64()),
+        ("asked_there_ms", pa.float64()),
         ("asked_rtt_ms", pa.float64()),
         ("asked_jitter_ms", pa.float64()),
         ("first_rtt_ms", pa.float64()),
         ("next_rtt_ms", pa.float64()),
         ("rtt_ms", pa.float64()),
+        ("rtt_at_ns", pa.int64()),
         ("sent", pa.int32()),
         ("received", pa.int32()),
     ]
@@ -58,11 +67,17 @@ Matrix = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
 
 
-def asked_rtt_ms(underlay: Underlay) -> Matrix:
-    """(n, n) RTT that a probe should see: both directions' delays, and its four passages through an access link."""
+def asked_there_ms(underlay: Underlay) -> Matrix:
+    """(n, n) delay from row to column that a probe should have: the pair's, and two passages of access links."""
     with np.errstate(divide="ignore"):
         passage_ms = np.where(underlay.rate_mbit > 0, PACKET_BYTES * 8 / 1000 / underlay.rate_mbit, 0.0)
-    return np.asarray(underlay.rtt_ms + 2 * (passage_ms[:, None] + passage_ms[None, :]))
+    return np.asarray(underlay.delay_ms + passage_ms[:, None] + passage_ms[None, :])
+
+
+def asked_rtt_ms(underlay: Underlay) -> Matrix:
+    """(n, n) RTT that a probe should see: that there, and that back; nothing from a host to itself."""
+    there_ms = asked_there_ms(underlay)
+    return np.asarray(there_ms + there_ms.T)
 
 
 def asked_jitter_ms(underlay: Underlay) -> Matrix:
@@ -108,6 +123,7 @@ class Prober:
         Raises:
             TestbedError: the process could not open its sockets.
         """
+        self._asked_there_ms = asked_there_ms(underlay)
         self._asked_rtt_ms = asked_rtt_ms(underlay)
         self._asked_jitter_ms = asked_jitter_ms(underlay)
         self._epoch_offset_ns = epoch_offset_ns
@@ -119,30 +135,52 @@ class Prober:
         self._process = fork.Process(target=_serve, args=(theirs, netns, addresses), daemon=True, name="prober")
         self._process.start()
         theirs.close()
+        _bound(self._connection, PATIENCE_S)
         self._await_ready()
 
-    def sweep(self, phase: str, packets_per_pair: int, pace: Callable[[], float]) -> pa.Table:
-        """Probe every directed pair. A pair's next request goes when its last one should have been answered.
-
-        So in a sweep that takes much longer than a round trip (some 100 hosts or more), first, second and further
-        requests are under way side by side, and what befalls the machine befalls them alike: what remains between
-        them is what makes a flow's first packet different.
+    def sweep(
+        self,
+        phase: str,
+        packets_per_pair: int,
+        pace: Callable[[], float],
+        pairs: npt.NDArray[np.int64] | None = None,
+        attempt: int = 1,
+    ) -> pa.Table:
+        """Probe directed pairs. A pair's next request goes when its last one should have been answered.
 
         Args:
             phase: the rows' phase.
             packets_per_pair: how many, at least 2.
             pace: the requests a second to go on with, asked at the beginning and after each of ``FEELERS``.
+            pairs: (m, 2) sources and destinations; None = every directed pair.
+            attempt: the rows' attempt.
 
         Returns:
-            The phase's rows (they are also kept for ``write``).
+            The rows, which are also kept for ``write``.
         """
-        pairs = np.argwhere(~np.eye(len(self._asked_rtt_ms), dtype=bool))
+        if pairs is None:
+            pairs = np.argwhere(~np.eye(len(self._asked_rtt_ms), dtype=bool))
         order = self._random.permutation(len(pairs))
         parts = np.split(order, np.array(FEELERS) // packets_per_pair)
         instants = [self._repeat(pairs[part], packets_per_pair, pace()) for part in parts if len(part)]
         sent, received = (np.concatenate(rows, axis=1) for rows in zip(*instants, strict=True))
         back = np.argsort(order)
-        return self._keep(phase, pairs, np.zeros_like(self._asked_jitter_ms), sent[:, back], received[:, back])
+        without = np.zeros_like(self._asked_jitter_ms)
+        return self._keep(phase, pairs, without, sent[:, back], received[:, back], attempt)
+
+    def exchange(self, pairs: npt.NDArray[np.int64], due_ns: Instants) -> tuple[Instants, Instants]:
+        """Send single requests with jitter off.
+
+        Args:
+            pairs: (m, 2) source and destination of each.
+            due_ns: (m,) when to send each, real ns from now, ascending.
+
+        Returns:
+            (m,) virtual instants at which each was sent and answered; 0 = it was not.
+        """
+        grace_ns = self._grace_ns(jittered=False)
+        self._tell((pairs.tolist(), due_ns, grace_ns))
+        return self._instants((int(due_ns[-1]) + grace_ns) / 1e9)
 
     def start_sampling(self, rate_per_s: float, duration_s: float) -> None:
         """Begin to probe random pairs, at equal distances in time, until ``stop_sampling`` or the duration's end."""
@@ -153,12 +191,12 @@ class Prober:
         self._sampled = np.column_stack([source, destination])
         distance_s = self._clock.real_s(1 / max(rate_per_s, 1e-9))
         due_ns = ((np.arange(count) + 0.5) * distance_s * 1e9).astype(np.int64)
-        self._ask((self._sampled.tolist(), due_ns, self._grace_ns(jittered=True)))
+        self._tell((self._sampled.tolist(), due_ns, self._grace_ns(jittered=True)))
 
     def stop_sampling(self, phase: str) -> pa.Table:
         """End the sampling and take its rows in; every row is one packet."""
-        self._ask(None)
-        sent, received = self._instants()
+        self._tell(None)
+        sent, received = self._instants(self._grace_ns(jittered=True) / 1e9)
         asked = sent > 0
         pairs, sent, received = self._sampled[asked], sent[asked][None], received[asked][None]
         return self._keep(phase, pairs, self._asked_jitter_ms, sent, received)
@@ -182,8 +220,7 @@ class Prober:
         """Send each pair its packets; the instants are ``(packets, pairs)``."""
         apart_ns = self._clock.real_s(self._asked_rtt_ms.max() + APART_MS) * 1e6
         order, due_ns = interleave(len(pairs), packets, rate_per_s, apart_ns)
-        self._ask((np.tile(pairs, (packets, 1))[order].tolist(), due_ns, self._grace_ns(jittered=False)))
-        sent, received = self._instants()
+        sent, received = self.exchange(np.tile(pairs, (packets, 1))[order], due_ns)
         back = np.argsort(order)
         return sent[back].reshape(packets, -1), received[back].reshape(packets, -1)
 
@@ -192,30 +229,39 @@ class Prober:
         return int(self._clock.real_s(longest_ms + GRACE_MS) * 1e6)
 
     def _await_ready(self) -> None:
-        problem = self._answer()
+        problem = self._answer(0)
         if problem:
             raise TestbedError("start the prober", str(problem))
 
-    def _instants(self) -> tuple[Instants, Instants]:
+    def _instants(self, within_s: float) -> tuple[Instants, Instants]:
         """When each request of the last exchange was sent and answered: virtual instants; 0 = it was not."""
-        sent, received = self._answer()
+        sent, received = self._answer(within_s)
         return self._virtual(sent), self._virtual(received)
 
     def _virtual(self, epoch_ns: Instants) -> Instants:
         clock, offset_ns = self._clock, self._epoch_offset_ns
         return np.array([clock.virtual_ns(at - offset_ns) if at else 0 for at in epoch_ns.tolist()], np.int64)
 
-    def _ask(self, what: tuple[Any, ...] | None) -> None:
+    def _tell(self, message: object) -> None:
+        """Send the process what to do. It reads at once, unless it is stuck or dead."""
         try:
-            self._connection.send(what)
-        except OSError:
-            raise TestbedError("probe the emulated network", "the prober ended") from None
+            self._connection.send(message)
+        except OSError as error:
+            raise self._failure("took nothing in" if isinstance(error, BlockingIOError) else "ended") from None
 
-    def _answer(self) -> Any:  # noqa: ANN401 - a pipe carries anything; the two callers say what they expect
+    def _answer(self, within_s: float) -> Any:  # noqa: ANN401 - a pipe carries anything; the two callers say what they expect
+        """What the process says, at most ``PATIENCE_S`` after it should have."""
         try:
-            return self._connection.recv()
-        except EOFError:
-            raise TestbedError("probe the emulated network", "the prober ended") from None
+            if self._connection.poll(within_s + PATIENCE_S):
+                return self._connection.recv()
+        except (EOFError, OSError):
+            raise self._failure("ended") from None
+        raise self._failure(f"gave no answer within {within_s + PATIENCE_S:.0f} s")
+
+    def _failure(self, what: str) -> TestbedError:
+        """End the process: whatever it would still say belongs to no later question."""
+        self._process.kill()
+        return TestbedError("probe the emulated network", f"the prober {what}")
 
     def _keep(
         self,
@@ -224,22 +270,28 @@ class Prober:
         jitter_ms: Matrix,
         sent: Instants,
         received: Instants,
+        attempt: int = 1,
     ) -> pa.Table:
         """Keep rows of ``(packets, pairs)`` instants; where there was but one packet, it is no flow's first."""
         source, destination = pairs[:, 0], pairs[:, 1]
         rtt_ms = _rtt_ms(sent, received)
         single = len(rtt_ms) == 1
         first_ms, next_ms = np.full((2, len(pairs)), np.nan) if single else rtt_ms[:2]
+        judged_ms, judged_sent = (rtt_ms, sent) if single else (rtt_ms[1:], sent[1:])
+        least = np.where(np.isnan(judged_ms), np.inf, judged_ms).argmin(axis=0), np.arange(len(pairs))
         columns: Columns = {
             "src": source,
             "dst": destination,
             "phase": np.full(len(pairs), phase),
+            "attempt": np.full(len(pairs), attempt),
             "at_ns": sent[0],
+            "asked_there_ms": self._asked_there_ms[source, destination],
             "asked_rtt_ms": self._asked_rtt_ms[source, destination],
             "asked_jitter_ms": jitter_ms[source, destination],
             "first_rtt_ms": first_ms,
             "next_rtt_ms": next_ms,
-            "rtt_ms": _least(rtt_ms if single else rtt_ms[1:]),
+            "rtt_ms": judged_ms[least],
+            "rtt_at_ns": judged_sent[least],
             "sent": (sent > 0).sum(axis=0),
             "received": (received > 0).sum(axis=0),
         }
@@ -249,14 +301,16 @@ class Prober:
         return table
 
 
+def _bound(connection: Connection, seconds: float) -> None:
+    """Let reads and writes in the middle of a message fail after this long; a message may be larger than the pipe."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            same.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6)))
+
+
 def _rtt_ms(sent: Instants, received: Instants) -> Matrix:
     """Round-trip times; NaN = lost."""
     return np.where(received > 0, (received - sent) / 1e6, np.nan)
-
-
-def _least(rtt_ms: Matrix) -> Matrix:
-    """The least of each column; NaN where the whole column is."""
-    return np.asarray(np.fmin.reduce(rtt_ms, axis=0))
 
 
 # ------------------------------------------------------------------------------------------ the probing process
@@ -265,6 +319,7 @@ def _least(rtt_ms: Matrix) -> Matrix:
 def _serve(connection: Connection, netns: Sequence[str], addresses: Sequence[str]) -> None:
     """Answer each (pairs, due_ns, grace_ns) with (sent, received). A message that comes meanwhile stops the sending."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    gc.disable()  # a collection would walk all that was inherited, and hold a probe up
     with contextlib.suppress(PermissionError):  # so that nobody comes between a stamp and its sending
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
     try:

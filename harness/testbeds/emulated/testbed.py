@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from harness import manifest
@@ -14,14 +16,17 @@ from harness.errors import TestbedError
 from harness.inventory import Machine
 from harness.plan import Plan
 from harness.testbeds.base import Findings, Moment
-from harness.testbeds.emulated import hosts
-from harness.testbeds.emulated.awake import Vigil, is_virtual
+from harness.testbeds.emulated import hosts, sandbox
+from harness.testbeds.emulated.awake import make_vigil
+from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
 from harness.testbeds.emulated.pressure import PressureLog
 from harness.testbeds.emulated.probes import Prober
-from harness.testbeds.emulated.sshd import start_sshd
+from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
+from harness.testbeds.emulated.watchdog import Watchdog
+from metrics.processors import find_groups, read_throttling
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
@@ -29,6 +34,8 @@ SSH_PORT = 2222
 PLANE_METRICS = (hosts.CTL_GATEWAY, 9101)
 AGENT_METRICS = (hosts.CTL_GATEWAY, 9102)
 WORK = Path("/run/trellis")
+WORK_FOLDER = ".work"
+"""In the run directory, while the run lasts: what the peers write, until it is collected."""
 
 
 class EmulatedTestbed:
@@ -38,28 +45,44 @@ class EmulatedTestbed:
         self._plan = plan
         self._underlay = underlay
         self._run_dir = run_dir
+        self._disk = run_dir / WORK_FOLDER
         self._epoch_offset_ns = epoch_offset_ns
         self._clock = clock
         self._machine = plan.placement[0].machine
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
-        self._vigil = Vigil() if is_virtual() else None
+        self._vigil = make_vigil()
+        self._watchdog = Watchdog(run_dir, clock)
+        self._throttling = read_throttling(find_groups())
         self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
 
     def boot(self) -> None:
-        """Make hosts, data plane, prober and sshd; from now on a virtual machine's processors stay awake."""
+        """Make hosts, data plane, prober and sshd; from now on processors are watched, virtual ones are kept awake."""
         if self._vigil is not None:
             self._vigil.start()
+        self._watchdog.start()
         placement = sorted(self._plan.placement, key=lambda place: place.host)
         wan_ips = [place.wan_ip for place in placement]
         self._hosts = hosts.start([place.ctl_ip for place in placement])
         netns = [host.netns for host in self._hosts]
         dilation = self._clock.dilation
-        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation)
+        late_ns = round(self._plan.experiment.verdict.lateness_p99_ms * 1e6)
+        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation, late_ns)
         self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
         self._pace = Pace(self._plane)
         self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
-        self._sshd = start_sshd(WORK / "sshd", hosts.CTL_GATEWAY, SSH_PORT, name=self._machine, work=WORK / "work")
+        self._certifier = Certifier(self._prober, self._underlay, self._run_dir, self._plan.seed, self._clock)
+        self._sshd = self._start_sshd()
+        self._pressure.start()
+
+    def _start_sshd(self) -> SshServer:
+        """The machine's work folder is on the run directory's disk: in memory, long runs would fill that up."""
+        self._disk.mkdir(exist_ok=True)
+        work = WORK / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        sandbox.mount(str(self._disk), str(work), None, sandbox.MS_BIND)
+        at, port = hosts.CTL_GATEWAY, SSH_PORT
+        return start_sshd(WORK / "sshd", at, port, name=self._machine, work=work, work_here=self._disk)
 
     def machines(self) -> tuple[Machine, ...]:
         """The sandbox itself."""
@@ -74,13 +97,16 @@ class EmulatedTestbed:
         return {self._machine: AGENT_METRICS, "dataplane": PLANE_METRICS}
 
     def probe(self, moment: Moment) -> None:
-        """Sweep all pairs with jitter off, so that the plane's own error is what shows."""
+        """Introduce hosts to each other, then sweep all pairs, with jitter off: the plane's own error is to show."""
         underlay = self._underlay
         jittered = bool(underlay.jitter_ms.any())
         if jittered:
             self._set_jitter(np.zeros_like(underlay.jitter_ms))
-        packets = self._plan.experiment.probes.packets_per_pair
-        rows = self._prober.sweep(moment, packets, self._pace)
+        experiment = self._plan.experiment
+        if moment == "before":
+            self._certifier.introduce(self._pace())
+        limits = msgspec.to_builtins(experiment.verdict)
+        rows = self._certifier.sweep(moment, experiment.probes.packets_per_pair, self._pace, limits)
         if jittered:
             self._set_jitter(underlay.jitter_ms)
         unanswered = rows.num_rows - rows["rtt_ms"].drop_null().length()
@@ -90,11 +116,10 @@ class EmulatedTestbed:
             )
 
     def start_recording(self, longest_s: float) -> None:
-        """Capture, CPU pressure, and probes to random pairs."""
+        """Capture, and probes to random pairs."""
         capture = self._plan.experiment.capture
         if capture.enabled:
             self._plane.start_capture(self._run_dir / "capture", capture.snaplen_bytes, self._epoch_offset_ns)
-        self._pressure.start()
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def lost(self) -> dict[str, str]:
@@ -102,7 +127,7 @@ class EmulatedTestbed:
         return {**self._plane.lost(), **self._prober.lost()}
 
     def resources(self) -> dict[str, float]:
-        """Memory of all processes in the hosts but Mininet's shells."""
+        """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
         peers = hosts.processes(self._hosts)
         return {"peer_processes": float(len(peers)), "peers_pss_mib": manifest.pss_mib(peers)}
 
@@ -110,7 +135,6 @@ class EmulatedTestbed:
         """End the probes before the capture, so that every reply is in it."""
         with self._noting():
             self._prober.stop_sampling("during")
-        self._pressure.stop()
         if self._plan.experiment.capture.enabled:
             with self._noting():
                 self._captured = self._plane.stop_capture()
@@ -120,15 +144,23 @@ class EmulatedTestbed:
         with self._noting():
             self._prober.write(self._run_dir / "achieved.parquet")
             self._prober.close()
+        self._pressure.stop()
         awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
-        counters = {"processors_kept_awake": awake}
+        throttling = read_throttling(find_groups()).since(self._throttling)
+        counters = {
+            "processors_kept_awake": awake,
+            "processors_watched": self._watchdog.stop(),
+            "throttled_periods": throttling.periods,
+            "throttled_us": throttling.time_us,
+        }
         with self._noting():
             final = self._plane.close()
             counters |= _plane_counters(final)
             self._problems += _plane_problems(final)
         self._problems += [("invalid", complaint) for complaint in self._plane.complaints]
         hosts.stop(self._hosts)
+        shutil.rmtree(self._disk, ignore_errors=True)
         files: tuple[str, ...] = ()
         if self._captured:
             counters |= _capture_counters(self._captured)

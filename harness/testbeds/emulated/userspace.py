@@ -17,6 +17,8 @@ from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
+from harness.testbeds.emulated.dataplane.faults import LateFirsts
+from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
 from harness.testbeds.emulated.plane import CaptureCounts, Counters, FinalCounters, Port
 from topologies.model import Matrix, Underlay
 
@@ -42,6 +44,8 @@ class UserspacePlane:
         folder: Path,
         metrics: tuple[str, int] | None = None,
         time_dilation: float = 1.0,
+        late_ns: int = LATE_NS,
+        fault: LateFirsts | None = None,
     ) -> None:
         """Start the processes.
 
@@ -51,10 +55,13 @@ class UserspacePlane:
             folder: gets ``dataplane.jsonl`` and, in ``logs``, the processes' standard error.
             metrics: address and port for Prometheus; None = not served.
             time_dilation: how many times slower than asked everything happens; all that it reports is as asked.
+            late_ns: what is later than this is counted as late, and told by when it was.
+            fault: for tests and benchmarks of what finds it.
         """
         self._underlay = underlay
         self._seed = seed
-        self._time_dilation = time_dilation
+        self._time_dilation, self._late_ns = time_dilation, late_ns
+        self._fault = fault
         self._logs = folder / "logs"
         self._logs.mkdir(parents=True, exist_ok=True)
         self._writer: subprocess.Popen[bytes] | None = None
@@ -82,7 +89,8 @@ class UserspacePlane:
         if [port.host for port in ports] != list(range(underlay.size)):
             raise TestbedError("attach the hosts", f"there must be one port for each of {underlay.size}, in order")
         rate_mbit, queue_ms = underlay.rate_mbit.tolist(), underlay.queue_ms.tolist()
-        command = commands.Attach(tuple(ports), tuple(rate_mbit), tuple(queue_ms), self._seed, self._time_dilation)
+        rates = tuple(rate_mbit), tuple(queue_ms)
+        command = commands.Attach(tuple(ports), *rates, self._seed, self._time_dilation, self._late_ns, self._fault)
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
@@ -231,7 +239,7 @@ class UserspacePlane:
         return self._logs / f"dataplane-{name}.log"
 
     def _last_words(self, name: str) -> str:
-        lines = self._log(name).read_text(errors="replace").splitlines()
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1] if lines else "it said nothing"
 
 

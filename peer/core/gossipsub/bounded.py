@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from peer.core.bitset import Bitset, bitset, choose
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.node import Part, State, Turn
+from peer.core.overlay.failures import Failures
 from peer.core.overlay.membership import Membership
 from peer.core.randomness import substream
 
@@ -44,7 +45,7 @@ class BoundedGossipsub(Part):
         self._degree = parameters.degree
         self._draws = substream(state.seed, state.node, "overlay")
         self._chosen: dict[NodeId, TopicId | None] = {}
-        self._failed: dict[NodeId, None] = {}
+        self._failed = Failures()
 
     def meet(self, turn: Turn, directory: Directory) -> None:
         """Choose as many as are missing."""
@@ -62,7 +63,7 @@ class BoundedGossipsub(Part):
         """Replace a chosen node that the driver no longer tries to reach."""
         if peer in self._chosen and not retrying:
             del self._chosen[peer]
-            self._failed[peer] = None
+            self._failed.add(turn.now_ns, peer)
             self._fill(turn)
 
     def fire(self, turn: Turn, name: str) -> None:
@@ -75,12 +76,12 @@ class BoundedGossipsub(Part):
             if topic not in self.state.topics:
                 # Not at once again: its link is on its way down.
                 del self._chosen[peer]
-                self._failed[peer] = None
+                self._failed.add(turn.now_ns, peer)
                 turn.disconnect(peer, "topic_left")
         self._fill(turn)
 
     def _fill(self, turn: Turn) -> None:
-        fresh = self._membership.known & ~bitset(self._chosen) & ~bitset(self._failed)
+        fresh = self._membership.known & ~bitset(self._chosen) & ~self._failed.at(turn.now_ns)
         while fresh and len(self._chosen) < self._degree:
             topic, among = self._next_slot(fresh)
             peer = choose(among, self._draws)

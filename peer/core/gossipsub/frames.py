@@ -64,3 +64,11 @@ class Iwant(Frame, frozen=True):
 
     kind: ClassVar[int] = 63
     message_ids: tuple[MessageId, ...]
+
+
+@register
+class Idontwant(Frame, frozen=True):
+    """The sender has these messages: the receiver need not send them."""
+
+    kind: ClassVar[int] = 64
+    message_ids: tuple[MessageId, ...]

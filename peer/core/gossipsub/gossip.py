@@ -5,6 +5,7 @@ from __future__ import annotations
 from peer.core.contract import MessageId, NodeId, TopicId
 from peer.core.gossipsub.cache import MessageCache, SeenCache
 from peer.core.gossipsub.frames import Advert, Ihave, Iwant
+from peer.core.gossipsub.idontwant import Unwanted
 from peer.core.gossipsub.mesh import Mesh
 from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.node import State, Turn
@@ -19,12 +20,19 @@ class Gossip:
     """
 
     def __init__(
-        self, state: State, mesh: Mesh, parameters: GossipsubParameters, cache: MessageCache, seen: SeenCache
+        self,
+        state: State,
+        mesh: Mesh,
+        parameters: GossipsubParameters,
+        cache: MessageCache,
+        seen: SeenCache,
+        unwanted: Unwanted,
     ) -> None:
         self._mesh = mesh
         self._p = parameters
         self._cache = cache
         self._seen = seen
+        self._unwanted = unwanted
         self._draws = substream(state.seed, state.node, "gossipsub/gossip")
         self._heard: dict[NodeId, int] = {}
         self._asked: dict[NodeId, int] = {}
@@ -72,10 +80,15 @@ class Gossip:
             turn.send(peer, Iwant(tuple(asking)))
 
     def take_iwant(self, turn: Turn, peer: NodeId, iwant: Iwant) -> None:
-        """Send what the peer asks for, where it is still there and was not sent to it too often."""
+        """Send what the peer asks for, once each, where it is still there and was not sent to it too often.
+
+        What the peer has said since that it does not want is not sent. Source: gossipsub v1.2, Cancelling IWANT.
+        """
         if self._ignores(turn, peer, Iwant.kind):
             return
-        for message_id in iwant.message_ids:
+        for message_id in dict.fromkeys(iwant.message_ids):
+            if self._unwanted.holds(peer, message_id):
+                continue
             copy = self._cache.get_for_peer(message_id, peer, self._p.gossip_retransmission)
             if copy is not None:
                 turn.send(peer, copy)

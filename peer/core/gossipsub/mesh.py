@@ -190,7 +190,7 @@ class Mesh(Part):
             self._graft_some(turn, topic, self.candidates(topic), p.d - len(mesh))
             if len(mesh) < self._profile.d_lo and p.discovery == "topics":
                 self._connections.seek(turn, topic, p.d)
-        elif len(mesh) > p.d_hi:
+        elif len(mesh) > p.d_hi - self._profile.shrink_at_d_hi:
             self._shrink(turn, topic)
         if len(mesh) >= self._profile.d_lo:
             outbound = [peer for peer in self.candidates(topic) if self._is_outbound(peer)] if p.d_out else []

@@ -20,22 +20,61 @@ def to_ns(duration_s: float) -> int:
     return round(duration_s * 1e9)
 
 
-class Profile(Struct, frozen=True):
+class Profile(Struct, frozen=True, kw_only=True):
     """The values on which the sources differ."""
 
     d_lo: int
+    shrink_at_d_hi: bool
     flood_publish: bool
     backoff_slack_heartbeats: int
     backoff_clear_heartbeats: int
     scoring: bool
+    idontwant: bool
+    heed_idontwant: bool
+    idontwant_min_bytes: int
+    max_idontwant_messages: int
+    idontwant_heartbeats: int
 
+
+_SPEC = Profile(
+    d_lo=4,
+    shrink_at_d_hi=False,
+    flood_publish=True,
+    backoff_slack_heartbeats=1,
+    backoff_clear_heartbeats=1,
+    scoring=False,
+    idontwant=False,
+    heed_idontwant=True,
+    idontwant_min_bytes=1024,
+    max_idontwant_messages=1000,
+    idontwant_heartbeats=3,
+)
 
 PROFILES = {
-    "spec": Profile(4, flood_publish=True, backoff_slack_heartbeats=1, backoff_clear_heartbeats=1, scoring=False),
-    "go": Profile(5, flood_publish=False, backoff_slack_heartbeats=2, backoff_clear_heartbeats=15, scoring=False),
-    "js": Profile(4, flood_publish=True, backoff_slack_heartbeats=1, backoff_clear_heartbeats=15, scoring=True),
+    "spec": _SPEC,
+    "go": replace(
+        _SPEC,
+        d_lo=5,
+        shrink_at_d_hi=True,
+        flood_publish=False,
+        backoff_slack_heartbeats=2,
+        backoff_clear_heartbeats=15,
+        idontwant=True,
+    ),
+    "js": replace(
+        _SPEC,
+        backoff_clear_heartbeats=15,
+        scoring=True,
+        idontwant=True,
+        heed_idontwant=False,
+        idontwant_min_bytes=512,
+        max_idontwant_messages=512,
+        idontwant_heartbeats=5,
+    ),
 }
-"""The specification's defaults (v1.0, v1.1), those of go-libp2p-pubsub and those of js-libp2p-gossipsub."""
+"""The specification's defaults (v1.1; v1.2's IDONTWANT is optional and has none, so it is off and has go's where it is
+turned on), those of go-libp2p-pubsub v0.13 or later, and those of @chainsafe/libp2p-gossipsub 14.1.2, which sends
+IDONTWANT and does not heed it."""
 
 
 class ScoreParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -121,11 +160,11 @@ class ScoreParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class GossipsubParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """Topic meshes, gossip and scores: GossipSub v1.1 as libp2p specifies it."""
+    """Topic meshes, gossip and scores: GossipSub v1.1 as libp2p specifies it, with IDONTWANT of v1.2."""
 
     profile: Literal["spec", "go", "js"] = "spec"
-    """Whose defaults: the specification's, go-libp2p-pubsub's or js-libp2p-gossipsub's. They differ in the keys
-    without a default here."""
+    """Whose defaults: the specification's (v1.1), those of go-libp2p-pubsub v0.13 or later, or those of
+    js-libp2p-gossipsub 14.1.2. They differ in the keys without a default here."""
     connections: Count = 20
     """Links that a node opens to nodes drawn uniformly (ambient discovery); incoming ones are not limited."""
     discovery: Literal["random", "topics"] = "topics"
@@ -137,6 +176,8 @@ class GossipsubParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Fewer peers make the mesh grow to ``d``. spec 4, go 5, js 4."""
     d_hi: Count = 12
     """More peers make the mesh shrink to ``d``."""
+    shrink_at_d_hi: bool | None = None
+    """As many peers as ``d_hi`` make it shrink, too. spec false, go true, js false."""
     d_score: Count = 4
     """Peers that are kept for their score when a mesh shrinks."""
     d_out: Count = 2
@@ -187,6 +228,20 @@ class GossipsubParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """How often a peer gets the same message upon IWANT."""
     iwant_followup_s: Seconds = 3.0
     """Time in which an advertised message must come that was asked for."""
+    idontwant: bool | None = None
+    """Send IDONTWANT (v1.2): tell the mesh of a large message's first copy at once, before it is passed on. spec false,
+    go true, js true."""
+    heed_idontwant: bool | None = None
+    """Do not pass a message on to mesh peers that do not want it, nor send it upon IWANT. spec true, go true,
+    js false."""
+    idontwant_min_bytes: Count | None = None
+    """The smallest payload for which IDONTWANT is sent. spec and go 1024, js 512."""
+    max_idontwant_messages: Count | None = None
+    """IDONTWANTs of a peer between two heartbeats that are taken. spec and go 1000, js 512."""
+    max_idontwant_length: Count = 10
+    """Message ids of an IDONTWANT that are taken; nodes here send one each."""
+    idontwant_heartbeats: Annotated[int, Meta(ge=1)] | None = None
+    """Heartbeats for which an IDONTWANT is remembered. spec and go 3, js 5."""
     explicit_peers: tuple[Count, ...] = ()
     """Nodes with explicit peering agreements, each with all others of the list: always connected, always sent to, and
     outside all meshes and scores."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.gossipsub.cache import MessageCache, SeenCache
-from peer.core.gossipsub.frames import Ihave, Iwant
+from peer.core.gossipsub.frames import Idontwant, Ihave, Iwant
 from peer.core.gossipsub.gossip import Gossip
+from peer.core.gossipsub.idontwant import Unwanted
 from peer.core.gossipsub.mesh import Mesh
 from peer.core.gossipsub.parameters import GossipsubParameters, to_ns
 from peer.core.node import Part, State, Turn
@@ -22,24 +23,27 @@ class Router(Part):
     without subscription are neither kept nor forwarded. There is no validation by the application, and messages are not
     signed; the one message that is invalid (P4) is an own one that comes back, which no honest peer sends.
 
-    Source: gossipsub v1.0, Message Processing; v1.1, Flood Publishing.
+    Source: gossipsub v1.0, Message Processing; v1.1, Flood Publishing; v1.2, IDONTWANT Message.
     """
 
     Parameters = GossipsubParameters
-    frames = (Data, Ihave, Iwant)
+    frames = (Data, Ihave, Iwant, Idontwant)
     rides_on = Mesh
 
     def __init__(self, state: State, overlay: Mesh, parameters: GossipsubParameters) -> None:
         super().__init__(state)
         self._mesh = overlay
         self._p = parameters
-        self._flood_publish = parameters.chosen.flood_publish
+        self._profile = parameters.chosen
         self._window_ns = to_ns(parameters.score.mesh_message_deliveries_window_s)
         self._cache = MessageCache(parameters.mcache_len, parameters.mcache_gossip)
         self._seen = SeenCache(to_ns(parameters.seen_ttl_s))
-        self._gossip = Gossip(state, overlay, parameters, self._cache, self._seen)
+        self._unwanted = Unwanted(
+            self._profile.max_idontwant_messages, parameters.max_idontwant_length, self._profile.idontwant_heartbeats
+        )
+        self._gossip = Gossip(state, overlay, parameters, self._cache, self._seen, self._unwanted)
         self._draws = substream(state.seed, state.node, "gossipsub/fanout")
-        self._credited: dict[MessageId, dict[NodeId, None]] | None = {} if parameters.chosen.scoring else None
+        self._credited: dict[MessageId, dict[NodeId, None]] | None = {} if self._profile.scoring else None
         overlay.after_maintenance = self._beat
 
     def publish(self, turn: Turn, publication: Publish) -> None:
@@ -67,6 +71,16 @@ class Router(Part):
             self._gossip.take_ihave(turn, peer, frame)
         elif isinstance(frame, Iwant):
             self._gossip.take_iwant(turn, peer, frame)
+        elif (
+            isinstance(frame, Idontwant)
+            and self._profile.heed_idontwant
+            and not self._unwanted.add(peer, frame.message_ids)
+        ):
+            turn.trace("reject", peer=peer, kind=frame.kind, reason="too_many_idontwants")
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Forget what the peer does not want."""
+        self._unwanted.drop_peer(peer)
 
     def _take(self, turn: Turn, peer: NodeId, data: Data) -> None:
         identifier = data.message_id
@@ -84,12 +98,15 @@ class Router(Part):
             return
         self._seen.add(turn.now_ns, identifier)
         self._credit_first(peer, identifier, topics)
+        if self._profile.idontwant and len(data.payload) >= self._profile.idontwant_min_bytes:
+            mesh = dict.fromkeys(other for topic in topics for other in self._mesh.peers[topic] if other != peer)
+            turn.send_each(tuple(mesh), Idontwant((identifier,)))
         turn.deliver(Message(identifier, data.topics, data.payload, data.hops))
         turn.trace_copy("deliver", peer, data)
         # A header's hop count has eight bits: a message that has come so far stays at the highest.
         copy = Data(identifier, data.topics, min(data.hops + 1, 255), UNLIMITED_TTL, data.payload)
         self._cache.put(copy)
-        for receiver in self._receivers(topics, self._mesh.peers.__getitem__):
+        for receiver in self._receivers(topics, lambda topic: self._wanting(topic, identifier)):
             if receiver not in (peer, publisher_of(identifier)):
                 turn.send(receiver, copy)
 
@@ -104,9 +121,13 @@ class Router(Part):
             for peer in peers
         )
 
+    def _wanting(self, topic: TopicId, identifier: MessageId) -> Iterable[NodeId]:
+        """The mesh without the peers that do not want the message."""
+        return (peer for peer in self._mesh.peers[topic] if not self._unwanted.holds(peer, identifier))
+
     def _own_receivers(self, turn: Turn, topic: TopicId) -> Iterable[NodeId]:
         """All neighbours with flood publishing; else the mesh where this node subscribes, the fanout where not."""
-        if self._flood_publish:
+        if self._profile.flood_publish:
             return self._publishable(topic)
         return self._mesh.peers[topic] if topic in self._mesh.peers else self._fanout(turn, topic)
 
@@ -135,6 +156,7 @@ class Router(Part):
                 del peers[peer]
             self._fill_fanout(topic, peers)
         self._gossip.emit(turn)
+        self._unwanted.beat()
         self._cache.shift()
         self._seen.expire(turn.now_ns)
         if self._credited is not None:

@@ -16,8 +16,9 @@ KEPT_WEIGHTS = 4096
 class AlignedViews:
     """The views of one node. They know nothing of links.
 
-    A view never changes its size, never holds a node twice and never this node. A member that is known to be gone keeps
-    its place until another node takes it; meanwhile it is not *present*.
+    A view never changes its size, never holds a node twice and never this node. One that begins empty, where nobody
+    else subscribed yet, has room for one node. A member that is known to be gone keeps its place until another node
+    takes it; meanwhile it is not *present*.
 
     Args:
         node: whose views they are.
@@ -54,6 +55,10 @@ class AlignedViews:
         self._views.pop(topic, None)
         self._gone.pop(topic, None)
 
+    def is_empty(self, topic: TopicId) -> bool:
+        """Whether there is no view of a topic, or nobody in it."""
+        return not self._views.get(topic)
+
     def present(self, topic: TopicId) -> list[NodeId]:
         """The members of a view that are not known to be gone, rising."""
         gone = self._gone.get(topic, NOBODY)
@@ -82,8 +87,9 @@ class AlignedViews:
         """
         view, gone = self._views[topic], self._gone.get(topic, NOBODY)
         candidates = {*nodes, *view} - gone - {self._node}
-        lightest = sorted(candidates, key=self._weigh)[: len(view)]
-        kept = [node for node in view if node in gone][: len(view) - len(lightest)]
+        size = len(view) or 1
+        lightest = sorted(candidates, key=self._weigh)[:size]
+        kept = [node for node in view if node in gone][: size - len(lightest)]
         self._gone[topic] = frozenset(kept)
         self._views[topic] = tuple(sorted([*lightest, *kept]))
         return self._views[topic] != view

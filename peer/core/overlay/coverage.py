@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from peer.core.bitset import Bitset, choose, lowest, most_often
@@ -17,14 +17,20 @@ class Coverage:
 
     It is kept up to date neighbour by neighbour, so that asking costs one step for each topic of the own interest.
 
+    Args:
+        times: K.
+        attainable: how many neighbours can share a topic at most; more are not missed. None = K are wanted on every
+            topic, as in the paper, be there so many or not.
+
     Attributes:
         times: K, the number of neighbours wanted on every topic.
 
     Source: SpiderCast section 2.3, Figure 3, lines 1-7.
     """
 
-    def __init__(self, times: int) -> None:
+    def __init__(self, times: int, attainable: Callable[[TopicId], int] | None = None) -> None:
         self.times = times
+        self._attainable = attainable
         self._counts: dict[TopicId, int] = {}
 
     @property
@@ -60,24 +66,38 @@ class Coverage:
     def missing(self, gone: Sequence[Interest] = ()) -> int:
         """CALCKUNCOVERED: how many topics fewer than K neighbours share, not counting the neighbours in ``gone``."""
         times = self.times
+        if self._attainable is not None:
+            return sum(self._lacks(topic, self._left(topic, gone)) for topic in self._counts)
         if not gone:
             return sum(count < times for count in self._counts.values())
         return sum(count - sum(topic in interest for interest in gone) < times for topic, count in self._counts.items())
+
+    def _left(self, topic: TopicId, gone: Sequence[Interest]) -> int:
+        """How many neighbours share a topic, not counting those in ``gone``."""
+        return self._counts[topic] - sum(topic in interest for interest in gone)
+
+    def _lacks(self, topic: TopicId, count: int) -> bool:
+        """Whether so many neighbours are too few for a topic."""
+        return count < self.times and (self._attainable is None or count < self._attainable(topic))
 
     def gains_by(self, interest: Interest) -> bool:
         """Whether an interest holds a topic that fewer than K neighbours share."""
         return not interest.isdisjoint(self.uncovered())
 
     def critical(self, gone: Sequence[Interest] = ()) -> Interest:
-        """The topics that exactly K neighbours share, not counting those in ``gone``."""
+        """The topics that exactly K neighbours share, not counting those in ``gone``; or as many as can."""
         times, counts = self.times, self._counts
+        if self._attainable is not None:
+            left = {topic: self._left(topic, gone) for topic in counts}
+            covered = {topic: count for topic, count in left.items() if count and not self._lacks(topic, count)}
+            return frozenset(topic for topic, count in covered.items() if self._lacks(topic, count - 1))
         if not gone:
             return frozenset([topic for topic, count in counts.items() if count == times])
         return frozenset(topic for topic in counts if counts[topic] - sum(topic in other for other in gone) == times)
 
     def uncovered(self) -> list[TopicId]:
-        """The topics that fewer than K neighbours share, rising."""
-        return [topic for topic, count in self._counts.items() if count < self.times]
+        """The topics that too few neighbours share, rising."""
+        return [topic for topic, count in self._counts.items() if self._lacks(topic, count)]
 
 
 class GreedyCoverage(Coverage):
@@ -85,11 +105,12 @@ class GreedyCoverage(Coverage):
 
     Args:
         times: K.
+        attainable: see ``Coverage``.
         fair: whether any of several such nodes is chosen at random; else always that with the lowest number.
     """
 
-    def __init__(self, times: int, fair: bool = True) -> None:
-        super().__init__(times)
+    def __init__(self, times: int, attainable: Callable[[TopicId], int] | None = None, *, fair: bool = True) -> None:
+        super().__init__(times, attainable)
         self._fair = fair
 
     def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:

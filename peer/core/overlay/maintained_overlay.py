@@ -79,6 +79,10 @@ class MaintainedOverlay(Part):
         """See ``Host``."""
         return self.state.node
 
+    def may_be_node(self, number: int) -> bool:
+        """See ``Host``."""
+        return self.state.may_be_node(number)
+
     def start(self, turn: Turn) -> None:
         """Begin the rounds of those tasks that want neighbours, and the heartbeats."""
         for task in self._tasks:
@@ -243,6 +247,7 @@ class MaintainedOverlay(Part):
         if neighbour is None:
             return
         record = next((task.neighbours[peer] for task in self._tasks if peer in task.neighbours), None)
+        neighbour.brief = record is None
         self.state.set_interest(peer, record.interest if record is not None else frozenset())
         shared = tuple(sorted(self.state.topics & neighbour.topics))
         if shared != neighbour.logical:
@@ -250,6 +255,7 @@ class MaintainedOverlay(Part):
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the requests that waited for the link; close it if none waits any more."""
+        self.state.neighbours[peer].brief = True  # until the peer is a neighbour of a task
         for task in self._tasks:
             task.link_up(turn, peer)
         self.release(turn, peer, "unused")

@@ -88,6 +88,10 @@ class Host(Protocol):
         """The node's number."""
         ...
 
+    def may_be_node(self, number: int) -> bool:
+        """Whether a number that a remote node names can be a node's."""
+        ...
+
     @property
     def interest(self) -> tuple[TopicId, ...]:
         """The node's own interest, rising."""

@@ -228,10 +228,10 @@ class Task:
         return self._host.draws.choice(best) if best else None
 
     def take_redirect(self, turn: Turn, peer: NodeId, frame: SpiderRedirect) -> None:
-        """Lines 10 and 11."""
+        """Lines 10 and 11. A number that cannot be a node's names nobody."""
         if peer == self.asked:
             self.asked = None
-            if frame.node is not None and frame.node != self._host.node:
+            if frame.node is not None and frame.node != self._host.node and self._host.may_be_node(frame.node):
                 self._redirects[frame.node] = frozenset(frame.interest)
             self._host.release(turn, peer, "redirected")
 

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from peer.core.bitset import bitset, choose
 from peer.core.contract import Directory, NodeId
 from peer.core.node import Part, State, Turn
+from peer.core.overlay.failures import Failures
 from peer.core.overlay.membership import Membership
 from peer.core.randomness import substream
 
@@ -27,8 +28,8 @@ class RandomParameters(Struct, forbid_unknown_fields=True, frozen=True):
 class RandomGraph(Part):
     """Opens ``degree`` links to nodes drawn uniformly from the candidates, and takes any number of incoming ones.
 
-    A link that the driver gave up is replaced by another draw. Two nodes that chose each other share one link, which
-    counts for both.
+    A link that the driver gave up is replaced by another draw, and its node is not drawn again for a while. Two nodes
+    that chose each other share one link, which counts for both.
 
     Source: Topiary section II-A (outgoing links); GossipSub's and Bitcoin's random connections are of this kind.
     """
@@ -41,7 +42,7 @@ class RandomGraph(Part):
         self._degree = parameters.degree
         self._draws = substream(state.seed, state.node, "overlay")
         self._chosen: dict[NodeId, None] = {}
-        self._failed: dict[NodeId, None] = {}
+        self._failed = Failures()
 
     def meet(self, turn: Turn, directory: Directory) -> None:
         """Choose as many as are missing."""
@@ -51,7 +52,7 @@ class RandomGraph(Part):
         """Replace a chosen node that the driver no longer tries to reach."""
         if peer in self._chosen and not retrying:
             del self._chosen[peer]
-            self._failed[peer] = None
+            self._failed.add(turn.now_ns, peer)
             self._fill(turn)
 
     def fire(self, turn: Turn, name: str) -> None:
@@ -60,7 +61,7 @@ class RandomGraph(Part):
         self._fill(turn)
 
     def _fill(self, turn: Turn) -> None:
-        fresh = self._membership.known & ~bitset(self._chosen) & ~bitset(self._failed)
+        fresh = self._membership.known & ~bitset(self._chosen) & ~self._failed.at(turn.now_ns)
         missing = self._degree - len(self._chosen)
         for _ in range(min(missing, fresh.bit_count())):
             peer = choose(fresh, self._draws)

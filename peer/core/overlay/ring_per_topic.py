@@ -9,9 +9,9 @@ from msgspec import Meta, Struct
 from peer.core.bitset import Bitset, bitset, lowest
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame, register
+from peer.core.identifiers import TopicNumber
 from peer.core.node import Part, State, Turn
 from peer.core.overlay.membership import Membership
-from peer.core.overlay.spidercast_frames import Topic
 from peer.core.randomness import substream
 
 REFRESH = "overlay/refresh"
@@ -24,7 +24,7 @@ class RingLink(Frame, frozen=True):
     """On the rings of these topics, and no others, you come next after me."""
 
     kind: ClassVar[int] = 90
-    topics: tuple[Topic, ...]
+    topics: tuple[TopicNumber, ...]
 
 
 @register
@@ -32,7 +32,7 @@ class RingRefusal(Frame, frozen=True):
     """I do not subscribe to these topics: somebody else comes next after you."""
 
     kind: ClassVar[int] = 91
-    topics: tuple[Topic, ...]
+    topics: tuple[TopicNumber, ...]
 
 
 class RingPerTopicParameters(Struct, forbid_unknown_fields=True, frozen=True):

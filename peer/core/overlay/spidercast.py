@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from peer.core.contract import TopicId
 from peer.core.node import State, Turn
 from peer.core.overlay.coverage import GreedyCoverage, RandomCoverage
 from peer.core.overlay.maintained_overlay import MaintainedOverlay
@@ -26,6 +27,9 @@ class SpidercastParameters(MaintenanceParameters, forbid_unknown_fields=True, fr
     ties: Literal["random", "lowest"] = "random"
     """Which of several nodes that cover as much greedy coverage asks: any (the paper), or that with the lowest number,
     by which all nodes ask the same few."""
+    scarce_topics: Literal["missed", "spared"] = "missed"
+    """Topics with fewer than K other subscribers that the node knows of. ``missed`` (the paper's listings): they count
+    as uncovered for ever, and the node spares none of its neighbours. ``spared``: all that there are suffice."""
     adaptive: bool = False
     """Each node raises its own K_r where greedy coverage leaves it with too few neighbours."""
 
@@ -39,10 +43,16 @@ class SpiderCast(MaintainedOverlay):
     Parameters = SpidercastParameters
 
     def __init__(self, state: State, membership: Membership, parameters: SpidercastParameters) -> None:
-        self._greedy = GreedyCoverage(parameters.greedy_coverage, fair=parameters.ties == "random")
-        self._random = RandomCoverage(parameters.random_coverage)
+        attainable = None
+        if parameters.scarce_topics == "spared":
+            attainable = self._count_known
+        self._greedy = GreedyCoverage(parameters.greedy_coverage, attainable, fair=parameters.ties == "random")
+        self._random = RandomCoverage(parameters.random_coverage, attainable)
         self._adaptive = parameters.adaptive
         super().__init__(state, membership, parameters, (self._greedy, self._random))
+
+    def _count_known(self, topic: TopicId) -> int:
+        return self.membership.subscribers(topic).bit_count()
 
     def fire(self, turn: Turn, name: str) -> None:
         """After every round an adaptive node looks whether it needs more random neighbours."""

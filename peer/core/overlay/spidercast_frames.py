@@ -12,11 +12,10 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from peer.core.frames import Frame, register
+from peer.core.identifiers import NodeNumber, TopicNumber
 
 TaskCode = Annotated[int, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0, lt=2**32)]
-Topic = Annotated[int, Meta(ge=0, lt=2**32)]
-Node = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 class TaskFrame(Frame, frozen=True):
@@ -33,7 +32,7 @@ class SpiderConnect(TaskFrame, frozen=True):
     degree: Count
     target: Count
     version: Count
-    interest: tuple[Topic, ...]
+    interest: tuple[TopicNumber, ...]
 
 
 @register
@@ -44,7 +43,7 @@ class SpiderConnectOk(TaskFrame, frozen=True):
     degree: Count
     target: Count
     version: Count
-    interest: tuple[Topic, ...]
+    interest: tuple[TopicNumber, ...]
 
 
 @register
@@ -52,8 +51,8 @@ class SpiderRedirect(TaskFrame, frozen=True):
     """REDIRECT: I am full, ask this neighbour of mine. None: all of mine are full too. Source: Figure 4, line 9."""
 
     kind: ClassVar[int] = 42
-    node: Node | None
-    interest: tuple[Topic, ...]
+    node: NodeNumber | None
+    interest: tuple[TopicNumber, ...]
 
 
 @register
@@ -89,4 +88,4 @@ class SpiderHeartbeat(Frame, frozen=True):
     greedy: tuple[Count, Count] | None
     random: tuple[Count, Count] | None
     version: Count
-    interest: tuple[Topic, ...] | None
+    interest: tuple[TopicNumber, ...] | None

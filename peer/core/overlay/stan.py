@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from peer.core.bitset import members, sample
+from peer.core.bitset import Bitset, members, sample
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.node import Part, State, Turn
@@ -22,6 +24,12 @@ UNUSED = "unused"
 """Why a link is closed that neither side has a use for, as far as the one that closes it knows."""
 
 NOTHING: frozenset[TopicId] = frozenset()
+
+MOST_WALKS = 16
+"""Walks of a topic whose answers are awaited at a time; a walk that got lost is never answered."""
+
+_parse_members: Callable[[str], Bitset] = lru_cache(1 << 12)(lambda digits: int(digits, 16))
+"""One list for all nodes of a process that have the same."""
 
 
 class StanParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -42,10 +50,12 @@ class StanParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PlacedStanParameters(StanParameters, frozen=True):
-    """StAN with a node's initial views, which the plan draws."""
+    """StAN with what the plan gives a node for each topic of its first life."""
 
     views: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """(topic, nodes) of every topic that the node subscribes to at the start."""
+    """(topic, nodes): its initial view."""
+    members: tuple[tuple[int, Annotated[str, Meta(pattern="^[0-9a-f]+\\Z")]], ...] = ()
+    """(topic, list): all subscribers of the topic, as the hexadecimal digits of a bitset."""
 
 
 class Stan(Part):
@@ -58,7 +68,11 @@ class Stan(Part):
     on it (``StanRide``), and it closes when none does. A link that was only opened to answer a walk carries no topic,
     so it closes as soon as the answer is there. The logical links of a node are the members of its own views.
 
-    Source: StAN section 2.1, Listing 1.
+    A node that the list of a topic's subscribers does not name is a *stranger* in that topic. It gets no answer, no
+    walk and no message on it, and changes no view. To a stranger a node that subscribes to a topic behaves exactly like
+    one that does not. Strangers that walks and answers name are ignored.
+
+    Source: StAN section 2.1, Listing 1; the list and what follows from it are ours.
     """
 
     Parameters = PlacedStanParameters
@@ -73,8 +87,10 @@ class Stan(Part):
         self._draws = substream(state.seed, state.node, "overlay")
         self._used: dict[NodeId, tuple[TopicId, ...]] = {}
         self._riders: dict[NodeId, frozenset[TopicId]] = {}
-        self._replies: dict[NodeId, list[StanReply]] = {}
+        self._replies: dict[NodeId, dict[TopicId, StanReply]] = {}
         self._lost: set[NodeId] = set()
+        self._awaited: dict[TopicId, int] = {}  # own walks that are under way
+        self._subscribers = {topic: _parse_members(digits) for topic, digits in parameters.members}
 
     # --------------------------------------------------------------------------------------------------- topics
 
@@ -97,6 +113,7 @@ class Stan(Part):
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
         """Leave a topic's overlay, and tell those who have this node in their view."""
         self.views.end(topic)
+        self._awaited.pop(topic, None)
         for peer, topics in self._riders.items():
             if topic in topics:
                 turn.send(peer, StanQuit((topic,)))
@@ -105,12 +122,21 @@ class Stan(Part):
         self._settle(turn)
 
     def _enter(self, topic: TopicId) -> bool:
-        """Draw a first view of a topic from the members that are disclosed; whether there is a view."""
+        """Draw a first view of a topic from the members that are disclosed; whether there is a view.
+
+        A view that is empty, since nobody else subscribed when it was drawn, is drawn anew.
+        """
         known = self._membership.subscribers(topic)
-        if topic not in self.views and known:
+        if known:
+            self._subscribers[topic] = self._subscribers.get(topic, 0) | known
+        if known and self.views.is_empty(topic):
             size = max(1, round(self._parameters.degree_factor * math.log(known.bit_count() + 1)))
             self.views.begin(topic, members(sample(known, size, self._draws)))
         return topic in self.views
+
+    def _is_subscriber(self, node: NodeId, topic: TopicId) -> bool:
+        """Whether the topic's list names a node; nobody subscribes to a topic without a list."""
+        return bool(self._subscribers.get(topic, 0) >> node & 1)
 
     # ---------------------------------------------------------------------------------------------------- walks
 
@@ -119,6 +145,7 @@ class Stan(Part):
         turn.set_timer(WALK, turn.now_ns + self._period_ns)
         for topic in self.views.topics:
             if (target := self._step(topic)) is not None:
+                self._awaited[topic] = min(self._awaited.get(topic, 0) + 1, MOST_WALKS)
                 turn.send(target, StanCollect(self.state.node, topic, self._parameters.walk_ttl, ()))
             elif not self.views.present(topic):
                 self._try_again(turn, topic)
@@ -141,18 +168,35 @@ class Stan(Part):
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Take a frame."""
         match frame:
-            case StanCollect(_, topic, ttl) if topic in self.views and ttl <= self._parameters.walk_ttl:
-                self._walk_on(turn, frame)
-            case StanReply(topic, nodes) if topic in self.views:
-                self._align(turn, topic, nodes)
             case StanRide(topics):
                 self._take_ride(turn, peer, topics)
             case StanQuit(topics):
                 self._part(turn, peer, topics)
-            case StanCollect(_, topic) if topic in self.views:
-                turn.trace("reject", peer=peer, kind=frame.kind, reason="walk_too_long")
-            case _:
-                turn.trace("reject", peer=peer, kind=frame.kind, reason="not_subscribed")
+            case StanCollect() | StanReply():
+                if (reason := self._objection(peer, frame)) is not None:
+                    turn.trace("reject", peer=peer, kind=frame.kind, reason=reason)
+                elif isinstance(frame, StanCollect):
+                    self._walk_on(turn, frame)
+                else:
+                    self._awaited[frame.topic] -= 1
+                    self._align(turn, frame.topic, self._listed(frame))
+
+    def _objection(self, peer: NodeId, frame: StanCollect | StanReply) -> str | None:
+        """Why a walk or an answer is not taken; None where it is."""
+        if frame.topic not in self.views:
+            return "not_subscribed"
+        if not self._is_subscriber(peer, frame.topic):
+            return "stranger"
+        if isinstance(frame, StanReply):
+            return None if self._awaited.get(frame.topic) else "unasked"
+        if not self._is_subscriber(frame.origin, frame.topic):
+            return "stranger"
+        return "walk_too_long" if frame.ttl > self._parameters.walk_ttl else None
+
+    def _listed(self, frame: StanCollect | StanReply) -> tuple[NodeId, ...]:
+        """The nodes of a walk or an answer that are no strangers."""
+        subscribers = self._subscribers[frame.topic]
+        return tuple([node for node in frame.nodes if subscribers >> node & 1])
 
     def _walk_on(self, turn: Turn, walk: StanCollect) -> None:
         """Add what this node knows, and pass the walk on or end it.
@@ -162,29 +206,32 @@ class Stan(Part):
 
         Source: StAN Listing 1, lines 5-14; line 8 adds nodeId, as the text says, unless ``literal``.
         """
-        topic = walk.topic
+        topic, listed = walk.topic, self._listed(walk)
         if self._parameters.learn_from_walks:
-            self._align(turn, topic, (walk.origin, *walk.nodes))
-        nodes = {*walk.nodes, self.state.node}
+            self._align(turn, topic, (walk.origin, *listed))
+        nodes = {*listed, self.state.node}
         if not self._parameters.literal:
             nodes.update(self._linked(topic))
         collected = tuple(sorted(nodes))
         target = self._step(topic) if walk.ttl > 0 else None
         if target is not None:
             turn.send(target, StanCollect(walk.origin, topic, walk.ttl - 1, collected))
-        elif walk.origin == self.state.node:
+        elif walk.origin == self.state.node and self._awaited.get(topic):
+            self._awaited[topic] -= 1
             self._align(turn, topic, collected)
+        elif walk.origin == self.state.node:
+            turn.trace("reject", kind=walk.kind, reason="unasked")
         else:
             self._reply(turn, walk.origin, StanReply(topic, collected))
 
     def _reply(self, turn: Turn, origin: NodeId, reply: StanReply) -> None:
-        """Answer the originator directly, over a link opened for it where there is none."""
+        """Answer the originator directly, over a link opened for it where there is none: one answer for each topic."""
         if origin in self.state.neighbours:
             turn.send(origin, reply)
             return
         if origin not in self._replies:
             turn.connect(origin)
-        self._replies.setdefault(origin, []).append(reply)
+        self._replies.setdefault(origin, {})[reply.topic] = reply
 
     def _align(self, turn: Turn, topic: TopicId, nodes: tuple[NodeId, ...]) -> None:
         if self.views.align(topic, nodes):
@@ -195,7 +242,8 @@ class Stan(Part):
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the answers that waited for the link, and say what it is used for."""
         self._lost.discard(peer)
-        for reply in self._replies.pop(peer, ()):
+        self.state.neighbours[peer].brief = True  # until a view of either side is known to need it
+        for reply in self._replies.pop(peer, {}).values():
             turn.send(peer, reply)
         if peer in self._used or self.state.neighbours[peer].outbound:
             self._announce(turn, peer)
@@ -236,11 +284,15 @@ class Stan(Part):
         self._relink(turn, peer)
 
     def _take_ride(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
-        """Note a neighbour's use of the link; close the link that has none."""
-        if strange := tuple(topic for topic in topics if topic not in self.state.topics):
-            turn.send(peer, StanQuit(strange))  # it has an old view
-        self._riders[peer] = self.state.topics.intersection(topics)
-        if self.views.trust(peer, topics):
+        """Note a neighbour's use of the link; close the link that has none.
+
+        That it does not subscribe to a topic any more, a node says only to those who could know that it did.
+        """
+        shared = tuple([topic for topic in topics if self._is_subscriber(peer, topic)])
+        if left := tuple([topic for topic in shared if topic not in self.state.topics]):
+            turn.send(peer, StanQuit(left))  # it has an old view
+        self._riders[peer] = self.state.topics.intersection(shared)
+        if self.views.trust(peer, shared):
             self._settle(turn)
         self._relink(turn, peer)
         if not topics and peer not in self._used:
@@ -255,6 +307,7 @@ class Stan(Part):
         """Logical links follow this node's views; messages may follow the neighbour's, too."""
         own = self._used.get(peer, ())
         neighbour = self.state.neighbours[peer]
+        neighbour.brief = not own and not self._riders.get(peer)
         riding = self._riders.get(peer, NOTHING) if self._parameters.both_directions else NOTHING
         self.state.set_interest(peer, riding.union(own))
         if own != neighbour.logical:

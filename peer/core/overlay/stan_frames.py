@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from peer.core.frames import Frame, register
+from peer.core.identifiers import NodeNumber, TopicNumber
 
 
 @register
@@ -12,10 +15,10 @@ class StanCollect(Frame, frozen=True):
     """COLLECTNODES: a random walk through a topic's overlay; ``nodes`` rise. Source: StAN Listing 1, lines 3 and 5."""
 
     kind: ClassVar[int] = 32
-    origin: int
-    topic: int
-    ttl: int
-    nodes: tuple[int, ...]
+    origin: NodeNumber
+    topic: TopicNumber
+    ttl: Annotated[int, Meta(ge=0, le=255)]
+    nodes: tuple[NodeNumber, ...]
 
 
 @register
@@ -23,8 +26,8 @@ class StanReply(Frame, frozen=True):
     """COLLECTNODESREPLY: what a walk collected, to its originator. Source: StAN Listing 1, lines 14 and 16."""
 
     kind: ClassVar[int] = 33
-    topic: int
-    nodes: tuple[int, ...]
+    topic: TopicNumber
+    nodes: tuple[NodeNumber, ...]
 
 
 @register
@@ -35,7 +38,7 @@ class StanRide(Frame, frozen=True):
     """
 
     kind: ClassVar[int] = 34
-    topics: tuple[int, ...]
+    topics: tuple[TopicNumber, ...]
 
 
 @register
@@ -43,4 +46,4 @@ class StanQuit(Frame, frozen=True):
     """The sender no longer subscribes to these topics, in whose views the receiver has it. Ours."""
 
     kind: ClassVar[int] = 35
-    topics: tuple[int, ...]
+    topics: tuple[TopicNumber, ...]

@@ -11,17 +11,31 @@ from typing import Protocol
 from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
 from peer.core.payload import topic_sequence
 
+MISSED_ALLOWANCE = 16
+"""Messages that a publisher may always have sent since the last one that was heard from it."""
+
+REMEMBERED = 4096
+"""Publishers on a topic whose last number is remembered."""
+
 
 class Estimate(Protocol):
     """An estimate of the messages published on each topic in an epoch."""
 
     def see(
         self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> None:
-        """A message came in for the first time; ``interests``: the topics that the node subscribes to."""
+    ) -> bool:
+        """A message came in for the first time; ``interests``: the topics that the node subscribes to.
 
-    def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
-        """A copy came in while nothing is observed: its message is neither counted nor missed."""
+        Returns:
+            Whether its number is believed.
+        """
+        ...
+
+    def pass_over(
+        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
+    ) -> bool:
+        """A copy came in while nothing is observed: its message is neither counted nor missed. Returns as ``see``."""
+        ...
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
         """The messages published on each of these topics in the epoch, whose observed part lasted ``span_ns``."""
@@ -34,38 +48,65 @@ class Estimate(Protocol):
 class SequenceEstimate:
     """By the publishers' sequence numbers: from the last one heard before it observes to the last one heard then.
 
-    Of a publisher that is new, the first one heard begins the count. Who was not heard of in the epoch counts nothing,
-    and payloads without a sequence number count as they come. A message on several topics counts once, on the first of
-    them that the node subscribes to; its publisher numbers it on the first one of all.
+    Of a publisher that is new, the first one heard begins the count. A publisher that was not heard of in the epoch
+    counts nothing, and payloads without a sequence number count as they come. A message on several topics counts once,
+    on the first of them that the node subscribes to; its publisher numbers it on the first one of all.
+
+    Nobody signs numbers, so any node on the way may forge them. A number is believed where it is no farther from the
+    publisher's last one, up or down, than ``MISSED_ALLOWANCE`` plus twice what came in on the topic, from all
+    publishers together, in this epoch or in the last one (whichever is more). A number beyond that counts as one
+    message, and the count goes on from it: so one forged number changes nothing, and the next genuine one begins anew.
+
+    The last number is remembered of ``REMEMBERED`` publishers on each of the node's own topics; where one more is
+    heard, the one that has been remembered longest makes way.
     """
 
     def __init__(self) -> None:
         self._latest: dict[TopicId, dict[NodeId, int]] = {}
         self._counts: dict[TopicId, int] = {}
+        self._received: dict[TopicId, int] = {}
+        self._received_before: dict[TopicId, int] = {}
 
     def see(
         self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> None:
+    ) -> bool:
         """See ``Estimate``."""
-        step = self._advance(topics[0], identifier, payload)
-        topic = next((topic for topic in topics if topic in interests), topics[0])
+        first = topics[0]
+        topic = next((topic for topic in topics if topic in interests), None)
+        if topic is None:
+            return True
+        self._received[topic] = self._received.get(topic, 0) + 1
+        step = self._advance(first, identifier, payload) if first == topic else 1
         # Of another topic's numbers it is not known which of those that are missing were on this one.
-        self._counts[topic] = self._counts.get(topic, 0) + (step if topic == topics[0] else 1)
+        self._counts[topic] = self._counts.get(topic, 0) + (1 if step is None else step)
+        return step is not None
 
-    def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
+    def pass_over(
+        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
+    ) -> bool:
         """See ``Estimate``."""
-        self._advance(topics[0], identifier, payload)
+        return topics[0] not in interests or self._advance(topics[0], identifier, payload) is not None
 
-    def _advance(self, topic: TopicId, identifier: MessageId, payload: bytes) -> int:
-        """Remember the number; how far it is beyond the publisher's last one, 1 where that cannot be told."""
+    def _advance(self, topic: TopicId, identifier: MessageId, payload: bytes) -> int | None:
+        """Remember the number; how far it is beyond the publisher's last one, 1 where that cannot be told.
+
+        None: the number is not believed.
+        """
         sequence = topic_sequence(payload)
         if sequence is None:
             return 1
-        publisher = publisher_of(identifier)
-        heard = self._latest.setdefault(topic, {})
+        heard, publisher = self._latest.setdefault(topic, {}), publisher_of(identifier)
+        if publisher not in heard and len(heard) == REMEMBERED:
+            del heard[next(iter(heard))]
         latest = heard.get(publisher, sequence - 1)
-        heard[publisher] = max(sequence, latest)
-        return max(sequence - latest, 0)  # a late one is in the gap that a later one opened
+        step = sequence - latest
+        believed = abs(step) <= self._most(topic)
+        heard[publisher] = max(sequence, latest) if believed else sequence
+        return max(step, 0) if believed else None  # a late one is in the gap that a later one opened
+
+    def _most(self, topic: TopicId) -> int:
+        """How many messages a publisher can have sent since the last one that was heard from it."""
+        return MISSED_ALLOWANCE + 2 * max(self._received.get(topic, 0), self._received_before.get(topic, 0))
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
         """See ``Estimate``."""
@@ -74,6 +115,7 @@ class SequenceEstimate:
     def turn_over(self) -> None:
         """Count anew; what was heard last is remembered."""
         self._counts.clear()
+        self._received_before, self._received = self._received, {}
 
 
 class RateEstimate:
@@ -84,11 +126,15 @@ class RateEstimate:
 
     def see(
         self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> None:
+    ) -> bool:
         """Nothing is learned from messages."""
+        return True
 
-    def pass_over(self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes) -> None:
+    def pass_over(
+        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
+    ) -> bool:
         """Nothing is learned from messages."""
+        return True
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
         """See ``Estimate``."""

@@ -11,6 +11,7 @@ from peer.core.bitset import Bitset, bitset, choose
 from peer.core.contract import Directory, MessageId, NodeId, TopicId
 from peer.core.frames import Data, Frame
 from peer.core.node import Part, State, Turn
+from peer.core.overlay.failures import Failures
 from peer.core.overlay.membership import Membership
 from peer.core.randomness import substream
 from peer.core.topiary.estimates import Estimate, RateEstimate, SequenceEstimate
@@ -106,7 +107,7 @@ class Topiary(Part):
             RateEstimate(parameters.topic_rate_per_s) if parameters.estimate == "rate" else SequenceEstimate()
         )
         self._chosen: dict[NodeId, None] = {}
-        self._failed: dict[NodeId, None] = {}
+        self._failed = Failures()
         self._given_up: tuple[NodeId, ...] = ()
         self._observation: Observation | None = None
         self._observed_since_ns = 0
@@ -130,7 +131,7 @@ class Topiary(Part):
                 turn.disconnect(peer, "released")
         elif not retrying:
             del self._chosen[peer]
-            self._failed[peer] = None
+            self._failed.add(turn.now_ns, peer)
             self._explore(turn, [])
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
@@ -154,7 +155,7 @@ class Topiary(Part):
 
         Source: Topiary section IV-E, Eq. 10.
         """
-        fresh = self._membership.known & ~bitset(self._chosen) & ~bitset(self._failed)
+        fresh = self._membership.known & ~bitset(self._chosen) & ~self._failed.at(turn.now_ns)
         while fresh and len(self._chosen) < self._parameters.degree:
             peer = choose(self._drawn_from(fresh, topics), self._draws)
             fresh &= ~(1 << peer)
@@ -186,12 +187,18 @@ class Topiary(Part):
         if observation is None:
             self._expects = True
             self._passed.add(frame.message_id)
-            self._estimate.pass_over(frame.topics, frame.message_id, frame.payload)
+            believed = self._estimate.pass_over(frame.topics, frame.message_id, frame.payload, self.state.topics)
+            self._note_number(turn, peer, frame, believed)
         elif observation.arrive(turn.now_ns, peer, frame.message_id, frame.topics):
             self._expects = True
-            self._estimate.see(frame.topics, frame.message_id, frame.payload, self.state.topics)
+            believed = self._estimate.see(frame.topics, frame.message_id, frame.payload, self.state.topics)
+            self._note_number(turn, peer, frame, believed)
             if len(observation) == self._parameters.epoch_messages:
                 self._end_epoch(turn)
+
+    def _note_number(self, turn: Turn, peer: NodeId, copy: Data, believed: bool) -> None:
+        if not believed:
+            turn.trace("reject", peer=peer, message_id=copy.message_id, topics=copy.topics, reason="sequence_jump")
 
     def fire(self, turn: Turn, name: str) -> None:
         """An epoch ends, or has settled; or a node that found nobody tries again."""

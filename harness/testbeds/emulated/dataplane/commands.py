@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.plane import Counters, FinalCounters, Port
 from topologies.model import Matrix
 
@@ -26,7 +27,9 @@ class Attach(Struct, frozen=True, tag=True):
     rate_mbit: tuple[float, ...]
     queue_ms: tuple[float, ...]
     seed: int
-    time_dilation: float = 1.0
+    time_dilation: float
+    late_ns: int
+    fault: LateFirsts | None = None
 
 
 class SetPair(Struct, frozen=True, tag=True):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from harness.testbeds.emulated.dataplane.capture import Recorder
+from harness.testbeds.emulated.dataplane.intake import Burst, Intake
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
 from harness.testbeds.emulated.dataplane.links import AccessLink, Network, Pair
 from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
@@ -26,6 +27,9 @@ where its lateness is known, and not unseen in a device's queue."""
 MAX_IN_FLIGHT = 1 << 18
 """Frames held at most, some 400 MB of full ones; what comes beyond them is dropped as ``overload``."""
 
+LATE_NS = 500_000
+"""What is later than this is noted one by one, unless the forwarder is told otherwise."""
+
 Entry = tuple[int, int, Pair, bytes, bool]
 """Due time, ordinal (ties keep their order), pair, frame, and whether it has passed the destination's queue."""
 
@@ -40,15 +44,28 @@ class Forwarder:
         read: Callable[[int, int], bytes],
         write: Callable[[int, bytes], int],
         frame_bytes: int = FRAME_BYTES,
+        late_ns: int = LATE_NS,
     ) -> None:
+        """Begin without frames.
+
+        Args:
+            network: the hosts.
+            clock: the present instant in ns.
+            read: a packet from a device.
+            write: a packet to a device.
+            frame_bytes: the longest frame.
+            late_ns: what is later than this is noted one by one.
+        """
         self.network = network
         self.recorder: Recorder | None = None
         self.histogram = [0] * BUCKETS
-        self.lateness_max_ns = 0
+        self.lateness_max_ns = self.frames_late = 0
+        self.late: list[Burst] = []
+        self.intake = Intake(late_ns)
         self.drops = dict.fromkeys(DROP_CAUSES, 0)
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self._clock, self._read, self._write = clock, read, write
-        self._frame_bytes = frame_bytes
+        self._frame_bytes, self._late_ns = frame_bytes, late_ns
         self._held: list[Entry] = []
         self._ordinal = 0
 
@@ -63,25 +80,33 @@ class Forwarder:
             self.frames_in, self.frames_out, self.bytes_in, self.bytes_out, dict(self.drops), len(self._held)
         )
 
-    def take_in(self, link: AccessLink) -> None:
-        """Read a burst from a host's device.
+    def take_in(self, link: AccessLink) -> bool:
+        """Read a burst from a host's device; returns whether nothing is left there.
 
         Raises:
             OSError: the device is gone.
         """
         read, clock, device, frame_bytes = self._read, self._clock, link.device, self._frame_bytes
         recorder = self.recorder
-        for _ in READ_BURST:
+        now_ns = frames = 0
+        drained = False
+        for frames in READ_BURST:  # noqa: B007 - how many were read before
             try:
                 frame = read(device, frame_bytes)
             except BlockingIOError:
-                return
+                drained = True
+                break
             now_ns = clock()
             self.frames_in += 1
             self.bytes_in += len(frame)
             if recorder:
                 recorder.add(link.host, OUTBOUND, now_ns, frame)
             self._admit(now_ns, link, frame)
+        else:
+            frames += 1
+        if frames:
+            self.intake.count(link, frames, now_ns, drained)
+        return drained
 
     def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> None:
         """Decide a frame's fate: when it is due, or why it is dropped."""
@@ -119,10 +144,11 @@ class Forwarder:
     def let_out(self) -> None:
         """Write a burst of the frames that are due."""
         held, clock, write, histogram, recorder = self._held, self._clock, self._write, self.histogram, self.recorder
+        late_ns, late, first_due_ns, last_ns = self._late_ns, 0, 0, 0
         end_ns = clock()
         for _ in range(WRITE_BURST):
             if not held or held[0][0] > end_ns:
-                return
+                break
             due_ns, _, pair, frame, at_exit = heappop(held)
             if not at_exit:
                 self._queue_down(due_ns, pair, frame)
@@ -137,12 +163,19 @@ class Forwarder:
             lateness_ns = now_ns - due_ns
             square = lateness_ns * lateness_ns
             histogram[(square * square).bit_length()] += 1
+            if lateness_ns > late_ns:
+                late += 1
+                first_due_ns, last_ns = first_due_ns or due_ns, now_ns
             if lateness_ns > self.lateness_max_ns:
                 self.lateness_max_ns = lateness_ns
             self.frames_out += 1
             self.bytes_out += len(frame)
             if recorder:
                 recorder.add(link.host, INBOUND, now_ns, frame)
+
+        if late:
+            self.frames_late += late
+            self.late.append((first_due_ns, last_ns, late))
 
     def _queue_down(self, arrival_ns: int, pair: Pair, frame: bytes) -> None:
         """Let a frame into the destination's access queue, at the time that it was due there."""
@@ -165,6 +198,10 @@ class Forwarder:
         self._held = kept
 
     def note_lateness(self, lateness_ns: int) -> None:
-        """Count a lateness that no frame had."""
+        """Count a lateness that no frame had, and that ends now."""
+        now_ns = self._clock()
+        if lateness_ns > self._late_ns:
+            self.frames_late += 1
+            self.late.append((now_ns - lateness_ns, now_ns, 1))
         self.histogram[bucket(lateness_ns)] += 1
         self.lateness_max_ns = max(self.lateness_max_ns, lateness_ns)

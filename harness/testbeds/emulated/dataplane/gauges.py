@@ -1,6 +1,8 @@
 """The forwarding process's counts in shared memory, so that whoever reads them never disturbs it.
 
 A sequence number before and after the values tells a reader that it met a writer at work; it reads again then.
+Behind them are rings of the latest bursts of frames that were late, one of each of ``KINDS``. They are written before
+the snapshot that counts them.
 """
 
 from __future__ import annotations
@@ -10,12 +12,22 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
+from harness.testbeds.emulated.dataplane.intake import Burst
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS
 from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
 
-_ROW = Layout(f"={10 + len(DROP_CAUSES) + BUCKETS}q")
+KINDS = ("gaps", "late", "waits")
+"""Of bursts: ticks that came late, which have one frame each; frames written late; frames that may have waited long
+before they were read."""
+
+KEPT = 1024
+"""Bursts of a kind that are kept: of gaps those of five seconds at least."""
+
+_ROW = Layout(f"={13 + len(DROP_CAUSES) + len(KINDS) + 2 * BUCKETS}q")
 _STAMP = Layout("=q")
-SIZE_BYTES = _ROW.size + 2 * _STAMP.size
+_BURST = Layout("=3q")
+_RINGS_AT = _ROW.size + 2 * _STAMP.size
+SIZE_BYTES = _RINGS_AT + len(KINDS) * KEPT * _BURST.size
 
 
 class Snapshot(Struct, frozen=True):
@@ -25,7 +37,12 @@ class Snapshot(Struct, frozen=True):
         at_ns: when it was published.
         idle_ns: time that the loop has slept since its start.
         lateness_max_ns: over the whole life, exact.
+        frames_late: frames whose lateness was above the limit, late ticks among them.
+        waited_max_ns: largest bound of a frame's wait before it was read, exact.
+        frames_waited: frames for which it was above the limit.
+        bursts: how many there were of each of ``KINDS``, see ``read_bursts``.
         histogram: lateness, see ``lateness``.
+        intake_histogram: the waits' bounds, see ``intake``.
     """
 
     at_ns: int
@@ -34,7 +51,12 @@ class Snapshot(Struct, frozen=True):
     records_written: int
     records_dropped: int
     lateness_max_ns: int
+    frames_late: int
+    waited_max_ns: int
+    frames_waited: int
+    bursts: dict[str, int]
     histogram: tuple[int, ...]
+    intake_histogram: tuple[int, ...]
 
 
 def publish(memory: mmap.mmap, snapshot: Snapshot) -> None:
@@ -56,7 +78,12 @@ def publish(memory: mmap.mmap, snapshot: Snapshot) -> None:
         snapshot.records_written,
         snapshot.records_dropped,
         snapshot.lateness_max_ns,
+        snapshot.frames_late,
+        snapshot.waited_max_ns,
+        snapshot.frames_waited,
+        *snapshot.bursts.values(),
         *snapshot.histogram,
+        *snapshot.intake_histogram,
     )
     _STAMP.pack_into(memory, _STAMP.size + _ROW.size, sequence + 1)
 
@@ -71,10 +98,38 @@ def read(memory: mmap.mmap) -> Snapshot:
             return _snapshot(row)
 
 
+def publish_burst(memory: mmap.mmap, kind: str, ordinal: int, burst: Burst) -> None:
+    """Keep a burst in place of the one that is ``KEPT`` older. ``ordinal``: how many of the kind were before it."""
+    _BURST.pack_into(memory, _place(kind, ordinal), *burst)
+
+
+def read_bursts(memory: mmap.mmap, kind: str, first: int, end: int) -> list[Burst]:
+    """Those of the ordinals from ``first`` to before ``end`` that are still kept."""
+    ordinals = range(max(first, end - KEPT), end)
+    return [_BURST.unpack_from(memory, _place(kind, ordinal)) for ordinal in ordinals]
+
+
+def _place(kind: str, ordinal: int) -> int:
+    return _RINGS_AT + (KINDS.index(kind) * KEPT + ordinal % KEPT) * _BURST.size
+
+
 def _snapshot(row: tuple[int, ...]) -> Snapshot:
     at_ns, idle_ns, frames_in, frames_out, bytes_in, bytes_out, in_flight, *rest = row
     causes = len(DROP_CAUSES)
     drops = dict(zip(DROP_CAUSES, rest, strict=False))
-    records_written, records_dropped, lateness_max_ns, *histogram = rest[causes:]
-    counters = Counters(frames_in, frames_out, bytes_in, bytes_out, drops, in_flight)
-    return Snapshot(at_ns, idle_ns, counters, records_written, records_dropped, lateness_max_ns, tuple(histogram))
+    records_written, records_dropped, lateness_max_ns, frames_late, waited_max_ns, frames_waited, *rest = rest[causes:]
+    bursts, histograms = dict(zip(KINDS, rest, strict=False)), tuple(rest[len(KINDS) :])
+    return Snapshot(
+        at_ns,
+        idle_ns,
+        Counters(frames_in, frames_out, bytes_in, bytes_out, drops, in_flight),
+        records_written,
+        records_dropped,
+        lateness_max_ns,
+        frames_late,
+        waited_max_ns,
+        frames_waited,
+        bursts,
+        histograms[:BUCKETS],
+        histograms[BUCKETS:],
+    )

@@ -42,15 +42,29 @@ class AccessLink:
         byte_ns: time to send a byte; 0 = unlimited.
         queue_ns: longest time that a frame may wait.
         up_free_ns, down_free_ns: when each direction has sent what it holds.
+        looked_ns: before which poll the device was last read from.
+        empty_ns: when its queue was last known to be empty, as of then (``intake``).
     """
 
-    __slots__ = ("byte_ns", "device", "down_free_ns", "host", "limited", "queue_ns", "route", "up_free_ns")
+    __slots__ = (
+        "byte_ns",
+        "device",
+        "down_free_ns",
+        "empty_ns",
+        "host",
+        "limited",
+        "looked_ns",
+        "queue_ns",
+        "route",
+        "up_free_ns",
+    )
 
     def __init__(self, host: int, device: int, rate_mbit: float, queue_ms: float) -> None:
         self.host = host
         self.device = device
         self.limited = False
         self.up_free_ns = self.down_free_ns = 0
+        self.looked_ns = self.empty_ns = 0
         self.route = Route(host)
         self.set_rate(rate_mbit, queue_ms)
 

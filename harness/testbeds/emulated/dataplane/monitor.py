@@ -1,8 +1,8 @@
 """The data plane's reporter: ``python -m harness.testbeds.emulated.dataplane.monitor MEMORY_FD LOG DILATION [...]``.
 
-Reads the forwarding process's counts from shared memory, writes ``dataplane.jsonl`` once a virtual second and, given an
-address and a port, serves Prometheus metrics, without the forwarding process noticing. Ends, with a last line, when its
-standard input does.
+Reads the forwarding process's counts from shared memory, writes ``dataplane.jsonl`` once a virtual second, with the
+loop's gaps of that second in ``stalls.jsonl``, and, given an address and a port, serves Prometheus metrics, without the
+forwarding process noticing. Ends, with a last line, when its standard input does.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import msgspec
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from harness.rundir import STALLS_FILE, Stall
 from harness.testbeds.emulated.dataplane import gauges, lateness
 from harness.testbeds.emulated.dataplane.gauges import Snapshot
 from peer.runtime.clock import Clock
@@ -41,7 +42,13 @@ class Reporter:
         del counters["in_flight"]
         passed_ns = snapshot.at_ns - last.at_ns if last.at_ns else 0
         busy_ratio = 1 - (snapshot.idle_ns - last.idle_ns) / passed_ns if passed_ns else 0.0
-        recent = [now - before for now, before in zip(snapshot.histogram, last.histogram, strict=True)]
+        recent, intake = (
+            [now - before for now, before in zip(counts, earlier, strict=True)]
+            for counts, earlier in (
+                (snapshot.histogram, last.histogram),
+                (snapshot.intake_histogram, last.intake_histogram),
+            )
+        )
         return {
             "at_ns": snapshot.at_ns,
             **counters,
@@ -49,6 +56,10 @@ class Reporter:
             "records_dropped": snapshot.records_dropped,
             "lateness_ns": lateness.summarise(recent),
             "lateness_counts": lateness.counts(recent),
+            "frames_late": snapshot.frames_late,
+            "intake_ns": lateness.summarise(intake),
+            "intake_counts": lateness.counts(intake),
+            "frames_waited": snapshot.frames_waited,
             "busy_ratio": round(min(max(busy_ratio, 0.0), 1.0), 4),
         }
 
@@ -94,18 +105,31 @@ def _lateness_metric(snapshot: Snapshot) -> Metric:
     )
 
 
-def report(memory: mmap.mmap, log: TextIO, clock: Clock) -> None:
-    """Write a line a virtual second until the standard input ends, and one then."""
+def report(memory: mmap.mmap, log: TextIO, stalls: BinaryIO, clock: Clock) -> None:
+    """Write a line a virtual second until the standard input ends, and one then, and one for each gap.
+
+    Args:
+        memory: that the forwarding process publishes to.
+        log: gets the lines.
+        stalls: gets the loop's gaps. Others append to the same file.
+        clock: whose seconds these are.
+    """
     reporter = Reporter(gauges.read(memory))
     period_s = clock.real_s(PERIOD_S)
     due_s = monotonic() + period_s
-    ended = False
+    ended, told = False, dict.fromkeys(gauges.KINDS, 0)
     while not ended:
         ready, _, _ = select.select([sys.stdin], [], [], max(due_s - monotonic(), 0))
         ended = bool(ready)
         due_s += period_s
-        log.write(msgspec.json.encode(reporter.line(gauges.read(memory))).decode() + "\n")
+        snapshot = gauges.read(memory)
+        bursts = {kind: gauges.read_bursts(memory, kind, told[kind], end) for kind, end in snapshot.bursts.items()}
+        line = reporter.line(snapshot) | {"late": bursts["late"], "waits": bursts["waits"]}
+        log.write(msgspec.json.encode(line).decode() + "\n")
         log.flush()
+        for start_ns, end_ns, _ in bursts["gaps"]:
+            stalls.write(Stall("plane", start_ns, end_ns).line())
+        told = snapshot.bursts
 
 
 def main() -> None:
@@ -118,8 +142,9 @@ def main() -> None:
         registry = CollectorRegistry()
         registry.register(MetricsCollector(memory, clock))
         start_http_server(int(address[1]), address[0], registry)
-    with Path(log).open("w") as file:
-        report(memory, file, clock)
+    stalls_path = Path(log).with_name(STALLS_FILE)
+    with Path(log).open("w", encoding="utf-8") as lines, stalls_path.open("ab", buffering=0) as stalls:
+        report(memory, lines, stalls, clock)
 
 
 if __name__ == "__main__":

@@ -25,14 +25,17 @@ from harness.errors import TestbedError
 from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
 from harness.testbeds.emulated.dataplane.capture import Recorder
 from harness.testbeds.emulated.dataplane.commands import Reply, Tally
+from harness.testbeds.emulated.dataplane.faults import LateFirstsNetwork
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
+from harness.testbeds.emulated.dataplane.intake import LOOK_NS, Burst
 from harness.testbeds.emulated.dataplane.links import AccessLink, Network
 from harness.testbeds.emulated.plane import FinalCounters
 from peer.runtime.clock import UNDILATED, Clock
 
 TICK_NS = 5_000_000
 STALL_NS = 1_000_000
-"""A tick that is later than this counts as a late frame: a loop that stood still is seen even when no frame was due."""
+"""A tick that is later than this is a gap, and counts as a late frame: a loop that stood still is seen even when no
+frame was due."""
 
 READY_DEVICES = 8
 """Most devices served between two bursts of writing."""
@@ -56,6 +59,8 @@ class Plane:
         self._tally: Tally | None = None
         self._clock = UNDILATED
         self._idle_ns = 0
+        self._gaps: list[Burst] = []
+        self._bursts = dict.fromkeys(gauges.KINDS, 0)
         self._closed = False
 
     def serve(self) -> None:
@@ -65,11 +70,15 @@ class Plane:
             self._forward(self._forwarder)
 
     def _forward(self, forwarder: Forwarder) -> None:
-        """The loop."""
-        poll, links, clock = self._poll.poll, self._links, self._clock.now_ns
-        next_tick_ns = clock() + TICK_NS
+        """The loop. It sleeps only when it has left nothing in the devices that it found ready, as ``intake`` needs."""
+        poll, links, clock, intake = self._poll.poll, self._links, self._clock.now_ns, forwarder.intake
+        now_ns = clock()
+        next_tick_ns = now_ns + TICK_NS
         while True:
-            for descriptor, _ in poll(0, READY_DEVICES):
+            intake.looked_ns = looked_ns = now_ns
+            ready = poll(0, READY_DEVICES)
+            all_seen = all_drained = len(ready) < READY_DEVICES
+            for descriptor, _ in ready:
                 link = links.get(descriptor)
                 if link is None:
                     self._command()
@@ -77,28 +86,37 @@ class Plane:
                         return  # or the last counters would not be the last
                     continue
                 try:
-                    forwarder.take_in(link)
+                    all_drained &= forwarder.take_in(link)
                 except OSError:
                     self._detach(descriptor)
+            if all_seen:
+                intake.empty_ns = looked_ns
             forwarder.let_out()
             now_ns = clock()
             if now_ns >= next_tick_ns:
                 self._tick(now_ns, now_ns - next_tick_ns)
                 next_tick_ns = now_ns + TICK_NS
-            self._sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns))
+            if all_drained:
+                now_ns = self._sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns))
 
-    def _sleep(self, until_ns: int) -> None:
-        """Wait for the instant or for a readable descriptor."""
+    def _sleep(self, until_ns: int) -> int:
+        """Wait for an instant or for a readable descriptor; returns the instant afterwards."""
         clock = self._clock
+        slept_ns = clock.now_ns()
+        if until_ns <= slept_ns:
+            return slept_ns
+        until_ns = min(until_ns, slept_ns + LOOK_NS)
+        came, _, _ = select.select((self._poll,), (), (), (until_ns - slept_ns) * clock.dilation / 1e9)
         now_ns = clock.now_ns()
-        if until_ns > now_ns:
-            select.select((self._poll,), (), (), (until_ns - now_ns) * clock.dilation / 1e9)
-            self._idle_ns += clock.now_ns() - now_ns
+        self._idle_ns += now_ns - slept_ns
+        self._forwarder.intake.wake(slept_ns, until_ns, now_ns, by_frame=bool(came))
+        return now_ns
 
     def _tick(self, now_ns: int, lateness_ns: int) -> None:
         """What is done every few milliseconds."""
         if lateness_ns > STALL_NS:
             self._forwarder.note_lateness(lateness_ns)
+            self._gaps.append((now_ns - lateness_ns, now_ns, 1))
         recorder = self._recorder
         if recorder:
             recorder.flush()
@@ -106,6 +124,15 @@ class Plane:
                 recorder.close()
                 self._control.send(commands.encode(Reply(tally=self._tally)))
                 self._tally = None
+        self._publish(now_ns)
+
+    def _publish(self, now_ns: int) -> None:
+        forwarder = self._forwarder
+        for kind, bursts in zip(gauges.KINDS, (self._gaps, forwarder.late, forwarder.intake.bursts), strict=True):
+            for burst in bursts:
+                gauges.publish_burst(self._memory, kind, self._bursts[kind], burst)
+                self._bursts[kind] += 1
+            bursts.clear()
         gauges.publish(self._memory, self._snapshot(now_ns))
 
     def _snapshot(self, now_ns: int) -> gauges.Snapshot:
@@ -117,7 +144,12 @@ class Plane:
             records_written=recorder.records_written if recorder else 0,
             records_dropped=recorder.records_dropped if recorder else 0,
             lateness_max_ns=forwarder.lateness_max_ns,
+            frames_late=forwarder.frames_late,
+            waited_max_ns=forwarder.intake.waited_max_ns,
+            frames_waited=forwarder.intake.frames_waited,
+            bursts=self._bursts,
             histogram=tuple(forwarder.histogram),
+            intake_histogram=tuple(forwarder.intake.histogram),
         )
 
     def _detach(self, device: int) -> None:
@@ -141,7 +173,8 @@ class Plane:
             self._control.send(commands.encode(reply))
 
     def _attach(self, command: commands.Attach, descriptors: list[int]) -> Reply:
-        network = Network(commands.unwrap_matrices(descriptors[0]), command.seed)
+        asked, seed, fault = commands.unwrap_matrices(descriptors[0]), command.seed, command.fault
+        network = Network(asked, seed) if fault is None else LateFirstsNetwork(asked, seed, fault)
         for port in command.ports:
             device = tun.open_device(port)
             link = AccessLink(port.host, device, command.rate_mbit[port.host], command.queue_ms[port.host])
@@ -151,7 +184,7 @@ class Plane:
         self._devices = [port.device for port in command.ports]
         largest = max(port.mtu for port in command.ports)
         self._clock = Clock(command.time_dilation)
-        self._forwarder = Forwarder(network, self._clock.now_ns, os.read, os.write, largest)
+        self._forwarder = Forwarder(network, self._clock.now_ns, os.read, os.write, largest, command.late_ns)
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -205,7 +238,7 @@ class Plane:
     def _close(self, _: commands.Close, __: list[int]) -> Reply:
         self._closed = True
         forwarder = self._forwarder
-        gauges.publish(self._memory, self._snapshot(self._clock.now_ns()))
+        self._publish(self._clock.now_ns())
         devices = zip(self._links, self._devices, strict=True)
         summary = {**lateness.summarise(forwarder.histogram), "max": forwarder.lateness_max_ns}
         overruns = sum(tun.read_overruns(descriptor, device) for descriptor, device in devices)

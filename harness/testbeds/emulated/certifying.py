@@ -1,0 +1,132 @@
+"""What is probed when: hosts' introduction before the workload, the sweeps, and what a stall of the host spoilt.
+
+Nothing is probed again but what a stall of the host explains, and all attempts are recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.testbeds.base import Moment
+from harness.testbeds.emulated.introduction import Introduction, Slots
+from harness.testbeds.emulated.probes import APART_MS, Prober, asked_rtt_ms, asked_there_ms
+from metrics import first_packets
+from metrics.probing import MOST_ATTEMPTS, broken_quantiles, explained, last_attempts, limits_ms
+from metrics.stalls import read_stalls
+from peer.runtime.clock import UNDILATED, Clock
+from topologies.model import Underlay
+
+SLOT_NS = 50_000
+"""Between a slot's two probes, real time."""
+
+
+class Certifier:
+    """Probes the idle network through the prober, and records what that brings in."""
+
+    def __init__(self, prober: Prober, underlay: Underlay, run_dir: Path, seed: int, clock: Clock = UNDILATED) -> None:
+        """Plan who is introduced to whom.
+
+        Args:
+            prober: sends and keeps the sweeps' rows.
+            underlay: what is asked of the network.
+            run_dir: has ``stalls.jsonl`` and gets ``first_packets.parquet``.
+            seed: of the order in which hosts are introduced.
+            clock: the run's.
+        """
+        self._prober = prober
+        self._run_dir = run_dir
+        self._clock = clock
+        self._there_ms, self._rtt_ms = asked_there_ms(underlay), asked_rtt_ms(underlay)
+        self._random = np.random.default_rng([seed, 0x666972])
+        self._introduction = Introduction(self._there_ms, self._rtt_ms, self._random)
+
+    def introduce(self, rate_per_s: float) -> pa.Table:
+        """Let hosts exchange their first packets, and repeat on fresh pairs as ``first_packets.another_due`` says.
+
+        Args:
+            rate_per_s: probes per second that the data plane carries.
+
+        Returns:
+            The rows of ``first_packets.parquet``, which is written too.
+        """
+        settle_s = self._clock.dilation * (self._rtt_ms + APART_MS) / 1e3
+        tables = [first_packets.SCHEMA.empty_table()]
+        while (slots := self._introduction.next_attempt(rate_per_s, settle_s)) is not None:
+            tables.append(self._fill(len(tables), slots))
+            if not first_packets.another_due(first_packets.judge(pa.concat_tables(tables), read_stalls(self._run_dir))):
+                break
+        rows = pa.concat_tables(tables)
+        pq.write_table(rows, self._run_dir / first_packets.FILE)
+        return rows
+
+    def sweep(self, moment: Moment, packets: int, pace: Callable[[], float], limits: Mapping[str, float]) -> pa.Table:
+        """Probe every directed pair; those again whose error breaks a limit because of a stall of the host.
+
+        Args:
+            moment: the rows' phase.
+            packets: requests per pair.
+            pace: see ``Prober.sweep``.
+            limits: of the RTT errors: the experiment's ``[verdict]``.
+
+        Returns:
+            The rows that count: each pair's last attempt.
+        """
+        swept = self._prober.sweep(moment, packets, pace)
+        counting = swept
+        for attempt in range(2, MOST_ATTEMPTS + 1):
+            spoilt = self._spoilt(swept, broken_quantiles(counting, limits), limits)
+            if not spoilt.num_rows:
+                break
+            pairs = np.column_stack([spoilt["src"].to_numpy(), spoilt["dst"].to_numpy()])
+            swept = self._prober.sweep(moment, packets, pace, pairs, attempt)
+            counting = last_attempts(pa.concat_tables([counting, swept]))
+        return counting
+
+    def _spoilt(self, rows: pa.Table, broken: Sequence[str], limits: Mapping[str, float]) -> pa.Table:
+        """The rows whose errors are beyond a broken limit, and which stalls of the host explain."""
+        if not broken:
+            return rows.slice(0, 0)
+        asked_ms = rows["asked_rtt_ms"].to_numpy()
+        limit_ms = np.min([limits_ms(asked_ms, name, limits) for name in broken], axis=0)
+        return rows.filter(pa.array(explained(rows, limit_ms, read_stalls(self._run_dir))))
+
+    def _fill(self, attempt: int, slots: Slots) -> pa.Table:
+        """Send an attempt's probes; its rows."""
+        paired = slots.control[:, 0] >= 0
+        start_ns = (slots.due_s * 1e9).astype(np.int64)
+        control_leads = self._random.random(len(paired)) < 0.5
+        pairs = np.concatenate([slots.first, slots.control[paired]])
+        due_ns = np.concatenate(
+            [start_ns + SLOT_NS * (control_leads & paired), (start_ns + SLOT_NS * ~control_leads)[paired]]
+        )
+        order = np.argsort(due_ns, kind="stable")
+        instants = np.empty((2, len(pairs)), np.int64)
+        instants[:, order] = self._prober.exchange(pairs[order], due_ns[order])
+        controls = np.zeros((2, len(paired)), np.int64)
+        controls[:, paired] = instants[:, len(paired) :]
+        columns = {"attempt": np.full(len(paired), attempt), "host_first": slots.host_first}
+        columns |= self._columns("", slots.first, instants[:, : len(paired)])
+        columns |= self._columns("control_", slots.control, controls)
+        return pa.table(
+            [pa.array(columns[field.name], field.type) for field in first_packets.SCHEMA], first_packets.SCHEMA
+        )
+
+    def _columns(self, who: str, pairs: npt.NDArray[np.int64], instants: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
+        """One probe of each slot: its pair and its (2, m) instants; null where there is none, or no reply."""
+        absent = pairs[:, 0] < 0
+        sent_ns, received_ns = instants
+        found = {
+            "src": pairs[:, 0],
+            "dst": pairs[:, 1],
+            "at_ns": sent_ns,
+            "asked_there_ms": self._there_ms[*pairs.T],
+            "asked_rtt_ms": self._rtt_ms[*pairs.T],
+        }
+        rtt_ms = pa.array((received_ns - sent_ns) / 1e6, mask=absent | (received_ns == 0))
+        return {who + name: pa.array(values, mask=absent) for name, values in found.items()} | {f"{who}rtt_ms": rtt_ms}

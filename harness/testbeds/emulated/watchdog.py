@@ -1,0 +1,106 @@
+"""Notes when a processor stood still: the stalls of the host in ``stalls.jsonl``.
+
+A process on each processor, whose real-time priority is just above the data plane's, wakes every millisecond. No
+process of the testbed can delay it. When it wakes late, something else had the processor: the hypervisor, a part of the
+kernel that is not preempted, or a foreign process of a higher priority. docs/verdict.md says what is made of it.
+
+Without permission for real-time priority nothing is noted: a late wake-up would then only say that others ran.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from threading import BrokenBarrierError
+
+from harness.rundir import STALLS_FILE, Stall
+from harness.testbeds.emulated.dataplane.process import PRIORITY as PLANE_PRIORITY
+from peer.runtime.clock import Clock
+
+PRIORITY = PLANE_PRIORITY + 1
+"""Above everything that the testbed runs, below whatever else could keep the data plane from its processor."""
+
+PERIOD_NS = 1_000_000
+"""From one wake-up to the next, in real time. A process costs 1 to 3 % of its processor."""
+
+LATE_NS = 500_000
+"""A wake-up that is later than this, in real time, is a stall."""
+
+READY_S = 10.0
+"""How long the processes may take until they watch."""
+
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+class Watchdog:
+    """A process on every processor that this one may use, from ``start`` to ``stop`` or until its parent is gone."""
+
+    def __init__(self, run_dir: Path, clock: Clock) -> None:
+        self._path = run_dir / STALLS_FILE
+        self._clock = clock
+        self._processes: list[multiprocessing.process.BaseProcess] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """Its processes."""
+        return [process.pid for process in self._processes if process.pid is not None]
+
+    def start(self) -> None:
+        """Begin; return when all watch, or have ended. Call it before any thread is started: it forks."""
+        fork = multiprocessing.get_context("fork")
+        cpus = sorted(os.sched_getaffinity(0))
+        ready = fork.Barrier(len(cpus) + 1)
+        self._path.touch()
+        for cpu in cpus:
+            arguments = (cpu, os.getpid(), self._path, self._clock, ready)
+            process = fork.Process(target=_watch, args=arguments, daemon=True, name=f"watchdog-{cpu}")
+            process.start()
+            self._processes.append(process)
+        with contextlib.suppress(BrokenBarrierError):
+            ready.wait(READY_S)
+
+    def stop(self) -> int:
+        """End; how many processors were watched until now: 0 without permission for real-time priority."""
+        watching = sum(process.is_alive() for process in self._processes)
+        for process in self._processes:
+            process.kill()
+            process.join()
+            process.close()
+        self._processes = []
+        return watching
+
+
+def _watch(cpu: int, parent: int, path: Path, clock: Clock, ready: Barrier) -> None:
+    """Write a line whenever a wake-up was late. It starts at the instant at which the process was to wake."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    gc.disable()
+    try:
+        os.sched_setaffinity(0, [cpu])
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    except OSError:
+        ready.abort()
+        return
+    file = os.open(path, os.O_WRONLY | os.O_APPEND)
+    with contextlib.suppress(BrokenBarrierError):
+        ready.wait(READY_S)
+    now_ns, sleep = time.monotonic_ns, time.sleep
+    due_ns = now_ns() + PERIOD_NS
+    while True:
+        left_ns = due_ns - now_ns()
+        if left_ns > 0:
+            sleep(left_ns / 1e9)
+        woke_ns = now_ns()
+        if woke_ns - due_ns > LATE_NS:
+            os.write(file, Stall("host", clock.virtual_ns(due_ns), clock.virtual_ns(woke_ns), cpu).line())
+            woke_ns = now_ns()  # what writing took is no stall
+        due_ns = woke_ns + PERIOD_NS

@@ -1,0 +1,271 @@
+"""Do flows' first packets take longer? Judged by matched pairs of probes, from ``first_packets.parquet``.
+
+A *slot* is two probes sent 50 us apart in random order: the first packet between two hosts that have exchanged none
+before, and a *control* between two hosts that have, with nearly the same delays asked in each direction. A stall of the
+machine meets both alike; what delays only first packets shows as slots of which only the first packet is late. Where
+nothing delays first packets, it is as likely that only the control is late: the sign test (McNemar's, exact) needs no
+model of the stalls. docs/verdict.md has the rule, its reasons and its error rates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from metrics.probing import MOST_ATTEMPTS, met_stall
+from metrics.rundata import SUSPECT, Check
+from metrics.stalls import Stalls, blame, read_stalls
+
+FILE = "first_packets.parquet"
+SCHEMA = pa.schema(
+    [
+        ("attempt", pa.int32()),
+        ("host_first", pa.bool_()),
+        ("src", pa.int32()),
+        ("dst", pa.int32()),
+        ("at_ns", pa.int64()),
+        ("asked_there_ms", pa.float64()),
+        ("asked_rtt_ms", pa.float64()),
+        ("rtt_ms", pa.float64()),
+        ("control_src", pa.int32()),
+        ("control_dst", pa.int32()),
+        ("control_at_ns", pa.int64()),
+        ("control_asked_there_ms", pa.float64()),
+        ("control_asked_rtt_ms", pa.float64()),
+        ("control_rtt_ms", pa.float64()),
+    ]
+)
+"""A row per slot; docs/results.md explains the columns."""
+
+LATE_MS = 1.0
+"""A probe is late when its RTT error exceeds the controls' median by more than this."""
+
+_Mask = npt.NDArray[np.bool_]
+_Floats = npt.NDArray[np.float64]
+
+
+class Rule(Struct, frozen=True):
+    """When a contrast is found to be a fault.
+
+    Attributes:
+        share: (only the first late - only the control late) / slots compared must exceed this ...
+        p_value: ... and the sign test's p value must be below this.
+        apart_ms: largest difference between the delays asked of a slot's two probes, in either direction.
+    """
+
+    share: float
+    p_value: float
+    apart_ms: float
+
+
+Name = Literal["pairs", "hosts"]
+RULES: dict[Name, Rule] = {"pairs": Rule(0.01, 1e-3, 8.0), "hosts": Rule(0.25, 2e-2, 60.0)}
+"""``pairs``: every slot. ``hosts``: slots whose first packet is the first that one of its hosts exchanges with any."""
+
+
+CHECKS: dict[Name, str] = {"pairs": "first_packet", "hosts": "first_packet_hosts"}
+
+
+class Contrast(Struct, frozen=True):
+    """First packets against controls, over the slots of one attempt.
+
+    Attributes:
+        name: of its rule.
+        slots: of that kind; those without a control or with a lost probe give no evidence.
+        compared: slots that give evidence.
+        first_only, control_only: of these, how many had only one late probe.
+        p_value: of the sign test over these two.
+        found: whether the rule calls it a fault.
+        telling: whether there are slots enough for a fault to be found.
+        explained: of ``first_only``, how many are slots that a stall of the host met.
+        allowed: how large ``first_only`` may be, without all slots that a stall of the host met, before the rule calls
+            the rest a fault.
+    """
+
+    name: Name
+    slots: int
+    compared: int
+    first_only: int
+    control_only: int
+    p_value: float
+    found: bool
+    telling: bool
+    explained: int
+    allowed: int
+
+    @property
+    def share(self) -> float:
+        """By how much more often first packets are late."""
+        return (self.first_only - self.control_only) / max(self.compared, 1)
+
+    @property
+    def by_stalls(self) -> bool:
+        """Whether a fault was found that is not found without the slots that a stall of the host met."""
+        return self.found and self.first_only - self.explained <= self.allowed
+
+
+class Attempt(Struct, frozen=True):
+    """One introduction of hosts and pairs to each other. Later ones use pairs that no earlier one has used."""
+
+    number: int
+    contrasts: tuple[Contrast, ...]
+
+
+def read(run_dir: Path) -> pa.Table | None:
+    """The slots of a run, None where none were recorded."""
+    path = run_dir / FILE
+    return pq.read_table(path) if path.exists() else None
+
+
+def judge(slots: pa.Table, stalls: Stalls) -> list[Attempt]:
+    """Every attempt's contrasts, in order.
+
+    Args:
+        slots: rows of ``SCHEMA``.
+        stalls: those of the run.
+    """
+    attempts = []
+    for number in sorted(slots["attempt"].unique().to_pylist()):
+        own = slots.filter(pc.equal(slots["attempt"], number))
+        attempts.append(Attempt(number, tuple(_contrast(name, own, stalls) for name in RULES)))
+    return attempts
+
+
+def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
+    """A contrast of the last attempt with slots enough to find a fault: what the run is judged by; None = none had."""
+    contrasts = [contrast for attempt in attempts for contrast in attempt.contrasts if contrast.name == name]
+    return next((contrast for contrast in reversed(contrasts) if contrast.telling), None)
+
+
+def another_due(attempts: Sequence[Attempt]) -> bool:
+    """Whether to repeat on fresh pairs: a fault counts only when a second attempt finds it too.
+
+    A third attempt is made when stalls of the host explain what an earlier one found. No fresh hosts are left then.
+    """
+    found = [name for name in RULES if (contrast := standing(attempts, name)) is not None and contrast.found]
+    if len(attempts) < MOST_ATTEMPTS - 1:
+        return bool(found)
+    explained = any(
+        contrast.by_stalls for attempt in attempts for contrast in attempt.contrasts if contrast.name == "pairs"
+    )
+    return len(attempts) < MOST_ATTEMPTS and "pairs" in found and explained
+
+
+def check_first_packets(run_dir: Path) -> list[Check]:
+    """The checks ``first_packet`` (every pair's) and ``first_packet_hosts`` (every host's)."""
+    slots = read(run_dir)
+    if slots is None:
+        return [Check("first_packet", 1, 1, 1, 0, "", SUSPECT, f"{FILE} is missing: no first packets were compared")]
+    attempts = judge(slots, read_stalls(run_dir))
+    return [_check(name, title, attempts) for name, title in CHECKS.items()]
+
+
+def _check(name: Name, title: str, attempts: Sequence[Attempt]) -> Check:
+    rule, decisive = RULES[name], standing(attempts, name)
+    detail = "; ".join(
+        f"attempt {attempt.number}: {_words(contrast)}"
+        for attempt in attempts
+        for contrast in attempt.contrasts
+        if contrast.name == name and contrast.slots
+    )
+    if decisive is None:
+        fewest = math.floor(-math.log2(rule.p_value)) + 1
+        detail = "; ".join(part for part in (detail, f"a fault shows in {fewest} slots at the least") if part)
+        return Check(title, 0, 0, 0, rule.share, "ratio", SUSPECT, detail)
+    failed = decisive.first_only if decisive.found else 0
+    check = Check(title, decisive.compared, failed, decisive.share, rule.share, "ratio", SUSPECT, detail)
+    return blame(check, decisive.first_only, decisive.explained, decisive.allowed, "first packets")
+
+
+def _words(contrast: Contrast) -> str:
+    unpaired = contrast.slots - contrast.compared
+    return (
+        f"of {contrast.compared:,} first packets and their controls only the first packet was late "
+        f"{contrast.first_only:,} times, only the control {contrast.control_only:,} times (p = {contrast.p_value:.2g})"
+        + (f", {unpaired:,} without a control or lost" if unpaired else "")
+    )
+
+
+def sign_test(first_only: int, control_only: int) -> float:
+    """P[Bin(a + b, 1/2) >= a] for a = ``first_only``, b = ``control_only``: exact."""
+    trials = first_only + control_only
+    term, tail = 1, 0
+    for successes in range(trials, first_only - 1, -1):  # term = number of ways to choose that many
+        tail += term
+        term = term * successes // (trials - successes + 1)
+    return tail / (1 << trials)
+
+
+@dataclass(frozen=True)
+class _Probes:
+    """One probe of each slot: columns (n,) of the file."""
+
+    at_ns: npt.NDArray[np.int64]
+    there_ms: _Floats
+    asked_ms: _Floats
+    rtt_ms: _Floats
+
+    def apart_ms(self, others: _Probes) -> _Floats:
+        """The larger difference between the delays asked there and back."""
+        back_ms = (self.asked_ms - self.there_ms) - (others.asked_ms - others.there_ms)
+        return np.maximum(np.abs(self.there_ms - others.there_ms), np.abs(back_ms))
+
+
+def _probes(slots: pa.Table, who: str) -> _Probes:
+    """The first packets' (``who`` is empty) or the controls' columns; what there is none of has no RTT."""
+    names = {"at_ns": 0, "asked_there_ms": 0.0, "asked_rtt_ms": 0.0, "rtt_ms": np.nan}
+    return _Probes(*(slots[f"{who}{name}"].fill_null(missing).to_numpy() for name, missing in names.items()))
+
+
+def _contrast(name: Name, slots: pa.Table, stalls: Stalls) -> Contrast:
+    rule = RULES[name]
+    firsts, controls = _probes(slots, ""), _probes(slots, "control_")
+    answered = ~np.isnan(firsts.rtt_ms) & ~np.isnan(controls.rtt_ms)
+    # What is usual, all controls of the attempt tell: those of hosts' first packets may be a handful.
+    usual_ms = (controls.rtt_ms - controls.asked_ms)[answered]
+    late_from_ms = LATE_MS + (float(np.median(usual_ms)) if len(usual_ms) else 0.0)
+    first_late, control_late = (probes.rtt_ms - probes.asked_ms > late_from_ms for probes in (firsts, controls))
+    kind = slots["host_first"].to_numpy() if name == "hosts" else np.ones(len(answered), bool)
+    compared = kind & answered & (firsts.apart_ms(controls) <= rule.apart_ms)
+    first_met, control_met = (
+        met_stall(probes.at_ns, probes.there_ms, probes.asked_ms, stalls) for probes in (firsts, controls)
+    )
+    total, first_only, control_only = _tally(compared, first_late, control_late)
+    calm_total, calm_first_only, calm_control_only = _tally(
+        compared & ~first_met & ~control_met, first_late, control_late
+    )
+    return Contrast(
+        name=name,
+        slots=int(kind.sum()),
+        compared=total,
+        first_only=first_only,
+        control_only=control_only,
+        p_value=sign_test(first_only, control_only),
+        found=_is_found(rule, total, first_only, control_only),
+        telling=0.5**total < rule.p_value,
+        explained=first_only - calm_first_only,
+        allowed=next(most for most in count() if _is_found(rule, calm_total, most + 1, calm_control_only)),
+    )
+
+
+def _tally(compared: _Mask, first_late: _Mask, control_late: _Mask) -> tuple[int, int, int]:
+    """Slots compared, those with only the first packet late, those with only the control late."""
+    only = [
+        int((compared & one & ~other).sum()) for one, other in ((first_late, control_late), (control_late, first_late))
+    ]
+    return int(compared.sum()), only[0], only[1]
+
+
+def _is_found(rule: Rule, compared: int, first_only: int, control_only: int) -> bool:
+    return first_only - control_only > rule.share * compared and sign_test(first_only, control_only) < rule.p_value

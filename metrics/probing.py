@@ -1,0 +1,121 @@
+"""What the rows of ``achieved.parquet`` say: which attempt counts, errors against limits, what stalls explain."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from metrics.stalls import Stalls
+
+QUANTILES = {"p50": 0.5, "p99": 0.99}
+"""Of the pairs' RTT errors: each has its limits in the experiment's ``[verdict]``."""
+
+MOST_ATTEMPTS = 3
+"""Of a sweep, and of the introduction of hosts before the workload."""
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+_MS_NS = 1e6
+
+
+def read_achieved(run_dir: Path) -> pa.Table | None:
+    """``achieved.parquet``, None where there is none. Runs of earlier versions had one attempt and no more columns."""
+    path = run_dir / "achieved.parquet"
+    if not path.exists():
+        return None
+    rows = pq.read_table(path)
+    earlier = {
+        "attempt": pa.array(np.ones(rows.num_rows, np.int32)),
+        "rtt_at_ns": rows["at_ns"],
+        "asked_there_ms": pc.divide(rows["asked_rtt_ms"], 2.0),
+    }
+    for name, values in earlier.items():
+        if name not in rows.column_names:
+            rows = rows.append_column(name, values)
+    return rows
+
+
+def met_stall(at_ns: Ints, there_ms: Floats, rtt_ms: Floats, stalls: Stalls) -> Bools:
+    """Which probes were due at some point of their way while the host stalled.
+
+    Args:
+        at_ns: (...) sending instants.
+        there_ms: (...) delay asked from the source to the destination.
+        rtt_ms: (...) round trip asked.
+        stalls: those of the run.
+    """
+    due_ns = np.stack([at_ns, *(at_ns + (after_ms * _MS_NS).astype(np.int64) for after_ms in (there_ms, rtt_ms))])
+    return np.asarray(stalls.explain(due_ns.ravel()).reshape(due_ns.shape).any(axis=0))
+
+
+def explained(rows: pa.Table, limit_ms: Floats, stalls: Stalls) -> Bools:
+    """Which errors stalls of the host account for: the probe met one, and without stalls it would be within the limit.
+
+    Args:
+        rows: (n,) of ``achieved.parquet``.
+        limit_ms: (n,) limits of RTT - RTT asked.
+        stalls: those of the run.
+    """
+    names = {"rtt_at_ns": 0, "asked_there_ms": 0.0, "asked_rtt_ms": 0.0, "rtt_ms": np.nan}
+    sent_ns, there_ms, asked_ms, rtt_ms = (rows[name].fill_null(none).to_numpy() for name, none in names.items())
+    late = rtt_ms - asked_ms > limit_ms  # lost ones are not
+    received_ns = sent_ns + np.where(late, rtt_ms * _MS_NS, 0).astype(np.int64)
+    rest_ms = rtt_ms - asked_ms - stalls.covered_ns(sent_ns, received_ns) / _MS_NS
+    return np.asarray(late & (rest_ms <= limit_ms) & met_stall(sent_ns, there_ms, asked_ms, stalls))
+
+
+def repeats(rows: pa.Table) -> list[str]:
+    """What was probed again, a clause per attempt after the first. ``rows``: a phase's of ``achieved.parquet``."""
+    counts = Counter(rows["attempt"].to_pylist())
+    return [
+        f"attempt {attempt} probed {pairs:,} pairs again whose errors stalls of the host explained"
+        for attempt, pairs in sorted(counts.items())
+        if attempt > 1
+    ]
+
+
+def limits_ms(asked_rtt_ms: Floats, name: str, limits: Mapping[str, Any]) -> Floats:
+    """(n,) limits of the errors' quantile ``name``, by the experiment's ``[verdict]``."""
+    return np.asarray(np.maximum(limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"] * asked_rtt_ms))
+
+
+def broken_quantiles(rows: pa.Table, limits: Mapping[str, Any]) -> list[str]:
+    """The quantiles of a sweep's RTT errors that exceed their limits; without jitter.
+
+    Args:
+        rows: of ``achieved.parquet``, a row per pair.
+        limits: the experiment's ``[verdict]``.
+    """
+    answered = rows.filter(pc.is_valid(rows["rtt_ms"]))
+    asked_ms = answered["asked_rtt_ms"].to_numpy()
+    error_ms = np.abs(answered["rtt_ms"].to_numpy() - asked_ms)
+    if not len(error_ms):
+        return []
+    return [
+        name
+        for name, quantile in QUANTILES.items()
+        if np.quantile(error_ms / limits_ms(asked_ms, name, limits), quantile) > 1
+    ]
+
+
+def last_attempts(achieved: pa.Table) -> pa.Table:
+    """Rows of ``achieved.parquet`` that count: of pairs that a sweep probed again, only the last attempt's."""
+    if achieved.num_rows == 0:
+        return achieved
+    phases, phase = np.unique(achieved["phase"].to_numpy(), return_inverse=True)
+    keys = np.column_stack([phase, achieved["src"].to_numpy(), achieved["dst"].to_numpy()])
+    order = np.lexsort((achieved["attempt"].to_numpy(), *keys.T))
+    followed = np.append((np.diff(keys[order], axis=0) == 0).all(axis=1), False)
+    sampled = phases[phase] == "during"  # random pairs, some of them several times
+    counts = np.empty(len(order), bool)
+    counts[order] = ~followed
+    return achieved.filter(pa.array(counts | sampled))

@@ -1,0 +1,59 @@
+"""The report's tables of probing: hosts' first packets by attempt, and how often sweeps were made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from metrics import first_packets
+from metrics.probing import read_achieved
+from metrics.rundata import RunDir
+from metrics.stalls import read_stalls
+
+
+def first_packet_rows(run: RunDir) -> list[dict[str, Any]]:
+    """A row per attempt and contrast; none where no first packets were recorded."""
+    slots = first_packets.read(run.path)
+    attempts = [] if slots is None else first_packets.judge(slots, read_stalls(run.path))
+    return [
+        {
+            "attempt": attempt.number,
+            "of": contrast.name,
+            "slots": contrast.slots,
+            "compared": contrast.compared,
+            "first_only": contrast.first_only,
+            "control_only": contrast.control_only,
+            "p_value": contrast.p_value,
+            "outcome": _outcome(contrast),
+        }
+        for attempt in attempts
+        for contrast in attempt.contrasts
+        if contrast.slots
+    ]
+
+
+def _outcome(contrast: first_packets.Contrast) -> str:
+    if contrast.by_stalls:
+        return "late, by stalls of the host"
+    if contrast.found:
+        return "late"
+    return "not late" if contrast.telling else "too few to tell"
+
+
+def sweep_rows(run: RunDir) -> list[dict[str, Any]]:
+    """A row per sweep of the idle network and attempt: pairs probed, and quantiles of their RTT errors in ms."""
+    achieved = read_achieved(run.path)
+    if achieved is None:
+        return []
+    swept = achieved.filter(pc.not_equal(achieved["phase"], "during"))
+    groups = sorted(set(zip(swept["phase"].to_pylist(), swept["attempt"].to_pylist(), strict=True)))
+    rows = []
+    for phase, attempt in sorted(groups, key=lambda group: (group[0] != "before", group[1])):
+        own = swept.filter(pc.and_(pc.equal(swept["phase"], phase), pc.equal(swept["attempt"], attempt)))
+        answered = own.filter(pc.is_valid(own["rtt_ms"]))
+        errors_ms = np.abs(answered["rtt_ms"].to_numpy() - answered["asked_rtt_ms"].to_numpy())
+        p50, p99 = np.quantile(errors_ms, (0.5, 0.99)).tolist() if len(errors_ms) else (None, None)
+        rows.append({"phase": phase, "attempt": attempt, "pairs": own.num_rows, "p50_ms": p50, "p99_ms": p99})
+    return rows

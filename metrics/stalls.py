@@ -1,0 +1,122 @@
+"""``stalls.jsonl``: when the machine's processors, or the data plane, stood still, and what that explains.
+
+A late sample is *explained* by the host if it would have been in time without the stalls of the host: its interval,
+from the instant at which it was due to the one at which it came, less the part that stalls cover, is within the limit.
+So a stall of a millisecond explains no lateness of a hundred.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import DecodeError, Struct, json, structs
+
+from metrics.rundata import STALLS_FILE, Check, Stall
+
+_STALLED = "stalls of the host explain {explained:,} of {late:,} late {things}"
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+SLACK_NS = 1_000_000
+"""Stalls of the host are taken to begin so much earlier and end so much later than was noted, in ns of virtual time:
+the watchdog looks once a real millisecond, so a stall may have begun as long before the wake-up that it delayed; and
+after a stall everything that it delayed runs at once."""
+
+
+class Stalls(Struct, frozen=True):
+    """The stalls of a run, in ns of virtual time.
+
+    Attributes:
+        host: (n, 2) beginnings and ends, sorted and disjoint: at least one processor stood still.
+        plane: (n, 2) likewise: the data plane did nothing though something was due.
+    """
+
+    host: Ints
+    plane: Ints
+
+    def explain(self, instants_ns: Ints) -> Bools:
+        """Which instants lie inside a stall of the host, widened by ``SLACK_NS`` at both ends."""
+        starts, ends = self._widened().T
+        at = np.asarray(instants_ns, np.int64)
+        before = np.searchsorted(starts, at, side="right")
+        return np.asarray((before > 0) & (np.append(ends, 0)[before - 1] >= at), np.bool_)
+
+    def covered_ns(self, due_ns: Ints, came_ns: Ints) -> Ints:
+        """How much of each interval lies inside stalls of the host, widened by ``SLACK_NS`` at both ends."""
+        return covered_ns(self._widened(), due_ns, came_ns)
+
+    def excuse(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Bools:
+        """Which of the samples the host explains: those later than the limit that would not be without its stalls."""
+        late_ns = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64)
+        return np.asarray((late_ns > limit_ns) & (late_ns - self.covered_ns(due_ns, came_ns) <= limit_ns))
+
+    def tally(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> tuple[int, int]:
+        """How many samples are later than the limit, and how many of these the host explains."""
+        late = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64) > limit_ns
+        return int(late.sum()), int(self.excuse(due_ns, came_ns, limit_ns).sum())
+
+    def _widened(self) -> Ints:
+        return merge(self.host + np.array([-SLACK_NS, SLACK_NS]))
+
+
+def blame(check: Check, late: int, explained: int, allowed: int, things: str) -> Check:
+    """The check with what stalls of the host have to do with it, in its detail too.
+
+    Args:
+        check: as it was judged: explaining changes nothing about that.
+        late: samples beyond the limit.
+        explained: those that ``Stalls.excuse`` names.
+        allowed: how many may be late before the check fails.
+        things: what the samples are.
+    """
+    said = _STALLED.format(explained=explained, late=late, things=things) if late else ""
+    detail = "; ".join(part for part in (check.detail, said) if part)
+    return structs.replace(check, late=late, explained=explained, allowed=allowed, detail=detail)
+
+
+def is_the_hosts(check: Check) -> bool:
+    """Whether a check failed that would have passed without the samples that stalls of the host explain."""
+    if not check.failed or check.late is None or check.explained is None or check.allowed is None:
+        return False
+    return check.explained > 0 and check.late - check.explained <= check.allowed
+
+
+def read_stalls(run_dir: Path) -> Stalls:
+    """The run's stalls; none where the file is missing. A last line that was cut off is left out."""
+    path = run_dir / STALLS_FILE
+    found: dict[str, list[tuple[int, int]]] = {"host": [], "plane": []}
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            stall = json.decode(line, type=Stall)
+        except DecodeError:
+            break
+        found.setdefault(stall.source, []).append((stall.start_ns, stall.end_ns))
+    host, plane = (merge(np.array(found[source], np.int64).reshape(-1, 2)) for source in ("host", "plane"))
+    return Stalls(host, plane)
+
+
+def merge(intervals: Ints) -> Ints:
+    """(n, 2) intervals in any order as sorted and disjoint ones; those that touch become one."""
+    if not len(intervals):
+        return intervals
+    starts, ends = intervals[np.argsort(intervals[:, 0], kind="stable")].T
+    reached = np.maximum.accumulate(ends)
+    first = np.append(True, starts[1:] > reached[:-1])
+    last = np.append(first[1:], True)
+    return np.column_stack([starts[first], reached[last]])
+
+
+def covered_ns(intervals: Ints, due_ns: Ints, came_ns: Ints) -> Ints:
+    """How much of each span, from due_ns to came_ns, lies inside (n, 2) sorted and disjoint intervals."""
+    passed = np.append(0, np.cumsum(intervals[:, 1] - intervals[:, 0]))
+
+    def covered_until(instants_ns: Ints) -> Ints:
+        before = np.searchsorted(intervals[:, 0], instants_ns, side="right")
+        unfinished = np.append(intervals[:, 1], 0)[before - 1] - instants_ns
+        return np.asarray(passed[before] - np.where(before > 0, np.maximum(unfinished, 0), 0), np.int64)
+
+    due_ns, came_ns = np.asarray(due_ns, np.int64), np.asarray(came_ns, np.int64)
+    return np.asarray(np.maximum(covered_until(came_ns) - covered_until(due_ns), 0), np.int64)

@@ -1,0 +1,53 @@
+"""IDONTWANT: messages that peers already have and must not be sent.
+
+Source: gossipsub v1.2, IDONTWANT Message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from peer.core.contract import MessageId, NodeId
+
+
+class Unwanted:
+    """What each peer said lately that it does not want.
+
+    What is remembered is bounded: of a peer at most ``messages * length * heartbeats`` message ids.
+
+    Args:
+        messages: IDONTWANTs of a peer between two heartbeats that are taken (``max_idontwant_messages``).
+        length: message ids of an IDONTWANT that are taken.
+        heartbeats: how long they are remembered.
+    """
+
+    def __init__(self, messages: int, length: int, heartbeats: int) -> None:
+        self._messages = messages
+        self._length = length
+        self._windows: deque[dict[NodeId, set[MessageId]]] = deque([{}], maxlen=heartbeats)
+        self._taken: dict[NodeId, int] = {}
+
+    def add(self, peer: NodeId, message_ids: Sequence[MessageId]) -> bool:
+        """A peer does not want these messages. Returns whether the IDONTWANT is taken."""
+        taken = self._taken.get(peer, 0)
+        if taken == self._messages:
+            return False
+        self._taken[peer] = taken + 1
+        self._windows[0].setdefault(peer, set()).update(message_ids[: self._length])
+        return True
+
+    def holds(self, peer: NodeId, message_id: MessageId) -> bool:
+        """Whether the peer does not want the message."""
+        return any(message_id in window.get(peer, ()) for window in self._windows)
+
+    def beat(self) -> None:
+        """A heartbeat: count anew, and forget what was said too many heartbeats ago."""
+        self._taken.clear()
+        self._windows.appendleft({})
+
+    def drop_peer(self, peer: NodeId) -> None:
+        """A link is gone."""
+        self._taken.pop(peer, None)
+        for window in self._windows:
+            window.pop(peer, None)

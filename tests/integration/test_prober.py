@@ -1,0 +1,81 @@
+"""The probing process over loopback: it keeps instants; stuck or dead, it is an error within bounded time."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from harness import manifest
+from harness.errors import TestbedError
+from harness.testbeds.emulated import probes
+from harness.testbeds.emulated.certifying import SLOT_NS
+from harness.testbeds.emulated.probes import Prober
+from topologies.generated import uniform_underlay
+
+pytestmark = pytest.mark.root
+
+PATIENCE_S = 1.0
+OWN = "/proc/self/ns/net"
+HOSTS = 2
+
+
+@pytest.fixture
+def prober(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prober]:
+    """It probes loopback."""
+    monkeypatch.setattr(probes, "PATIENCE_S", PATIENCE_S)
+    started = Prober(uniform_underlay(HOSTS, 0.0), [OWN] * HOSTS, ["127.0.0.1"] * HOSTS, manifest.epoch_offset_ns(), 1)
+    yield started
+    started.close()
+
+
+def few(prober: Prober) -> None:
+    prober.exchange(np.array([[0, 1]]), np.array([0]))
+
+
+def many(prober: Prober) -> None:
+    """So many that the message does not fit into the pipe."""
+    prober.exchange(np.tile([[0, 1]], (100_000, 1)), np.zeros(100_000, np.int64))
+
+
+def sampling(prober: Prober) -> None:
+    prober.stop_sampling("during")
+
+
+def test_a_slots_probes_are_sent_microseconds_apart(prober: Prober) -> None:
+    """Not the millisecond apart to which epoll rounds. In a quarter of forty slots nothing else is in the way."""
+    starts_ns = np.arange(40) * 5_000_000
+    due_ns = np.sort(np.concatenate([starts_ns, starts_ns + SLOT_NS]))
+    sent, received = prober.exchange(np.tile([[0, 1]], (80, 1)), due_ns)
+    assert (received > sent).all()
+    apart_ns = np.diff(sent)[::2]
+    assert np.quantile(apart_ns, 0.25) < 4 * SLOT_NS
+    assert apart_ns.max() >= SLOT_NS
+
+
+@pytest.mark.parametrize(
+    ("ask", "sent", "said"),
+    [
+        (few, signal.SIGSTOP, "no answer within"),
+        (many, signal.SIGSTOP, "took nothing in"),
+        (sampling, signal.SIGSTOP, "no answer within"),
+        (few, signal.SIGKILL, "ended"),
+        (many, signal.SIGKILL, "ended"),
+        (sampling, signal.SIGKILL, "ended"),
+    ],
+)
+def test_a_stuck_or_dead_prober_is_an_error(
+    prober: Prober, ask: Callable[[Prober], None], sent: signal.Signals, said: str
+) -> None:
+    few(prober)
+    if ask is sampling:
+        prober.start_sampling(1000, 60)
+    os.kill(prober._process.pid, sent)
+    begun = time.monotonic()
+    with pytest.raises(TestbedError, match=said):
+        ask(prober)
+    assert time.monotonic() - begun < 20
+    with pytest.raises(TestbedError, match="ended"):  # a late answer must not be taken for the next question's
+        few(prober)

@@ -1,0 +1,108 @@
+"""Sweeps on Spark whose tasks die: what was computed is kept, what was lost is tried again, what stays lost is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.studies.reading import load_study
+from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_spec
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+
+STUDY = """
+name = "small"
+measures = ["degree_mean"]
+seeds = 4
+[experiment.underlay]
+kind = "world-cities"
+hosts = 10
+[experiment.workload]
+duration_s = 1
+[grid]
+random.degree = [2, 3]
+[[table]]
+name = "table"
+title = "Degree"
+rows = ["measure"]
+columns = "random.degree"
+measures = ["degree_mean"]
+"""
+
+SWEEP = """
+import concurrent.futures, os, signal, sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv.pop(1))  # known to this process alone: workers have what is shipped, or the installation
+import msgspec
+from harness.studies import executing, sweeping
+
+notes = Path(sys.argv[1]) / "notes"
+original = executing.perform
+
+def perform(task):
+    from harness.studies.store import ROOT
+
+    job = msgspec.json.decode(task[0])
+    (notes / f"{job['key']}-imports").write_text(str(ROOT))
+    once = notes / "lost-once"
+    if job["seed"] == 2 and job["at"]["random.degree"] == 2 and not once.exists():
+        once.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job["seed"] == 3 and job["at"]["random.degree"] == 3:
+        with (notes / "lost-always").open("a") as lines:
+            lines.write("lost\\n")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(task)
+
+class Pool(concurrent.futures.ThreadPoolExecutor):
+    def __init__(self, threads):
+        (notes / "threads").write_text(str(threads))
+        super().__init__(threads)
+
+executing.perform, executing.ThreadPoolExecutor = perform, Pool
+sweeping.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("master", "cores", "attempts"),
+    [
+        ("local[2]", 2, 2),
+        ("local-cluster[2,2,1024]", 4, 8),  # Spark makes four attempts at a task; cores beyond what it assumes at first
+    ],
+)
+def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, attempts: int, tmp_path: Path) -> None:
+    source, out = tmp_path / "small.toml", tmp_path / "out"
+    source.write_text(STUDY)
+    study = load_study(source, [], seeds=None, quick=False)
+    write_spec(out, SweepSpec(study, str(source), code_hash(), (), {}))
+    (out / "notes").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"SPARK_LOCAL_DIRS": str(tmp_path / "scratch"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    argv = [sys.executable, "-c", SWEEP, str(ROOT), str(out), f"--master={master}"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, check=False, timeout=200, capture_output=True, text=True)
+
+    assert done.returncode == 1, done.stderr[-3000:]
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("1 runs failed, the others are kept; the first one with Spark lost the run: "), last
+    assert "exited unexpectedly" in last
+    jobs = jobs_of(study, tmp_path)
+    missing = [job for job in jobs if Store(out, code_hash()).read(job) is None]
+    assert [(job.seed, job.at["random.degree"]) for job in missing] == [(3, 3)]
+    assert (out / "notes" / "lost-once").exists()
+    assert (out / "notes" / "lost-always").read_text().count("lost") == attempts
+    assert int((out / "notes" / "threads").read_text()) == cores
+    imported = {path.read_text() for path in (out / "notes").glob("*-imports")}
+    assert len(imported) >= 1
+    assert all(path.endswith(".zip") for path in imported), imported
+    results = [msgspec.json.decode(path.read_bytes()) for path in (out / "runs").glob("*.json")]
+    assert {result["code"] for result in results} == {code_hash()}
+    assert not (out / "index.html").exists()

@@ -1,0 +1,25 @@
+"""What tests ask of processes that are not their children."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+END_S = 20.0
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and has not ended; one that nobody waits for stays as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def await_end(pids: Iterable[int]) -> None:
+    """Wait until none of them is alive."""
+    deadline = time.monotonic() + END_S
+    while any(is_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

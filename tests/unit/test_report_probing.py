@@ -1,0 +1,57 @@
+"""The report's tables of probing: every attempt is there."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from metrics import first_packets
+from metrics.probing import read_achieved
+from metrics.report.probing import first_packet_rows, sweep_rows
+from metrics.rundata import STALLS_FILE, RunDir, Stall
+from tests.fabricate import Fabrication
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    return RunDir(Fabrication(seed=3, nodes=5, topics=3, messages=20).write(tmp_path / "run"))
+
+
+def test_sound_first_packets_have_one_attempt(run: RunDir) -> None:
+    rows = [(row["of"], row["attempt"], row["compared"], row["outcome"]) for row in first_packet_rows(run)]
+    assert rows == [("pairs", 1, 20, "not late"), ("hosts", 1, 5, "too few to tell")]
+
+
+def test_every_attempt_at_first_packets_is_shown_and_whose_fault_it_was(run: RunDir) -> None:
+    slots = first_packets.read(run.path)
+    assert slots is not None
+    late = pc.add(slots["rtt_ms"], 5.0)
+    faulty = slots.set_column(slots.schema.get_field_index("rtt_ms"), "rtt_ms", late)
+    second = slots.set_column(0, "attempt", pa.array([2] * slots.num_rows, pa.int32()))
+    pq.write_table(pa.concat_tables([faulty, second]), run.path / first_packets.FILE)
+    rows = first_packet_rows(run)
+    shown = [(row["of"], row["attempt"], row["first_only"], row["outcome"]) for row in rows]
+    assert shown[0] == ("pairs", 1, 20, "late")
+    assert shown[2] == ("pairs", 2, 0, "not late")
+    stalls = [Stall("host", at, at + 1_000_000, 0).line() for at in slots["at_ns"].to_pylist()]
+    (run.path / STALLS_FILE).write_bytes(b"".join(stalls))
+    assert first_packet_rows(run)[0]["outcome"] == "late, by stalls of the host"
+
+
+def test_every_sweep_and_attempt_is_shown(run: RunDir) -> None:
+    achieved = read_achieved(run.path)
+    assert achieved is not None
+    again = achieved.filter(pc.and_(pc.equal(achieved["phase"], "after"), pc.equal(achieved["src"], 0)))
+    again = again.set_column(again.schema.get_field_index("attempt"), "attempt", pa.array([2] * 4, pa.int32()))
+    pq.write_table(pa.concat_tables([achieved, again.cast(achieved.schema)]), run.path / "achieved.parquet")
+    rows = [(row["phase"], row["attempt"], row["pairs"]) for row in sweep_rows(run)]
+    assert rows == [("before", 1, 20), ("after", 1, 20), ("after", 2, 4)]
+    assert all(0 < row["p50_ms"] <= row["p99_ms"] < 0.3 for row in sweep_rows(run))
+
+
+def test_without_files_there_is_nothing_to_show(run: RunDir) -> None:
+    (run.path / "achieved.parquet").unlink()
+    (run.path / first_packets.FILE).unlink()
+    assert first_packet_rows(run) == sweep_rows(run) == []
