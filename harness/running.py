@@ -297,20 +297,21 @@ def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, cloc
 
 
 def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
-    """How every peer ended, by the agents' own account; a peer that no agent speaks of is missing.
+    """How every peer ended, by the account of its machine's agent; a peer that it does not speak of is missing.
 
-    Agents say when by their machines' clocks, the result does so by ours.
+    Agents say when by their machines' clocks, the result does so by ours. An account that cannot be read says nothing.
     """
     expected = plan.experiment.peer.expected_final_state
     clocks = read_clocks(run_dir)
-    told: dict[str, FinalState] = {}
+    told: dict[tuple[str, str], FinalState] = {}
     for path in run_dir.glob("exits-*.jsonl"):
         ahead_ns = clocks[machine].monotonic_ns if (machine := path.stem.removeprefix("exits-")) in clocks else 0
-        for state in msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes()):
-            at_ns = None if state.at_ns is None else state.at_ns - ahead_ns
-            told[state.process] = msgspec.structs.replace(state, at_ns=at_ns)
-    names = [f"peer-{place.node}" for place in plan.placement]
-    return [told.get(name, FinalState(name, expected, "missing")) for name in names]
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            for state in msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes()):
+                at_ns = None if state.at_ns is None else state.at_ns - ahead_ns
+                told[machine, state.process] = msgspec.structs.replace(state, expected=expected, at_ns=at_ns)
+    names = [(place.machine, f"peer-{place.node}") for place in plan.placement]
+    return [told.get(name, FinalState(name[1], expected, "missing")) for name in names]
 
 
 def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
