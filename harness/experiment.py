@@ -309,8 +309,8 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     and everything reported is divided back. For a network that this machine cannot carry at its true speed.
     ``simulated`` has no use for it and ignores it, ``remote`` refuses it."""
     supervision: Literal["abort", "continue"] = "abort"
-    """When an agent, the prober, Prometheus or a process of the data plane is lost during the run: end the run at once
-    and analyse what there is, or go on. It is ``invalid`` either way."""
+    """When an agent, the prober, Prometheus or a process of the data plane is lost during the run, or the disk is full:
+    end the run at once and analyse what there is, or go on. It is ``invalid`` either way."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
     random: RandomParameters = field(default_factory=RandomParameters)
     stan: StanParameters = field(default_factory=StanParameters)

@@ -35,6 +35,13 @@ class Reserve:
 
     def release(self) -> bool:
         """Give the space back; whether there was less than as much beside it, so that the disk is as good as full."""
-        full = shutil.disk_usage(self._file.parent).free < RESERVE_BYTES
+        full = self._is_full()
         self._file.unlink(missing_ok=True)
         return full
+
+    def lost(self) -> dict[str, str]:
+        """The disk, when it is as good as full: what is written from now on may be lost."""
+        return {f"the disk of {self._file.parent}": "no space left"} if self._is_full() else {}
+
+    def _is_full(self) -> bool:
+        return shutil.disk_usage(self._file.parent).free < RESERVE_BYTES

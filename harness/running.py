@@ -87,6 +87,7 @@ class Run:
     def perform(self, deployment: Deployment) -> None:
         """Lift the barrier and see the workload through, from warm-up to the last peer's end."""
         workload, clock = self.plan.experiment.workload, self.clock
+        self.supervision.add(self.reserve.lost)  # first: other parts end for want of space, too
         self.supervision.add(lambda: {f"the agent on {name}": words for name, words in deployment.faults().items()})
         self.supervision.add(self.testbed.lost)
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))

@@ -28,6 +28,7 @@ from tests.e2e.parts import find_part
 
 SURVIVAL_S = 10
 DISK_MIB = 64
+FILLER = "filler"
 FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 
 
@@ -42,6 +43,7 @@ def main() -> None:
     ended = Ended(command, fault, Path(out))
     ended.watch(moment)
     await_ends()
+    Path(out).with_name(FILLER).unlink(missing_ok=True)
     after = snapshot(out)
     left = {name: sorted(after[name] - before[name]) for name in before if after[name] - before[name]}
     if cgroups := sorted(filter(os.path.isdir, ended.cgroups)):
@@ -105,7 +107,7 @@ class Ended:
         if kind == "kill":
             os.kill(find_part(self._process.pid, part), signal.SIGKILL)
         elif kind == "fill":
-            fill(self._out.with_name("filler"))
+            fill(self._out.with_name(FILLER))
         elif kind == "INT":
             os.killpg(self._process.pid, signal.SIGINT)
         else:

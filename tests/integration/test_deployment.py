@@ -74,7 +74,7 @@ def spec(machine: str, *nodes: int, dead: int = 0) -> AgentSpec:
     places = [{"node": node, "listen": ["127.0.0.1", 9000], "metrics": None} for node in nodes]
     return msgspec.convert(
         {"machine": machine, "peers": places, "addresses": [], "warmup_ns": 0, "stop_ns": 0, "drain_ns": 0}
-        | {"send_queue_bytes": dead, "lease_s": 60.0},
+        | {"send_queue_bytes": dead, "lease_s": 60.0, "run": 1},
         AgentSpec,
     )
 
@@ -122,7 +122,7 @@ def test_a_work_folder_on_our_own_disk_is_moved_home_and_not_copied(tmp_path: Pa
         (work / "logs").mkdir()
         (work / "logs/0.log").touch()
         files = {path.name: path.stat().st_ino for path in (work / "trace").iterdir()}
-        deployment.collect(tmp_path / "run")
+        deployment.collect(tmp_path / "run", {"m": (0, 1)})
         assert {path.name: path.stat().st_ino for path in (tmp_path / "run/trace").iterdir()} == files
         assert set(files) == {"0.jsonl", "1.jsonl"}
         assert sorted(path.name for path in (tmp_path / "run/logs").iterdir()) == ["0.log", "agent-m.log"]

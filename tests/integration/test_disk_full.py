@@ -72,10 +72,12 @@ reserve = Reserve(folder)
 said.append(RESERVE_BYTES <= shutil.disk_usage(folder).used)
 said.append(reserve.release())
 reserve = Reserve(folder)
+said.append(reserve.lost())
 try:
     (folder / "filler").write_bytes(bytes(64 << 20))
 except OSError as error:
     said.append(error.strerror)
+said.append(reserve.lost())
 said.append(reserve.release())
 said.append(RESERVE_BYTES <= shutil.disk_usage(folder).free)
 (folder / "last words").write_bytes(bytes(1 << 20))
@@ -96,7 +98,9 @@ def test_a_reserve_leaves_space_for_last_words(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == [
         True,
         False,
+        {},
         "No space left on device",
+        {f"the disk of {tmp_path}": "no space left"},
         True,
         True,
         f"set 4 MiB aside in {tmp_path}: No space left on device",
