@@ -120,7 +120,7 @@ def find_descendant(process: int, command: str) -> int:
             if each != process and command.encode() in Path(f"/proc/{each}/cmdline").read_bytes().replace(b"\0", b" "):
                 return each
             for task in Path(f"/proc/{each}/task").iterdir():
-                frontier += [int(word) for word in (task / "children").read_text().split()]
+                frontier += [int(word) for word in (task / "children").read_text(encoding="utf-8").split()]
     raise LookupError(f"no process below {process} runs {command}")
 
 

@@ -250,7 +250,7 @@ def _write_traces(folder: Path, frames: Sent, messages: int) -> None:
         lines.sort()
         lines.append((lines[-1][0] + 1, f'"event":"stop","records":{len(lines)}'))
         text = "\n".join(f'{{"ts_ns":{at},"node":{node},{rest}}}' for at, rest in lines)
-        (folder / f"{node}.jsonl").write_text(text + "\n")
+        (folder / f"{node}.jsonl").write_text(text + "\n", encoding="utf-8")
 
 
 def _frame_lines(node: int, event: str, frames: Sent, rows: Ints, size: int) -> list[tuple[int, str]]:
@@ -277,8 +277,8 @@ def _frame_lines(node: int, event: str, frames: Sent, rows: Ints, size: int) -> 
 def _write_documents(folder: Path, messages: int, delay_ns: Ints, captured: dict[str, Any]) -> None:
     duration_s = messages * _MESSAGE_GAP_NS / SECOND
     for name, document in _documents(duration_s, delay_ns, captured).items():
-        (folder / name).write_text(json.dumps(document))
-    with (folder / "schedule.jsonl").open("w") as file:
+        (folder / name).write_text(json.dumps(document), encoding="utf-8")
+    with (folder / "schedule.jsonl").open("w", encoding="utf-8") as file:
         for number in range(messages):
             for node in range(HOSTS):
                 at_ns = number * _MESSAGE_GAP_NS + node * 3_000_000
@@ -296,7 +296,7 @@ def _write_documents(folder: Path, messages: int, delay_ns: Ints, captured: dict
     columns |= {"sent": np.full(len(src), 2), "received": np.full(len(src), 2)}
     pq.write_table(pa.table(columns), folder / "achieved.parquet")
     for name in ("dataplane.jsonl", "pressure.jsonl"):
-        (folder / name).write_text("")
+        (folder / name).write_text("", encoding="utf-8")
 
 
 def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> dict[str, Any]:

@@ -107,6 +107,7 @@ def _write_documents(work: Path, messages: int) -> None:
     addresses = tuple((HOST, PORT + node) for node in range(3))
     agent = AgentSpec(
         machine="bench",
+        run=1,
         peers=tuple(PeerPlace(n, addresses[n], (HOST, METRICS_PORT) if n == SINK else None) for n in range(3)),
         addresses=addresses,
         warmup_ns=1_000_000_000,
@@ -135,7 +136,7 @@ def _delivered() -> float:
 
 def _cpu_s(pid: int) -> float:
     """User and system time of a process (s)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

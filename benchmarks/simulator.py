@@ -191,7 +191,7 @@ def _draw(draws: Random, nodes: int, node: int) -> list[int]:
 
 
 def _resident_bytes() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     raise RuntimeError("/proc/self/status has no VmRSS")

@@ -91,7 +91,7 @@ class Series:
         self._file = folder / "results.jsonl"
         self.results: list[dict[str, Any]] = []
         if self._file.exists():
-            self.results = [json.loads(line) for line in self._file.read_text().splitlines()]
+            self.results = [json.loads(line) for line in self._file.read_text(encoding="utf-8").splitlines()]
 
     def repeat(self, condition: str, runs: int, disturb: Disturb) -> None:
         """Have as many runs of a condition, with seeds 1, 2, ..."""
@@ -108,7 +108,7 @@ class Series:
         result = {"condition": condition, "variant": variant, "seed": seed}
         result |= _run(self._folder / _free(self._folder, name), seed, disturb, settings)
         self.results.append(result)
-        with self._file.open("a") as lines:
+        with self._file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(result) + "\n")
         print(f"{name}: {result['verdict']} {'; '.join(result['reasons'])}", file=sys.stderr, flush=True)
         return result

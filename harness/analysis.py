@@ -94,7 +94,7 @@ def run_spark(module: str, folder: Path, words: str, master: str | None, keep: I
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
     if status:
         said = folder / words
-        last = said.read_text(errors="replace").strip().splitlines()[-1:]
+        last = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
         raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (all of it in {said})")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 
 class TrellisError(Exception):
     """The base of every error that is somebody's fault, not a bug. ``exit_code`` is what the CLI returns."""
@@ -39,3 +41,13 @@ class DeploymentError(TrellisError):
         super().__init__(f"{step} failed on {failures}")
         self.step = step
         self.results_by_machine = results_by_machine
+
+
+def describe_status(status: int) -> str:
+    """How a process ended, by its status as ``subprocess`` has it: a negative one is a signal's."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"ended by signal {-status}"

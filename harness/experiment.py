@@ -24,7 +24,7 @@ from peer.core.overlay.stan import StanParameters
 from peer.core.scribe.overlay import ScribeParameters
 from peer.core.topiary.overlay import TopiaryParameters
 
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
@@ -151,9 +151,10 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Nodes that misbehave."""
 
-    kind: Literal["none", "topic-attacker", "eclipse", "slow", "dropper"] = "none"
+    kind: Literal["none", "topic-attacker", "eclipse", "slow", "dropper", "asker"] = "none"
     """``topic-attacker``: subscribes to the victim topics and passes nothing on there. ``eclipse``: linked with all
-    other adversaries. ``slow``: handles every frame late. ``dropper``: passes some copies on and others not."""
+    other adversaries. ``slow``: handles every frame late. ``dropper``: passes some copies on and others not.
+    ``asker``: asks every node what it subscribes to."""
     ratio: Ratio = 0.1
     """Share of nodes that misbehave, drawn from the seed."""
     nodes: tuple[Annotated[int, Meta(ge=0)], ...] = ()
@@ -165,6 +166,8 @@ class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How late a frame is handled (``slow``)."""
     drop_ratio: Ratio = 1.0
     """Probability that a copy of another node's message is not passed on (``dropper``)."""
+    ask_interval_ms: Delay = 100.0
+    """Time between two nodes that an adversary asks (``asker``)."""
     publish: bool = True
     """Adversaries publish like any node. ``false``: all publishers are honest nodes, and topics to which only
     adversaries subscribe have no messages."""
@@ -305,6 +308,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """How many times slower than asked the ``emulated`` testbed runs: delays, timers and schedules stretch together,
     and everything reported is divided back. For a network that this machine cannot carry at its true speed.
     ``simulated`` has no use for it and ignores it, ``remote`` refuses it."""
+    supervision: Literal["abort", "continue"] = "abort"
+    """When an agent, the prober, Prometheus or a process of the data plane is lost during the run, or the disk is full:
+    end the run at once and analyse what there is, or go on. It is ``invalid`` either way."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
     random: RandomParameters = field(default_factory=RandomParameters)
     stan: StanParameters = field(default_factory=StanParameters)

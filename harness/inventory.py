@@ -34,11 +34,16 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
         key: the private key's file; relative to the inventory, ``~`` is understood.
         known_hosts: the file with the machine's host key. A machine that is not in it is refused.
         python: the interpreter on the machine.
-        work: an absolute path on the machine; every run gets a folder of its own below it.
+        work: a path on the machine, absolute or below the user's home (``~/...``); every run gets a folder of its own
+            below it. Nobody but the user and root may be able to write there.
         hosts: how many peers this machine carries, where ``addresses`` does not say it.
         address: what the peers listen on, each at a port of its own; default: ``host``.
         addresses: one address a peer, each at the standard ports, in place of ``hosts`` and ``address``.
+        metrics_address: where peers and agent serve their metrics, to anyone who can connect there: an address of the
+            machine that only you and it can reach. Without it they serve none.
         own_clock: False = it reads this computer's clocks (a namespace of ours), so there is no offset to estimate.
+        work_here: where this computer sees the folder ``work`` on the file system of the run directory, so that what
+            a run leaves there need not be copied; empty = nowhere.
     """
 
     name: Name
@@ -48,11 +53,13 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
     user: Text = "root"
     port: Port = 22
     python: Text = "python3"
-    work: Annotated[str, Meta(pattern=r"^/[A-Za-z0-9._/-]+$", max_length=60)] = "/var/tmp/trellis"
+    work: Annotated[str, Meta(pattern=r"^~?(/[A-Za-z0-9._-]+)+\Z", max_length=60)] = "~/.trellis"
     hosts: Annotated[int, Meta(ge=1, le=MAX_HOSTS_PER_ADDRESS)] = 1
     address: str = ""
     addresses: tuple[Text, ...] = ()
+    metrics_address: str = ""
     own_clock: bool = True
+    work_here: str = ""
 
 
 class Seat(Struct, frozen=True):
@@ -60,7 +67,7 @@ class Seat(Struct, frozen=True):
 
     machine: str
     listen: tuple[str, int]
-    metrics: tuple[str, int]
+    metrics: tuple[str, int] | None = None
 
 
 class Inventory(Struct, forbid_unknown_fields=True, frozen=True):
@@ -89,7 +96,7 @@ def load_inventory(path: Path) -> Inventory:
         ExperimentError: the file is missing or not an inventory; it names the place.
     """
     try:
-        document = tomllib.loads(path.read_text())
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
         inventory = msgspec.convert(document, Inventory)
     except OSError as error:
         raise ExperimentError(str(path), error.strerror or str(error)) from None
@@ -122,11 +129,14 @@ def saved_inventory(run_dir: Path) -> Inventory:
 
 
 def _seats(machine: Machine) -> list[Seat]:
-    if machine.addresses:
-        return [Seat(machine.name, (text, PEER_PORT), (text, METRICS_PORT)) for text in machine.addresses]
     text = machine.address or machine.host
+    listens = [(text, PEER_PORT + place) for place in range(machine.hosts)]
+    if machine.addresses:
+        listens = [(text, PEER_PORT) for text in machine.addresses]
+    address = machine.metrics_address
     return [
-        Seat(machine.name, (text, PEER_PORT + place), (text, METRICS_PORT + place)) for place in range(machine.hosts)
+        Seat(machine.name, listen, (address, METRICS_PORT + place) if address else None)
+        for place, listen in enumerate(listens)
     ]
 
 
@@ -138,6 +148,7 @@ def _place_of(message: str, path: Path) -> tuple[str, str]:
 
 def _refuse_collisions(inventory: Inventory, path: Path) -> None:
     names: dict[str, int] = {}
+    metered: dict[str, str] = {}
     endpoints: dict[tuple[str, int], str] = {}
     for index, machine in enumerate(inventory.machines):
         place = f"{path}: $.machines[{index}]"
@@ -146,6 +157,11 @@ def _refuse_collisions(inventory: Inventory, path: Path) -> None:
         names[machine.name] = index
         if machine.addresses and (machine.address or machine.hosts != 1):
             raise ExperimentError(f"{place}.addresses", "excludes `hosts` and `address`")
+        if address := machine.metrics_address:
+            if len(machine.addresses) > MAX_HOSTS_PER_ADDRESS:
+                raise ExperimentError(f"{place}.metrics_address", f"serves at most {MAX_HOSTS_PER_ADDRESS} peers")
+            if metered.setdefault(address, machine.name) != machine.name:
+                raise ExperimentError(f"{place}.metrics_address", f"is also that of machine {metered[address]!r}")
         for seat in _seats(machine):
             owner = endpoints.setdefault(seat.listen, machine.name)
             if owner != machine.name or len(set(machine.addresses)) != len(machine.addresses):

@@ -136,6 +136,6 @@ def _cpu_model() -> str:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return ""

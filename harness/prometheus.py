@@ -18,13 +18,16 @@ from typing import IO, Any
 from msgspec import Struct
 
 from harness.doctor.programs import find_program
-from harness.errors import TestbedError
+from harness.errors import TestbedError, describe_status
 from harness.standing_back import make_session_nice
 from metrics.prometheus import TSDB_FOLDER, Target, write_config
 
 LOOPBACK = "127.0.0.1"
 START_S = 30.0
 STOP_S = 30.0
+PORTS = 5
+"""How many free ports are tried: between the look for one and the server's start another program may take it."""
+
 RETENTION = "100y"
 """A run is kept as long as its directory; Prometheus itself would delete what is older than 15 days."""
 
@@ -75,6 +78,11 @@ class Prometheus:
         by_target = {f"{row['metric']['job']}/{row['metric']['instance']}": _value(row) for row in failed}
         return ScrapeCounts(sum(map(_value, scrapes)), sum(by_target.values()), by_target)
 
+    def lost(self) -> dict[str, str]:
+        """The server, when it has ended, and how."""
+        status = self._process.poll()
+        return {} if status is None else {"Prometheus": describe_status(status)}
+
     def stop(self) -> None:
         """End the server and wait until its database is closed.
 
@@ -88,14 +96,13 @@ class Prometheus:
             self._process.kill()
             status = self._process.wait()
         if status != 0:
-            raise TestbedError("stop Prometheus", f"it ended with status {status}")
+            raise TestbedError("stop Prometheus", f"it {describe_status(status)}")
 
 
-def start_prometheus(
-    run_dir: Path, targets: Sequence[Target], scrape_interval_s: float, port: int = 9090
-) -> Prometheus:
-    """Scrape ``targets`` into ``run_dir/prometheus`` until stopped. Its words go to ``logs/prometheus.log``.
+def start_prometheus(run_dir: Path, targets: Sequence[Target], scrape_interval_s: float) -> Prometheus:
+    """Scrape ``targets`` into ``run_dir/prometheus`` until stopped, at a free port.
 
+    Its words go to ``logs/prometheus.log``.
     It runs on one processor, when nothing else wants that one, since it shares the machine with what is measured. It
     ends when the calling thread does, however that ends.
 
@@ -104,13 +111,28 @@ def start_prometheus(
     """
     folder = run_dir / "prometheus"
     config = write_config(folder, targets, scrape_interval_s)
-    command = [*_DIE_WITH_US, "chrt", "--idle", "0", *_command(config, folder / TSDB_FOLDER, port)]
     log_path = run_dir / "logs" / "prometheus.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path.open("w+b") as log:
-        server = _launch(command, log, port)
-    make_session_nice(server.pid)
-    return server
+    for attempt in range(1, PORTS + 1):
+        port = free_port()
+        command = [*_DIE_WITH_US, "chrt", "--idle", "0", *_command(config, folder / TSDB_FOLDER, port)]
+        with log_path.open("w+b") as log:
+            try:
+                server = _launch(command, log, port, folder / TSDB_FOLDER)
+            except TestbedError as error:
+                if attempt == PORTS or "address already in use" not in str(error).lower():
+                    raise
+                continue  # somebody took the port between our look and the server's
+        make_session_nice(server.pid)
+        return server
+    raise AssertionError("the last attempt returns or raises")
+
+
+def free_port() -> int:
+    """A port that nobody uses on loopback just now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
 
 
 def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
@@ -128,7 +150,7 @@ def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
     private = ["unshare", *user, "--mount", "--propagation", "private"]
     command = [*private, *_DIE_WITH_US, "sh", "-ec", _WITH_COPY, "sh", str(data), *_command(_NO_CONFIG, data, port)]
     with tempfile.TemporaryFile() as log:
-        return _launch(command, log, port)
+        return _launch(command, log, port, data)
 
 
 def _command(config: Path, data: Path, port: int) -> list[str]:
@@ -145,7 +167,7 @@ def _command(config: Path, data: Path, port: int) -> list[str]:
     ]
 
 
-def _launch(command: Sequence[str], log: IO[bytes], port: int) -> Prometheus:
+def _launch(command: Sequence[str], log: IO[bytes], port: int, data: Path) -> Prometheus:
     _refuse_taken(port)
     process = subprocess.Popen(
         command,
@@ -159,11 +181,15 @@ def _launch(command: Sequence[str], log: IO[bytes], port: int) -> Prometheus:
     deadline = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < deadline:
         if _answers(f"{server.url}/-/ready"):
+            if not _serves(server.url, data):
+                break
             return server
         time.sleep(0.05)
+    taken = process.poll() is None and time.monotonic() < deadline
     process.kill()
     process.wait()
-    raise TestbedError(f"start Prometheus on port {port}", _last_words(log))
+    words = "address already in use by another server" if taken else _last_words(log)
+    raise TestbedError(f"start Prometheus on port {port}", words)
 
 
 def _refuse_taken(port: int) -> None:
@@ -182,6 +208,12 @@ def _answers(url: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _serves(url: str, data: Path) -> bool:
+    """Whether the server there is the one of this data: another one may have taken the port before ours did."""
+    flags = json.loads(_get(f"{url}/api/v1/status/flags"))["data"]
+    return Path(flags["storage.tsdb.path"]) == data
 
 
 def _get(url: str) -> bytes:

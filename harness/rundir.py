@@ -1,8 +1,10 @@
 """The run directory's documents, under the harness's name: one definition, which the analysis shares."""
 
 from metrics.rundata import (
+    ATTEMPT_FILE,
     CLOCKS_FILE,
     STALLS_FILE,
+    Attempt,
     Check,
     ClockOffset,
     FinalState,
@@ -14,8 +16,10 @@ from metrics.rundata import (
 )
 
 __all__ = [
+    "ATTEMPT_FILE",
     "CLOCKS_FILE",
     "STALLS_FILE",
+    "Attempt",
     "Check",
     "ClockOffset",
     "FinalState",

@@ -15,23 +15,22 @@ from pathlib import Path
 import msgspec
 
 from harness import manifest
-from harness.deployment import Deployment
-from harness.deployment.agents import DRAIN_S, build_agent_specs
+from harness.deployment import Deployment, Record, build_agent_specs, make_token, nodes_by_machine, write_record
+from harness.deployment.agents import DRAIN_S
 from harness.errors import DeploymentError, TestbedError, TrellisError
 from harness.plan import Plan, PlannedRun
 from harness.planning import read_plan
 from harness.progress import step
 from harness.prometheus import Prometheus, start_prometheus
+from harness.reserve import RESERVE_FILE, Reserve
 from harness.rundir import FinalState, Manifest, read_clocks
+from harness.supervision import PartLostError, Supervision
 from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
 from peer.runtime.clock import Clock
 
-READY_S = 60.0
+READY_S, READY_S_PER_HOST = 60.0, 0.2
 """How long the peers may take to stand at the barrier."""
-
-LEAD_S = 1.0
-"""From the order to start to the first thing that a peer does, in real time: the order reaches every agent and peer."""
 
 STOP_S = 30.0
 """How long past the last instant of the plan the peers may take to end."""
@@ -53,13 +52,18 @@ class Run:
         self.timeline = manifest.Timeline(self.clock)
         self.problems: list[tuple[str, str]] = []
         self.resources: dict[str, float] = {}
-        self.scrapes: dict[str, int] = {}
+        self.counters: dict[str, int] = {}
         self.zero_ns = 0
+        self.reserve = Reserve(run_dir)
+        self.lead_s = 0.0
+        self.was_cut_short = False
+        self.record = Record(make_token())
+        self.supervision = Supervision(self.plan.experiment.supervision, self.clock)
         self.testbed = _make_testbed(planned, run_dir, self.epoch_offset_ns, self.clock)
 
     @property
     def run_id(self) -> str:
-        """The run's name on machines: the last two parts of its directory."""
+        """The run's name in results: that of its experiment and the last part of its directory."""
         return f"{self.plan.name}-{self.run_dir.name}"
 
     @property
@@ -77,30 +81,66 @@ class Run:
         deployment.ship()
         deployment.push(specs, overlay, schedule)
         deployment.start_agents()
-        deployment.await_ready(READY_S)
+        deployment.await_ready(READY_S + READY_S_PER_HOST * len(sites))
+        self.lead_s = deployment.lead_s
 
     def perform(self, deployment: Deployment) -> None:
         """Lift the barrier and see the workload through, from warm-up to the last peer's end."""
         workload, clock = self.plan.experiment.workload, self.clock
-        spans_s = {"warmup": workload.warmup_s, "workload": workload.duration_s, "cooldown": workload.cooldown_s}
-        start_ns = clock.virtual_ns(time.monotonic_ns() + round(LEAD_S * 1e9))
+        self.supervision.add(self.reserve.lost)  # first: other parts end for want of space, too
+        self.supervision.add(lambda: {f"the agent on {name}": words for name, words in deployment.faults().items()})
+        self.supervision.add(self.testbed.lost)
+        start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
         self.zero_ns = start_ns + round(workload.warmup_s * 1e9)
-        deployment.start(self._zero_epoch_ns)
-        for name, span_s in spans_s.items():
-            end_ns = start_ns + round(span_s * 1e9)
-            with step(name, clock.real_s(span_s)):
-                _sleep_until(end_ns, clock)
-            self.timeline.add(name, start_ns, end_ns)
-            start_ns = end_ns
+        self._judge_leads(deployment.start(self._zero_epoch_ns))
+        try:
+            self._pass_phases(start_ns)
+        except PartLostError:
+            self.was_cut_short = True
+            with self.noting("the peers were not asked to end"):
+                deployment.stop_running()
+        self.problems += [("invalid", f"lost during the run: {text}") for text in self.supervision.problems]
         with self.timeline.phase("stop"), self.noting("the peers did not end", "invalid"):
             self.resources = self.testbed.resources()  # not before: reading a process's memory holds it up
             self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
+
+    def _pass_phases(self, start_ns: int) -> None:
+        """Wait from warm-up to the end of the cool-down.
+
+        Raises:
+            PartLostError: a part of the run is lost, and the run is to end with it.
+        """
+        workload, clock = self.plan.experiment.workload, self.clock
+        spans_s = {"warmup": workload.warmup_s, "workload": workload.duration_s, "cooldown": workload.cooldown_s}
+        for name, span_s in spans_s.items():
+            end_ns = start_ns + round(span_s * 1e9)
+            try:
+                with step(name, clock.real_s(span_s)):
+                    self.supervision.wait_until(end_ns)
+            finally:
+                end_ns = min(end_ns, max(start_ns, clock.now_ns()))
+                self.timeline.add(name, start_ns, end_ns)
+            start_ns = end_ns
+
+    def _judge_leads(self, leads_ns: Mapping[str, int]) -> None:
+        """Peers that were told of the start after it had less time for their links, or missed publications."""
+        self.counters["start_lead_ns_min"] = min(leads_ns.values())
+        warmup_s = self.plan.experiment.workload.warmup_s
+        for machine, lead_ns in leads_ns.items():
+            if lead_ns < 0:
+                severity = "suspect" if -lead_ns / 1e9 < warmup_s else "invalid"
+                text = f"the peers on {machine} were told to start {-lead_ns / 1e9:.3f} s too late"
+                self.problems.append((severity, f"{text}, of {warmup_s:g} s of warm-up"))
 
     def _hear_agents(self, statuses: Mapping[str, int]) -> None:
         """An agent that ended before its peers had has said why; what peers did wrong their final states tell."""
         for machine, status in statuses.items():
             log = self.run_dir / "logs" / f"agent-{machine}.log"
-            words = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("agent: ")]
+            words = [
+                line
+                for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+                if line.startswith("agent: ")
+            ]
             if status and words:
                 self.problems.append(("invalid", f"the agent on {machine} ended its peers: {words[-1][7:]}"))
 
@@ -108,14 +148,14 @@ class Run:
     def scraping(self) -> Iterator[None]:
         """Have Prometheus scrape everything meanwhile. Scrapes that failed during the workload are a problem."""
         experiment = self.plan.experiment
-        if not experiment.prometheus.enabled:
+        targets = self._targets()
+        if not experiment.prometheus.enabled or not targets:
             yield
             return
-        parts = self.testbed.metrics()
-        targets = [Target("peer", *site.metrics, {"node": str(site.node)}) for site in self.testbed.sites()]
-        targets = targets if experiment.peer.metrics else []
-        targets += [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
         server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
+        self.record = Record(self.record.folder, server.url)
+        write_record(self.record, self.run_dir)
+        self.supervision.add(server.lost)
         try:
             yield
             with self.noting("scraping"):
@@ -124,10 +164,22 @@ class Run:
             with self.noting("scraping"):
                 server.stop()
 
+    def _targets(self) -> list[Target]:
+        """Everything that serves metrics."""
+        parts = self.testbed.metrics()
+        targets = [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
+        if not self.plan.experiment.peer.metrics:
+            return targets
+        served = [(site.node, site.metrics) for site in self.testbed.sites() if site.metrics is not None]
+        return [Target("peer", *place, {"node": str(node)}) for node, place in served] + targets
+
     def _count_scrapes(self, server: Prometheus) -> None:
         zero_s = self._zero_epoch_ns / 1e9
-        counts = server.count_scrapes(zero_s, zero_s + self.clock.real_s(self.plan.experiment.workload.duration_s))
-        self.scrapes = {"scrapes": counts.scrapes, "scrapes_failed": counts.failed}
+        end_s = zero_s + self.clock.real_s(self.plan.experiment.workload.duration_s)
+        if (end_s := min(end_s, time.time())) <= zero_s:
+            return  # cut short before the workload
+        counts = server.count_scrapes(zero_s, end_s)
+        self.counters |= {"scrapes": counts.scrapes, "scrapes_failed": counts.failed}
         if counts.failed:
             worst = max(counts.failed_by_target, key=lambda target: counts.failed_by_target[target])
             text = f"{counts.failed} of {counts.scrapes} scrapes failed during the workload, most at {worst}"
@@ -136,7 +188,7 @@ class Run:
     def longest_s(self) -> float:
         """An upper limit of the virtual time from the start of the recording to its end."""
         workload = self.plan.experiment.workload
-        return LEAD_S + workload.warmup_s + workload.duration_s + workload.cooldown_s + DRAIN_S + STOP_S
+        return self.lead_s + workload.warmup_s + workload.duration_s + workload.cooldown_s + DRAIN_S + STOP_S
 
     @contextlib.contextmanager
     def noting(self, problem: str, severity: str = "suspect") -> Iterator[None]:
@@ -147,9 +199,13 @@ class Run:
             self.problems.append((severity, f"{problem}: {error}"))
 
     def collect(self, deployment: Deployment) -> None:
-        """Bring traces and logs home."""
+        """Bring traces and logs home. From now on there is space for the run's last words."""
         with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
-            deployment.collect(self.run_dir)
+            deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
+        if self.reserve.release():
+            self.problems.append(
+                ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
+            )
 
     def conclude(self, findings: Findings) -> Manifest:
         """Close the running stage."""
@@ -161,7 +217,7 @@ class Run:
             zero_ns=self.zero_ns,
             phases=tuple(self.timeline.phases),
             final_states=final_states,
-            counters={**findings.counters, **self.scrapes},
+            counters={**findings.counters, **self.counters},
             versions=manifest.versions(),
             kernel=manifest.kernel(),
             hashes=self.plan.hashes,
@@ -169,6 +225,7 @@ class Run:
             capture_files=findings.capture_files,
             resources=self.resources,
             time_dilation=self.clock.dilation,
+            deployment={name: text for name, text in msgspec.to_builtins(self.record).items() if text},
         )
         manifest.write(self.run_dir, result)
         return result
@@ -185,7 +242,9 @@ def run_planned(run_dir: Path) -> Manifest:
     testbed, timeline = run.testbed, run.timeline
     with timeline.phase("boot", f"boot {len(run.plan.placement)} hosts"):
         testbed.boot()
-    with Deployment(testbed.machines(), run.run_id, run_dir / "logs") as deployment:
+    write_record(run.record, run_dir)
+    held = run.plan.experiment.testbed == "remote"  # the emulated machine vanishes by itself
+    with Deployment(testbed.machines(), run.record.folder, run_dir / "logs", held=held) as deployment:
         with timeline.phase("deploy"):
             run.deploy(deployment)
         with timeline.phase("probe_before"):
@@ -195,10 +254,11 @@ def run_planned(run_dir: Path) -> Manifest:
             run.perform(deployment)
         with run.noting("the recording did not end well", "invalid"):
             testbed.stop_recording()
-        with timeline.phase("settle"):
-            time.sleep(SETTLE_S)
-        with timeline.phase("probe_after"), run.noting("no probes after the workload", "invalid"):
-            testbed.probe("after")
+        if not run.was_cut_short:
+            with timeline.phase("settle"):
+                time.sleep(SETTLE_S)
+            with timeline.phase("probe_after"), run.noting("no probes after the workload", "invalid"):
+                testbed.probe("after")
         run.collect(deployment)
     return run.conclude(testbed.close())
 
@@ -213,6 +273,8 @@ def main() -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+    finally:
+        (run_dir / RESERVE_FILE).unlink(missing_ok=True)  # where the run failed before it gave it back
     return 0
 
 
@@ -235,26 +297,22 @@ def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, cloc
     return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns, clock)
 
 
-def _sleep_until(instant_ns: int, clock: Clock) -> None:
-    while (left_s := clock.left_s(instant_ns)) > 0:
-        time.sleep(left_s)
-
-
 def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
-    """How every peer ended, by the agents' own account; a peer that no agent speaks of is missing.
+    """How every peer ended, by the account of its machine's agent; a peer that it does not speak of is missing.
 
-    Agents say when by their machines' clocks, the result does so by ours.
+    Agents say when by their machines' clocks, the result does so by ours. An account that cannot be read says nothing.
     """
     expected = plan.experiment.peer.expected_final_state
     clocks = read_clocks(run_dir)
-    told: dict[str, FinalState] = {}
+    told: dict[tuple[str, str], FinalState] = {}
     for path in run_dir.glob("exits-*.jsonl"):
         ahead_ns = clocks[machine].monotonic_ns if (machine := path.stem.removeprefix("exits-")) in clocks else 0
-        for state in msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes()):
-            at_ns = None if state.at_ns is None else state.at_ns - ahead_ns
-            told[state.process] = msgspec.structs.replace(state, at_ns=at_ns)
-    names = [f"peer-{place.node}" for place in plan.placement]
-    return [told.get(name, FinalState(name, expected, "missing")) for name in names]
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            for state in msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes()):
+                at_ns = None if state.at_ns is None else state.at_ns - ahead_ns
+                told[machine, state.process] = msgspec.structs.replace(state, expected=expected, at_ns=at_ns)
+    names = [(place.machine, f"peer-{place.node}") for place in plan.placement]
+    return [told.get(name, FinalState(name[1], expected, "missing")) for name in names]
 
 
 def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
@@ -266,7 +324,7 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
     if not said:
         return []
     node, path = next(iter(said.items()))
-    last = path.read_text(errors="replace").strip().splitlines()[-1]
+    last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
     return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {last}")]
 
 

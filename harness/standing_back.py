@@ -27,7 +27,7 @@ def make_session_nice(pid: int) -> None:
     refusal: OSError | None = None
     for _ in range(_ATTEMPTS):
         try:
-            path.write_text(_NICEST)
+            path.write_text(_NICEST, encoding="utf-8")
         except BlockingIOError as error:
             refusal = error
             time.sleep(_PAUSE_S)

@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 from metrics.rundata import RunDir
 
 
-def read_adversaries(run: RunDir) -> frozenset[int]:
-    """The nodes to which ``overlay.json`` gives a behaviour."""
+def read_adversaries(run: RunDir, kind: str | None = None) -> frozenset[int]:
+    """The nodes to which ``overlay.json`` gives a behaviour, or those with one kind of it."""
     nodes = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
-    return frozenset(node["node"] for node in nodes if node.get("behaviour"))
+    bad = {node["node"]: node["behaviour"] for node in nodes if node.get("behaviour")}
+    return frozenset(node for node, behaviour in bad.items() if kind in (None, behaviour["name"]))
 
 
 def of_nodes(table: pa.Table, column: str, nodes: frozenset[int], *, others: bool = False) -> pa.Table:

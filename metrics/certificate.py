@@ -189,7 +189,7 @@ def _throttled(run: RunDir) -> Check:
     judged = [
         line for before, line in zip(begun_ns, lines, strict=False) if before < end_ns and line["at_ns"] > start_ns
     ]
-    throttled_ms = [line.get("throttled_ms", 0.0) for line in judged if line.get("throttled_periods", 0)]
+    throttled_ms = [line.get("throttled_us", 0) / 1000 for line in judged if line.get("throttled_periods", 0)]
     periods = sum(line.get("throttled_periods", 0) for line in judged)
     detail = (
         f"a processor quota of the run's cgroups was used up in {periods} periods ({sum(throttled_ms):.3g} ms, summed "

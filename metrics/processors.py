@@ -13,12 +13,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
-
-_SELF = Path("/proc/self")
 
 
 class Throttling(Struct, frozen=True):
@@ -37,17 +35,22 @@ class Throttling(Struct, frozen=True):
 
 def usable_processors() -> float:
     """Processors that this process may use at a time: fewer than it sees where a quota is smaller."""
-    return min(len(os.sched_getaffinity(0)), processor_quota())
+    return min(len(os.sched_getaffinity(0)), processor_quota(find_groups()))
 
 
-def processor_quota(process: Path = _SELF) -> float:
-    """The smallest quota of the process's cgroups, in processors; infinite where there is none."""
-    return min((quota for folder in _groups(process) for quota in _quotas(folder)), default=math.inf)
+def find_groups(process: Path = Path("/proc/self")) -> tuple[Path, ...]:
+    """The process's cgroup and those above it, as far as they can be seen, in the hierarchies that may have quotas."""
+    return tuple(_groups(process))
 
 
-def read_throttling(process: Path = _SELF) -> Throttling:
-    """What the quotas have done to the process's cgroups so far, all of them together."""
-    stats = [_read_stat(folder) for folder in _groups(process)]
+def processor_quota(groups: Iterable[Path]) -> float:
+    """The smallest quota of the cgroups, in processors; infinite where there is none."""
+    return min((quota for folder in groups for quota in _quotas(folder)), default=math.inf)
+
+
+def read_throttling(groups: Iterable[Path]) -> Throttling:
+    """What the quotas of the cgroups have done so far, all of them together."""
+    stats = [_read_stat(folder) for folder in groups]
     periods = sum(stat.get("nr_throttled", 0) for stat in stats)
     time_us = sum(stat.get("throttled_usec", 0) + stat.get("throttled_time", 0) // 1000 for stat in stats)
     return Throttling(periods, time_us)
@@ -69,7 +72,6 @@ def _read_stat(folder: Path) -> dict[str, int]:
 
 
 def _groups(process: Path) -> Iterator[Path]:
-    """The process's cgroup and those above it, as far as they can be seen, in the hierarchies that may have quotas."""
     mounts = _mounts(process / "mountinfo")
     for line in (_read(process / "cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)

@@ -54,7 +54,7 @@ def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: flo
         by_job[target.job].append(target)
     for job, members in by_job.items():
         groups = [{"targets": [f"{member.address}:{member.port}"], "labels": member.labels} for member in members]
-        (folder / f"targets-{job}.json").write_text(json.dumps(groups, indent=1))
+        (folder / f"targets-{job}.json").write_text(json.dumps(groups, indent=1), encoding="utf-8")
     interval = f"{round(scrape_interval_s * 1000)}ms"
     config = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval},
@@ -63,7 +63,7 @@ def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: flo
         ],
     }
     path = folder / CONFIG_FILE
-    path.write_text(json.dumps(config, indent=1) + "\n")
+    path.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     return path
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
 CLOCKS_FILE = "clocks.json"
+ATTEMPT_FILE = "attempt.json"
 STALLS_FILE = "stalls.jsonl"
 
 
@@ -55,6 +56,8 @@ class Manifest(Struct, frozen=True):
 
     ``problems`` are the running stage's own findings, one sentence each; any of them keeps the run from being valid:
     each is (severity, text) with severity ``invalid`` or ``suspect``.
+
+    ``deployment`` has the name of the run's ``folder`` below every machine's work folder, and where ``prometheus`` was.
     """
 
     run_id: str
@@ -71,6 +74,7 @@ class Manifest(Struct, frozen=True):
     capture_files: tuple[str, ...] = ()
     resources: dict[str, float] = field(default_factory=dict)
     time_dilation: float = 1.0
+    deployment: dict[str, str] = field(default_factory=dict)
 
 
 class Check(Struct, frozen=True):
@@ -97,8 +101,25 @@ class Check(Struct, frozen=True):
     allowed: int | None = None
 
 
+class Attempt(Struct, frozen=True):
+    """``attempt.json`` of a run that repeats another one, which stalls of the host spoiled.
+
+    Attributes:
+        attempt: 2 for the first repetition.
+        repeats: the directory of the attempt before.
+        reasons: that one's, all of which stalls of the host explain.
+    """
+
+    attempt: int
+    repeats: str
+    reasons: tuple[str, ...]
+
+
 class Summary(Struct, frozen=True):
-    """``summary.json``. ``reasons`` is empty when the verdict is ``valid``."""
+    """``summary.json``. ``reasons`` is empty when the verdict is ``valid``.
+
+    ``attempt`` is None but for a run that repeats another one.
+    """
 
     verdict: str
     reasons: tuple[str, ...]
@@ -108,6 +129,7 @@ class Summary(Struct, frozen=True):
     name: str
     seed: int
     protocol: str
+    attempt: Attempt | None = None
 
 
 class Stall(Struct, frozen=True, omit_defaults=True):
@@ -188,6 +210,12 @@ class RunDir:
         from topologies.model import Underlay
 
         return Underlay.from_json((self.path / "underlay.json").read_bytes())
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """``attempt.json``, None where the run repeats no other."""
+        path = self.path / ATTEMPT_FILE
+        return msgspec.json.decode(path.read_bytes(), type=Attempt) if path.exists() else None
 
     @cached_property
     def stalls(self) -> Stalls:

@@ -41,6 +41,7 @@ def write(run_dir: Path) -> Summary:
         name=run.plan["name"],
         seed=run.plan["seed"],
         protocol=run.experiment["protocol"],
+        attempt=run.attempt,
     )
     unfinished = run_dir / "summary.json.part"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1))
@@ -61,10 +62,15 @@ def _attack(run: RunDir, adversaries: frozenset[int]) -> dict[str, Any]:
     if not adversaries:
         return {}
     mine = of_nodes(_read(run, "deliveries", ["node", "delivered_ns"]), "node", adversaries)
-    return {
+    found: dict[str, Any] = {
         "adversaries": len(adversaries),
         "adversaries_delivery_ratio": _ratio(len(mine) - mine["delivered_ns"].null_count, len(mine)),
     }
+    disclosures = _read(run, "disclosures")
+    if len(disclosures):
+        disclosed, all_of_them = (pc.sum(disclosures[name]).as_py() for name in ("disclosed", "subscriptions"))
+        found["disclosure_ratio"] = _ratio(disclosed, all_of_them)
+    return found
 
 
 def _learning(run: RunDir) -> dict[str, Any]:

@@ -167,8 +167,9 @@ class Pump:
             self._wanted.discard((node, peer))
             self.give(node, LinkDown(peer, "unreachable"))
             return
-        if self._up.pop((peer, node), None) is not None:  # the peer has yet to hear of the old link's end
-            self.give(peer, LinkDown(node, "replaced", (peer, node) in self._wanted))
+        if (peer, node) in self._up:  # the peer has yet to hear of the old link's end, for which the new one waits
+            self._at(self.now_ns + MILLISECOND_NS, lambda: self._raise_link(node, peer))
+            return
         self._order += 1
         for one, other in ((node, peer), (peer, node)):
             self._up[one, other] = self._order

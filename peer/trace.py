@@ -38,6 +38,7 @@ EVENTS: Final = {
     "receive": "a frame was read: the same fields as send",
     "epoch": "a node that learns its neighbours ended an epoch: epoch, score of the neighbours it keeps",
     "withhold": "an adversary did not pass a copy on: peer that was to get it, message_id, topics",
+    "disclose": "an adversary that asks has concluded what a node subscribes to: peer = that node, topics",
     "drop": "a frame was not sent: peer, kind, len_bytes, reason, perhaps message_id",
 }
 """Every event with the fields it carries beside ``ts_ns``, ``event`` and ``node``."""

@@ -18,7 +18,7 @@ from fabric import task
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from harness.deployment import Deployment, build_package
+from harness.deployment import Deployment, build_package, make_token, nodes_by_machine, read_record
 from harness.errors import ExperimentError, TrellisError
 from harness.inventory import Machine, load_inventory
 from harness.running import Run
@@ -65,29 +65,41 @@ def stop(context: Context, run: str) -> None:
 def collect(context: Context, run: str, into: str) -> None:
     """Copy the traces and logs that a run in progress has written so far."""
     with _connected_to_run(Path(run)) as deployment:
-        deployment.fetch(Path(into))
+        deployment.fetch(Path(into), nodes_by_machine(Run(Path(run)).testbed.sites()))
+
+
+@task(help={"inventory": "the machines (TOML)"})
+def clean(context: Context, inventory: str) -> None:
+    """Remove the folders and end the processes that runs have left on the machines, an hour after they ended."""
+    with _connected_to_inventory(Path(inventory)) as deployment:
+        _show(deployment.clean())
 
 
 @contextmanager
 def _connected_to_inventory(path: Path) -> Iterator[Deployment]:
-    with _one_line_errors(), _connected(load_inventory(path).machines, "fab") as deployment:
+    with _one_line_errors(), _connected(load_inventory(path).machines, make_token()) as deployment:
         yield deployment
 
 
 @contextmanager
 def _connected_to_run(run_dir: Path) -> Iterator[Deployment]:
     with _one_line_errors():
-        run = Run(run_dir)
-        if run.plan.experiment.testbed != "remote":
-            raise ExperimentError(str(run_dir), f"not a remote run: its testbed is {run.plan.experiment.testbed}")
-        with _connected(run.testbed.machines(), run.run_id) as deployment:
+        machines = _remote_run(run_dir).testbed.machines()
+        with _connected(machines, read_record(run_dir).folder) as deployment:
             deployment.ship()  # where the agent's commands are; the run has shipped the same package
             yield deployment
 
 
+def _remote_run(run_dir: Path) -> Run:
+    run = Run(run_dir)
+    if run.plan.experiment.testbed != "remote":
+        raise ExperimentError(str(run_dir), f"not a remote run: its testbed is {run.plan.experiment.testbed}")
+    return run
+
+
 @contextmanager
-def _connected(machines: Sequence[Machine], run_id: str) -> Iterator[Deployment]:
-    with tempfile.TemporaryDirectory() as logs, Deployment(machines, run_id, Path(logs)) as deployment:
+def _connected(machines: Sequence[Machine], token: str) -> Iterator[Deployment]:
+    with tempfile.TemporaryDirectory() as logs, Deployment(machines, token, Path(logs)) as deployment:
         deployment.connect()
         yield deployment
 

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from harness.experiment import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
 from metrics.first_packets import FILE, SCHEMA
+from metrics.rundata import STALLS_FILE, Stall
 from peer.core.contract import message_id
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.trace import TraceEvent
@@ -474,6 +475,8 @@ class Fabrication:
                     "cpu_some_ratio": 0.05,
                 }
                 pressure.write(json.dumps(line) + "\n")
+        stalls = [Stall("host", ZERO_NS + SECOND, ZERO_NS + SECOND + 700_000, 1), Stall("plane", ZERO_NS, ZERO_NS + 9)]
+        (run_dir / STALLS_FILE).write_bytes(b"".join(stall.line() for stall in stalls))
         (run_dir / "dataplane.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self._plane_lines()))
 
     def _write_first_packets(self, run_dir: Path) -> None:
@@ -501,6 +504,7 @@ class Fabrication:
         lines = []
         for at_ns, (counts, busy_ratio) in sorted(written.items()):
             frames, out = (sum(1 for ts, _, flag, _ in self.packets if flag == tap and ts <= at_ns) for tap in (2, 1))
+            waits = [(10_000, sum(count for _, count in counts))]
             every = [late_ns for late_ns, count in counts for _ in range(count)]
             line = {
                 "at_ns": at_ns,
@@ -513,6 +517,12 @@ class Fabrication:
                 "records_dropped": 0,
                 "lateness_ns": {f"p{share}": every[len(every) * share // 100 - 1] for share in (50, 90, 99)},
                 "lateness_counts": counts,
+                "frames_late": 0,
+                "intake_ns": dict.fromkeys(("p50", "p90", "p99", "max"), 10_000),
+                "intake_counts": waits,
+                "frames_waited": 0,
+                "late": [],
+                "waits": [],
                 "busy_ratio": busy_ratio,
             }
             line["lateness_ns"]["max"] = every[-1]

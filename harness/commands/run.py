@@ -20,7 +20,8 @@ from harness.loading import load_experiment
 from harness.plan import PlannedRun
 from harness.planning import make_plan, write_plan
 from harness.progress import step
-from harness.rundir import Summary
+from harness.repeating import directory_of, is_spoiled_by_host, next_attempt, write_attempt
+from harness.rundir import Attempt, Summary
 from harness.testbeds.emulated import sandbox
 
 RUNS = Path("runs")
@@ -33,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a field")
     parser.add_argument("--testbed", choices=("emulated", "simulated", "remote"), help="in place of the file's testbed")
     parser.add_argument("--repeat", type=int, default=1, metavar="R", help="R runs with seeds N, N+1, ...")
+    parser.add_argument(
+        "--retry-host-stalls",
+        type=int,
+        default=0,
+        metavar="N",
+        help="repeat a run in a new directory, at most N times, if it is not valid only because of stalls of the host",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run directory, which must not exist yet")
     parser.add_argument("--master", help="a Spark master for the analysis (default: all cores of this machine)")
     parser.add_argument("--json", action="store_true", help="print the summaries as JSON, one line a run")
@@ -42,23 +50,32 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the experiment once for each seed.
 
     Returns:
-        The worst verdict's exit code: invalid, then suspect, then valid. A run that could not be made ends it at once.
+        The exit code of the worst verdict, of each seed's last attempt: invalid, then suspect, then valid. A run that
+        could not be made ends it at once.
     """
     if arguments.repeat < 1:
         raise ExperimentError("--repeat", f"expected at least 1, got {arguments.repeat}")
     if arguments.out and arguments.repeat > 1:
         raise ExperimentError("--out", "names one run's directory, but --repeat asks for several")
+    if arguments.retry_host_stalls < 0:
+        raise ExperimentError("--retry-host-stalls", f"expected at least 0, got {arguments.retry_host_stalls}")
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
     asked = load_experiment(arguments.file, overrides, arguments.seed)
     verdicts = []
     for seed in range(asked.seed, asked.seed + arguments.repeat):
-        run_dir = _make_run_dir(_plan(arguments.file, overrides, seed), arguments.out)
-        with _saying_what_is_left(run_dir):
-            if status := _run_stage(asked.testbed, run_dir):
-                return status  # the running stage has said why
-            with step("tables and report"):
-                summary = analyse(run_dir, arguments.master)
-        print_outcome(run_dir, summary, as_json=arguments.json)
+        attempt: Attempt | None = None
+        while True:
+            run_dir = _make_run_dir(_plan(arguments.file, overrides, seed), arguments.out, attempt)
+            with _saying_what_is_left(run_dir):
+                if status := _run_stage(asked.testbed, run_dir):
+                    return status  # the running stage has said why
+                with step("tables and report"):
+                    summary = analyse(run_dir, arguments.master)
+            print_outcome(run_dir, summary, as_json=arguments.json)
+            attempt = next_attempt(run_dir, summary)
+            if attempt.attempt > 1 + arguments.retry_host_stalls or not is_spoiled_by_host(summary):
+                break
+            print(f"stalls of the host explain every reason: attempt {attempt.attempt} follows", file=sys.stderr)
         verdicts.append(summary.verdict)
     return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
 
@@ -69,14 +86,17 @@ def _plan(file: Path, overrides: list[str], seed: int) -> PlannedRun:
         return make_plan(experiment, file)
 
 
-def _make_run_dir(planned: PlannedRun, out: Path | None) -> Path:
-    """The run's new directory with its plan."""
+def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None) -> Path:
+    """The run's new directory with its plan; ``attempt``: None = the first one."""
     experiment = planned.plan.experiment
+    out = directory_of(attempt, out) if out and attempt else out
     run_dir = (out or _free_run_dir(experiment.name, experiment.seed)).absolute()
     if run_dir.exists():
         raise ExperimentError(str(run_dir), "exists already: a run never writes into another one's directory")
     with _saying_what_is_left(run_dir):
         write_plan(planned, run_dir)
+        if attempt:
+            write_attempt(attempt, run_dir)
         if experiment.inventory:
             save_inventory(load_inventory(planned.source.parent / experiment.inventory), run_dir)
     return run_dir
@@ -116,6 +136,8 @@ def print_outcome(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
     if as_json:
         print(msgspec.json.encode({"run_dir": str(run_dir), **msgspec.to_builtins(summary)}).decode())
         return
+    if summary.attempt:
+        print(f"\nattempt {summary.attempt.attempt}, which repeats {summary.attempt.repeats}", end="")
     print(f"\nverdict: {summary.verdict}")
     for reason in summary.reasons:
         print(f"  - {reason}")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import socket
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from harness.errors import ExperimentError
-from harness.prometheus import LOOPBACK, reopen_prometheus
+from harness.prometheus import LOOPBACK, free_port, reopen_prometheus
 from metrics.prometheus import GRAPHS, graph_url
 
 
@@ -70,7 +69,7 @@ def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iter
     if not (run_dir / "prometheus").is_dir():
         yield "prometheus  the run recorded no metrics"
         return
-    server = reopen_prometheus(run_dir, port or _free_port())
+    server = reopen_prometheus(run_dir, port or free_port())
     stack.callback(server.stop)
     yield f"prometheus  {server.url}"
     if times := _measured(run_dir):
@@ -99,9 +98,3 @@ def _measured(run_dir: Path) -> tuple[float, float] | None:
 
 def _scrape_interval_s(run_dir: Path) -> float:
     return float(json.loads((run_dir / "plan.json").read_bytes())["experiment"]["prometheus"]["scrape_interval_s"])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
@@ -25,7 +26,7 @@ class Site(Struct, frozen=True):
     node: int
     machine: str
     listen: tuple[str, int]
-    metrics: tuple[str, int]
+    metrics: tuple[str, int] | None
     netns: str | None = None
 
 
@@ -43,10 +44,24 @@ def emulated_sites(plan: Plan, netns_by_host: Mapping[int, str]) -> tuple[Site, 
     )
 
 
+def nodes_by_machine(sites: Iterable[Site]) -> dict[str, list[int]]:
+    """The nodes on each machine."""
+    found: dict[str, list[int]] = {}
+    for site in sites:
+        found.setdefault(site.machine, []).append(site.node)
+    return found
+
+
+def files_of(machine: str, nodes: Iterable[int]) -> dict[str, str]:
+    """What a machine's peers and its agent may leave in the run's folder there -> its path in the run directory."""
+    names = [name for n in nodes for name in (f"trace/{n}.jsonl", f"logs/{n}.log", f"record/{n}.msgpack")]
+    return {**{name: name for name in names}, "exits.jsonl": f"exits-{machine}.jsonl"}
+
+
 def build_agent_specs(
     experiment: Experiment, sites: Iterable[Site], agent_metrics: Mapping[str, tuple[str, int]] | None = None
 ) -> dict[str, AgentSpec]:
-    """Every machine's ``agent.json``.
+    """Every machine's ``agent.json``, with a new number for the run.
 
     ``sites`` are those of all nodes, 0 .. n-1, each once. ``agent_metrics`` says where an agent serves its metrics.
     """
@@ -54,15 +69,17 @@ def build_agent_specs(
     if [site.node for site in ordered] != list(range(len(ordered))):
         raise ValueError("sites must be those of the nodes 0 .. n-1, each once")
     addresses = tuple(site.listen for site in ordered)
+    run = 1 << 52 | secrets.randbits(52)  # 53 bits, so that any JSON reader keeps it, and always as many
     by_machine = groupby(sorted(ordered, key=attrgetter("machine")), key=attrgetter("machine"))
     return {
-        machine: _agent_spec(machine, list(here), addresses, experiment, (agent_metrics or {}).get(machine))
+        machine: _agent_spec(machine, run, list(here), addresses, experiment, (agent_metrics or {}).get(machine))
         for machine, here in by_machine
     }
 
 
 def _agent_spec(
     machine: str,
+    run: int,
     sites: list[Site],
     addresses: tuple[tuple[str, int], ...],
     experiment: Experiment,
@@ -73,6 +90,7 @@ def _agent_spec(
     metrics = experiment.peer.metrics
     return AgentSpec(
         machine=machine,
+        run=run,
         peers=tuple(PeerPlace(site.node, site.listen, site.metrics if metrics else None, site.netns) for site in sites),
         addresses=addresses,
         warmup_ns=round(workload.warmup_s * 1e9),

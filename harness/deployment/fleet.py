@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
+import shutil
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +15,9 @@ from typing import Any, Self, TypeVar
 import msgspec
 from invoke.exceptions import UnexpectedExit
 
+from harness.deployment.agents import files_of
 from harness.deployment.clock import merge_offsets, read_clock_offset
+from harness.deployment.moving import move_files
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
 from harness.deployment.session import FAULTS, Session, StepError
 from harness.errors import DeploymentError
@@ -26,6 +31,9 @@ MAX_PARALLEL = 32
 """Threads at work at a time; a thread mostly waits for its machine."""
 
 POLL_S = 0.2
+
+LEAD_S = 1.0
+"""From the order to start to the first thing that a peer does, beside the time that the order itself takes."""
 
 _PROBE = """
 import importlib.metadata as metadata, json, platform, sys
@@ -52,18 +60,35 @@ class AgentStatus(msgspec.Struct, frozen=True):
     exits: tuple[FinalState, ...] = ()
 
 
+class StartAnswer(msgspec.Struct, frozen=True):
+    """What the deployment reads of an agent's answer to ``start``."""
+
+    lead_ns: int
+
+
 class Deployment:
     """The machines of one run.
 
     The steps go in the order of the methods. Each runs on all machines at a time and either succeeds on all or raises
     a ``DeploymentError`` with every failed machine's own words. Leaving the context ends the agents, with them every
-    peer, and the connections.
+    peer, removes the run's folder where this deployment made it, and closes the connections.
+
     """
 
-    def __init__(self, machines: Sequence[Machine], run_id: str, logs: Path) -> None:
+    def __init__(self, machines: Sequence[Machine], token: str, logs: Path, *, held: bool = False) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            machines: where to deploy to.
+            token: names the run's folder on the machines (``make_token``).
+            logs: a folder for what the agents say.
+            held: whether the run's folder vanishes from a machine with the connection to it, however that ends.
+        """
         self.logs = logs
+        self._held = held
         self.clocks: dict[str, ClockOffset] = {}
-        self._sessions = {machine.name: Session(machine, run_id) for machine in machines}
+        self._sessions = {machine.name: Session(machine, token) for machine in machines}
+        self._call_s: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         """Enter; nothing is connected yet."""
@@ -103,7 +128,7 @@ class Deployment:
         """Make the run's folder on every machine and write the agent's documents into it."""
 
         def push_one(session: Session) -> None:
-            session.run(f"rm -rf {session.work} && mkdir -p -m 700 {session.work}")
+            session.make_folder(held=self._held)
             agent = msgspec.json.encode(specs[session.machine.name])
             for name, content in (("agent.json", agent), ("overlay.json", overlay), ("schedule.jsonl", schedule)):
                 session.put(session.work / name, content)
@@ -128,13 +153,33 @@ class Deployment:
         """
         return self._each("read clock", _clock_offset, parallel=1)
 
-    def start(self, zero_epoch_ns: int) -> None:
-        """Lift the barrier: the workload's zero is this instant of our CLOCK_REALTIME, told to each in its own time."""
+    @property
+    def lead_s(self) -> float:
+        """How long before the peers' start the order to start has to be given, in real time.
 
-        def start_one(session: Session) -> None:
-            session.call("start", str(zero_epoch_ns + self.clocks[session.machine.name].realtime_ns))
+        Twice what the slowest machine took to say that it is ready, for each batch of machines that are told side by
+        side, and ``LEAD_S``.
+        """
+        batches = -(-len(self._sessions) // MAX_PARALLEL)
+        return LEAD_S + 2 * batches * max(self._call_s.values(), default=0.0)
 
-        self._each("start", start_one)
+    def start(self, zero_epoch_ns: int) -> dict[str, int]:
+        """Lift the barrier: the workload's zero is this instant of our CLOCK_REALTIME, told to each in its own time.
+
+        Returns:
+            How long before their start each machine's peers were told, in ns of virtual time; below 0 = too late.
+        """
+
+        def start_one(session: Session) -> int:
+            zero_ns = zero_epoch_ns + self.clocks[session.machine.name].realtime_ns
+            return msgspec.convert(session.call("start", str(zero_ns)), StartAnswer).lead_ns
+
+        return self._each("start", start_one)
+
+    def faults(self) -> dict[str, str]:
+        """The machines whose agent has ended otherwise than it should, or is out of reach, and what is known of it."""
+        found = {name: session.agent_fault for name, session in self._sessions.items()}
+        return {name: text for name, text in found.items() if text is not None}
 
     def status(self) -> dict[str, Any]:
         """Every agent's own account."""
@@ -145,38 +190,83 @@ class Deployment:
         deadline = time.monotonic() + timeout_s
         return self._each("wait", lambda session: session.wait_agent(deadline - time.monotonic()))
 
-    def collect(self, run_dir: Path) -> None:
+    def collect(self, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
         """Bring everything home and, where the agent has ended, delete it on the machine.
 
         Afterwards ``run_dir`` has what ``fetch`` brings and, when machines have clocks of their own, ``clocks.json``:
-        each machine's ``ClockOffset`` over the whole run.
+        each machine's ``ClockOffset`` over the whole run. What could not be brought home stays on its machine.
         """
-        self.fetch(run_dir)
-        self._each("clean up", _remove_finished)
-        if any(machine.own_clock for machine in self.machines):
-            before, after = self.clocks, self.read_clocks()
-            self.clocks = {name: merge_offsets(before.get(name, clock), clock) for name, clock in after.items()}
-            (run_dir / CLOCKS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
 
-    def fetch(self, destination: Path) -> None:
-        """Copy what there is so far: ``trace/<node>.jsonl``, ``logs/``, ``record/`` and ``exits-<machine>.jsonl``."""
+        def collect_one(session: Session) -> None:
+            try:
+                self._bring_home(session, run_dir, nodes)
+            except BaseException:
+                session.keep_folder()
+                raise
+            if session.agent_status is not None:
+                session.remove_folder()
 
-        def fetch_one(session: Session) -> None:
-            exits = f"exits-{session.machine.name}.jsonl"
-            session.fetch({"trace": "trace", "logs": "logs", "record": "record", "exits.jsonl": exits}, destination)
+        try:
+            self._each("collect", collect_one)
+        finally:
+            if any(machine.own_clock for machine in self.machines):
+                self._write_clocks(run_dir / CLOCKS_FILE)
 
-        self._each("collect", fetch_one)
+    def fetch(self, destination: Path, nodes: Mapping[str, Collection[int]]) -> None:
+        """Copy what there is so far: ``trace/<node>.jsonl``, ``logs/``, ``record/`` and ``exits-<machine>.jsonl``.
+
+        ``nodes`` are those on each machine. A machine may send their files and no others, and together the machines may
+        fill half of the free space.
+        """
+        self._each("collect", lambda session: self._fetch(session, destination, nodes))
 
     def stop(self) -> None:
         """Ask every agent to end its peers now."""
         self._each("stop", lambda session: session.call("stop"))
 
+    def stop_running(self) -> None:
+        """``stop`` on the machines whose agent runs."""
+        running = {name: one for name, one in self._sessions.items() if one.agent_fault is None}
+        self._each("stop", lambda session: session.call("stop"), among=running)
+
+    def clean(self) -> dict[str, Any]:
+        """Remove what ended runs have left on the machines; what was removed, and what may be in use and was kept."""
+        return self._each("clean", lambda session: session.on_site("clean", session.machine.work))
+
     def disconnect(self) -> None:
-        """Close the connections; what an agent still runs ends with its connection."""
-        self._each("disconnect", Session.close)
+        """End the agents that still run, remove the folders of this run that were not collected, close the connections.
+
+        What cannot be done on a machine any more is said on standard error: its agent ends by itself.
+        """
+        for name, words in self._each("disconnect", _leave).items():
+            if words:
+                print(f"{name}: {words}; fab clean removes what is left", file=sys.stderr, flush=True)
+
+    def _bring_home(self, session: Session, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
+        """Move the files where they lie on a disk of ours, copy them where not."""
+        machine = session.machine
+        if machine.work_here:
+            folder = Path(machine.work_here) / session.work.relative_to(machine.work)
+            move_files(folder, files_of(machine.name, nodes.get(machine.name, ())), run_dir)
+        else:
+            self._fetch(session, run_dir, nodes)
+
+    def _fetch(self, session: Session, destination: Path, nodes: Mapping[str, Collection[int]]) -> None:
+        destination.mkdir(parents=True, exist_ok=True)
+        name = session.machine.name
+        budget_bytes = shutil.disk_usage(destination).free // 2 // len(self._sessions)
+        session.fetch(files_of(name, nodes.get(name, ())), destination, budget_bytes)
+
+    def _write_clocks(self, path: Path) -> None:
+        try:
+            after = self.read_clocks()
+        except DeploymentError:
+            after = self.clocks  # the step that failed has said so: what was read before is all that is known
+        self.clocks = {name: merge_offsets(self.clocks.get(name, clock), clock) for name, clock in after.items()}
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
 
     def _await_ready(self, session: Session, deadline: float) -> None:
-        while not _is_ready(session):
+        while not self._is_ready(session):
             if (status := session.agent_status) is not None:
                 words = _last_line(self._log_of(session))
                 raise StepError(f"the agent ended with status {status}: {words}")
@@ -184,42 +274,67 @@ class Deployment:
                 raise StepError("its peers did not reach the barrier in time")
             time.sleep(POLL_S)
 
+    def _is_ready(self, session: Session) -> bool:
+        asked_s = time.monotonic()
+        try:
+            status = msgspec.convert(session.call("status"), AgentStatus)
+        except UnexpectedExit:
+            return False  # an agent that has just begun does not listen yet
+        self._call_s[session.machine.name] = time.monotonic() - asked_s
+        if status.exits:
+            first = status.exits[0]
+            problem = f"{len(status.exits)} peers ended before the start"
+            raise StepError(f"{problem}, first {first.process}, status {first.status}")
+        return status.ready
+
     def _log_of(self, session: Session) -> Path:
         return self.logs / f"agent-{session.machine.name}.log"
 
-    def _each(self, step: str, action: Callable[[Session], Result], parallel: int = MAX_PARALLEL) -> dict[str, Result]:
-        """Do something on every machine; all finish before a failure is raised."""
-        with ThreadPoolExecutor(max_workers=min(parallel, len(self._sessions))) as pool:
-            futures = {name: pool.submit(action, session) for name, session in self._sessions.items()}
-        failures = {name: text for name, future in futures.items() if (text := _failure(future))}
+    def _each(
+        self,
+        step: str,
+        action: Callable[[Session], Result],
+        parallel: int = MAX_PARALLEL,
+        among: Mapping[str, Session] | None = None,
+    ) -> dict[str, Result]:
+        """Do something on every machine; all finish before a failure is raised. An interrupt waits for none."""
+        sessions = self._sessions if among is None else among
+        pool = ThreadPoolExecutor(max_workers=max(1, min(parallel, len(sessions))))
+        try:
+            futures = {name: pool.submit(action, session) for name, session in sessions.items()}
+            failures = {name: text for name, future in futures.items() if (text := _failure(future))}
+        finally:
+            # Threads that an interrupt leaves behind end with their connections.
+            pool.shutdown(wait=False, cancel_futures=True)
         if failures:
             raise DeploymentError(step, failures)
         return {name: future.result() for name, future in futures.items()}
 
 
-def _remove_finished(session: Session) -> None:
-    if session.agent_status is not None:
-        session.run(f"rm -rf {session.work}")
+def make_token() -> str:
+    """A name for a run's folder on machines that no other run has."""
+    return secrets.token_hex(8)
+
+
+def _leave(session: Session) -> str:
+    """End what a session has on its machine; what went wrong, empty = nothing."""
+    words = ""
+    if session.is_connected:
+        try:
+            session.end_agent()
+            session.remove_folder()
+        except (StepError, *FAULTS) as error:
+            words = _words_of(error)
+    session.close()
+    return words
 
 
 def _clock_offset(session: Session) -> ClockOffset:
     return read_clock_offset(session) if session.machine.own_clock else ClockOffset(0, 0, 0)
 
 
-def _is_ready(session: Session) -> bool:
-    try:
-        status = msgspec.convert(session.call("status"), AgentStatus)
-    except UnexpectedExit:
-        return False  # an agent that has just begun does not listen yet
-    if status.exits:
-        first = status.exits[0]
-        problem = f"{len(status.exits)} peers ended before the start"
-        raise StepError(f"{problem}, first {first.process}, status {first.status}")
-    return status.ready
-
-
 def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 
@@ -228,12 +343,16 @@ def _failure(future: Future[Any]) -> str | None:
     error = future.exception()
     if error is None:
         return None
+    if isinstance(error, (StepError, *FAULTS)):
+        return _words_of(error)
+    raise error
+
+
+def _words_of(error: BaseException) -> str:
     if isinstance(error, UnexpectedExit):
         words = (error.result.stderr or error.result.stdout).strip()
         return f"exit status {error.result.exited}: {words or error.result.command}"
-    if isinstance(error, (StepError, *FAULTS)):
-        return str(error) or type(error).__name__
-    raise error
+    return str(error) or type(error).__name__
 
 
 def _probe(session: Session) -> Versions:

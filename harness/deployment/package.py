@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import tarfile
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 import peer
+from harness.deployment.workspace import hash_files
 
 DEPENDENCIES = ("msgspec", "prometheus_client", "uvloop")
 """What a peer imports beside the standard library (``[project] dependencies`` in pyproject.toml)."""
@@ -19,7 +19,7 @@ MIN_PYTHON = (3, 11)
 
 
 class Package(Struct, frozen=True):
-    """A gzipped tar of ``peer/`` and the SHA-256 of its content, which names its folder on a machine."""
+    """A gzipped tar of ``peer/``, and ``workspace.hash_files`` of its files, which names its folder on a machine."""
 
     archive: bytes
     sha256: str
@@ -31,13 +31,12 @@ def build_package(source: Path | None = None) -> Package:
     Times, owners and modes are fixed, so equal sources give equal hashes wherever they are packed.
     """
     source = source or Path(peer.__file__).parent
+    contents = {str(Path("peer") / path.relative_to(source)): path.read_bytes() for path in source.rglob("*.py")}
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
-        for path in sorted(source.rglob("*.py")):
-            content = path.read_bytes()
-            member = tarfile.TarInfo(str(Path("peer") / path.relative_to(source)))
+        for name, content in sorted(contents.items()):
+            member = tarfile.TarInfo(name)
             member.size = len(content)
             member.mode = 0o644
             archive.addfile(member, io.BytesIO(content))
-    content = plain.getvalue()
-    return Package(gzip.compress(content, mtime=0), hashlib.sha256(content).hexdigest())
+    return Package(gzip.compress(plain.getvalue(), mtime=0), hash_files(contents))

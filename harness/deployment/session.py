@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import io
 import secrets
 import shlex
 import socket
-import tarfile
 import threading
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, cast
+from typing import Any
 
 import fabric
 import msgspec
 import paramiko  # type: ignore[import-untyped]
 from invoke.exceptions import CommandTimedOut, UnexpectedExit
 
+from harness.deployment import workspace
+from harness.deployment.archive import ArchiveError, extract
 from harness.deployment.package import Package
 from harness.inventory import Machine
 
@@ -27,8 +29,18 @@ KEEPALIVE_S = 10
 LOST_S = 30
 """Unanswered for this long, a machine counts as lost."""
 
-FAULTS = (OSError, EOFError, paramiko.SSHException, UnexpectedExit, CommandTimedOut, tarfile.TarError)
+WORDS_S = 5.0
+END_S = 15.0
+"""How long an agent may take to end its peers and itself."""
+
+FAULTS = (OSError, EOFError, paramiko.SSHException, UnexpectedExit, CommandTimedOut, ArchiveError)
 """What a machine can do to a step. Anything else is a bug of ours and is not caught."""
+
+
+_WORKSPACE = resources.files("harness.deployment").joinpath("workspace.py").read_bytes()
+_READ_AND_RUN = "import sys; exec(sys.stdin.buffer.read(int(sys.argv.pop(1))))"
+_PRESENT = 'while IFS= read -r name; do [ ! -f "$name" ] || [ -L "$name" ] || printf "%s\\n" "$name"; done'
+_PACK = "tar --format=gnu --no-recursion -czf - -T -"
 
 
 class StepError(Exception):
@@ -42,14 +54,22 @@ class Session:
     connection and connections at a time, and one connection a machine stays clear of both limits.
     """
 
-    def __init__(self, machine: Machine, run_id: str) -> None:
+    def __init__(self, machine: Machine, token: str) -> None:
         self.machine = machine
-        # A digest, since the agent's socket below must keep within the 108 bytes of a socket's path.
-        self.work = PurePosixPath(machine.work) / hashlib.sha256(run_id.encode()).hexdigest()[:16]
+        self._token = token
         self._connection = _connection(machine)
-        self._package = PurePosixPath(machine.work) / "packages"
+        self._base: PurePosixPath | None = None
+        self._package: PurePosixPath | None = None
+        self._made = False
+        self._holder: paramiko.Channel | None = None
         self._agent: paramiko.Channel | None = None
         self._reader: threading.Thread | None = None
+
+    @property
+    def work(self) -> PurePosixPath:
+        """The run's folder on the machine; known after ``ship``."""
+        assert self._base is not None, "the caller has shipped"
+        return self._base / self._token
 
     def open(self) -> None:
         """Connect. A machine whose host key is not in its ``known_hosts`` is refused."""
@@ -79,25 +99,88 @@ class Session:
         """The output of a few lines of Python on the machine."""
         return self.run(shlex.join([self.machine.python, "-c", source, *arguments]))
 
+    def on_site(self, verb: str, *arguments: str | PurePosixPath) -> Any:  # noqa: ANN401 - JSON
+        """Have ``harness.deployment.workspace`` do something on the machine; its answer.
+
+        Raises:
+            StepError: it was refused; carries the machine's words.
+        """
+        channel = self._start_on_site(verb, *arguments)
+        try:
+            channel.settimeout(COMMAND_S)
+            channel.shutdown_write()
+            answer = channel.makefile("rb").read()
+            if not channel.status_event.wait(COMMAND_S) or channel.recv_exit_status() != 0:
+                raise StepError(_words_on(channel))
+        finally:
+            channel.close()
+        return msgspec.json.decode(answer)
+
+    def _start_on_site(self, verb: str, *arguments: str | PurePosixPath) -> paramiko.Channel:
+        """The text goes by standard input: on the command line, everybody's list of processes would show it."""
+        words = [self.machine.python, "-c", _READ_AND_RUN, str(len(_WORKSPACE)), verb, *map(str, arguments)]
+        channel = self.open_channel(shlex.join(words))
+        channel.sendall(_WORKSPACE)
+        return channel
+
     def ship(self, package: Package) -> bool:
-        """Unpack the package on the machine unless a package of this hash is there.
+        """Unpack the package on the machine unless a package of this hash is there, and has this content.
 
         Returns:
             Whether it was sent.
         """
-        folder = PurePosixPath(self.machine.work) / "packages"
-        self._package = folder / package.sha256[:16]
-        there = self._connection.run(f"test -d {self._package}", hide=True, warn=True, in_stream=False)
-        if there.ok:
+        self._base = PurePosixPath(self.on_site("prepare", self.machine.work))
+        self._package = self._base / "packages" / package.sha256[:16]
+        if self.on_site("package", self._package, package.sha256):
             return False
-        self.run(f"mkdir -p -m 700 {folder}")
         part = f"{self._package}.{secrets.token_hex(4)}.part"  # another run may ship the same package meanwhile
-        self.put(part + ".tar.gz", package.archive)
-        # Moved into place in one step: a folder of this name is always whole.
-        unpack = f"mkdir {part} && tar -xzf {part}.tar.gz -C {part} && rm {part}.tar.gz"
-        place = f"mv -T {part} {self._package} 2>/dev/null || {{ rm -rf {part}; test -d {self._package}; }}"
-        self.run(f"{unpack} && {{ {place}; }}")
+        quoted = shlex.quote(part)
+        self.run(f"umask 077 && mkdir {quoted}")
+        self.put(f"{part}/package.tar.gz", package.archive)
+        unpack = "tar --no-same-owner -xzf package.tar.gz && rm package.tar.gz"
+        self.run(f"umask 077 && cd {quoted} && {unpack}")
+        self.on_site("place", part, self._package, package.sha256)
         return True
+
+    def make_folder(self, *, held: bool) -> None:
+        """Make the run's folder on the machine, which must not exist.
+
+        Args:
+            held: whether it vanishes with this session, however that ends, unless ``keep_folder`` is called before.
+
+        Raises:
+            StepError: it could not be made.
+        """
+        if held:
+            self._holder = self._start_on_site("hold", self.work)
+            if not self._holder.makefile("rb").readline():
+                raise StepError(_words_on(self._holder))
+        else:
+            self.on_site("make", self.work)
+        self._made = True
+
+    def remove_folder(self) -> None:
+        """Remove the run's folder, if this session made it, with what the run may have left running on the machine.
+
+        Raises:
+            StepError: it was not removed.
+        """
+        if not self._made:
+            return
+        self._made = False
+        if self._holder is None:
+            self.on_site("remove", self.work)
+            return
+        self._holder.shutdown_write()
+        if not self._holder.status_event.wait(END_S) or self._holder.recv_exit_status() != 0:
+            raise StepError(f"{self.work} is not removed yet; {_words_on(self._holder)}")
+
+    def keep_folder(self) -> None:
+        """Leave the run's folder on the machine, now and after this session."""
+        self._made = False
+        if self._holder is not None and self.is_connected:
+            self._holder.sendall(b"keep\n")
+            self._holder.shutdown_write()
 
     def put(self, path: str | PurePosixPath, content: bytes) -> None:
         """Write a file on the machine."""
@@ -109,7 +192,9 @@ class Session:
         Its standard input stays open as long as this session does: the agent takes the end of it for the end of the
         run, so a lost connection leaves no peer behind.
         """
-        channel = self.open_channel(f"exec {self._python_here()} -m peer.runtime.agent {self.work}", combine=True)
+        run = shlex.quote(f"{workspace.RUN_VARIABLE}={self.work}")
+        words = f"-m peer.runtime.agent {shlex.quote(str(self.work))}"
+        channel = self.open_channel(f"exec env {run} {self._python_here()} {words}", combine=True)
         self._agent = channel
         self._reader = threading.Thread(target=_log_agent, args=(channel, log), daemon=True)
         self._reader.start()
@@ -119,6 +204,16 @@ class Session:
         words = shlex.join([str(self.work), "--call", verb, *arguments])
         answer = self.run(f"{self._python_here()} -m peer.runtime.agent {words}", timeout_s)
         return msgspec.json.decode(answer)
+
+    @property
+    def agent_fault(self) -> str | None:
+        """What is wrong with the agent that was started, as far as this side knows; None = nothing."""
+        if not self.is_connected:
+            return "the connection to it is lost, and with it the agent"
+        status = self.agent_status
+        if not status:
+            return None  # it runs, or all its peers have ended as they should
+        return "the agent was killed" if status < 0 else f"the agent ended with status {status}"
 
     @property
     def agent_status(self) -> int | None:
@@ -143,30 +238,50 @@ class Session:
             raise StepError("the agent was killed, or the connection to it was lost")
         return status
 
-    def fetch(self, names: Mapping[str, str], destination: Path) -> None:
-        """Copy files and folders of the run's folder, as far as they exist, into ``destination``, as one tar stream.
+    def end_agent(self, timeout_s: float = END_S) -> None:
+        """End the agent's lifeline, and with it the agent and its peers; wait until they have ended.
 
-        ``names`` maps each to its name there.
+        Raises:
+            StepError: they have not.
+        """
+        if self._agent is None or self._agent.exit_status_ready():
+            return
+        self._agent.shutdown_write()
+        if not self._agent.status_event.wait(timeout_s):
+            raise StepError(f"the agent still runs {timeout_s:g} s after its lifeline's end")
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection stands."""
+        transport = self._connection.transport
+        return transport is not None and transport.is_active()
+
+    def fetch(self, expected: Mapping[str, str], destination: Path, budget_bytes: int) -> None:
+        """Copy files of the run's folder, as far as they exist, below ``destination``, as one tar stream.
+
+        Args:
+            expected: each file's path in the run's folder -> its path below ``destination``, where it must not exist.
+            destination: a folder.
+            budget_bytes: how much the machine may send.
 
         Raises:
             StepError: the machine could not read them all.
+            ArchiveError: it sent something else, or too much.
         """
-        present = f"for name in {shlex.join(names)}; do [ ! -e $name ] || echo $name; done"
-        channel = self.open_channel(f"cd {self.work} && {present} | tar -czf - -T -")
-
-        def rename(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-            safe = tarfile.data_filter(member, folder)
-            first, _, rest = safe.name.partition("/")
-            return safe.replace(name=f"{names[first]}/{rest}".rstrip("/"), deep=False)
-
-        with tarfile.open(fileobj=cast("IO[bytes]", channel.makefile("rb")), mode="r|gz") as archive:
-            archive.extractall(destination, filter=rename)
-        if (status := channel.recv_exit_status()) != 0:
-            words = channel.makefile_stderr("rb").read().decode(errors="replace")
-            raise StepError(f"tar ended with status {status}: {words.strip()}")
+        channel = self.open_channel(f"cd {shlex.quote(str(self.work))} && {_PRESENT} | {_PACK}")
+        try:
+            channel.sendall("".join(f"{name}\n" for name in expected).encode())
+            channel.shutdown_write()
+            extract(channel.makefile("rb"), expected, destination, budget_bytes)
+            if (status := channel.recv_exit_status()) != 0:
+                raise StepError(f"tar ended with status {status}: {_words_on(channel)}")
+        finally:
+            channel.close()
 
     def _python_here(self) -> str:
-        return f"env PYTHONPATH={self._package} PYTHONDONTWRITEBYTECODE=1 {shlex.quote(self.machine.python)}"
+        # -P: what lies in the user's home is not in front of what is imported.
+        path = shlex.quote(f"PYTHONPATH={self._package}")
+        return f"env {path} PYTHONDONTWRITEBYTECODE=1 {shlex.quote(self.machine.python)} -P"
 
     def open_channel(self, command: str, *, combine: bool = False) -> paramiko.Channel:
         """A channel on which the command runs; with ``combine`` its errors come with its output."""
@@ -198,7 +313,14 @@ def _connection(machine: Machine) -> fabric.Connection:
     )
 
 
+def _words_on(channel: paramiko.Channel) -> str:
+    """What the ended command of a channel has said on standard error."""
+    words: bytes = channel.makefile_stderr("rb").read() if channel.status_event.wait(WORDS_S) else b""
+    return words.decode(errors="replace").strip() or "it said nothing"
+
+
 def _log_agent(channel: paramiko.Channel, path: Path) -> None:
     with path.open("wb", buffering=0) as log:
         while data := channel.recv(1 << 16):
-            log.write(data)
+            with contextlib.suppress(OSError):  # the disk is full, and the agent must not have to wait for us
+                log.write(data)

@@ -170,7 +170,7 @@ def _said(argv: Sequence[str]) -> str:
 def _read(path: str | Path) -> str | None:
     """A file of the kernel's; None where this kernel does not have it or does not let it be read."""
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return None
 

@@ -26,7 +26,7 @@ class Program(Struct, frozen=True):
 
 def read_programs(table: Path = SETUP / "programs.txt") -> list[Program]:
     """The table's programs in their order."""
-    lines = (line.split(None, 3) for line in table.read_text().splitlines())
+    lines = (line.split(None, 3) for line in table.read_text(encoding="utf-8").splitlines())
     return [
         Program(words[0], tuple(words[1].split(",")), tuple(words[2].split(",")), words[3])
         for words in lines

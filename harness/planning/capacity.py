@@ -30,7 +30,7 @@ def this_machine() -> Capacity:
 
 
 def _process_limit() -> float:
-    kernel = [int(Path("/proc/sys/kernel", name).read_text()) for name in ("pid_max", "threads-max")]
+    kernel = [int(Path("/proc/sys/kernel", name).read_text(encoding="utf-8")) for name in ("pid_max", "threads-max")]
     return min(*kernel, _resource_limit(resource.RLIMIT_NPROC), _cgroup_limit("pids.max", "pids.current"))
 
 
@@ -42,13 +42,13 @@ def _resource_limit(kind: int) -> float:
 def _cgroup_limit(limit: str, used: str) -> float:
     """What the container's limit leaves; infinite where there is none."""
     try:
-        return int((CGROUP / limit).read_text()) - int((CGROUP / used).read_text())
+        return int((CGROUP / limit).read_text(encoding="utf-8")) - int((CGROUP / used).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # no such file, or the word "max"
         return math.inf
 
 
 def _available_memory_mib() -> float:
-    for line in Path("/proc/meminfo").read_text().splitlines():
+    for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError("/proc/meminfo has no MemAvailable")

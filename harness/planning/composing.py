@@ -26,13 +26,14 @@ def choose_parts(experiment: Experiment) -> Composition:
     return replace(default, overlay=overlay, dissemination=dissemination, membership=membership)
 
 
-def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int]) -> Choice:
-    """What the adversaries do, with what they need to know for it."""
+def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int], topics: int) -> Choice:
+    """What the adversaries do, with what they need to know for it; ``topics``: how many there are."""
     own: dict[str, Choice] = {
         "topic-attacker": {"victim_topics": spec.victim_topics},
         "eclipse": {"accomplices": tuple(sorted(adversaries))},
         "slow": {"delay_ms": spec.delay_ms},
         "dropper": {"drop_ratio": spec.drop_ratio},
+        "asker": {"topics": topics, "ask_interval_ms": spec.ask_interval_ms},
     }
     return {"name": spec.kind} | own.get(spec.kind, {})
 

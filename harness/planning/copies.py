@@ -137,7 +137,7 @@ def _gossipsub(
 ) -> int:
     """First copies go on through the topics' meshes; the publisher's own perhaps to all subscribers that it knows.
 
-    What gossip brings is not counted: it repairs.
+    What gossip brings is not counted: it repairs. Nor is what IDONTWANT spares.
     """
     interested = [other for other in model.neighbours[publisher] if not subscribed[other].isdisjoint(topics)]
 

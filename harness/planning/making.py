@@ -80,7 +80,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     overlays = [parts.overlay] * len(workload.interests)
     if parts.overlay["name"] == "stan":
         overlays = [parts.overlay | given for given in _give_views(experiment, workload)]
-    behaviour = choose_behaviour(experiment.adversary, adversaries)
+    behaviour = choose_behaviour(experiment.adversary, adversaries, experiment.workload.topics)
     return OverlayDocument(
         run=_run_number(experiment),
         protocol=experiment.protocol,
@@ -135,7 +135,8 @@ def _place_nodes(experiment: Experiment, source: Path, nodes: int) -> tuple[Plac
     assert experiment.inventory is not None, "check_rules wants it"
     seats = load_inventory(source.parent / experiment.inventory).seats(nodes)
     return tuple(
-        Placement(node, node, seat.machine, seat.listen[0], seat.metrics[0]) for node, seat in enumerate(seats)
+        Placement(node, node, seat.machine, seat.listen[0], seat.metrics[0] if seat.metrics else "")
+        for node, seat in enumerate(seats)
     )
 
 

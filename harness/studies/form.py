@@ -35,6 +35,9 @@ class RunSpec(Struct, forbid_unknown_fields=True, frozen=True):
     published."""
     epoch_messages: Count | None = None
     """Measure deliveries also for every so many messages on their own."""
+    skip_messages: Annotated[int, Meta(ge=0)] = 0
+    """Of every ``epoch_messages``, leave the first so many out of all measures of deliveries, such as those that
+    Topiary's overlap carries over the links of two epochs."""
 
 
 class Variant(Struct, forbid_unknown_fields=True, frozen=True):

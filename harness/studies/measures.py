@@ -16,7 +16,9 @@ COUNTERS = ("degree", "rank", "kind", "length")
 Value = tuple[str, float | None, float]
 """A measure, what it is counted by (None for a plain one), and its value."""
 
-Source = Literal["interests", "views", "slots", "graph", "distances", "topics", "deliveries", "scores", "control"]
+Source = Literal[
+    "interests", "views", "slots", "graph", "distances", "topics", "deliveries", "scores", "control", "disclosure"
+]
 
 
 class Measure(Struct, frozen=True):
@@ -48,6 +50,10 @@ MEASURES: dict[str, Measure] = {
     "correlated_95_ratio": Measure("interests", "the same at the 95 % level"),
     "correlated_98_ratio": Measure("interests", "the same at the 98 % level"),
     "correlated_99_ratio": Measure("interests", "the same at the 99 % level"),
+    "topics_correlated_90_ratio": Measure("interests", "pairs of topics whose subscribers correlate at the 90 % level"),
+    "topics_correlated_95_ratio": Measure("interests", "the same at the 95 % level"),
+    "topics_correlated_98_ratio": Measure("interests", "the same at the 98 % level"),
+    "topics_correlated_99_ratio": Measure("interests", "the same at the 99 % level"),
     "nodes": Measure("views", "nodes that the snapshot looks at"),
     "degree_mean": Measure("views", "physical links of a node, mean"),
     "degree_max": Measure("views", "the same, most"),
@@ -91,6 +97,9 @@ MEASURES: dict[str, Measure] = {
     "topic_delay_ms_mean": Measure("deliveries", "delay of the messages of each (first) topic, mean", by="topic"),
     "score_mean": Measure("scores", "score of the neighbours that honest nodes keep at an epoch's end, mean"),
     "score_quantiles": Measure("scores", "the scores of all honest nodes in order", by="quantile"),
+    "disclosure_ratio": Measure(
+        "disclosure", "subscriptions of honest nodes to topics that an asker does not have which it concluded (ratio)"
+    ),
     "control_frames_per_peer_per_s": Measure("control", "frames other than data"),
     "control_bytes_per_peer_per_s": Measure("control", "their bytes"),
     "control_frames_per_change": Measure(

@@ -12,6 +12,7 @@ from harness.workload.interests import Interests
 from metrics.overlay import (
     Snapshot,
     correlate,
+    correlate_topics,
     count_distances,
     count_links,
     intersect_top,
@@ -21,8 +22,9 @@ from metrics.overlay import (
 )
 from metrics.overlay.snapshot import Integers
 
-CORRELATION_LEVELS = {"correlated_90_ratio": 0.9, "correlated_95_ratio": 0.95, "correlated_98_ratio": 0.98}
-CORRELATION_LEVELS["correlated_99_ratio"] = 0.99
+LEVELS = (0.9, 0.95, 0.98, 0.99)
+CORRELATIONS = {"correlated": correlate, "topics_correlated": correlate_topics}
+"""What correlates of the interests, by the beginning of the measures' names."""
 
 
 def measure_snapshot(snapshot: Snapshot, wanted: Collection[str]) -> list[Value]:
@@ -87,10 +89,11 @@ def measure_interests(interests: Interests, topics: int, wanted: Collection[str]
     for name in sorted(depths.keys() & set(wanted)):
         share = intersect_top(len(interests), pairs, depths[name])
         values += [] if share is None else [(name, None, share)]
-    levels = sorted(CORRELATION_LEVELS.keys() & set(wanted))
-    if levels:
-        shares = correlate(len(interests), pairs, topics, [CORRELATION_LEVELS[name] for name in levels])
-        values += [(name, None, share) for name, share in zip(levels, shares, strict=True)]
+    for prefix, correlation in CORRELATIONS.items():
+        levels = {f"{prefix}_{level:.0%}_ratio".replace("%", ""): level for level in LEVELS}
+        if not levels.keys().isdisjoint(wanted):
+            shares = correlation(len(interests), pairs, topics, list(levels.values()))
+            values += [(name, None, share) for name, share in zip(levels, shares, strict=True)]
     return [value for value in values if value[0] in wanted]
 
 

@@ -127,6 +127,7 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
     late = run.length_s is not None and run.control_from_s >= run.length_s
     yield late, "$.run.control_from_s", f"expected less than length_s = {run.length_s}, got {run.control_from_s}"
     yield run.epoch_messages is not None and not publishes, "$.run.epoch_messages", "length_s: nothing is published"
+    yield run.skip_messages >= (run.epoch_messages or 1), "$.run.skip_messages", "expected less than epoch_messages"
     for index, name in enumerate(study.measures):
         place = f"$.measures[{index}]"
         yield name not in MEASURES, place, f"no such measure: {name!r}; docs/studies.md lists them"

@@ -19,6 +19,7 @@ from harness.testbeds.simulated.simulation import Simulation
 from harness.testbeds.simulated.testbed import START_NS
 from harness.workload.churn import Span
 from harness.workload.drawing import Workload, draw_membership, draw_workload
+from metrics.disclosure import disclosed_ratio, measure_disclosure
 from peer.core.bitset import bitset, members
 from peer.core.frames import Bye, Data, Hello, kind_names
 
@@ -72,10 +73,11 @@ class PointRun:
         self._topics = experiment.workload.topics
         overlay = make_overlay(experiment, workload)
         self._adversaries = bitset(spec.node for spec in overlay.nodes if spec.behaviour is not None)
+        self._askers = tuple(spec.node for spec in overlay.nodes if (spec.behaviour or {}).get("name") == "asker")
         self._honest_interests = tuple(
             topics for node, topics in enumerate(workload.interests) if not self._adversaries >> node & 1
         )
-        self._watch = Watch(workload.interests, self._adversaries, run.epoch_messages)
+        self._watch = Watch(workload.interests, self._adversaries, run.epoch_messages, run.skip_messages)
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._simulation = Simulation(
             network,
@@ -111,6 +113,7 @@ class PointRun:
         rows += self._delivery_rows()
         rows += self._score_rows()
         rows += self._control_rows()
+        rows += self._disclosure_rows()
         return [row for row in rows if row.measure in self._measures]
 
     def _advance(self, until_ns: int) -> bool:
@@ -152,6 +155,12 @@ class PointRun:
         if scores:
             everything = [score for of_epoch in scores.values() for score in of_epoch]
             yield from (Row(name, None, by, value) for name, by, value in measure_scores(everything))
+
+    def _disclosure_rows(self) -> Iterator[Row]:
+        concluded = {asker: self._watch.concluded.get(asker, {}) for asker in self._askers}
+        share = disclosed_ratio(measure_disclosure(concluded, self._watch.ever, members(self._adversaries)))
+        if share is not None:
+            yield Row("disclosure_ratio", None, None, share)
 
     def _count_traffic(self) -> None:
         simulation = self._simulation

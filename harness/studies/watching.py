@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -16,6 +17,11 @@ from peer.trace import TraceEvent
 
 QUANTILES = tuple(place / 50 for place in range(51))
 """The shares of nodes at which the scores' distribution is noted."""
+
+
+LATEST_NS = 600_000_000_000
+"""How long a message is looked for: ten hops through nodes that take a minute each, the longest that there is. A copy
+that comes later counts nowhere, and nothing is kept of its message but its batch."""
 
 
 class Batch:
@@ -38,7 +44,10 @@ class TopicBatch(Struct):
 
 
 class Flight(Struct):
-    """A message under way: ``due`` are the honest subscribers at the instant of its publication but the publisher."""
+    """A message under way: ``due`` are the honest subscribers at the instant of its publication but the publisher.
+
+    Those to whom it was delivered are due no more.
+    """
 
     published_ns: int
     due: Bitset
@@ -53,6 +62,7 @@ class Watch:
         interests: every node's topics at the start.
         adversaries: nodes whose copies, changes and scores count nowhere.
         batch_messages: how many messages make a batch; None = all of them.
+        skip_messages: how many of them, the first ones, count nowhere.
 
     Attributes:
         changed_ns: when a logical link last began or ended.
@@ -60,11 +70,15 @@ class Watch:
         changes: joins, leaves and crashes of honest nodes so far.
         batches: in the order of publication.
         scores: of the neighbours that honest nodes kept, by the epoch that they ended.
+        concluded: what adversaries that ask have concluded so far: asker to topic to nodes.
+        ever: every topic's subscribers so far, those that are gone included.
     """
 
     frames = False
 
-    def __init__(self, interests: Interests, adversaries: Bitset, batch_messages: int | None) -> None:
+    def __init__(
+        self, interests: Interests, adversaries: Bitset, batch_messages: int | None, skip_messages: int = 0
+    ) -> None:
         self.changed_ns = 0
         self.joined_ns: dict[NodeId, int] = {}
         self.changes = 0
@@ -72,8 +86,13 @@ class Watch:
         self.scores: dict[int, list[float]] = {}
         self._adversaries = adversaries
         self._batch_messages = batch_messages
+        self._skip_messages = skip_messages
+        self._published = 0
         self._flights: dict[MessageId | None, Flight] = {}
+        self._order: deque[MessageId] = deque()  # of the flights, the oldest first
+        self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
         self._subscribers = _by_topic(interests)
+        self.ever = dict(self._subscribers)
         self._handlers: dict[str, Callable[[TraceEvent], None]] = {
             "publish": self._publish,
             "duplicate": self._duplicate,
@@ -83,6 +102,7 @@ class Watch:
             "join": self._join,
             "leave": self._leave,
             "epoch": self._end_epoch,
+            "disclose": self._disclose,
         }
 
     def trace(self, event: TraceEvent) -> None:
@@ -95,6 +115,7 @@ class Watch:
         """Note a delivery that was due."""
         flight = self._flights.get(message.message_id)
         if flight is not None and flight.due >> node & 1:
+            flight.due ^= 1 << node
             delay_ns = now_ns - flight.published_ns
             flight.batch.delays_ns.append(delay_ns)
             flight.batch.hops += message.hops
@@ -102,8 +123,12 @@ class Watch:
             flight.topic.delay_ns += delay_ns
 
     def _publish(self, event: TraceEvent) -> None:
-        if not self.batches or self.batches[-1].messages == self._batch_messages:
+        place = self._published % self._batch_messages if self._batch_messages else self._published
+        self._published += 1
+        if place == 0:
             self.batches.append(Batch())
+        if place < self._skip_messages:
+            return
         batch = self.batches[-1]
         due = 0
         assert event.topics and event.message_id is not None, "publications have both"
@@ -115,6 +140,9 @@ class Watch:
         of_topic = batch.topics.setdefault(event.topics[0], TopicBatch())
         of_topic.due += due.bit_count()
         self._flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
+        self._order.append(event.message_id)
+        while self._flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
+            del self._flights[self._order.popleft()]
 
     def _duplicate(self, event: TraceEvent) -> None:
         if batch := self._batch_of_honest_copy(event):
@@ -137,6 +165,7 @@ class Watch:
             self._count_change(event)
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) | 1 << event.node
+            self.ever[topic] = self.ever.get(topic, 0) | 1 << event.node
 
     def _leave(self, event: TraceEvent) -> None:
         if event.reason is not None:
@@ -151,6 +180,12 @@ class Watch:
         assert event.epoch is not None and event.score is not None, "epochs that end have both"
         if not self._adversaries >> event.node & 1:
             self.scores.setdefault(event.epoch, []).append(event.score)
+
+    def _disclose(self, event: TraceEvent) -> None:
+        assert event.peer is not None and event.topics, "conclusions have both"
+        topics = self.concluded.setdefault(event.node, {})
+        for topic in event.topics:
+            topics[topic] = topics.get(topic, 0) | 1 << event.peer
 
 
 def _by_topic(interests: Interests) -> dict[int, Bitset]:

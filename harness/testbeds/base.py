@@ -23,8 +23,9 @@ class Findings(Struct, frozen=True):
 
 
 class Testbed(Protocol):
-    """The methods are called once each, in this order; ``probe`` is called before and after the workload.
+    """The methods are called once each, in this order.
 
+    ``probe`` is called before and after the workload, but not after one that was cut short; ``lost`` at any time.
     Everything they write goes to the run directory. Each raises TestbedError when it cannot do what is asked; what
     only spoils the result is a problem among the findings.
     """
@@ -46,6 +47,12 @@ class Testbed(Protocol):
 
     def start_recording(self, longest_s: float) -> None:
         """Begin to watch the network, before any peer speaks; for at most this long in virtual time."""
+
+    def lost(self) -> dict[str, str]:
+        """The testbed's own processes that have ended before they should -> what is known of their end.
+
+        Called each second of the run, and at any time between ``boot`` and ``close``; it must cost next to nothing.
+        """
 
     def resources(self) -> dict[str, float]:
         """What the peers use now. Called while they drain: no longer judged, and not yet ended."""

@@ -51,15 +51,18 @@ class RemoteTestbed:
         return tuple(Site(node, seat.machine, seat.listen, seat.metrics) for node, seat in enumerate(self._seats))
 
     def metrics(self) -> dict[str, tuple[str, int]]:
-        """Each machine's agent, beside its first peer."""
-        addresses = {seat.machine: seat.metrics[0] for seat in reversed(self._seats)}
-        return {machine: (address, AGENT_METRICS_PORT) for machine, address in addresses.items()}
+        """Each machine's agent, where its peers' metrics are; none of a machine without an address for them."""
+        return {seat.machine: (seat.metrics[0], AGENT_METRICS_PORT) for seat in self._seats if seat.metrics}
 
     def probe(self, moment: Moment) -> None:
         """Nothing: no delay was asked for that could be certified."""
 
     def start_recording(self, longest_s: float) -> None:
         """Nothing: there is no data plane to record at."""
+
+    def lost(self) -> dict[str, str]:
+        """There are no processes of its own."""
+        return {}
 
     def resources(self) -> dict[str, float]:
         """Unknown."""

@@ -6,7 +6,7 @@ numbers. A ``Snapshot`` holds the arrays, ``measure`` computes every plain numbe
 
 from metrics.overlay.distances import count_distances
 from metrics.overlay.graph import PhysicalGraph, measure_graph
-from metrics.overlay.interests import correlate, intersect_top
+from metrics.overlay.interests import correlate, correlate_topics, intersect_top
 from metrics.overlay.measures import measure, sum_up_topics
 from metrics.overlay.nodes import NodeLinks, count_links
 from metrics.overlay.paths import Paths, shortest_paths
@@ -20,6 +20,7 @@ __all__ = [
     "Snapshot",
     "TopicOverlay",
     "correlate",
+    "correlate_topics",
     "count_distances",
     "count_links",
     "intersect_top",

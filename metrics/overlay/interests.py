@@ -48,9 +48,11 @@ def correlate(count: int, interests: Integers, topics: int, levels: Sequence[flo
 
     Taken as: Pearson's correlation r of the two nodes' subscriptions as vectors of 0 and 1 over all topics; it differs
     from 0 at a level where sqrt(topics) |r| reaches the normal distribution's two-sided quantile (the chi-squared test
-    of the pair's 2 x 2 table). A node with no topic or with all of them correlates with nobody. StAN's Table 1 prints
-    shares of nodes "by confidence level" without a definition: this is also the mean share of the other nodes with
-    which a node's subscriptions correlate.
+    of the pair's 2 x 2 table). A node with no topic or with all of them correlates with nobody.
+
+    StAN's Table 1 prints "% Nodes" by "confidence level" without a definition, and its text speaks of the correlation
+    of each pair of subscriptions. ``correlate_topics`` is the reading by pairs of topics, this one that by pairs of
+    nodes.
 
     Args:
         count: nodes.
@@ -60,6 +62,19 @@ def correlate(count: int, interests: Integers, topics: int, levels: Sequence[flo
 
     Source: StAN section 3, Table 1.
     """
+    return _correlate_rows(count, interests, topics, levels)
+
+
+def correlate_topics(count: int, interests: Integers, topics: int, levels: Sequence[float]) -> list[float]:
+    """The share of pairs of topics whose subscribers correlate: as ``correlate``, of vectors over all nodes.
+
+    A topic with no subscriber or with all nodes correlates with none. Arguments and source: see ``correlate``.
+    """
+    return _correlate_rows(topics, interests[:, ::-1], count, levels)
+
+
+def _correlate_rows(count: int, interests: Integers, topics: int, levels: Sequence[float]) -> list[float]:
+    """The share of pairs of rows, 0 .. count - 1, that correlate over ``topics`` columns."""
     matrix = interest_matrix(count, interests)
     sizes = matrix.sum(axis=1).astype(np.float64)
     spread = np.sqrt(sizes * (topics - sizes))

@@ -23,6 +23,9 @@ from msgspec import Struct
 from metrics.report.run import Run
 
 BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#2266aa", "#dd7722", "#2a8a57", "#c0392b", "#8a929a", "#7a4fa3"
+_NEXT_S = 1.5
+"""Seconds of a table that are no further apart follow each other."""
+
 STYLE = str(files("metrics.report") / "trellis.mplstyle")
 
 
@@ -247,7 +250,7 @@ def rtt_error(run: Run) -> Canvas | None:
 
 
 def fidelity(run: Run) -> Canvas | None:
-    """What the emulation itself did, second by second: lateness of the data plane, CPU in use."""
+    """What the emulation itself did, second by second: lateness of the data plane, stalls, CPU in use."""
     table = run.table("fidelity")
     if table is None or table.empty or table["lateness_p50_ns"].isna().all():
         return None
@@ -255,21 +258,46 @@ def fidelity(run: Run) -> Canvas | None:
     canvas, (upper, lower) = _axes_grid(3.8, rows=2, sharex=True)
     for column, label, color in (("p50", "median", BLUE), ("p99", "99th percentile", ORANGE), ("max", "worst", RED)):
         values = table[f"lateness_{column}_ns"] / 1e6
-        upper.plot(seconds, np.maximum(values, 1e-4), label=label, color=color, linewidth=1.1)
+        _by_second(upper, seconds, np.maximum(values, 1e-4), label=label, color=color)
+    _mark_stalls(run, upper)
     upper.set(yscale="log", ylabel="lateness (ms)")
-    upper.legend(loc="upper right", ncols=3, fontsize=8)
+    upper.legend(loc="upper right", ncols=3, fontsize=7)
     for column, label, color in (
         ("busy_ratio", "data plane's core", BLUE),
         ("cpu_busy_ratio", "machine", ORANGE),
         ("cpu_some_ratio", "tasks waiting (PSI)", RED),
     ):
         if column in table and table[column].notna().any():
-            lower.plot(seconds, table[column], label=label, color=color, linewidth=1.1)
+            _by_second(lower, seconds, table[column], label=label, color=color)
     lower.set(xlabel="time from the workload's zero (s)", ylabel="share of a second", ylim=(0, 1.05))
     lower.legend(loc="upper right", ncols=3, fontsize=8)
     for axes in (upper, lower):
         axes.axvspan(0, run.duration_s, color="#f2f5f8", zorder=-1)
     return canvas
+
+
+def _by_second(axes: Axes, seconds: pd.Series[float], values: pd.Series[float], **style: Any) -> None:  # noqa: ANN401
+    """A marker per second with a value, joined by a line only where the next second has one, too."""
+    known = values.notna()
+    at, shown = seconds[known].to_numpy(), values[known].to_numpy()
+    gaps = np.flatnonzero(np.diff(at) > _NEXT_S) + 1
+    axes.plot(
+        np.insert(at, gaps, np.nan), np.insert(shown, gaps, np.nan), marker=".", markersize=3, linewidth=1.1, **style
+    )
+
+
+def _mark_stalls(run: Run, axes: Axes) -> None:
+    """A marker per stall, by its beginning and its length."""
+    stalls = run.table("stalls")
+    if stalls is None:
+        return
+    for source, label, marker in (("host", "stall of the host", "x"), ("plane", "gap of the data plane", "+")):
+        rows = stalls[stalls["source"] == source]
+        if rows.empty:
+            continue
+        length_ms = (rows["end_ns"] - rows["start_ns"]) / 1e6
+        begin_s = (rows["start_ns"] - run.zero_ns) / 1e9
+        axes.plot(begin_s, length_ms, marker, markersize=4, color=PURPLE, linestyle="none", label=label)
 
 
 def world(run: Run) -> Canvas | None:
@@ -278,7 +306,7 @@ def world(run: Run) -> Canvas | None:
     if hosts.empty or hosts["latitude"].isna().any():
         return None
     canvas, axes = plain_axes(width=9.6, height=4.9)
-    rings = json.loads((files("metrics.report") / "data" / "land.json").read_text())["rings"]
+    rings = json.loads((files("metrics.report") / "data" / "land.json").read_text(encoding="utf-8"))["rings"]
     axes.add_collection(PolyCollection([np.array(ring) for ring in rings], facecolor="#e6ebe4", edgecolor="#c8d0c5"))
     segments = [_arc(hosts, a, b) for a, b in run.host_links()]
     pieces = [piece for segment in segments for piece in segment]
@@ -379,7 +407,8 @@ FIGURES = (
     Figure(
         "fidelity",
         "Fidelity over time",
-        "Above: how late the data plane released packets. Below: CPU. Shaded: the publishing window.",
+        "Above: how late the data plane released packets, and the lengths of times in which a processor (x) or the "
+        "data plane (+) stood still. Below: CPU. Shaded: the publishing window.",
         fidelity,
     ),
 )

@@ -20,6 +20,7 @@ _NUMBERS = (
     ("link_sharing_ratio", "logical links a neighbour", "{:.2f}"),
     ("duplicates_per_delivery", "further copies a delivery, those at relays too", "{:.2f}"),
     ("relay_ratio", "copies that are first ones at relays", "{:.1%}"),
+    ("disclosure_ratio", "subscriptions to topics they do not have that askers concluded", "{:.1%}"),
     ("degree_mean", "physical links a node", "{:.2f}"),
     ("degree_max", "physical links, largest", "{:.0f}"),
     ("topics_partitioned", "partitioned topics", "{:.0f}"),

@@ -118,6 +118,8 @@ class Run(RunDir):
         """What ran, on what: versions, kernel, hashes, lengths of the phases, resources."""
         manifest = self.manifest
         rows = [("run", manifest.run_id)]
+        if attempt := self.attempt:
+            rows += [("attempt", f"{attempt.attempt}, since stalls of the host spoiled {attempt.repeats}")]
         for title, group in (("version of", manifest.versions), ("kernel:", manifest.kernel)):
             rows += [(f"{title} {key}", value) for key, value in sorted(group.items())]
         rows += [(f"SHA-256 of {key}", value) for key, value in sorted(manifest.hashes.items())]

@@ -21,7 +21,7 @@ from metrics.certificate import check_certificate
 from metrics.checks import Evidence, check_consistency, is_complete
 from metrics.pcap.source import register, ship_code
 from metrics.rundata import RunDir
-from metrics.tables import agreement, churn, deliveries, epochs, fidelity, hops, links, logs, overhead
+from metrics.tables import agreement, churn, deliveries, disclosures, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import Sources, gather
@@ -29,6 +29,7 @@ from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
 from metrics.tables.staged import STAGED
+from metrics.tables.stalls import build_stalls
 from metrics.tables.together import together
 from metrics.tables.traces import EVENTS
 from metrics.tables.wire import Wire
@@ -119,7 +120,7 @@ class Pipeline:
         together(hops=self._save_hops, links=self._save_links)
         together(deliveries=self._save_deliveries, sharing=self._save_sharing, overhead=self._save_overhead)
         together(fidelity=self._save_fidelity, epochs=self._save_epochs, overlay=self._save_overlay)
-        together(churn_control=self._save_churn_control, checks=self._save_checks)
+        together(churn_control=self._save_churn_control, disclosures=self._save_disclosures, checks=self._save_checks)
 
     def _save_hops(self) -> None:
         self._stage_messages()
@@ -187,6 +188,7 @@ class Pipeline:
 
     def _save_fidelity(self) -> None:
         self._save_small("fidelity", fidelity.build_fidelity(self._run))
+        self._save_small("stalls", build_stalls(self._run))
 
     def _save_epochs(self) -> None:
         run = self._run
@@ -206,6 +208,11 @@ class Pipeline:
             adversaries = read_adversaries(self._run)
             rows = churn.build_churn_control(self._staging / "events", self._path("hops"), span_ns, adversaries)
         self._save_small("churn_control", rows)
+
+    def _save_disclosures(self) -> None:
+        askers, adversaries = read_adversaries(self._run, "asker"), read_adversaries(self._run)
+        events, interests = self._staging / "events", self._staging / "interests"
+        self._save_small("disclosures", disclosures.build_disclosures(events, interests, askers, adversaries))
 
     def _save_checks(self) -> None:
         found = together(evidence=self._gather, links=self._compare_links)

@@ -90,6 +90,12 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "direct_delay_ms": "double",
         "stretch": "double",
     },
+    "disclosures": {
+        "node": "int",
+        "subscriptions": "bigint",
+        "disclosed": "bigint",
+        "wrong": "bigint",
+    },
     "epochs": {
         "epoch": "bigint",
         "from_ns": "bigint",
@@ -244,6 +250,13 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "receive_ms_p99": "double",
         "probes": "bigint",
         "probe_error_ms_p99": "double",
+    },
+    "stalls": {
+        "source": "string",
+        "cpu": "int",
+        "phase": "string",
+        "start_ns": "bigint",
+        "end_ns": "bigint",
     },
     "checks": {
         "name": "string",

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from peer.core.asker import Asker
 from peer.core.bitset import bitset, members
 from peer.core.composition import ComposedNode
 from peer.core.contract import (
@@ -177,4 +178,5 @@ ADVERSARIES: dict[str, Callable[..., StatefulNode]] = {
     "eclipse": EclipseAttacker,
     "slow": SlowNode,
     "dropper": Dropper,
+    "asker": Asker,
 }

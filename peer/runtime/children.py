@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -21,6 +22,10 @@ from peer.runtime.namespaces import die_with_parent, enter_network
 from peer.runtime.privileges import drop_privileges
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.spec import PeerPlace
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_STATUS = os.EX_IOERR
+"""What a Python peer exits with when it could not write its trace: its log may be on the same disk."""
 
 
 class Exit(Struct, frozen=True):
@@ -62,8 +67,12 @@ class Child:
             self.control.sendall(b"%d\n" % zero_ns)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal unless the process has ended."""
-        if self.ended is None:
+        """Send a signal to the process and those that it has started in its process group, unless it has ended."""
+        if self.ended is not None:
+            return
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:  # it has left its group
             signal.pidfd_send_signal(self.pidfd, number)
 
     def reap(self, expected: str, clock: Clock) -> Exit:
@@ -77,7 +86,9 @@ class Child:
             number = os.WTERMSIG(status)
             self.ended = Exit(name, expected, "signalled", number, now_ns, signal.Signals(number).name)
         else:
-            self.ended = Exit(name, expected, "exited", os.WEXITSTATUS(status), now_ns)
+            exit_status = os.WEXITSTATUS(status)
+            detail = "the disk is full" if exit_status == DISK_FULL_STATUS else ""
+            self.ended = Exit(name, expected, "exited", exit_status, now_ns, detail)
         return self.ended
 
 
@@ -96,6 +107,7 @@ def start_child(place: PeerPlace, orders: Orders, earlier: Iterable[Child]) -> C
             os.close(child.pidfd)
         _be_child(place, orders, theirs, parent)
     theirs.close()
+    _lead_group(pid)
     return Child(place.node, pid, ours)
 
 
@@ -104,6 +116,7 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
     status = 1
     try:
         die_with_parent(parent)
+        _lead_group(os.getpid())
         _redirect(orders.folder / "logs" / f"{place.node}.log")
         if place.netns is not None:
             enter_network(place.netns)
@@ -113,13 +126,23 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         else:
             run_peer(place, orders, control)
         status = 0
-    except BaseException:
+    except BaseException as error:
         # Whatever went wrong goes to this peer's own log, and the exit status tells the agent; a forked process
         # must never return into the agent's code.
-        traceback.print_exc()
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            status = DISK_FULL_STATUS
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
     finally:
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
         os._exit(status)
+
+
+def _lead_group(process: int) -> None:
+    """Give a peer a process group of its own. Both sides do it, so that it has one whoever comes first."""
+    with contextlib.suppress(PermissionError, ProcessLookupError):  # it has become another program, or has ended
+        os.setpgid(process, process)
 
 
 def _redirect(log: Path) -> None:
@@ -159,7 +182,7 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
     return {
         "node": orders.overlay.nodes[place.node],
         "place": place,
-        "run": orders.overlay.run,
+        "run": agent.run,
         "addresses": agent.addresses,
         "actions": [step.action for step in orders.steps.get(place.node, ())],
         "zero_ns": zero_ns,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from peer.core.contract import NodeId
@@ -13,6 +14,11 @@ from peer.trace import TraceEvent
 from peer.wire import Decoder, encode
 
 HANDSHAKE_TIMEOUT_S = 10.0
+"""How long the other side has to say hello."""
+
+MOST_HELLO_BYTES = 256
+"""A hello is shorter, and nothing else may come before it."""
+
 CLOSE_TIMEOUT_S = 5.0
 """How long the other side has to say its last before the connection is cut."""
 
@@ -29,12 +35,19 @@ _SOCKET_TIMES = (
 )
 """Options that are durations: the kernel knows nothing of virtual time, so they are set dilated."""
 
+_PROBE_TIMES = ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1))
+"""Where it is to be known soon whether the other side still has the connection: a host that has not resets it."""
+
 
 class Watcher(Protocol):
     """Whom a link tells."""
 
     def opened(self, link: Link) -> None:
         """The TCP connection is there."""
+
+    def believes(self, link: Link, node: int) -> bool:
+        """Whether an accepted connection may be that node's."""
+        ...
 
     def received(self, link: Link, frame: Frame) -> None:
         """A frame came in; it has been traced."""
@@ -65,7 +78,8 @@ class Link(asyncio.Protocol):
     """A TCP connection.
 
     Attributes:
-        peer: the node at the other end; None until it has introduced itself on an accepted connection.
+        peer: the node at the other end; None until it has introduced itself, believably, on an accepted connection.
+        source: the address at the other end, without the port.
         opener: whether this side opened the connection ("orig" in traces).
         up: whether both sides have said hello and none has said its last.
         reason: why the link is to end; empty as long as nobody wants it to.
@@ -85,6 +99,7 @@ class Link(asyncio.Protocol):
         self.broke = False
         self.up_since_ns = 0
         self.conn = ""
+        self.source = ""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watcher = watcher
         self._counts = counts
@@ -111,26 +126,30 @@ class Link(asyncio.Protocol):
         plug = self.transport.get_extra_info("socket")
         for level, option, value in _SOCKET_OPTIONS:
             plug.setsockopt(level, option, value)
-        for level, option, value in _SOCKET_TIMES:
-            plug.setsockopt(level, option, round(self._clock.real_s(value)))
+        self._set_times(_SOCKET_TIMES)
         ends = [self.transport.get_extra_info(name) for name in ("sockname", "peername")]
         orig, resp = ends if self.opener else reversed(ends)
         self.conn = f"{orig[0]}:{orig[1]}-{resp[0]}:{resp[1]}"
-        self.limit_time(HANDSHAKE_TIMEOUT_S)
+        self.source = ends[1][0]
+        self.limit_time(HANDSHAKE_TIMEOUT_S, None if self.opener else self._miss_hello)
         self._watcher.opened(self)
 
     def data_received(self, data: bytes) -> None:
         """Cut the stream into frames."""
+        if self.peer is None and self.reason:
+            return  # nobody knows who it is, and it is refused
         now_ns = self._clock.now_ns()
         decoder = self._decoder
         for off, len_bytes, frame in decoder.feed(data):
-            if self.peer is None and isinstance(frame, Hello):
-                self.peer = frame.node  # its own word; the pool checks it
+            if self.peer is None and isinstance(frame, Hello) and self._watcher.believes(self, frame.node):
+                self.peer = frame.node
             self._watcher.trace(self._locate("receive", now_ns, self._sides[1], frame, off, len_bytes))
             _count(self._counts.received_frames, self._counts.received_bytes, frame.kind, len_bytes)
             self._watcher.received(self, frame)
         if decoder.fault is not None:
             self._watcher.broke_format(self, decoder.fault.reason)
+        elif self.peer is None and decoder.pending_bytes > MOST_HELLO_BYTES:
+            self._miss_hello()
 
     def eof_received(self) -> bool:
         """The other side has said its last: what is queued still goes out, then the connection closes."""
@@ -164,13 +183,27 @@ class Link(asyncio.Protocol):
         self.transport.write_eof()
         self.limit_time(CLOSE_TIMEOUT_S)
 
-    def limit_time(self, limit_s: float | None) -> None:
-        """Cut the connection after this time, in place of any limit before; None = let it live."""
+    def probe(self, urgently: bool) -> None:
+        """Have the kernel find out soon, or again in its own time, whether the other side still has the connection."""
+        if not self.transport.is_closing():
+            self._set_times(_PROBE_TIMES if urgently else _SOCKET_TIMES)
+
+    def limit_time(self, limit_s: float | None, then: Callable[[], None] | None = None) -> None:
+        """Cut the connection after this time, or do something else, in place of any limit before; None = no limit."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None
         if limit_s is not None:
-            self._deadline = asyncio.get_running_loop().call_later(self._clock.real_s(limit_s), self.transport.abort)
+            limit_s = self._clock.real_s(limit_s)
+            self._deadline = asyncio.get_running_loop().call_later(limit_s, then or self.transport.abort)
+
+    def _miss_hello(self) -> None:
+        self._watcher.broke_format(self, "no_hello")
+
+    def _set_times(self, options: tuple[tuple[int, int, int], ...]) -> None:
+        plug = self.transport.get_extra_info("socket")
+        for level, option, value in options:
+            plug.setsockopt(level, option, round(self._clock.real_s(value)))
 
     def _locate(self, event: str, now_ns: int, side: str, frame: Frame, off: int, len_bytes: int) -> TraceEvent:
         """The trace event of a frame. Positional, since there is one for every frame."""

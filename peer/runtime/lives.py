@@ -11,11 +11,12 @@ from peer.core import contract
 from peer.core.directory import Directory
 from peer.core.node import StatefulNode
 from peer.core.randomness import substream
+from peer.runtime.addresses import Address, AddressBook
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.driver import Driver
 from peer.runtime.lifecycle import announce_end, announce_join, make_node
 from peer.runtime.link import Counts
-from peer.runtime.pool import Address, LinkPool
+from peer.runtime.pool import LinkPool
 from peer.runtime.recording import Recorder
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
@@ -33,7 +34,7 @@ class Lives:
         spec: the node.
         trace: its trace, one for all lives.
         run: the run's number.
-        addresses: where each node listens, index = node.
+        addresses: where each node listens.
         listen: where this one does.
         send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
         recorder: writes down what the node is told; None = nobody does.
@@ -51,7 +52,7 @@ class Lives:
         trace: TraceFile,
         *,
         run: int,
-        addresses: tuple[Address, ...],
+        addresses: AddressBook,
         listen: Address,
         send_queue_bytes: int,
         recorder: Recorder | None = None,

@@ -1,4 +1,4 @@
-"""The two system calls that Python 3.11 lacks: entering a namespace, and dying with one's parent."""
+"""System calls that Python 3.11 lacks: entering a namespace, dying with one's parent, and adopting orphans."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 
 CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def enter_network(path: str) -> None:
@@ -28,6 +29,11 @@ def die_with_parent(parent: int) -> None:
     check(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
     if os.getppid() != parent:
         os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends."""
+    check(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1), "prctl")
 
 
 def check(result: int, what: str) -> None:

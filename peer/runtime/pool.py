@@ -6,8 +6,14 @@ and these rules settle every race the same way at both ends:
 
 * Both sides open at once: the connection that the lower node opened survives. The lower node refuses the other one; the
   higher node takes the lower one's and lets its own be refused.
-* A node opens although the accepting side has a link to it that is up: the node has lost that link, so the new one
-  replaces it. Only where the accepting side is the lower node and opened the old link itself, the rule above holds.
+* A node opens although the accepting side has a link to it that is up: either the node has lost that link, and its end
+  is about to be noticed, or it is not that node. So the new connection waits for the end of the old one, which the
+  kernel is told to probe, and is refused if that lives on: nobody takes over a live link. Only where the accepting side
+  is the lower node and opened the old link itself, the rule above holds.
+
+Whoever is not of this run stays outside: a connection must come from an address at which nodes live, of which there may
+be only so many that are not links (``Arrivals``); its Hello must come in time, have the run's secret number, and name a
+node of that address.
 
 A side that closes on purpose sends ``Bye`` and its FIN, then reads until the other side's FIN, so that every frame sent
 is received. A connection that breaks, or is refused for one of the reasons above, is opened again with growing pauses.
@@ -17,12 +23,14 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Protocol
 
 from peer.core.contract import NodeId
 from peer.core.frames import Bye, Frame, Hello
+from peer.runtime.addresses import AddressBook
+from peer.runtime.arrivals import Arrivals
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.link import CLOSE_TIMEOUT_S, Counts, Link
+from peer.runtime.owner import Owner
 from peer.trace import TraceEvent
 from peer.wire import encode
 
@@ -33,27 +41,12 @@ PAUSES_S = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 STABLE_S = 5.0
 """A link that has been up this long counts as a success: the pauses begin anew."""
 
-SIMULTANEOUS, REPLACED, STOP = "simultaneous_open", "replaced", "stop"
-PASSING = (SIMULTANEOUS, REPLACED)
+WAIT_S = 5.0
+"""How long a connection waits for the end of the link that its node seems to have lost."""
+
+SIMULTANEOUS, ALREADY_LINKED, STOP = "simultaneous_open", "already_linked", "stop"
+PASSING = (SIMULTANEOUS, ALREADY_LINKED)
 """Reasons for closing after which the opener tries again."""
-
-Address = tuple[str, int]
-
-
-class Owner(Protocol):
-    """What the pool tells its owner."""
-
-    def link_up(self, peer: NodeId, outbound: bool) -> None:
-        """A link is up; ``outbound``: it was asked for here."""
-
-    def link_down(self, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A link is gone, or was given up before it came up."""
-
-    def frame_received(self, peer: NodeId, frame: Frame) -> None:
-        """A frame came over a link that is up."""
-
-    def trace(self, event: TraceEvent) -> None:
-        """Write a trace event."""
 
 
 class LinkPool:
@@ -62,8 +55,8 @@ class LinkPool:
     Args:
         owner: whom to tell.
         node: this node.
-        run: the run's number; a Hello of another run is refused.
-        addresses: where each node listens, index = node.
+        run: the run's number, which only its nodes know; a Hello with another one is refused.
+        addresses: where each node listens.
         local_ip: the address to open connections from.
         send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
         draws: for the pauses between attempts.
@@ -76,7 +69,7 @@ class LinkPool:
         owner: Owner,
         node: NodeId,
         run: int,
-        addresses: tuple[Address, ...],
+        addresses: AddressBook,
         local_ip: str,
         send_queue_bytes: int,
         draws: Random,
@@ -96,6 +89,8 @@ class LinkPool:
         self._dials: dict[NodeId, asyncio.Task[None]] = {}
         self._pending: dict[NodeId, Link | None] = {}  # opening: None until the TCP connection is there
         self._links: dict[NodeId, Link] = {}
+        self._waiting: dict[NodeId, Link] = {}  # for the end of the link in _links
+        self._arrivals = Arrivals(addresses)
         self._open: dict[Link, None] = {}
         self._encoded: tuple[Frame | None, bytes] = (None, b"")
         self._quiet = False
@@ -122,6 +117,7 @@ class LinkPool:
     def disconnect(self, peer: NodeId, reason: str) -> None:
         """Close the link to the peer and keep none."""
         self._wanted.pop(peer, None)
+        self._waiting.pop(peer, None)  # closed below, like all
         if self._pending.get(peer) is not None:
             del self._pending[peer]  # it closes by itself, and a new wish need not wait for that
         for link in [link for link in self._open if link.peer == peer]:
@@ -160,9 +156,15 @@ class LinkPool:
     # -------------------------------------------------------------------------------------- told by the links
 
     def opened(self, link: Link) -> None:
-        """An opener says hello, unless the other side was faster."""
+        """An opener says hello, unless the other side was faster; an accepted connection is let in or cut."""
         self._open[link] = None
         if not link.opener:
+            if (reason := self._arrivals.objection(link)) is None:
+                self._arrivals.add(link)
+            else:
+                self._note_reject(link, reason)
+                link.reason = reason
+                link.transport.abort()
             return
         assert link.peer is not None, "an opener knows whom it calls"
         if self._quiet or link.peer in self._links or link.peer not in self._wanted:
@@ -170,6 +172,10 @@ class LinkPool:
             return
         self._pending[link.peer] = link
         self._greet(link)
+
+    def believes(self, link: Link, node: NodeId) -> bool:
+        """Whether an accepted connection comes from the node's address."""
+        return self._is_node(node) and self._addresses.is_source_of(node, link.source)
 
     def received(self, link: Link, frame: Frame) -> None:
         """Take a frame from a connection."""
@@ -196,6 +202,9 @@ class LinkPool:
             link.broke = True
             link.reason = type(error).__name__ if error else "closed"
         self._take_down(link)
+        self._arrivals.remove(link)
+        if peer is not None and self._waiting.get(peer) is link:
+            del self._waiting[peer]
         if peer is not None and self._pending.get(peer) is link:
             del self._pending[peer]
             self._retry_or_give_up(peer, link.reason, link.broke or link.reason in PASSING)
@@ -268,14 +277,35 @@ class LinkPool:
             self._reject(link, "second_hello")
         elif hello.run != self._run:
             self._reject(link, "wrong_run")
-        elif not self._is_node(peer) or link.peer != peer:
+        elif not self._is_node(peer) or link.peer not in (peer, None):
             self._reject(link, "wrong_node")
-        elif self._quiet:
+        elif link.peer is None:
+            self._reject(link, "wrong_address")
+        else:
+            self._admit(link, peer)
+
+    def _admit(self, link: Link, peer: NodeId) -> None:
+        """Take the connection with a node, refuse it, or let it wait."""
+        if link.reason:
+            return
+        if self._quiet:
             self._close(link, STOP)
         elif self._has_precedence_over(link, peer):
             self._close(link, SIMULTANEOUS)
+        elif peer in self._waiting:
+            self._reject(link, ALREADY_LINKED)
+        elif (old := self._links.get(peer)) is not None:
+            self._waiting[peer] = link
+            old.probe(urgently=True)
+            link.limit_time(WAIT_S, lambda: self._wait_no_longer(link, peer, old))
         else:
             self._bring_up(link, peer)
+
+    def _wait_no_longer(self, link: Link, peer: NodeId, old: Link) -> None:
+        """The link that a connection waits for lives on."""
+        self._waiting.pop(peer, None)
+        old.probe(urgently=False)
+        self._reject(link, ALREADY_LINKED)
 
     def _is_node(self, peer: NodeId) -> bool:
         return peer != self._node and 0 <= peer < len(self._addresses)
@@ -292,10 +322,9 @@ class LinkPool:
         link.limit_time(None)
         if self._pending.get(peer) is link:
             del self._pending[peer]
-        if (old := self._links.get(peer)) is not None:
-            self._close(old, REPLACED)
         if not link.opener:
             self._greet(link)
+        self._arrivals.remove(link)
         link.up = True
         link.up_since_ns = self._clock.now_ns()
         self._links[peer] = link
@@ -306,11 +335,13 @@ class LinkPool:
 
     def _reject(self, link: Link, reason: str) -> None:
         """Close a connection on which something came that must not."""
-        if link.reason:
-            return
+        if not link.reason:
+            self._note_reject(link, reason)
+            self._close(link, reason)
+
+    def _note_reject(self, link: Link, reason: str) -> None:
         self.counts.rejected[reason] = self.counts.rejected.get(reason, 0) + 1
         self._note("reject", link, reason=reason)
-        self._close(link, reason)
 
     def _close(self, link: Link, reason: str) -> None:
         link.say_goodbye(reason)
@@ -322,6 +353,7 @@ class LinkPool:
         if not link.up or peer is None:
             return
         link.up = False
+        self._arrivals.add(link)
         del self._links[peer]
         self._note("remove_peer", link, reason=link.reason)
         if peer in self._wanted and self._clock.now_ns() - link.up_since_ns > STABLE_S * 1e9:
@@ -330,6 +362,8 @@ class LinkPool:
         if not retrying:
             self._wanted.pop(peer, None)
         self._owner.link_down(peer, link.reason, retrying)
+        if (waiting := self._waiting.pop(peer, None)) is not None:
+            self._admit(waiting, peer)
         if peer in self._wanted:
             self._dial(peer)
 

@@ -23,6 +23,7 @@ from prometheus_client import start_http_server
 
 from peer.core import contract
 from peer.core.randomness import substream
+from peer.runtime.addresses import AddressBook
 from peer.runtime.bootstrap import Step, first_directory, tell
 from peer.runtime.clock import Clock
 from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, make_events
@@ -48,13 +49,14 @@ class Orders(Struct, frozen=True):
     """What the peers of a machine share.
 
     ``steps``: node -> its actions in the order of their instants, joins with the bootstrap service's answers.
-    ``refreshes``: the answers that everybody gets.
+    ``refreshes``: the answers that everybody gets. ``addresses``: those of ``agent``, resolved.
     """
 
     agent: AgentSpec
     overlay: OverlayDocument
     steps: dict[int, tuple[Step, ...]]
     refreshes: tuple[Step, ...]
+    addresses: AddressBook
     folder: Path
 
 
@@ -99,6 +101,7 @@ class Peer:
                 address, port = self._place.metrics
                 start_http_server(port, address, make_registry(lives))
             flushing = asyncio.create_task(_flush_now_and_then(trace, self._draws))
+            flushing.add_done_callback(self._fail_with)
             try:
                 with contextlib.suppress(_Stopped):
                     await self._perform(lives)
@@ -124,6 +127,11 @@ class Peer:
         self._bug = self._bug or context.get("exception") or RuntimeError(context["message"])
         self._stopping.set()
 
+    def _fail_with(self, task: asyncio.Task[None]) -> None:
+        """Fail where a task of ours did that nobody waits for."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(asyncio.get_running_loop(), {"message": "a task failed", "exception": error})
+
     @contextlib.contextmanager
     def _recording(self) -> Iterator[Recorder | None]:
         if not self._orders.agent.record:
@@ -137,8 +145,8 @@ class Peer:
         return Lives(
             self._spec,
             trace,
-            run=self._orders.overlay.run,
-            addresses=self._orders.agent.addresses,
+            run=self._orders.agent.run,
+            addresses=self._orders.addresses,
             listen=self._place.listen,
             send_queue_bytes=self._orders.agent.send_queue_bytes,
             recorder=recorder,

@@ -39,7 +39,8 @@ class OverlayDocument(Struct, frozen=True):
     """``overlay.json``: every node of the run.
 
     Attributes:
-        run: the number that peers put into their Hello.
+        run: the number in the Hello of simulated nodes; those of other testbeds are given a secret one, by
+            ``AgentSpec.run``.
         protocol: its name.
         nodes: a specification a node, in the order of their numbers.
         discloses: whether the bootstrap service tells nodes what others subscribe to.
@@ -85,6 +86,7 @@ class AgentSpec(Struct, frozen=True):
     """``agent.json``: the peers of this machine and how to run them.
 
     Attributes:
+        run: the number that the run's peers put into their Hello, drawn anew for each run and told to nobody else.
         addresses: the (address, port) of every node of the run, index = node.
         warmup_ns: peers start this long before the workload's zero.
         stop_ns: from the workload's zero to the instant at which peers quiesce: they fire no more timers and publish no
@@ -97,6 +99,7 @@ class AgentSpec(Struct, frozen=True):
     """
 
     machine: str
+    run: int
     peers: tuple[PeerPlace, ...]
     addresses: tuple[tuple[str, int], ...]
     warmup_ns: int

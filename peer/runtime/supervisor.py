@@ -18,11 +18,14 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client import start_http_server
 
+from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, start_child
 from peer.runtime.clock import Clock
+from peer.runtime.descendants import end_descendants, reap_orphans
 from peer.runtime.limits import allow_open_files
+from peer.runtime.namespaces import adopt_orphans
 from peer.runtime.process import Orders
 from peer.runtime.spec import Action, AgentSpec, OverlayDocument
 
@@ -33,6 +36,9 @@ STOP_S = 8.0
 """How long peers have to end after SIGTERM before they are killed."""
 
 REAP_S = 0.02
+
+ORPHANS_S = 1.0
+"""How often ended processes are waited for that a peer's program has started and left behind."""
 
 START_LEASE_S = 3600.0
 """How much longer the lease is until the peers are started: networks are probed before, and large ones for minutes."""
@@ -57,7 +63,8 @@ def read_orders(folder: Path) -> Orders:
             refreshes.append(step)
         else:
             steps[step.action.node].append(step)
-    return Orders(agent, overlay, {node: tuple(own) for node, own in steps.items()}, tuple(refreshes), folder)
+    own_steps = {node: tuple(own) for node, own in steps.items()}
+    return Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder)
 
 
 def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:
@@ -85,6 +92,7 @@ class Supervisor:
         for name in ("trace", "logs", "record"):
             (self._orders.folder / name).mkdir(exist_ok=True)
         (self._orders.folder / EXITS).touch()
+        adopt_orphans()
         gc.collect()
         gc.freeze()
         for place in self._orders.agent.peers:
@@ -106,6 +114,8 @@ class Supervisor:
             self._done.set()
         await self._done.wait()
         await self._end_children()
+        if left := end_descendants():
+            print(f"agent: processes that do not end: {left}", file=sys.stderr, flush=True)
         server.close()
         expected = agent.expected_final_state
         ended = [child.ended for child in self._children.values()]
@@ -138,6 +148,10 @@ class Supervisor:
     def start(self, zero_epoch_ns: int) -> dict[str, Any]:
         """Lift the barrier.
 
+        Returns:
+            ``zero_ns``: the workload's zero as a virtual instant; ``lead_ns``: how long before their start the peers
+            were told, in virtual time. Below 0 the order came too late.
+
         Raises:
             ValueError: it was lifted before, or a peer is not ready.
         """
@@ -150,11 +164,13 @@ class Supervisor:
         self._renew_lease()
         for child in self._children.values():
             child.begin(self._zero_ns)
+        # Read after the last peer was told: it is that one's lead.
+        lead_ns = self._zero_ns - agent.warmup_ns - self._clock.now_ns()
         if agent.command is not None:
             # Other programs know nothing of the plan's end: the agent sees to it.
             left_s = self._clock.left_s(self._zero_ns + agent.stop_ns + agent.drain_ns)
             asyncio.get_running_loop().call_later(left_s, self._done.set)
-        return {"zero_ns": self._zero_ns}
+        return {"zero_ns": self._zero_ns, "lead_ns": lead_ns}
 
     def stop(self) -> dict[str, Any]:
         """Ask every peer to end."""
@@ -201,6 +217,12 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._cut, f"got {number.name}")
         self._renew_lease(START_LEASE_S)
+        if self._orders.agent.command is not None:
+            self._reap_orphans()
+
+    def _reap_orphans(self) -> None:
+        reap_orphans(self.running_pids())
+        asyncio.get_running_loop().call_later(ORPHANS_S, self._reap_orphans)
 
     def _renew_lease(self, more_s: float = 0.0) -> None:
         """From now on the lease lasts the agent's time, and ``more_s``."""
@@ -225,12 +247,25 @@ class Supervisor:
             self._done.set()
 
     def _last_words(self, child: Child) -> str:
-        lines = (self._orders.folder / "logs" / f"{child.node}.log").read_text(errors="replace").split("\n")
+        lines = (
+            (self._orders.folder / "logs" / f"{child.node}.log")
+            .read_text(encoding="utf-8", errors="replace")
+            .split("\n")
+        )
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _note(self, ended: Exit) -> None:
-        with (self._orders.folder / EXITS).open("ab") as exits:
-            exits.write(msgspec.json.encode(ended) + b"\n")
+        line = msgspec.json.encode(ended) + b"\n"
+        with (self._orders.folder / EXITS).open("ab", buffering=0) as exits:
+            end = exits.seek(0, os.SEEK_END)
+            try:
+                written = exits.write(line)
+            except OSError as error:
+                self._say(f"{ended.process} {ended.state}: not noted, {error.strerror}")
+            else:
+                if written < len(line):  # the disk is full, and half a line would spoil the file
+                    exits.truncate(end)
+                    self._say(f"{ended.process} {ended.state}: not noted, the disk is full")
 
     def _hold_lifeline(self) -> None:
         if not os.read(0, 4096):
@@ -242,8 +277,11 @@ class Supervisor:
         if not self._done.is_set():
             self._cut_short = True
             self._done.set()
-            with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
-                print(f"agent: {why}", file=sys.stderr, flush=True)
+            self._say(why)
+
+    def _say(self, words: str) -> None:
+        with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
+            print(f"agent: {words}", file=sys.stderr, flush=True)
 
     async def _end_children(self) -> None:
         """End what still runs: first a word, then force. What is meant to run to the plan's end is noted as running."""

@@ -11,16 +11,18 @@ from typing import Any
 from tests.e2e.run_experiment import ROOT
 
 
-def observe(signal: str, moment: str, command: list[str], keep: Path) -> dict[str, Any]:
-    """Run a command on a machine of its own and end it by a signal at a moment.
+def observe(fault: str, moment: str, command: list[str], keep: Path, timeout_s: float = 120) -> dict[str, Any]:
+    """Run a command on a machine of its own, and do something to it at a moment.
 
-    See ``tests.e2e.observer`` for the signals, the moments, and the account that it returns.
+    See ``tests.e2e.observer`` for the faults, the moments, and the account that it returns.
     """
-    observer = [sys.executable, "-m", "tests.e2e.observer", signal, moment, *command]
+    observer = [sys.executable, "-m", "tests.e2e.observer", fault, moment, *command]
     program = (
         "import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n"
         f"sys.exit(sandbox.run({observer!r}, keep=[Path({str(keep)!r})]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=timeout_s
+    )
     seen: dict[str, Any] = json.loads(done.stdout)
     return seen

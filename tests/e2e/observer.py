@@ -1,15 +1,18 @@
-"""Runs inside a sandbox that stands for a whole machine: ends a run by a signal, and says what it left on that machine.
+"""Runs inside a sandbox that stands for a whole machine: does something to a run, and says what it left there.
 
-    python -m tests.e2e.observer SIGNAL MOMENT COMMAND...
+    python -m tests.e2e.observer FAULT MOMENT COMMAND...
 
-SIGNAL is KILL or TERM, which the command alone gets, or INT, which its process group gets, as by a terminal's Ctrl-C.
-MOMENT is the step after whose end the signal is sent, a file with whose appearance it is, or a number of seconds. Being
+FAULT is KILL or TERM, which the command alone gets, or INT, which its process group gets, as by a terminal's Ctrl-C; or
+``kill-PART``, which kills a process of the run (``tests.e2e.parts``); or ``fill``, which fills the disk that the run
+directory is on, a small one of its own.
+MOMENT is the step after whose end that is done, a file with whose appearance it is, or a number of seconds. Being
 the first process of its PID namespace, the observer inherits whatever outlives the run, and waits for it in vain if it
 does not die.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -21,23 +24,31 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests.e2e.parts import find_part
+
 SURVIVAL_S = 10
+DISK_MIB = 64
+FILLER = "filler"
 FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 
 
 def main() -> None:
     """Print what happened, and the differences that an ended run makes (``left``), as JSON; {} = it left nothing."""
-    number, moment, command = sys.argv[1], sys.argv[2], sys.argv[3:]
+    fault, moment, command = sys.argv[1], sys.argv[2], sys.argv[3:]
     out = command[command.index("--out") + 1]
+    if fault == "fill":
+        options = ["-o", f"size={DISK_MIB}m", "tmpfs", str(Path(out).parent)]
+        subprocess.run(["mount", "-t", "tmpfs", *options], check=True)
     before = snapshot(out)
-    ended = Ended(command, signal.Signals[f"SIG{number}"])
+    ended = Ended(command, fault, Path(out))
     ended.watch(moment)
     await_ends()
+    Path(out).with_name(FILLER).unlink(missing_ok=True)
     after = snapshot(out)
     left = {name: sorted(after[name] - before[name]) for name in before if after[name] - before[name]}
     if cgroups := sorted(filter(os.path.isdir, ended.cgroups)):
         left["cgroups"] = cgroups
-    print(json.dumps({**ended.account(), "left": left}))
+    print(json.dumps({**ended.account(), **outcome(Path(out)), "left": left}))
 
 
 class Ended:
@@ -48,11 +59,13 @@ class Ended:
             cgroups are no concern of this: any process of the machine may make some meanwhile.
     """
 
-    def __init__(self, command: list[str], number: signal.Signals) -> None:
+    def __init__(self, command: list[str], fault: str, out: Path) -> None:
         self.cgroups: set[str] = set()
-        self._number = number
+        self._fault = fault
+        self._out = out
         self._said_before = "nothing"
         self._said_after: list[str] = []
+        self._said_at_s: list[float] = []
         self._sent_s = 0.0
         self._process = subprocess.Popen(
             command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
@@ -80,28 +93,51 @@ class Ended:
         for line in self._process.stderr:
             if self._sent_s:
                 self._said_after.append(line.strip())
+                self._said_at_s.append(round(time.monotonic() - self._sent_s, 2))
             else:
                 self._said_before = line.strip()
                 if line.startswith(moment):
                     self.send()
 
     def send(self) -> None:
-        """Send the signal; to the process group where a terminal would."""
+        """Do what is to be done; a signal goes to the process group where a terminal's would."""
         self.cgroups = cgroups_of_processes(Path("/proc")) - cgroups_of(Path("/proc/self"))
         self._sent_s = time.monotonic()
-        if self._number == signal.SIGINT:
-            os.killpg(self._process.pid, self._number)
+        kind, _, part = self._fault.partition("-")
+        if kind == "kill":
+            os.kill(find_part(self._process.pid, part), signal.SIGKILL)
+        elif kind == "fill":
+            fill(self._out.with_name(FILLER))
+        elif kind == "INT":
+            os.killpg(self._process.pid, signal.SIGINT)
         else:
-            self._process.send_signal(self._number)
+            self._process.send_signal(signal.Signals[f"SIG{kind}"])
 
     def account(self) -> dict[str, Any]:
-        """``killed_at``: what the command had said last; ``said``: what it said after the signal."""
+        """``killed_at``: what the command had said last; ``said``: what it said afterwards, ``said_s`` later."""
         return {
             "killed_at": self._said_before,
             "said": self._said_after,
+            "said_s": self._said_at_s,
             "status": self._process.returncode,
             "took_s": round(self._ended_s - self._sent_s, 2),
         }
+
+
+def fill(path: Path) -> None:
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+
+
+def outcome(out: Path) -> dict[str, Any]:
+    """The verdict, with its reasons; "" = none."""
+    summary = out / "summary.json"
+    if not summary.exists():
+        return {"verdict": "", "reasons": []}
+    told = json.loads(summary.read_bytes())
+    return {"verdict": told["verdict"], "reasons": told["reasons"]}
 
 
 def await_ends() -> None:

@@ -66,13 +66,13 @@ def start(*words: str | Path) -> subprocess.Popen[str]:
     )
 
 
-def await_step(process: subprocess.Popen[str], step: str) -> None:
-    """Wait until the run reports the end of a step."""
+def await_step(process: subprocess.Popen[str], step: str, saying: str = "") -> None:
+    """Wait until the run reports the end of a step, or says another line that begins so, with some words in it."""
     assert process.stderr is not None
     said = []
     for line in process.stderr:
         said.append(line)
-        if line.startswith(f"{step}"):
+        if line.startswith(f"{step}") and saying in line:
             return
     raise AssertionError(f"the run ended before {step!r}:\n{''.join(said)}")
 
@@ -122,6 +122,7 @@ LOAD = (
     "throttled",
     "busy",
     "lateness",
+    "intake",
     "stalls",
     "lag",
     "rtt",

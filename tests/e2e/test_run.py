@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from itertools import pairwise
@@ -43,7 +44,8 @@ def test_every_peer_answers_its_recorded_events_as_it_did(run: Finished) -> None
     "name",
     [
         "experiment.toml", "plan.json", "underlay.json", "overlay.json", "schedule.jsonl",
-        "achieved.parquet", "first_packets.parquet", "dataplane.jsonl", "pressure.jsonl", "prometheus", "logs",
+        "achieved.parquet", "first_packets.parquet", "dataplane.jsonl", "pressure.jsonl", "stalls.jsonl",
+        "prometheus", "logs",
         "manifest.json", "tables", "report/index.html", "summary.json",
         *(f"trace/{node}.jsonl" for node in range(HOSTS)),
     ],
@@ -55,6 +57,21 @@ def test_leaves_every_file_of_a_run_directory(run: Finished, name: str) -> None:
 def test_prometheus_scraped_while_the_run_lasted(run: Finished) -> None:
     counters = run.manifest["counters"]
     assert counters["scrapes_failed"] < counters["scrapes"]
+
+
+def test_processors_are_watched_from_boot_to_close(run: Finished) -> None:
+    """Pressure is recorded as long, and every stall is in the table, at an instant of the run."""
+    counters = run.manifest["counters"]
+    assert counters["processors_watched"] == counters["plane_realtime"] * len(os.sched_getaffinity(0))
+    phases = run.manifest["phases"]
+    deploy, last = next(phase for phase in phases if phase["name"] == "deploy"), phases[-1]
+    readings = [json.loads(line)["at_ns"] for line in (run.run_dir / "pressure.jsonl").read_text().splitlines()]
+    assert readings[0] < deploy["end_ns"] + 2e9
+    assert readings[-1] > last["start_ns"]
+    lines = (run.run_dir / "stalls.jsonl").read_text().splitlines()
+    stalls = pq.read_table(run.run_dir / "tables" / "stalls.parquet").to_pylist()
+    assert len(stalls) == len(lines)
+    assert all(phases[0]["start_ns"] <= stall["start_ns"] < stall["end_ns"] for stall in stalls)
 
 
 def test_every_frame_that_the_data_plane_counted_is_in_the_capture(run: Finished) -> None:

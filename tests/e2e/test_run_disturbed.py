@@ -39,14 +39,11 @@ def test_a_stopped_data_plane_is_a_reason_against_the_run(tmp_path: Path) -> Non
     assert any("late" in reason for reason in summary["reasons"]), summary["reasons"]
 
 
-@pytest.mark.parametrize("part", ["monitor", "process", "writer"])
-def test_a_part_of_the_data_plane_that_is_killed_costs_the_verdict_and_not_the_traces(
-    tmp_path: Path, part: str
-) -> None:
+def test_a_data_plane_that_is_killed_costs_the_verdict_and_not_the_traces(tmp_path: Path) -> None:
     process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
     commands = descendants(process.pid)
-    kill(next(pid for pid, command in commands.items() if f"dataplane.{part} " in f"{command} "), "KILL")
+    kill(next(pid for pid, command in commands.items() if "dataplane.process " in f"{command} "), "KILL")
     summary = finish(process)
     assert summary["verdict"] == "invalid"
     assert any("data plane" in reason for reason in summary["reasons"]), summary["reasons"]

@@ -63,6 +63,12 @@ class Box:
         other = ("sleep infinity", "sshd", "sh -c", "/usr/sbin/sshd", "tr ")
         return [line for line in listed.splitlines() if line.strip() and not line.startswith(other)]
 
+    def kill_first(self, word: str) -> None:
+        """Kill the first process of the machine whose command line has the word."""
+        script = "cd /proc && for p in $(ls | grep '^[0-9]' | sort -n); do tr '\\0' ' ' < $p/cmdline 2> /dev/null"
+        script += f" | grep -q '[{word[0]}]{word[1:]}' && kill -KILL $p && exit; done"
+        subprocess.run([*self.enter, "sh", "-c", script], check=True)
+
     def files(self, folder: str) -> list[str]:
         """What sshd's sessions on the machine see in a folder."""
         [server] = (p.parent for p in Path("/proc").glob("[0-9]*/cmdline") if self._is_server(p))

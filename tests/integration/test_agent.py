@@ -21,6 +21,7 @@ import pytest
 
 from peer.core.contract import message_id
 from peer.runtime.agent import call
+from peer.runtime.descendants import descendants
 from peer.runtime.limits import needed_files
 from peer.runtime.spec import Action, AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
@@ -48,6 +49,7 @@ class Machine:
         addresses = tuple(("127.0.0.1", port) for port in ports[:nodes])
         spec = AgentSpec(
             machine="m",
+            run=5,
             peers=tuple(PeerPlace(n, addresses[n], ("127.0.0.1", self.metrics[n])) for n in range(nodes)),
             addresses=addresses,
             warmup_ns=int(WARMUP_S * 1e9),
@@ -276,10 +278,12 @@ def test_an_agent_without_a_lifeline_does_not_run(machine):
     assert b"lifeline" in told.stderr
 
 
-def test_the_barrier_is_lifted_once(machine):
+def test_the_barrier_is_lifted_once_and_a_late_order_says_how_late_it_came(machine):
     m = machine(2)
     m.await_ready()
-    m.start()
+    zero_ns = time.time_ns() + int(WARMUP_S * 1e9)
+    late = m.call("start", str(zero_ns - 300_000_000))
+    assert -300_000_000 - LIMIT_S * 1e9 < late["lead_ns"] < -300_000_000
     assert m.call("start", "1") == {"error": "started already"}
     assert "no such call" in m.call("dance")["error"]
 
@@ -316,6 +320,50 @@ def test_another_program_runs_as_given_and_its_end_is_told(machine, expected: st
         assert m.folder.joinpath(f"spec/{node}.json.args").read_text() == f"{node} {spec} {trace} {{x}}\n"
         document = json.loads(spec.read_text())
         assert (document["zero_ns"], document["node"]["topics"]) == (zero_ns, list(m.topics[node]))
+
+
+LEAVES_BEHIND = """
+(trap '' TERM; sleep 61 & sh -c 'sleep 62 & wait' & setsid sh -c 'sleep 63 & sleep 64' & (setsid sleep 65 &) ; wait) &
+sh -c 'exit 0' &
+{end}
+"""
+"""Children that ignore SIGTERM, in the program's process group and in sessions of their own, and an orphan."""
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"), [("sleep 1; exit 0", "exited"), ("wait", "exited"), ("exec sleep 66", "running")]
+)
+@pytest.mark.parametrize("ending", ["plan", "lifeline"])
+def test_nothing_that_a_program_has_started_outlives_the_agent(machine, end: str, expected: str, ending: str):
+    m = machine(1, command=("sh", "-c", LEAVES_BEHIND.replace("{end}", end)), expected_final_state=expected)
+    m.await_ready()
+    m.start(0.1)
+    until(lambda: len(sleepers(m.process.pid)) >= 5)
+    started = sleepers(m.process.pid)
+    if ending == "lifeline":
+        m.process.stdin.close()
+    m.wait()
+    assert [process for process in started if is_alive(process)] == []
+
+
+def sleepers(agent: int) -> list[int]:
+    """Those below the agent that sleep for 61 to 66 seconds."""
+    names = {f"sleep\0{seconds}\0".encode() for seconds in range(61, 67)}
+    paths = (Path(f"/proc/{process}/cmdline") for process in descendants(agent))
+    return [int(path.parent.name) for path in paths if path.exists() and path.read_bytes() in names]
+
+
+def test_a_word_to_end_reaches_what_a_wrapping_shell_has_started(machine):
+    script = "sh -c 'trap \"exit 0\" TERM; echo up >&2; while :; do sleep 0.02; done'; exit 3"
+    m = machine(1, command=("sh", "-c", f"trap : TERM; {script}"))
+    m.await_ready()
+    m.start(0.1)
+    until(lambda: m.folder.joinpath("logs/0.log").read_text() == "up\n")
+    began = time.monotonic()
+    m.call("stop")
+    m.wait()
+    assert time.monotonic() - began < 5, "not killed after a grace period: the word reached the inner shell"
+    assert m.exits()["peer-0"]["status"] == 3
 
 
 @pytest.mark.parametrize(

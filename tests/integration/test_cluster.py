@@ -23,6 +23,40 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 BUILD = "import sys; from pathlib import Path; from metrics import tables; tables.build(Path(sys.argv[1]), sys.argv[2])"
 
+SHARED = """
+import os, signal, sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv.pop(1))  # known to the driver alone: the code reaches executors as a zip or not at all
+from metrics import tables
+from metrics.pcap import source
+from metrics.tables import logs, shares
+
+notes = Path(sys.argv[3])
+shares._LEAST_ROWS, logs._SHARE_BYTES, source._PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
+write = shares._write
+
+def dying(rows, targets, share):
+    # The last task of every table dies once, in the middle of its first part.
+    import metrics.tables.shares
+
+    (notes / f"share-{min(targets)}-{share.number}-of-{share.count}").touch()
+    died = notes / f"died-{min(targets)}"
+    if share.number == share.count - 1 and not died.exists():
+        died.touch()
+
+        class Dying:
+            def write_table(rows, path, **options):
+                Path(path).write_bytes(b"PAR1, and no more")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        metrics.tables.shares.pq = Dying
+    write(rows, targets, share)
+
+shares._write = dying
+tables.build(Path(sys.argv[1]), sys.argv[2])
+"""
+
 STANDALONE = """
 set -e
 ip link set lo up
@@ -66,15 +100,23 @@ def assert_equal(local: Path, other: Path) -> None:
         assert rows(other, name) == rows(local, name), name
 
 
-def test_cluster_in_two_executors_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
-    run_dir = copy_of(local, tmp_path / "run")
+def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
+    """Two executors with two cores each: every kernel runs as four shares, and one of them twice."""
+    run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
+    notes.mkdir()
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "scratch")  # executors that are ended leave theirs behind
-    # From another folder, with a path that only the driver knows: the code reaches executors as a zip or not at all.
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {BUILD}"
-    argv = [sys.executable, "-c", script, str(run_dir), "local-cluster[2,1,1024]"]
+    argv = [sys.executable, "-c", SHARED, str(ROOT), str(run_dir), "local-cluster[2,2,1024]", str(notes)]
     subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)
     assert_equal(local, run_dir)
+    kernels = {"carried", "deliveries", "messages", "published"}  # by the first table that each of them writes
+    assert {path.name for path in notes.glob("died-*")} == {f"died-{name}" for name in kernels}
+    for name in kernels:
+        assert len(list(notes.glob(f"share-{name}-*-of-4"))) == 4, name
+    for name in ("hops", "deliveries", "messages"):
+        parts = sorted(path.name for path in (run_dir / "tables" / f"{name}.parquet").iterdir())
+        assert parts == [f"part-{number}.parquet" for number in range(4)], name
+    assert len(list((run_dir / "tables" / "frames.parquet").iterdir())) > 1, "captures are read by several tasks"
 
 
 @pytest.mark.root

@@ -16,6 +16,7 @@ from event_loop import LIMIT_S, run
 
 from peer.core import contract
 from peer.core.directory import Directory, PeerInfo
+from peer.runtime.addresses import AddressBook
 from peer.runtime.lives import Lives
 from peer.runtime.metrics import make_registry
 from peer.runtime.spec import NodeSpec
@@ -46,7 +47,7 @@ class Network:
             spec,
             self.traces[node],
             run=7,
-            addresses=self.addresses,
+            addresses=AddressBook(self.addresses),
             listen=self.addresses[node],
             send_queue_bytes=1 << 20,
         )

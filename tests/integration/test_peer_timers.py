@@ -14,6 +14,7 @@ from event_loop import LIMIT_S, run
 
 from peer.core.contract import Effect, Event, SetTimer, Started, TimerFired
 from peer.core.randomness import substream
+from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
 from peer.runtime.driver import Driver
 from peer.runtime.pool import LinkPool
@@ -42,7 +43,8 @@ def test_a_timer_fires_at_its_virtual_instant_and_as_much_later_in_real_time(dil
     clock = Clock(dilation)
 
     def make_links(driver: Driver) -> LinkPool:
-        return LinkPool(driver, 0, 7, (("127.0.0.1", 1),), "127.0.0.1", 1, substream(1, 0, "runtime"), None, clock)
+        book = AddressBook((("127.0.0.1", 1),))
+        return LinkPool(driver, 0, 7, book, "127.0.0.1", 1, substream(1, 0, "runtime"), None, clock)
 
     async def scenario() -> None:
         node = Sleeper()

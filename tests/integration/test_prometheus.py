@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, start_http_server
 
 from harness.errors import TestbedError
 from harness.manifest import epoch_offset_ns
-from harness.prometheus import Prometheus, reopen_prometheus, start_prometheus
+from harness.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
 from harness.rundir import Manifest, Phase
 from metrics.prometheus import Target
 from tests.integration.deployment_machines import prometheus_runs, sandboxed
@@ -138,11 +138,19 @@ def test_killing_serve_leaves_no_server(tmp_path: Path):
 
 
 @sandboxed
-def test_a_taken_port_is_an_error_in_the_servers_words(tmp_path: Path):
-    server = start_prometheus(tmp_path / "a", [], 1)
-    with pytest.raises(TestbedError, match="Address already in use"):
-        start_prometheus(tmp_path / "b", [], 1)
-    server.stop()
+def test_two_runs_have_a_server_each_and_a_taken_port_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first, second = (start_prometheus(tmp_path / name, [], 1) for name in "ab")
+    assert first.url != second.url
+    taken = int(first.url.rpartition(":")[2])
+    ports = iter([taken, taken, free_port()])
+    monkeypatch.setattr("harness.prometheus.free_port", lambda: next(ports))
+    monkeypatch.setattr("harness.prometheus._refuse_taken", lambda port: None)  # it was free when we looked
+    third = start_prometheus(tmp_path / "c", [], 1)
+    assert third.url not in (first.url, second.url)
+    for server in (first, second, third):
+        assert server.lost() == {}
+        server.stop()
+    assert third.lost() == {"Prometheus": "ended with status 0"}
 
 
 @sandboxed

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ import msgspec
 import pytest
 
 from harness.errors import TestbedError
+from harness.interruption import GRACE_S
 from harness.inventory import Inventory, Machine, save_inventory, saved_inventory
 from harness.loading import load_experiment
 from harness.plan import METRICS_PORT, PEER_PORT
@@ -56,8 +59,9 @@ scrape_interval_s = 1
 
 
 def plan_run(folder: Path, fleet: list[Machine], duration_s: float = 3, warmup_s: float = 1.5) -> Path:
-    fields = ("name", "host", "user", "port", "key", "known_hosts", "python", "work")
+    fields = ("name", "host", "user", "port", "key", "known_hosts", "python", "work", "metrics_address")
     hosts = 6 // len(fleet)
+    fleet = [msgspec.structs.replace(m, metrics_address=m.host) for m in fleet]
     rows = ["\n".join(f"{name} = {json.dumps(getattr(m, name))}" for name in fields) for m in fleet]
     (folder / "inventory.toml").write_text("\n".join(f"[[machines]]\n{row}\nhosts = {hosts}\n" for row in rows))
     source = folder / "experiment.toml"
@@ -70,6 +74,11 @@ def plan_run(folder: Path, fleet: list[Machine], duration_s: float = 3, warmup_s
 
 def start_running(run_dir: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "harness.running", str(run_dir)], stdin=subprocess.DEVNULL)
+
+
+def agents(box: Box) -> list[str]:
+    """The agent and the peers of a machine."""
+    return [line for line in box.processes() if "peer.runtime.agent" in line]
 
 
 def await_bare(boxes: list[Box]) -> list[list[str]]:
@@ -136,16 +145,69 @@ def test_a_killed_run_leaves_nothing_on_the_machines(tmp_path: Path):
         boxes = [box for box, _ in fleet]
         deadline = time.monotonic() + 60
         # An agent and two peers a machine.
-        while any(len(box.processes()) < 3 for box in boxes) and time.monotonic() < deadline:
+        while any(len(agents(box)) < 3 for box in boxes) and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.1)
         process.kill()
         process.wait()
         assert await_bare(boxes) == [[], [], []]
+        assert [box.files(machine.work) for box, machine in fleet] == [["packages"]] * 3
         assert not (run_dir / "manifest.json").exists()
         while prometheus_runs() and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not prometheus_runs()
+
+
+@sandboxed
+def test_an_interrupted_run_leaves_nothing_on_the_machines_when_it_has_ended(tmp_path: Path):
+    interrupt_run(tmp_path, "deploy")
+
+
+@sandboxed
+def test_a_run_interrupted_while_it_deploys_leaves_nothing_either(tmp_path: Path):
+    interrupt_run(tmp_path, "boot")
+
+
+def interrupt_run(folder: Path, after: str) -> None:
+    """Send Ctrl-C to a run on two machines after a step; everything is gone when the command has ended."""
+    with machines(folder, 2) as fleet:
+        run_dir = plan_run(folder, [machine for _, machine in fleet], duration_s=60)
+        shutil.rmtree(run_dir)
+        argv = [sys.executable, "-m", "harness.cli", "run", str(folder / "experiment.toml"), "--out", str(run_dir)]
+        with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+            assert process.stderr is not None
+            assert any(line.startswith(after) for line in iter(process.stderr.readline, ""))
+            time.sleep(1.0 if after == "boot" else 3.0)  # into the next step
+            began_s = time.monotonic()
+            os.killpg(process.pid, signal.SIGINT)
+            said = process.communicate(timeout=60)[1]
+        assert time.monotonic() - began_s < GRACE_S, said
+        assert process.returncode == 130
+        assert "Traceback" not in said
+        assert said.splitlines()[-1].startswith(f"trellis run: interrupted; {run_dir} has no manifest.json")
+        assert [box.processes() for box, _ in fleet] == [[], []]
+        assert [box.files(machine.work) for box, machine in fleet] == [["packages"]] * 2
+        assert not prometheus_runs()
+
+
+@pytest.mark.slow
+@sandboxed
+def test_an_agent_killed_during_the_run_ends_it_and_the_rest_is_collected(tmp_path: Path):
+    with machines(tmp_path, 2) as fleet:
+        run_dir = plan_run(tmp_path, [machine for _, machine in fleet], duration_s=100)
+        argv = [sys.executable, "-m", "harness.running", str(run_dir)]
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            assert any(line.startswith("warmup") for line in iter(process.stderr.readline, ""))
+            fleet[1][0].kill_first("peer.runtime.agent")
+            said = process.communicate(timeout=60)[1]
+        assert process.returncode == 0, said
+        assert "the agent on m1: the agent was killed; the run ends here" in said
+        assert await_bare([box for box, _ in fleet]) == [[], []]
+        assert [box.files(machine.work) for box, machine in fleet] == [["packages"]] * 2
+    manifest = msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=Manifest)
+    assert any(severity == "invalid" and "the agent on m1" in text for severity, text in manifest.problems)
+    assert len(list((run_dir / "trace").iterdir())) == 6
 
 
 @pytest.mark.slow
@@ -186,7 +248,10 @@ def test_fab_looks_at_a_run_in_progress_and_stops_it(tmp_path: Path):
         fab("collect", "--run", str(run_dir), "--into", str(tmp_path / "so-far"))
         assert len(list((tmp_path / "so-far/trace").iterdir())) == 6
         fab("stop", "--run", str(run_dir))
-        assert await_bare([box for box, _ in fleet]) == [[], []]
+        deadline = time.monotonic() + 20
+        while (left := [agents(box) for box, _ in fleet]) != [[], []] and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert left == [[], []]
         process.kill()
         process.wait()
 

@@ -21,10 +21,12 @@ mknod /mnt/tun c 10 200; chmod "$1" /mnt/tun; mount --bind /mnt/tun /dev/net/tun
 mkdir -p "/mnt/base$2"; mount --rbind "$2" "/mnt/base$2"
 case "$2" in /root/*) mount --rbind /mnt/base/root /root;; esac
 echo "plain:x:{UID}:{UID}::/mnt:/bin/sh" | cat - /etc/passwd > /mnt/passwd; mount --bind /mnt/passwd /etc/passwd
+mount --bind "$PYTHONPATH" "$PYTHONPATH"; mount -o remount,bind,ro "$PYTHONPATH"; cd "$PYTHONPATH"
 shift 2
 exec setpriv --reuid {UID} --regid {UID} --clear-groups "$@"
 """
-"""In a mount namespace of its own: a TUN device of the wanted mode, a Python that everybody may read, an account."""
+"""In a mount namespace of its own: a TUN device of the wanted mode, a Python that everybody may read, an account, and
+a checkout that nobody may write to."""
 
 MAKE_HOSTS = """
 from harness.testbeds.emulated import hosts
@@ -72,7 +74,9 @@ def test_a_tun_device_that_the_user_may_not_open_is_named_with_the_remedy(open_p
 
 
 @pytest.mark.spark
-def test_a_plain_user_gets_a_whole_run(open_path: Path) -> None:
+def test_a_plain_user_gets_a_whole_run_from_a_read_only_checkout(open_path: Path) -> None:
+    refused = as_plain_user("0666", ["touch", str(ROOT / "file")])
+    assert "Read-only file system" in refused.stderr
     done = as_plain_user("0666", trellis("run", write_experiment(open_path), "--out", open_path / "run", "--json"))
     assert (open_path / "run" / "summary.json").exists(), done.stderr
     assert '"delivery_ratio": 1' in (open_path / "run" / "summary.json").read_text()

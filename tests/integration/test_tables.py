@@ -285,6 +285,15 @@ def test_tables_fidelity_adds_up_all_lines_of_a_second(run: Analysed) -> None:
     assert merged["busy_ratio"] == pytest.approx((1.0 * 0.1 + 0.25 * 0.5) / 1.25)
 
 
+def test_tables_have_every_stall_and_its_phase(run: Analysed) -> None:
+    stalls = run.table("stalls")
+    assert stalls["source"].tolist() == ["plane", "host"]
+    assert stalls["phase"].tolist() == ["workload", "workload"]
+    assert (stalls["start_ns"] - ZERO_NS).tolist() == [0, SECOND]
+    assert (stalls["end_ns"] - stalls["start_ns"]).tolist() == [9, 700_000]
+    assert stalls["cpu"].isna().tolist() == [True, False]
+
+
 def test_tables_fidelity_has_the_rest_of_each_second(run: Analysed) -> None:
     fidelity = run.table("fidelity").set_index("at_ns")
     hops = pd.DataFrame(run.truth.hops)

@@ -105,3 +105,33 @@ def test_epochs_scores_are_those_of_honest_nodes(attacked: Attacked) -> None:
     study = [row.value for row in attacked.rows if row.measure == "score_mean" and row.moment is not None]
     assert [row["score_mean"] for row in epochs.values()] == pytest.approx(study[: len(epochs)])
     assert max(row["nodes"] for row in epochs.values()) <= 30 - len(attacked.adversaries)
+
+
+ASKED = {
+    "name": "asked",
+    "testbed": "simulated",
+    "protocol": "topiary",
+    "underlay": {"kind": "unit-square", "hosts": 12},
+    "workload": {"topics": 6, "warmup_s": 1, "duration_s": 5, "publish_rate_per_s": 10},
+    "membership": {"refresh_s": 3},
+    "interests": {"ratio": 0.3},
+    "churn": {"kind": "exponential", "on_s": 3, "off_s": 1},
+    "adversary": {"kind": "asker", "nodes": [2, 7]},
+}
+
+
+def test_what_askers_conclude_is_the_studys(tmp_path: Path) -> None:
+    experiment = decode(ASKED, Experiment)
+    source = tmp_path / "experiment.toml"
+    source.write_text('name = "asked"\n')
+    run_dir = tmp_path / "run"
+    write_plan(make_plan(experiment, source), run_dir)
+    simulate_planned(run_dir)
+    tables.build(run_dir)
+    headline = summary.write(run_dir).headline
+    rows = pq.read_table(run_dir / "tables" / "disclosures.parquet").to_pylist()
+    assert [row["node"] for row in rows] == [2, 7]
+    assert sum(row["disclosed"] for row in rows) < sum(row["subscriptions"] for row in rows), "some come late or never"
+    [study] = simulate_point(experiment, RunSpec(), ["disclosure_ratio"], tmp_path)
+    assert 0.5 < study.value < 1
+    assert headline["disclosure_ratio"] == study.value

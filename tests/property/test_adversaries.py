@@ -241,6 +241,7 @@ def test_every_protocol_takes_every_behaviour(name: str, protocol: str):
         "eclipse": {"accomplices": [3, 5]},
         "slow": {"delay_ms": 10},
         "dropper": {"drop_ratio": 0.5},
+        "asker": {"topics": 3},
     }[name]
     node = compose(3, 1, (1, 2), PROTOCOLS[protocol], {"name": name} | behaviour)
     assert all(isinstance(effect, SetTimer) for effect in node.handle(0, Started()))

@@ -7,6 +7,7 @@ from collections import deque
 from math import sqrt
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from metrics.overlay import (
     Snapshot,
     correlate,
+    correlate_topics,
     count_distances,
     count_links,
     intersect_top,
@@ -233,10 +235,24 @@ def test_correlation_is_pearson_s_with_the_normal_quantile(count: int, topics: i
     sets = data.draw(st.lists(st.sets(st.integers(0, topics - 1)), min_size=count, max_size=count))
     rows = [(node, topic) for node, held in enumerate(sets) for topic in held]
     found = correlate(count, np.array(rows, np.int64).reshape(-1, 2), topics, (0.9, 0.99))
-    vectors = np.array([[topic in held for topic in range(topics)] for held in sets], float)
+    check_correlations(found, np.array([[topic in held for topic in range(topics)] for held in sets], float))
+
+
+@given(st.integers(2, 8), st.integers(9, 12), st.data())
+@settings(max_examples=60, deadline=None)
+def test_topics_correlate_by_their_subscribers_over_all_nodes(topics: int, count: int, data: st.DataObject) -> None:
+    sets = data.draw(st.lists(st.sets(st.integers(0, topics - 1)), min_size=count, max_size=count))
+    rows = [(node, topic) for node, held in enumerate(sets) for topic in held]
+    found = correlate_topics(count, np.array(rows, np.int64).reshape(-1, 2), topics, (0.9, 0.99))
+    check_correlations(found, np.array([[topic in held for held in sets] for topic in range(topics)], float))
+
+
+def check_correlations(found: list[float], vectors: npt.NDArray[np.float64]) -> None:
+    """The shares of pairs of rows that correlate at 90 and 99 %."""
+    count, length = vectors.shape
     pairs = [pair for pair in itertools.permutations(vectors, 2) if all(one.std() > 0 for one in pair)]
     for share, quantile in zip(found, (1.6448536, 2.5758293), strict=True):
-        strong = sum(abs(np.corrcoef(*pair)[0, 1]) * sqrt(topics) >= quantile for pair in pairs)
+        strong = sum(abs(np.corrcoef(*pair)[0, 1]) * sqrt(length) >= quantile for pair in pairs)
         assert share == pytest.approx(strong / (count * (count - 1)))
 
 

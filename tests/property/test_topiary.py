@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
-from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.contract import (
-    Connect,
-    Directory,
-    FrameReceived,
-    LinkDown,
     LinkUp,
-    PeerInfo,
-    PeerList,
-    Publish,
-    Send,
-    Started,
-    TimerFired,
     Trace,
     message_id,
 )
-from peer.core.frames import Data
-from peer.core.payload import make_payload
-from peer.core.protocols import Composition, compose
-from peer.core.topiary.frames import Release
 from peer.core.topiary.observation import Observation
 from peer.core.topiary.scoring import Tally, Weights, best_subset, topic_scores, worse_topics
-from peer.testing import Pump
+from tests.topiary_desk import SECOND_NS, Desk
 
-SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
 TOPICS = 4
 NOBODY = 1 << 20
@@ -128,6 +111,7 @@ def test_a_topics_score_counts_its_own_messages(epoch: dict):
 
 def test_the_worse_topics_are_those_beyond_a_multiple_of_the_best():
     assert worse_topics({1: 0.5, 2: 0.59, 3: 0.61}, 1.2, 1e-9) == [3]
+    assert worse_topics({1: 0.5, 2: 0.6}, 1.2, 1e-9) == []
     assert worse_topics({1: 0.0, 2: 1e-12, 3: 0.1}, 1.2, 1e-9) == [3]
     assert worse_topics({}, 1.2, 1e-9) == []
 
@@ -144,58 +128,6 @@ def test_messages_on_several_topics_are_expected_once(topics: tuple[int, ...]):
     desk.end_epoch(5 * SECOND_NS)
     assert desk.scores == [0.0]
     assert desk.settle(6 * SECOND_NS) == {half}
-
-
-class Desk:
-    """A Topiary node with all of its chosen neighbours up, and the copies that it is handed."""
-
-    def __init__(self, degree: int = 3, interests: tuple[int, ...] = (1,), nodes: dict | None = None, **parameters):
-        overlay = {"name": "topiary", "degree": degree, "overlap_s": 0.5, "epoch_s": 5.0, **parameters}
-        self.node = compose(0, 1, interests, Composition(overlay))
-        self.node.handle(0, Started())
-        self.chosen: list[int] = []
-        everybody = nodes or dict.fromkeys(range(40), (1, 2))
-        self._connect(0, PeerList(Directory(PeerInfo(number, topics) for number, topics in everybody.items())))
-        self.scores: list[float] = []
-
-    def _connect(self, now_ns: int, event) -> tuple[list, list[int]]:
-        effects = self.node.handle(now_ns, event)
-        asked = [effect.peer for effect in effects if isinstance(effect, Connect)]
-        for peer in asked:
-            if peer not in self.chosen:
-                self.node.handle(now_ns, LinkUp(peer, True))
-                self.chosen.append(peer)
-        return effects, asked
-
-    def copy(
-        self,
-        at_ns: int,
-        peer: int,
-        publisher: int,
-        sequence: int,
-        topic: int | tuple[int, ...] = 1,
-        claimed: int | None = None,
-    ) -> list:
-        """A copy comes in; ``claimed``: the publisher's count in its payload, where it is not ``sequence``."""
-        identifier = message_id(publisher, sequence)
-        topics = topic if isinstance(topic, tuple) else (topic,)
-        copy = Data(identifier, topics, 1, 0, make_payload(identifier, sequence if claimed is None else claimed, 20))
-        return self.node.handle(at_ns, FrameReceived(peer, copy))
-
-    def settle(self, at_ns: int) -> set[int]:
-        """The overlap ends; whom the node releases."""
-        effects = self.node.handle(at_ns, TimerFired("overlay/settled"))
-        gone = {effect.peer for effect in effects if isinstance(effect, Send) and isinstance(effect.frame, Release)}
-        for peer in gone:
-            self.chosen.remove(peer)
-            self.node.handle(at_ns, LinkDown(peer, "released", False))
-        return gone
-
-    def end_epoch(self, at_ns: int) -> list[int]:
-        """The epoch ends; whom the node connects to, its score kept for later."""
-        effects, asked = self._connect(at_ns, TimerFired("overlay/epoch"))
-        self.scores += [e.event.score for e in effects if isinstance(e, Trace) and e.event.event == "epoch"]
-        return asked
 
 
 def test_the_slowest_neighbours_make_way_for_nodes_that_share_the_worse_topics():
@@ -390,38 +322,42 @@ def test_copies_of_topics_without_a_subscription_count_where_waste_does(waste_we
     assert len(found) == scores
 
 
-@given(
-    nodes=st.integers(4, 14),
-    degree=st.integers(2, 4),
-    seed=st.integers(0, 2**32),
-    literal=st.booleans(),
-)
-@settings(max_examples=25, deadline=None)
-def test_degrees_hold_and_both_ends_agree_after_every_epoch(nodes, degree, seed, literal):
-    draws = Random(seed)
-    delays = {(a, b): draws.randrange(1, 80) * MILLISECOND_NS for a in range(nodes) for b in range(nodes)}
-    interests = [tuple(sorted(draws.sample(range(TOPICS), draws.randrange(1, TOPICS + 1)))) for _ in range(nodes)]
-    overlay = {"name": "topiary", "degree": degree, "epoch_s": 3.0, "overlap_s": 0.5, "literal": literal}
-    made = {node: compose(node, seed, interests[node], Composition(overlay)) for node in range(nodes)}
-    pump = Pump(made, lambda a, b: delays[a, b], seed=seed)
-    pump.start()
-    counts = [0] * nodes
-    for _ in range(4):
-        pump.run(SECOND_NS)
-        for publisher in range(nodes):
-            identifier = message_id(publisher, counts[publisher])
-            payload = make_payload(identifier, counts[publisher], 32)
-            pump.give(publisher, Publish(interests[publisher][:1], identifier, payload))
-            counts[publisher] += 1
-        pump.run(2 * SECOND_NS)
-    pump.run(SECOND_NS)
-    wanted = {node: set(made[node]._parts["overlay"]._chosen) for node in range(nodes)}
-    assert all(len(mine) == min(degree, nodes - 1) for mine in wanted.values())
-    expected = {(min(a, b), max(a, b)) for a, mine in wanted.items() for b in mine}
-    assert pump.links() == expected, "every link is held by one end at least, and every held link is up"
-    per_message: dict[tuple[int, int], int] = {}
-    for _, node, message in pump.delivered:
-        per_message[node, message.message_id] = per_message.get((node, message.message_id), 0) + 1
-    assert set(per_message.values()) <= {1}
-    epochs_ended = [event for event in pump.traced if event.event == "epoch"]
-    assert all(math.isfinite(event.score) for event in epochs_ended)
+def test_a_score_weighs_topics_by_their_importance_and_coverage_by_its_weight():
+    """Of topic 1, which weighs three times as much, everything comes; of topic 2 half does."""
+    desk = Desk(interests=(1, 2), topic_weights=((1, 3.0),), coverage_weight=2.0, delay_weight=0.0)
+    desk.settle(SECOND_NS // 2)
+    for peer in desk.chosen:
+        for sequence in range(11):
+            desk.copy(SECOND_NS, peer, 50, sequence)
+        for sequence in range(0, 11, 2):
+            desk.copy(SECOND_NS, peer, 51, sequence, topic=2)
+    desk.end_epoch(5 * SECOND_NS)
+    assert desk.scores == [pytest.approx(2 * 5 / (3 * 11 + 11))]
+
+
+def test_only_a_neighbours_first_copy_of_a_message_counts():
+    seen = Observation([7, 8], NOBODY)
+    for at_ns, peer in ((10, 7), (15, 8), (90, 8), (95, 7)):
+        seen.arrive(at_ns, peer, 1, (1,))
+    assert [row.delays_ns for row in seen.rows()] == [[(0, 0), (5, 1)]]
+
+
+def test_late_copies_of_the_overlaps_messages_do_not_count_among_an_epochs():
+    desk = Desk(epoch_messages=10)
+    desk.copy(1, desk.chosen[0], 50, 0)
+    desk.settle(SECOND_NS // 2)
+    for sequence in range(10):
+        desk.copy(SECOND_NS, desk.chosen[1], 50, sequence)
+    overlay = desk.node._parts["overlay"]
+    assert overlay._epoch == 0
+    assert not overlay._passed, "those of the next overlap are noted anew"
+    desk.copy(SECOND_NS, desk.chosen[1], 50, 10)
+    assert overlay._epoch == 1
+
+
+def test_an_epoch_of_messages_counts_those_of_other_topics_too():
+    desk = Desk(epoch_messages=10)
+    desk.settle(SECOND_NS // 2)
+    for sequence in range(10):
+        desk.copy(SECOND_NS, desk.chosen[0], 50, sequence, topic=1 + sequence % 2)
+    assert desk.node._parts["overlay"]._epoch == 1

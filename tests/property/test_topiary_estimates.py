@@ -68,6 +68,9 @@ def test_what_is_remembered_of_publishers_is_bounded_whatever_is_claimed():
         hear(estimate, 5, publisher)
         hear(estimate, 5, publisher=1, topics=(1000 + publisher, 7))
         hear(estimate, 5, publisher=1, topics=(1000 + publisher,))
+        estimate.pass_over(
+            (1000 + publisher, 7), message_id(1, 5), make_payload(message_id(1, 5), 5, 64), frozenset({7})
+        )
     assert {topic: len(heard) for topic, heard in estimate._latest.items()} == {7: REMEMBERED}
     assert len(estimate._counts) == len(estimate._received) == 1
     hear(estimate, 8, REMEMBERED + 99)

@@ -69,7 +69,9 @@ def test_the_hash_seed_changes_nothing():
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1] == outputs[2]
     rows = [Row(*row) for row in json.loads(outputs[0])]
-    assert {row.measure for row in rows} == {name for name, measure in MEASURES.items() if measure.source != "scores"}
+    # There are neither scores nor askers here.
+    measured = {name for name, measure in MEASURES.items() if measure.source not in ("scores", "disclosure")}
+    assert {row.measure for row in rows} == measured
     assert {row.moment for row in rows if row.measure == "degree_mean"} == {10, 20, 30, 33}
     assert 0.5 < plain(rows)["delivery_ratio"] < 1
 
@@ -90,6 +92,22 @@ def test_the_numbers_are_those_of_the_simulated_testbeds_traces(tmp_path):
     found = plain(simulate_point(asked, RunSpec(), set(MEASURES), HERE))
     assert counted["messages"] > 100
     assert {name: found[name] for name in counted} == pytest.approx(counted, rel=1e-12)
+
+
+def test_the_first_messages_of_every_epoch_may_be_left_out():
+    """50 messages in epochs of 20: with 5 skipped each, those of the last ten in the third epoch are 5."""
+    asked = experiment(
+        underlay={"kind": "uniform", "hosts": 20, "delay_ms": 10},
+        random={"degree": 3},
+        workload={"topics": 3, "publish_interval": "fixed", "publish_rate_per_s": 10, "duration_s": 5},
+    )
+    found = {}
+    for skipped in (0, 5):
+        run = RunSpec(epoch_messages=20, skip_messages=skipped)
+        rows = simulate_point(asked, run, {"messages", "hops_mean", "topic_delivery_ratio"}, HERE)
+        found[skipped] = [row.value for row in rows if row.measure == "messages"]
+        assert len([row for row in rows if row.measure == "hops_mean"]) == 4
+    assert found == {0: [50, 20, 20, 10], 5: [35, 15, 15, 5]}
 
 
 def test_scores_are_those_that_honest_nodes_trace_epoch_by_epoch(tmp_path):

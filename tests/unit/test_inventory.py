@@ -20,13 +20,20 @@ def test_hosts_are_dealt_in_turn_and_differ_by_port(tmp_path: Path):
     seats = inventory.seats(6)
     assert [seat.machine for seat in seats] == ["m0", "m1", "m2", "m0", "m2", "m0"]
     assert [seat.listen for seat in seats if seat.machine == "m0"] == [("192.0.2.1", 9000 + i) for i in range(3)]
-    assert [seat.metrics[1] for seat in seats if seat.machine == "m0"] == [9100, 9101, 9102]
+    assert {seat.metrics for seat in seats} == {None}, "nothing is served where nobody has said for whom"
     assert len(inventory.seats(2)) == 2
 
 
 def test_every_address_is_a_seat_at_the_standard_ports(tmp_path: Path):
     seats = load_inventory(write(tmp_path, 'addresses = ["198.51.100.1", "198.51.100.2"]')).seats(2)
     assert [seat.listen for seat in seats] == [("198.51.100.1", 9000), ("198.51.100.2", 9000)]
+
+
+def test_metrics_are_served_at_the_address_for_them_and_nowhere_else(tmp_path: Path):
+    inventory = load_inventory(
+        write(tmp_path, 'hosts = 2\nmetrics_address = "10.9.0.1"', 'addresses = ["198.51.100.1"]')
+    )
+    assert [seat.metrics for seat in inventory.seats(3)] == [("10.9.0.1", 9100), None, ("10.9.0.1", 9101)]
 
 
 def test_too_few_places_are_refused(tmp_path: Path):
@@ -53,6 +60,11 @@ def test_paths_are_relative_to_the_file_and_survive_saving(tmp_path: Path):
         (['addresses = ["192.0.2.9", "192.0.2.9"]'], r"\$\.machines\[0\]\.addresses"),
         (['hosts = 2\naddresses = ["192.0.2.9"]'], r"\$\.machines\[0\]\.addresses"),
         (['address = "192.0.2.9"', 'address = "192.0.2.9"'], r"\$\.machines\[1\]\.addresses"),
+        (['metrics_address = "10.9.0.1"'] * 2, r"\$\.machines\[1\]\.metrics_address"),
+        (
+            [f"addresses = {[f'192.0.2.{i}' for i in range(101)]}\nmetrics_address = '10.9.0.1'"],
+            r"\$\.machines\[0\]\.metr",
+        ),
         (["= 3"], "not TOML"),
     ],
 )

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from harness import manifest
 from harness.loading import load_experiment
+from harness.plan import Plan
 from harness.planning import make_plan
 from harness.rundir import ClockOffset, FinalState, Manifest
 from harness.running import peer_states
@@ -93,9 +95,29 @@ def test_ends_of_peers_are_told_by_our_clock(tmp_path: Path) -> None:
         state = FinalState(f"peer-{node}", "exited", "signalled", 9, 1_000_000)
         (tmp_path / f"exits-{machine}.jsonl").write_bytes(msgspec.json.encode(state) + b"\n")
     (tmp_path / "clocks.json").write_bytes(msgspec.json.encode({"m1": ClockOffset(0, 400_000, 1)}))
-    states = peer_states(make_plan(load_experiment(file), file).plan, tmp_path)
+    states = peer_states(planned_on(file, "m0", "m1", "m1"), tmp_path)
     assert [(state.state, state.at_ns) for state in states] == [
         ("signalled", 1_000_000),
         ("signalled", 600_000),
         ("missing", None),
     ]
+
+
+def planned_on(file: Path, *machines: str) -> Plan:
+    """The plan of an experiment, its nodes placed on these machines."""
+    plan = make_plan(load_experiment(file), file).plan
+    placement = zip(plan.placement, machines, strict=True)
+    return replace(plan, placement=tuple(replace(place, machine=machine) for place, machine in placement))
+
+
+def test_a_machine_speaks_of_its_own_peers_only_and_nonsense_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text('name = "x"\nprotocol = "complete"\n[underlay]\nhosts = 3\n')
+    lies = [FinalState(f"peer-{node}", "signalled", "exited", 0, 5) for node in (0, 2)]
+    (tmp_path / "exits-m0.jsonl").write_bytes(b"".join(msgspec.json.encode(lie) + b"\n" for lie in lies))
+    (tmp_path / "exits-m1.jsonl").write_bytes(b'{"process": "peer-1", "expe')
+    (tmp_path / "exits-m2.jsonl").write_bytes(b'\xff{"process": 3}\n')
+    states = peer_states(planned_on(file, "m0", "m1", "m2"), tmp_path)
+    assert [(state.expected, state.state) for state in states] == [
+        ("exited", "exited"), ("exited", "missing"), ("exited", "missing")
+    ]  # fmt: skip

@@ -65,7 +65,7 @@ def test_the_parts_and_limits_are_in_the_page():
 
 
 def test_reasons_for_passing_refusals_are_in_the_page():
-    assert pool.REPLACED in (DOCS / "trace-events.md").read_text()
+    assert pool.ALREADY_LINKED in (DOCS / "trace-events.md").read_text()
     assert pool.SIMULTANEOUS in (DOCS / "wire-format.md").read_text()
 
 

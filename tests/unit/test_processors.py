@@ -10,7 +10,7 @@ import pytest
 
 from harness.testbeds.emulated import awake
 from metrics import processors
-from metrics.processors import Throttling, processor_quota, read_throttling
+from metrics.processors import Throttling, find_groups, processor_quota, read_throttling
 
 V2 = "29 23 0:26 {root} {mount} rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
 V1 = "33 31 0:29 {root} {mount} rw - cgroup cgroup rw,cpu,cpuacct\n"
@@ -63,13 +63,13 @@ def test_the_smallest_quota_of_a_cgroup_and_those_above_it_holds(
     for group, limit in (("user.slice/run.scope", own), ("user.slice", above), ("", top)):
         machine.put(group, **({"cpu__max": limit} if limit else {}))
     machine.put("elsewhere", cpu__max="1000 100000")
-    assert processor_quota(machine.process) == quota
+    assert processor_quota(find_groups(machine.process)) == quota
 
 
 def test_a_container_with_a_cgroup_namespace_sees_its_own_at_the_top(machine: Machine) -> None:
     machine.say("0::/\n", V2)
     machine.put("", cpu__max="200000 100000")
-    assert processor_quota(machine.process) == 2.0
+    assert processor_quota(find_groups(machine.process)) == 2.0
 
 
 @pytest.mark.parametrize(("quota_us", "quota"), [("-1", math.inf), ("200000", 2.0)])
@@ -77,20 +77,20 @@ def test_version_1_in_a_container_without_a_cgroup_namespace(machine: Machine, q
     """The path is the host's, and the mount shows the part below the container's cgroup only."""
     machine.say("5:cpu,cpuacct:/docker/1f\n1:name=systemd:/docker/1f\n", V1, root="/docker/1f")
     machine.put("", cpu__cfs_quota_us=quota_us, cpu__cfs_period_us="100000")
-    assert processor_quota(machine.process) == quota
+    assert processor_quota(find_groups(machine.process)) == quota
 
 
 def test_version_1_counts_the_cgroups_above_too(machine: Machine) -> None:
     machine.say("5:cpu,cpuacct:/a/b\n", V1)
     machine.put("a/b", cpu__cfs_quota_us="300000", cpu__cfs_period_us="100000")
     machine.put("a", cpu__cfs_quota_us="50000", cpu__cfs_period_us="50000")
-    assert processor_quota(machine.process) == 1.0
+    assert processor_quota(find_groups(machine.process)) == 1.0
 
 
 def test_a_hierarchy_that_is_mounted_twice_is_counted_once(machine: Machine) -> None:
     machine.say("0::/a\n", V2 + V2)
     machine.put("a", cpu__stat="usage_usec 9\nnr_periods 8\nnr_throttled 3\nthrottled_usec 4500")
-    assert read_throttling(machine.process) == Throttling(3, 4500)
+    assert read_throttling(find_groups(machine.process)) == Throttling(3, 4500)
 
 
 def test_throttling_is_added_up_over_the_cgroups(machine: Machine) -> None:
@@ -98,19 +98,19 @@ def test_throttling_is_added_up_over_the_cgroups(machine: Machine) -> None:
     machine.put("a/b", cpu__stat="nr_throttled 3\nthrottled_usec 4500")
     machine.put("a", cpu__stat="nr_throttled 1\nthrottled_usec 500")
     machine.put("", cpu__stat="usage_usec 1")
-    assert read_throttling(machine.process) == Throttling(4, 5000)
-    assert read_throttling(machine.process).since(Throttling(3, 4000)) == Throttling(1, 1000)
+    assert read_throttling(find_groups(machine.process)) == Throttling(4, 5000)
+    assert read_throttling(find_groups(machine.process)).since(Throttling(3, 4000)) == Throttling(1, 1000)
 
 
 def test_version_1_counts_throttled_time_in_ns(machine: Machine) -> None:
     machine.say("5:cpu:/a\n", V1)
     machine.put("a", cpu__stat="nr_periods 9\nnr_throttled 2\nthrottled_time 7000000")
-    assert read_throttling(machine.process) == Throttling(2, 7000)
+    assert read_throttling(find_groups(machine.process)) == Throttling(2, 7000)
 
 
 def test_without_cgroups_there_is_no_quota(tmp_path: Path) -> None:
-    assert processor_quota(tmp_path) == math.inf
-    assert read_throttling(tmp_path) == Throttling(0, 0)
+    assert processor_quota(find_groups(tmp_path)) == math.inf
+    assert read_throttling(find_groups(tmp_path)) == Throttling(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_processors_are_kept_awake_where_a_quota_leaves_them_all(
 ) -> None:
     cpus = len(os.sched_getaffinity(0))
     monkeypatch.setattr(awake, "is_virtual", lambda: virtual)
-    monkeypatch.setattr(awake, "processor_quota", lambda: cpus - missing)
+    monkeypatch.setattr(awake, "processor_quota", lambda groups: cpus - missing)
     vigil = awake.make_vigil()
     assert (len(vigil.processes) if vigil else 0) == (cpus if awake_on_all else 0)
 
 
 def test_a_quota_counts_for_whom_processors_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processors, "processor_quota", lambda: 1.5)
+    monkeypatch.setattr(processors, "processor_quota", lambda groups: 1.5)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
     assert processors.usable_processors() == 1.5
-    monkeypatch.setattr(processors, "processor_quota", lambda: math.inf)
+    monkeypatch.setattr(processors, "processor_quota", lambda groups: math.inf)
     assert processors.usable_processors() == 4

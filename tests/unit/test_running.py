@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from harness import running
+from harness.errors import TestbedError
 from harness.loading import load_experiment
 from harness.planning import make_plan, write_plan
+from harness.reserve import RESERVE_FILE, Reserve
+from harness.rundir import Manifest
 
 EXPERIMENT = """
 name = "brief"
@@ -25,6 +29,9 @@ class NotingTestbed:
     def __init__(self, *_: object) -> None:
         self.resources_ns: list[int] = []
 
+    def lost(self) -> dict[str, str]:
+        return {}
+
     def resources(self) -> dict[str, float]:
         self.resources_ns.append(time.monotonic_ns())
         return {"peer_processes": 2.0}
@@ -33,8 +40,11 @@ class NotingTestbed:
 class WaitingDeployment:
     waited_ns = 0
 
-    def start(self, zero_epoch_ns: int) -> None:
-        pass
+    def start(self, zero_epoch_ns: int) -> dict[str, int]:
+        return {"m": 0}
+
+    def faults(self) -> dict[str, str]:
+        return {}
 
     def wait(self, timeout_s: float) -> dict[str, int]:
         self.waited_ns = time.monotonic_ns()
@@ -49,10 +59,24 @@ def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
     file.write_text(EXPERIMENT)
     write_plan(make_plan(load_experiment(file, []), file), run_dir)
     monkeypatch.setattr(running, "_make_testbed", NotingTestbed)
-    monkeypatch.setattr(running, "LEAD_S", 0.0)
     run, deployment = running.Run(run_dir), WaitingDeployment()
+    run.lead_s = 0.0
     run.perform(deployment)  # type: ignore[arg-type]
     cooldown_end_ns = next(phase.end_ns for phase in run.timeline.phases if phase.name == "cooldown")
     (asked_ns,) = run.testbed.resources_ns  # type: ignore[attr-defined]
     assert cooldown_end_ns <= asked_ns <= deployment.waited_ns
     assert run.resources == {"peer_processes": 2.0}
+
+
+def test_a_run_that_fails_gives_its_reserve_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+
+    def fail(run_dir: Path) -> Manifest:
+        held.append(Reserve(run_dir))
+        assert (run_dir / RESERVE_FILE).exists()
+        raise TestbedError("boot", "no")
+
+    monkeypatch.setattr(running, "_stage_of", lambda run_dir: fail)
+    monkeypatch.setattr(sys, "argv", ["running", str(tmp_path)])
+    assert running.main() == TestbedError("boot", "no").exit_code
+    assert list(tmp_path.iterdir()) == []

@@ -273,6 +273,14 @@ def test_strangers_in_walks_and_answers_are_ignored():
     assert node.core._parts["overlay"].views[1] == (10, 11)
 
 
+def test_a_stranger_has_no_part_in_walks_even_in_a_subscribers_name():
+    node = Lone(10, 11)
+    node.walk()
+    node.tell(LinkUp(STRANGER, False))
+    assert rejected(node.hear(STRANGER, StanCollect(10, 1, 0, ()))) == "stranger"
+    assert rejected(node.hear(STRANGER, StanReply(1, (12,)))) == "stranger"
+
+
 def test_only_answers_to_own_walks_are_taken_and_each_walk_has_one():
     node = Lone(10, 11)
     answer = StanReply(1, tuple(range(12, 40)))

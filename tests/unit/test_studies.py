@@ -48,6 +48,7 @@ FAULTS = {
     "measure_published": ("degree_mean", "delivery_ratio", ": $.measures[0]: length_s: nothing is published"),
     "counted_late": ("length_s = 5", "length_s = 5\ncontrol_from_s = 5", ": $.run.control_from_s: expected less than"),
     "settled_alone": ("length_s = 5", "settled_s = 5", ": $.run.settled_s: needs length_s"),
+    "skips": ("length_s = 5", "skip_messages = 1", ": $.run.skip_messages: expected less than epoch_messages"),
     "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: length_s: nothing is"),
     "run_key": ("length_s", "lenth_s", ": $.run.lenth_s: unknown field; did you mean length_s?"),
     "axis_empty": ("[2, 3]", "[]", ": $.grid.random.degree: expected a list of at least one value"),

@@ -330,7 +330,7 @@ def test_checks_find_a_quota_that_was_used_up_in_the_judged_span(
     assert (lines[0]["at_ns"] - start_ns, end_ns - start_ns) == (-3 * SECOND, 7 * SECOND)
     for line in lines:
         line["at_ns"] += round(later_s * SECOND)
-    lines[3 + second] |= {"throttled_periods": 1, "throttled_ms": 40.0}
+    lines[3 + second] |= {"throttled_periods": 1, "throttled_us": 40_000}
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     expected = {"throttled": "suspect"} if found else {}
     assert failures(run, evidence(fabrication), [row(number) for number in range(4)]) == expected

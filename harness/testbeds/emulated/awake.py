@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.standing_back import make_session_nice
-from metrics.processors import processor_quota
+from metrics.processors import find_groups, processor_quota
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _NICE = 19
@@ -38,7 +38,7 @@ def make_vigil() -> Vigil | None:
     Waiting busily uses a quota up like any work. Where the quota is smaller than all processors together, the run would
     be throttled, which costs tens of milliseconds at a time; a processor that has to wake up costs a few.
     """
-    enough = processor_quota() >= len(os.sched_getaffinity(0))
+    enough = processor_quota(find_groups()) >= len(os.sched_getaffinity(0))
     return Vigil() if is_virtual() and enough else None
 
 

@@ -61,7 +61,7 @@ def start(ctl_ips: Sequence[str]) -> list[Host]:
     _BATCHES.mkdir(mode=0o700, exist_ok=True)
     allow_open_files(len(ctl_ips))
     for switch in _IPV6_SWITCHES.glob("*/disable_ipv6"):  # none where the kernel runs without IPv6
-        switch.write_text("1")
+        switch.write_text("1", encoding="ascii")
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         shells = list(pool.map(_mininet_host, range(len(ctl_ips))))
     hosts = [Host(number, shell, ctl_ip) for number, (shell, ctl_ip) in enumerate(zip(shells, ctl_ips, strict=True))]
@@ -144,7 +144,7 @@ def _batch(name: str, commands: Sequence[str]) -> None:
 
 def _write_batch(name: str, commands: Sequence[str]) -> str:
     path = _BATCHES / f"{name}.batch"
-    path.write_text("\n".join(commands) + "\n")
+    path.write_text("\n".join(commands) + "\n", encoding="utf-8")
     return str(path)
 
 

@@ -33,5 +33,5 @@ class Pace:
 
 def _cpu_s(process: int) -> float:
     """Processor time that a process has used; the kernel counts it in ticks of 10 ms."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from metrics.processors import Throttling, read_throttling
+from metrics.processors import Throttling, find_groups, read_throttling
 from peer.runtime.clock import Clock
 
 _PRESSURE = Path("/proc/pressure/cpu")
@@ -27,7 +27,7 @@ class Reading(Struct, frozen=True, omit_defaults=True):
     """A line of ``pressure.jsonl``: shares of the time since the line before.
 
     ``cpu_some_ratio`` is None where the kernel does not tell, or where processors are kept awake (``awake``): who does
-    that always waits for one. ``throttled_periods`` and ``throttled_ms`` (summed over processors) are of this run's
+    that always waits for one. ``throttled_periods`` and ``throttled_us`` (summed over processors) are of this run's
     cgroups; left out when 0.
     """
 
@@ -36,7 +36,7 @@ class Reading(Struct, frozen=True, omit_defaults=True):
     steal_ratio: float
     cpu_some_ratio: float | None = None
     throttled_periods: int = 0
-    throttled_ms: float = 0.0
+    throttled_us: int = 0
 
 
 class _Totals(Struct, frozen=True):
@@ -60,6 +60,7 @@ class PressureLog:
         self._path = path
         self._clock = clock
         self._psi = psi
+        self._groups = find_groups()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._write, name="pressure", daemon=True)
 
@@ -85,7 +86,9 @@ class PressureLog:
                     before = now
 
     def _read(self) -> _Totals:
-        return count(_STAT.read_text(encoding="ascii"), _some_us() if self._psi else None, read_throttling())
+        return count(
+            _STAT.read_text(encoding="ascii"), _some_us() if self._psi else None, read_throttling(self._groups)
+        )
 
 
 def count(stat: str, some_us: int | None, throttling: Throttling = _NEVER) -> _Totals:
@@ -116,5 +119,5 @@ def _between(before: _Totals, now: _Totals, clock: Clock) -> Reading:
         (now.steal - before.steal) / ticks,
         some,
         throttling.periods,
-        throttling.time_us / 1000 / clock.dilation,
+        round(throttling.time_us / clock.dilation),
     )

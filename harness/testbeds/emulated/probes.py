@@ -9,6 +9,7 @@ sends to random pairs with everything on; its rows carry the asked jitter. ``cer
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -24,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import TestbedError
+from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets, Instants
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
@@ -204,6 +205,11 @@ class Prober:
         """Write all rows, in the order of their phases."""
         pq.write_table(pa.concat_tables([SCHEMA.empty_table(), *self._tables]), path)
 
+    def lost(self) -> dict[str, str]:
+        """The prober, when it has ended, and how."""
+        status = self._process.exitcode
+        return {} if status is None else {"the prober": describe_status(status)}
+
     def close(self) -> None:
         """End the process."""
         self._connection.close()
@@ -313,6 +319,7 @@ def _rtt_ms(sent: Instants, received: Instants) -> Matrix:
 def _serve(connection: Connection, netns: Sequence[str], addresses: Sequence[str]) -> None:
     """Answer each (pairs, due_ns, grace_ns) with (sent, received). A message that comes meanwhile stops the sending."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    gc.disable()  # a collection would walk all that was inherited, and hold a probe up
     with contextlib.suppress(PermissionError):  # so that nobody comes between a stamp and its sending
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
     try:

@@ -119,7 +119,9 @@ def end(sandbox: subprocess.Popen[bytes]) -> None:
 def _children(process: int) -> list[int]:
     """Its children, none when it has ended: a child that nobody has waited for stays until then."""
     try:
-        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+        return [
+            int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
+        ]
     except OSError:
         return []
 

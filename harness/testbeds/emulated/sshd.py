@@ -84,6 +84,7 @@ def start_sshd(
     name: str = "local",
     work: Path | None = None,
     own_work: bool = False,
+    work_here: Path | None = None,
     enter: Sequence[str] = (),
 ) -> SshServer:
     """Start an sshd that accepts one key made here, and wait until it listens.
@@ -98,6 +99,7 @@ def start_sshd(
         name: the machine's name.
         work: the machine's work folder; default: ``folder/work``.
         own_work: give the server an empty work folder of its own that nobody else sees.
+        work_here: where this computer sees the work folder, if what is left there is to be moved home.
         enter: a command prefix that enters the machine's namespaces (``nsenter ...``).
 
     Raises:
@@ -110,7 +112,8 @@ def start_sshd(
     user = pwd.getpwuid(os.getuid()).pw_name
     _write_keys(folder, address, port)
     _write_accounts(folder, user)
-    (folder / "sshd_config").write_text(_CONFIG.format(port=port, address=address, folder=folder, user=user))
+    config = _CONFIG.format(port=port, address=address, folder=folder, user=user)
+    (folder / "sshd_config").write_text(config, encoding="utf-8")
     script = _ENTER.format(sshd=shlex.quote(_find_sshd()))
     command = [*enter, "unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sshd", str(folder)]
     with (folder / "sshd.log").open("wb") as log:
@@ -126,6 +129,7 @@ def start_sshd(
         python=sys.executable,
         work=str(work),
         own_clock=False,
+        work_here=str(work_here or ""),
     )
     return SshServer(machine, process)
 
@@ -152,9 +156,9 @@ def _write_keys(folder: Path, address: str, port: int) -> None:
     for name in ("host_key", "user_key"):
         arguments = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "trellis", "-f", str(folder / name)]
         subprocess.run(arguments, check=True)
-    public = (folder / "host_key.pub").read_text()
+    public = (folder / "host_key.pub").read_text(encoding="utf-8")
     known_as = address if port == 22 else f"[{address}]:{port}"
-    (folder / "known_hosts").write_text(f"{known_as} {public}")
+    (folder / "known_hosts").write_text(f"{known_as} {public}", encoding="utf-8")
 
 
 def _write_accounts(folder: Path, user: str) -> None:
@@ -162,12 +166,12 @@ def _write_accounts(folder: Path, user: str) -> None:
 
     That home keeps the caller's shell start-up files out of every session.
     """
-    lines = Path("/etc/passwd").read_text().splitlines()
+    lines = Path("/etc/passwd").read_bytes().splitlines()  # users' real names may be in any encoding
     account = pwd.getpwnam(user)
     ours = f"{user}:x:{account.pw_uid}:{account.pw_gid}::{folder}:/bin/sh"
-    kept = [line for line in lines if not line.startswith(f"{user}:")]
-    (folder / "passwd").write_text("\n".join([ours, *kept]) + "\n")
-    (folder / "shadow").write_text(f"{user}:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n")
+    kept = [line for line in lines if not line.startswith(f"{user}:".encode())]
+    (folder / "passwd").write_bytes(b"\n".join([ours.encode(), *kept]) + b"\n")
+    (folder / "shadow").write_bytes(f"{user}:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n".encode())
 
 
 def _await_listening(process: subprocess.Popen[bytes], log: Path, asked: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,17 +16,17 @@ from harness.errors import TestbedError
 from harness.inventory import Machine
 from harness.plan import Plan
 from harness.testbeds.base import Findings, Moment
-from harness.testbeds.emulated import hosts
+from harness.testbeds.emulated import hosts, sandbox
 from harness.testbeds.emulated.awake import make_vigil
 from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
 from harness.testbeds.emulated.pressure import PressureLog
 from harness.testbeds.emulated.probes import Prober
-from harness.testbeds.emulated.sshd import start_sshd
+from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
 from harness.testbeds.emulated.watchdog import Watchdog
-from metrics.processors import read_throttling
+from metrics.processors import find_groups, read_throttling
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
@@ -33,6 +34,8 @@ SSH_PORT = 2222
 PLANE_METRICS = (hosts.CTL_GATEWAY, 9101)
 AGENT_METRICS = (hosts.CTL_GATEWAY, 9102)
 WORK = Path("/run/trellis")
+WORK_FOLDER = ".work"
+"""In the run directory, while the run lasts: what the peers write, until it is collected."""
 
 
 class EmulatedTestbed:
@@ -42,6 +45,7 @@ class EmulatedTestbed:
         self._plan = plan
         self._underlay = underlay
         self._run_dir = run_dir
+        self._disk = run_dir / WORK_FOLDER
         self._epoch_offset_ns = epoch_offset_ns
         self._clock = clock
         self._machine = plan.placement[0].machine
@@ -49,7 +53,7 @@ class EmulatedTestbed:
         self._captured: CaptureCounts | None = None
         self._vigil = make_vigil()
         self._watchdog = Watchdog(run_dir, clock)
-        self._throttling = read_throttling()
+        self._throttling = read_throttling(find_groups())
         self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
 
     def boot(self) -> None:
@@ -68,8 +72,17 @@ class EmulatedTestbed:
         self._pace = Pace(self._plane)
         self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
         self._certifier = Certifier(self._prober, self._underlay, self._run_dir, self._plan.seed, self._clock)
-        self._sshd = start_sshd(WORK / "sshd", hosts.CTL_GATEWAY, SSH_PORT, name=self._machine, work=WORK / "work")
+        self._sshd = self._start_sshd()
         self._pressure.start()
+
+    def _start_sshd(self) -> SshServer:
+        """The machine's work folder is on the run directory's disk: in memory, long runs would fill that up."""
+        self._disk.mkdir(exist_ok=True)
+        work = WORK / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        sandbox.mount(str(self._disk), str(work), None, sandbox.MS_BIND)
+        at, port = hosts.CTL_GATEWAY, SSH_PORT
+        return start_sshd(WORK / "sshd", at, port, name=self._machine, work=work, work_here=self._disk)
 
     def machines(self) -> tuple[Machine, ...]:
         """The sandbox itself."""
@@ -109,6 +122,10 @@ class EmulatedTestbed:
             self._plane.start_capture(self._run_dir / "capture", capture.snaplen_bytes, self._epoch_offset_ns)
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
+    def lost(self) -> dict[str, str]:
+        """What has ended of the data plane's processes and the prober."""
+        return {**self._plane.lost(), **self._prober.lost()}
+
     def resources(self) -> dict[str, float]:
         """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
         peers = hosts.processes(self._hosts)
@@ -130,7 +147,7 @@ class EmulatedTestbed:
         self._pressure.stop()
         awake = self._vigil.stop() if self._vigil is not None else 0
         self._sshd.stop()
-        throttling = read_throttling().since(self._throttling)
+        throttling = read_throttling(find_groups()).since(self._throttling)
         counters = {
             "processors_kept_awake": awake,
             "processors_watched": self._watchdog.stop(),
@@ -143,6 +160,7 @@ class EmulatedTestbed:
             self._problems += _plane_problems(final)
         self._problems += [("invalid", complaint) for complaint in self._plane.complaints]
         hosts.stop(self._hosts)
+        shutil.rmtree(self._disk, ignore_errors=True)
         files: tuple[str, ...] = ()
         if self._captured:
             counters |= _capture_counters(self._captured)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import TestbedError
+from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
@@ -166,6 +166,13 @@ class UserspacePlane:
             self.kill()
         return final
 
+    def lost(self) -> dict[str, str]:
+        """Those of its processes that have ended, and how, with their last words."""
+        running = {"process": self._process, "monitor": self._monitor, "writer": self._writer}
+        ended = {name: status for name, one in running.items() if one and (status := one.poll()) is not None}
+        words = {name: f"{describe_status(status)}; {self._last_words(name)}" for name, status in ended.items()}
+        return {f"the data plane's {name}": text for name, text in words.items()}
+
     def kill(self) -> None:
         """End all processes at once, whatever they do."""
         self._control.close()
@@ -225,14 +232,14 @@ class UserspacePlane:
             self.complaints.append(f"the data plane's {name} runs on after {REPLY_TIMEOUT_S:g} s")
         else:
             if status:
-                text = f"the data plane's {name} ended with status {status}; {self._last_words(name)}"
+                text = f"the data plane's {name} {describe_status(status)}; {self._last_words(name)}"
                 self.complaints.append(text)
 
     def _log(self, name: str) -> Path:
         return self._logs / f"dataplane-{name}.log"
 
     def _last_words(self, name: str) -> str:
-        lines = self._log(name).read_text(errors="replace").splitlines()
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1] if lines else "it said nothing"
 
 

@@ -1,7 +1,8 @@
 """A simulated host: one node with its links, as ``peer.runtime`` keeps them, on virtual time.
 
 The rules of ``peer.runtime.pool`` are kept one by one: who wins when both sides open at once, pauses between attempts,
-the frames that open and close a link. What differs is the carrier.
+the frames that open and close a link. What differs is the carrier. Nobody here passes for another node, so a connection
+that waits for the end of the link that its node has lost is always taken in the end.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
 from peer.core.frames import Bye, Hello
 from peer.core.node import StatefulNode
-from peer.runtime.pool import PASSING, PAUSES_S, REPLACED, SIMULTANEOUS, STABLE_S
+from peer.runtime.pool import PASSING, PAUSES_S, SIMULTANEOUS, STABLE_S
 
 if TYPE_CHECKING:
     from harness.testbeds.simulated.simulation import Simulation
@@ -88,6 +89,7 @@ class Host:
         "sent_frames",
         "timers",
         "topics",
+        "waiting",
         "wanted",
     )
 
@@ -98,6 +100,7 @@ class Host:
         self.node: StatefulNode | None = None
         self.topics: tuple[int, ...] = ()
         self.links: dict[NodeId, End] = {}
+        self.waiting: dict[NodeId, End] = {}  # for the end of the link in links
         self.pending: dict[NodeId, End | None] = {}
         self.dialling: set[NodeId] = set()
         self.wanted: dict[NodeId, int] = {}
@@ -188,6 +191,8 @@ class Host:
             self.close(end, "stop")
         elif self._has_precedence_over(end):
             self.close(end, SIMULTANEOUS)
+        elif end.peer in self.links:
+            self.waiting[end.peer] = end
         else:
             self._bring_up(end)
 
@@ -202,8 +207,6 @@ class Host:
         peer = end.peer
         if self.pending.get(peer) is end:
             del self.pending[peer]
-        if (old := self.links.get(peer)) is not None:
-            self.close(old, REPLACED)
         if not end.opener:
             self._simulation.write(end, Hello(self.number, self._simulation.run_number))
         end.up = True
@@ -217,6 +220,8 @@ class Host:
     def disconnect(self, peer: NodeId, reason: str) -> None:
         """Close the link to the peer and keep none."""
         self.wanted.pop(peer, None)
+        if (waiting := self.waiting.pop(peer, None)) is not None:
+            self.close(waiting, reason)
         pending = self.pending.get(peer)
         if pending is not None:
             del self.pending[peer]
@@ -271,6 +276,8 @@ class Host:
         if not retrying:
             self.wanted.pop(peer, None)
         self.feed(LinkDown(peer, end.reason, retrying))
+        if (waiting := self.waiting.pop(peer, None)) is not None and waiting.other is not None:
+            self.introduce(waiting)
         if peer in self.wanted:
             self._dial(peer)
 

@@ -50,7 +50,7 @@ class LargePages:
 def _resident_bytes() -> int:
     """The process' memory; 0 where the system does not say."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+        return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * mmap.PAGESIZE
     except OSError:
         return 0
 
@@ -58,7 +58,7 @@ def _resident_bytes() -> int:
 def _use_large_pages() -> None:
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    for match in _ANONYMOUS.finditer(Path("/proc/self/maps").read_text()):
+    for match in _ANONYMOUS.finditer(Path("/proc/self/maps").read_text(encoding="utf-8")):
         start, end = (int(word, 16) for word in match.groups())
         first, last = -(-start // _LARGE_BYTES) * _LARGE_BYTES, end // _LARGE_BYTES * _LARGE_BYTES
         if first < last:

@@ -335,7 +335,8 @@ class Simulation:
             return
         for event in announce_end(host.node, self.now_ns, reason):
             self._observer.trace(event)
-        for end in [*host.links.values(), *(end for end in host.pending.values() if end is not None)]:
+        pending = [end for end in host.pending.values() if end is not None]
+        for end in [*host.links.values(), *pending, *host.waiting.values()]:
             if goodbye:
                 self._part(end, reason)
             elif end.other is not None:
@@ -345,7 +346,7 @@ class Simulation:
             end.up, end.reason = False, reason
         host.node = None
         host.ended = reason
-        host.links, host.pending, host.wanted, host.timers = {}, {}, {}, {}
+        host.links, host.pending, host.waiting, host.wanted, host.timers = {}, {}, {}, {}, {}
         host.dialling = set()
 
     def _part(self, end: End, reason: str) -> None:

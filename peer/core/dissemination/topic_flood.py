@@ -33,15 +33,18 @@ class TopicFlood(Spreading):
     publisher sends one over each link; where a later copy brings a topic that a node has not passed on yet, it goes on
     under that topic alone. To the application the message is not new then.
 
+    Attributes:
+        whole: see ``TopicFloodParameters``.
+
     Source: our choice for overlays whose papers leave dissemination open (SpiderCast, StAN section 2).
     """
 
     Parameters = TopicFloodParameters
-    __slots__ = ("_whole",)
+    __slots__ = ("whole",)
 
     def __init__(self, state: State, parameters: TopicFloodParameters) -> None:
         super().__init__(state, parameters.seen_messages)
-        self._whole = parameters.whole
+        self.whole = parameters.whole
 
     def send_own(self, turn: Turn, copy: Data) -> None:
         """Send a message of this node's own along its topics' links."""
@@ -61,7 +64,7 @@ class TopicFlood(Spreading):
         for peer, neighbour in self.state.neighbours.items():
             if peer == source or neighbour.topics.isdisjoint(topics):
                 continue
-            carried = topics if self._whole else tuple(topic for topic in topics if topic in neighbour.topics)
+            carried = topics if self.whole else tuple(topic for topic in topics if topic in neighbour.topics)
             if last is None or last.topics != carried:  # equal copies are one value, which is encoded once
                 last = Data(copy.message_id, carried, hops, UNLIMITED_TTL, copy.payload)
             turn.send(peer, last)

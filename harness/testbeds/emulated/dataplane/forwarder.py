@@ -80,8 +80,8 @@ class Forwarder:
             self.frames_in, self.frames_out, self.bytes_in, self.bytes_out, dict(self.drops), len(self._held)
         )
 
-    def take_in(self, link: AccessLink) -> None:
-        """Read a burst from a host's device.
+    def take_in(self, link: AccessLink) -> bool:
+        """Read a burst from a host's device; returns whether nothing is left there.
 
         Raises:
             OSError: the device is gone.
@@ -105,7 +105,8 @@ class Forwarder:
         else:
             frames += 1
         if frames:
-            self.intake.count(link, frames, now_ns, drained=drained)
+            self.intake.count(link, frames, now_ns, drained)
+        return drained
 
     def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> None:
         """Decide a frame's fate: when it is due, or why it is dropped."""

@@ -142,7 +142,8 @@ def main() -> None:
         registry = CollectorRegistry()
         registry.register(MetricsCollector(memory, clock))
         start_http_server(int(address[1]), address[0], registry)
-    with Path(log).open("w") as lines, Path(log).with_name(STALLS_FILE).open("ab", buffering=0) as stalls:
+    stalls_path = Path(log).with_name(STALLS_FILE)
+    with Path(log).open("w", encoding="utf-8") as lines, stalls_path.open("ab", buffering=0) as stalls:
         report(memory, lines, stalls, clock)
 
 

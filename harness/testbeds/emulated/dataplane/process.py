@@ -70,18 +70,14 @@ class Plane:
             self._forward(self._forwarder)
 
     def _forward(self, forwarder: Forwarder) -> None:
-        """The loop. It sleeps only right after a poll that found nothing: ``intake`` counts on that."""
+        """The loop. It sleeps only when it has left nothing in the devices that it found ready, as ``intake`` needs."""
         poll, links, clock, intake = self._poll.poll, self._links, self._clock.now_ns, forwarder.intake
         now_ns = clock()
         next_tick_ns = now_ns + TICK_NS
         while True:
-            intake.look(now_ns)
+            intake.looked_ns = looked_ns = now_ns
             ready = poll(0, READY_DEVICES)
-            if not ready:
-                until_ns = min(forwarder.next_due_ns or next_tick_ns, next_tick_ns, now_ns + LOOK_NS)
-                if until_ns > now_ns:
-                    now_ns = self._sleep(now_ns, until_ns)
-                    continue
+            all_seen = all_drained = len(ready) < READY_DEVICES
             for descriptor, _ in ready:
                 link = links.get(descriptor)
                 if link is None:
@@ -90,25 +86,31 @@ class Plane:
                         return  # or the last counters would not be the last
                     continue
                 try:
-                    forwarder.take_in(link)
+                    all_drained &= forwarder.take_in(link)
                 except OSError:
                     self._detach(descriptor)
-            if len(ready) < READY_DEVICES:
-                intake.see_all()
+            if all_seen:
+                intake.empty_ns = looked_ns
             forwarder.let_out()
             now_ns = clock()
             if now_ns >= next_tick_ns:
                 self._tick(now_ns, now_ns - next_tick_ns)
                 next_tick_ns = now_ns + TICK_NS
+            if all_drained:
+                now_ns = self._sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns))
 
-    def _sleep(self, now_ns: int, until_ns: int) -> int:
+    def _sleep(self, until_ns: int) -> int:
         """Wait for an instant or for a readable descriptor; returns the instant afterwards."""
         clock = self._clock
-        came, _, _ = select.select((self._poll,), (), (), (until_ns - now_ns) * clock.dilation / 1e9)
-        woke_ns = clock.now_ns()
-        self._idle_ns += woke_ns - now_ns
-        self._forwarder.intake.wake(now_ns, until_ns, woke_ns, by_frame=bool(came))
-        return woke_ns
+        slept_ns = clock.now_ns()
+        if until_ns <= slept_ns:
+            return slept_ns
+        until_ns = min(until_ns, slept_ns + LOOK_NS)
+        came, _, _ = select.select((self._poll,), (), (), (until_ns - slept_ns) * clock.dilation / 1e9)
+        now_ns = clock.now_ns()
+        self._idle_ns += now_ns - slept_ns
+        self._forwarder.intake.wake(slept_ns, until_ns, now_ns, by_frame=bool(came))
+        return now_ns
 
     def _tick(self, now_ns: int, lateness_ns: int) -> None:
         """What is done every few milliseconds."""

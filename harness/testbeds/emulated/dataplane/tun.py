@@ -60,7 +60,7 @@ def read_overruns(descriptor: int, device: str) -> int:
         return 0
     try:
         with entered(namespace):
-            table = Path("/proc/thread-self/net/dev").read_text()
+            table = Path("/proc/thread-self/net/dev").read_text(encoding="utf-8")
     finally:
         os.close(namespace)
     rows = dict(line.split(":", 1) for line in table.splitlines() if ":" in line)

@@ -1,0 +1,38 @@
+"""Repeating a run that stalls of the host spoiled, on the evidence of the ``checks`` table alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from harness.rundir import ATTEMPT_FILE, Attempt, Summary
+from metrics.rundata import VALID
+from metrics.stalls import is_the_hosts
+
+
+def is_spoiled_by_host(summary: Summary) -> bool:
+    """Whether stalls of the host are the only reason why a run is not valid.
+
+    Every reason has to be a failed check that would have passed without the samples that stalls of the host explain.
+    Any other reason, such as a process that failed or a delivery ratio that is too low, speaks against it.
+    """
+    failed = [check for check in summary.checks if check.failed]
+    only_checks = len(summary.reasons) == len(failed)
+    return summary.verdict != VALID and only_checks and all(is_the_hosts(check) for check in failed)
+
+
+def next_attempt(run_dir: Path, summary: Summary) -> Attempt:
+    """The attempt after a run."""
+    number = summary.attempt.attempt if summary.attempt else 1
+    return Attempt(number + 1, str(run_dir), summary.reasons)
+
+
+def write_attempt(attempt: Attempt, run_dir: Path) -> None:
+    """Write it into the directory of the run that it is."""
+    (run_dir / ATTEMPT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(attempt), indent=1))
+
+
+def directory_of(attempt: Attempt, out: Path) -> Path:
+    """Where an attempt goes when the first one was to go to ``out``: beside it."""
+    return out.with_name(f"{out.name}-attempt{attempt.attempt}")

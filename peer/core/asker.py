@@ -1,0 +1,204 @@
+"""An adversary that asks: it opens links to every node in turn and notes who says, to it, what a node subscribes to.
+
+Otherwise it is an honest node of its protocol. Its trace says ``disclose`` for everything that it concludes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from peer.core.bitset import lowest
+from peer.core.composition import ComposedNode
+from peer.core.contract import Connect, Directory, Disconnect, Effect, Event, NodeId, Send, TopicId, one_by_one
+from peer.core.dissemination.topic_flood import TopicFlood
+from peer.core.frames import Data, Frame, Subscriptions
+from peer.core.gossipsub.frames import Graft
+from peer.core.membership.cyclon import CyclonReply, CyclonShuffle
+from peer.core.membership.gossip import GossipFrame
+from peer.core.membership.newscast import NewscastNews, NewscastReply
+from peer.core.node import Part, State, Turn
+from peer.core.overlay.ring_per_topic import RingLink
+from peer.core.overlay.spidercast_frames import SpiderConnect, SpiderConnectOk, SpiderHeartbeat, SpiderRedirect
+from peer.core.overlay.stan_frames import StanCollect, StanReply, StanRide
+
+MILLISECOND_NS = 1_000_000
+ASK = "adversary/ask"
+
+STAY_NS = 3_000 * MILLISECOND_NS
+"""How long the asker keeps a link that it opened to ask: answers and messages may come."""
+
+MOST_GUESTS = 64
+"""Such links at a time."""
+
+Conclusion = tuple[NodeId, Iterable[TopicId]]
+"""A node, and topics that it subscribes to."""
+
+
+class AskerParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """What an asker asks for, and how fast."""
+
+    topics: Annotated[int, Meta(ge=0, lt=2**32)]
+    """It asks for the topics 0 .. topics - 1."""
+    ask_interval_ms: Annotated[float, Meta(gt=0, le=60_000)] = 100.0
+    """Time between the nodes that it asks."""
+
+
+def _ask_stan(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
+    """Claim to have the receiver in the views of all topics, and have a walk in each end there."""
+    yield StanRide(topics)
+    for topic in topics:
+        yield StanCollect(node, topic, 0, ())
+        yield StanReply(topic, (node,))
+
+
+def _ask_spidercast(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
+    """Ask to become a neighbour, which is answered with an interest."""
+    yield SpiderConnect(0, 0, 1, 0, topics)
+
+
+QUESTIONS: dict[type[Frame], Callable[[NodeId, tuple[TopicId, ...]], Iterator[Frame]]] = {
+    StanCollect: _ask_stan,
+    SpiderConnect: _ask_spidercast,
+}
+"""What is asked of a node that takes a type of frame. Most protocols need no question: their nodes tell every
+neighbour."""
+
+
+def conclude(peer: NodeId, frame: Frame) -> Iterator[Conclusion]:
+    """What a frame from a node tells of subscriptions, its own and others'."""
+    match frame:
+        case Subscriptions(topics) | StanRide(topics) | Graft(topics) | RingLink(topics):
+            yield peer, topics
+        case StanCollect(origin, topic, _, nodes):
+            yield from ((node, (topic,)) for node in (peer, origin, *nodes))
+        case StanReply(topic, nodes):
+            yield from ((node, (topic,)) for node in (peer, *nodes))
+        case SpiderConnect() | SpiderConnectOk() | SpiderHeartbeat():
+            yield peer, frame.interest or ()
+        case SpiderRedirect(_, node, interest) if node is not None:
+            yield node, interest
+        case GossipFrame(entries):
+            yield from ((entry.node, entry.topics or ()) for entry in entries)
+
+
+class Asking(Part):
+    """Asks one node after the other, and remembers what it has concluded.
+
+    Attributes:
+        guests: the nodes to which there is a link, or is to be one, only to ask; with the instant at which it ends.
+    """
+
+    overhears = (
+        *(Subscriptions, StanRide, Graft, RingLink, StanCollect, StanReply, SpiderConnect, SpiderConnectOk),
+        *(SpiderHeartbeat, SpiderRedirect, CyclonShuffle, CyclonReply, NewscastNews, NewscastReply, Data),
+    )
+
+    def __init__(self, state: State, parts: dict[str, Part], parameters: AskerParameters) -> None:
+        super().__init__(state)
+        self.guests: dict[NodeId, int] = {}
+        self.opened: set[NodeId] = set()
+        self.asked: list[Effect] = []
+        self._interval_ns = round(parameters.ask_interval_ms * MILLISECOND_NS)
+        taken = {kind for part in parts.values() for kind in part.frames}
+        topics = tuple(range(parameters.topics))
+        self._questions = [
+            frame for kind, ask in QUESTIONS.items() if kind in taken for frame in ask(state.node, topics)
+        ]
+        self._flood = parts.get("dissemination")
+        self._directory = Directory()
+        self._last: NodeId = state.node
+        self._known: dict[NodeId, set[TopicId]] = {}
+
+    def start(self, turn: Turn) -> None:
+        """Begin to ask."""
+        turn.set_timer(ASK, turn.now_ns + self._interval_ns)
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """The bootstrap service may tell everybody's interests, unasked."""
+        self._directory = directory
+        for entry in directory:
+            self._note(turn, entry.node, entry.topics or ())
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """Leave those that were asked long ago, and ask the next node."""
+        turn.set_timer(ASK, turn.now_ns + self._interval_ns)
+        for peer in [peer for peer, until_ns in self.guests.items() if until_ns <= turn.now_ns]:
+            del self.guests[peer]
+            turn.disconnect(peer, "asked")
+        following = self._next()
+        if following in self.state.neighbours:
+            self._ask(following)
+        elif following not in self.state.wanted | {self.state.node} and len(self.guests) < MOST_GUESTS:
+            self.guests[following] = turn.now_ns + STAY_NS
+            self.opened.add(following)
+            turn.connect(following)
+
+    def _next(self) -> NodeId:
+        """The node after the one that was asked last, by number; after the highest one the lowest; else this one."""
+        others = self._directory.nodes & ~(1 << self.state.node)
+        if not others:
+            return self.state.node
+        higher = (others >> (self._last + 1)) << (self._last + 1)
+        self._last = lowest(higher or others)
+        return self._last
+
+    def _ask(self, peer: NodeId) -> None:
+        self.asked += [Send(peer, frame) for frame in self._questions]
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        """Ask a guest."""
+        if peer in self.guests:
+            self._ask(peer)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """A guest that closed the link is asked again in the next round."""
+        if self.guests.pop(peer, None) is not None and retrying:
+            turn.disconnect(peer, "asked")
+
+    def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Conclude what there is to conclude."""
+        if isinstance(frame, Data):
+            if isinstance(self._flood, TopicFlood) and (len(frame.topics) == 1 or not self._flood.whole):
+                self._note(turn, peer, frame.topics)  # copies go along links of their topics only
+            return
+        for node, topics in conclude(peer, frame):
+            self._note(turn, node, topics)
+
+    def _note(self, turn: Turn, node: NodeId, topics: Iterable[TopicId]) -> None:
+        if node == self.state.node:
+            return
+        known = self._known.setdefault(node, set())
+        if new := sorted({*topics} - known):
+            known.update(new)
+            turn.trace("disclose", peer=node, topics=tuple(new))
+
+
+class Asker(ComposedNode):
+    """A node that asks.
+
+    To a guest it says its questions and nothing else: what its other parts want of the link is left undone.
+    """
+
+    Parameters = AskerParameters
+
+    def __init__(self, state: State, parts: dict[str, Part], parameters: AskerParameters) -> None:
+        self._asking = Asking(state, parts, parameters)
+        super().__init__(state, parts | {"adversary": self._asking})
+
+    def handle(self, now_ns: int, event: Event) -> list[Effect]:
+        """See ``peer.core.contract.Node``."""
+        asking = self._asking
+        effects = [effect for effect in one_by_one(super().handle(now_ns, event)) if self._may_do(effect)]
+        asked, asking.asked = asking.asked, []
+        asking.opened.clear()
+        return effects + asked
+
+    def _may_do(self, effect: Effect) -> bool:
+        """Whether an effect is not one that another part wants on a guest's link."""
+        asking = self._asking
+        if isinstance(effect, Connect) and effect.peer not in asking.opened:
+            asking.guests.pop(effect.peer, None)  # it is a neighbour from now on
+        return not (isinstance(effect, (Send, Disconnect)) and effect.peer in asking.guests)

@@ -1,0 +1,36 @@
+"""The processes of an emulated run by what they do, for those who kill one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from peer.runtime.descendants import descendants
+
+PARTS = {
+    "agent": ("peer.runtime.agent", 0),
+    "peer": ("peer.runtime.agent", 1),
+    "process": ("dataplane.process", 0),
+    "monitor": ("dataplane.monitor", 0),
+    "writer": ("dataplane.writer", 0),
+    "prober": ("harness.running", -1),
+    "prometheus": ("prometheus --config", 0),
+}
+"""A part -> words in its command line, and which of the processes with them it is, by age. Peers are forks of the
+agent, and the prober is one of the running stage, so they share their command lines."""
+
+
+def find_part(run: int, part: str) -> int:
+    """The process of a part below a run's process.
+
+    Raises:
+        LookupError: there is none.
+    """
+    words, place = PARTS[part]
+    return sorted(process for process in descendants(run) if words in _command(process))[place]
+
+
+def _command(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""

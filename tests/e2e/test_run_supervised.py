@@ -1,0 +1,108 @@
+"""A part of a run that dies: said at once, a reason against the run, and the end of it; what there is is collected."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.loading import load_experiment
+from harness.planning import make_plan, write_plan
+from harness.rundir import Manifest
+from tests.e2e.parts import find_part
+from tests.e2e.run_experiment import ROOT, await_step
+
+pytestmark = pytest.mark.root
+
+EXPERIMENT = """
+name = "supervised"
+protocol = "complete"
+seed = 7
+supervision = "{supervision}"
+
+[underlay]
+kind = "uniform"
+hosts = 3
+delay_ms = 5
+
+[workload]
+topics = 2
+publish_rate_per_s = 10
+warmup_s = 0.5
+duration_s = {duration_s}
+cooldown_s = 0.5
+
+[interests]
+ratio = 1.0
+"""
+
+LONG_S = 100
+NOTICED_S = 6.0
+"""Two seconds are promised; the others are for a machine that does other things as well."""
+
+NAMES = {
+    "agent": "the agent on sandbox",
+    "process": "the data plane's process",
+    "monitor": "the data plane's monitor",
+    "writer": "the data plane's writer",
+    "prober": "the prober",
+    "prometheus": "Prometheus",
+}
+"""What each part is called in messages."""
+
+
+def start(folder: Path, supervision: str, duration_s: float) -> subprocess.Popen[str]:
+    """The running stage of a small run in a sandbox."""
+    source = folder / "experiment.toml"
+    source.write_text(EXPERIMENT.format(supervision=supervision, duration_s=duration_s))
+    write_plan(make_plan(load_experiment(source), source), folder / "run")
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n"
+        "sys.exit(sandbox.run([sys.executable, '-m', 'harness.running', sys.argv[1]], keep=[Path(sys.argv[1])]))"
+    )
+    argv = [sys.executable, "-c", program, str(folder / "run")]
+    return subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def kill(run: subprocess.Popen[str], part: str) -> None:
+    os.kill(find_part(run.pid, part), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("part", NAMES)
+def test_a_lost_part_is_said_at_once_and_ends_the_run(tmp_path: Path, part: str) -> None:
+    name = NAMES[part]
+    run = start(tmp_path, "abort", LONG_S)
+    await_step(run, "warmup")
+    kill(run, part)
+    killed_s = time.monotonic()
+    await_step(run, "trellis run: ", saying=name)
+    assert time.monotonic() - killed_s < NOTICED_S
+    _, said = run.communicate(timeout=90)
+    assert time.monotonic() - killed_s < LONG_S / 2
+    assert (run.returncode, "Traceback" in said) == (0, False), said
+    manifest = msgspec.json.decode((tmp_path / "run/manifest.json").read_bytes(), type=Manifest)
+    assert any(severity == "invalid" and name in text for severity, text in manifest.problems), manifest.problems
+    assert {phase.name for phase in manifest.phases} >= {"workload", "stop", "collect"}
+    assert "probe_after" not in {phase.name for phase in manifest.phases}
+    assert len(list((tmp_path / "run/trace").glob("*.jsonl"))) == 3
+    if part != "agent":
+        assert {(state.state, state.status) for state in manifest.final_states} == {("exited", 0)}
+
+
+def test_a_run_that_is_to_continue_goes_on_to_its_end(tmp_path: Path) -> None:
+    run = start(tmp_path, "continue", 4)
+    await_step(run, "warmup")
+    kill(run, "prometheus")
+    _, said = run.communicate(timeout=90)
+    assert (run.returncode, said.count("Prometheus: ended by SIGKILL; the run goes on")) == (0, 1), said
+    manifest = msgspec.json.decode((tmp_path / "run/manifest.json").read_bytes(), type=Manifest)
+    assert any(severity == "invalid" and "Prometheus" in text for severity, text in manifest.problems)
+    phases = {phase.name: phase for phase in manifest.phases}
+    assert phases["workload"].end_ns - phases["workload"].start_ns == 4_000_000_000
+    assert "probe_after" in phases

@@ -1,0 +1,147 @@
+"""Any frames from a node that keeps to no protocol: StAN and SpiderCast store and dial no more than the run's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.planning.initial_views import draw_views, list_members
+from peer.core.contract import Connect, Send
+from peer.core.frames import Data, Frame, Subscriptions
+from peer.core.overlay import spidercast_frames as spider
+from peer.core.overlay.stan import MOST_WALKS
+from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.testing import Pump
+
+SECOND_NS = 1_000_000_000
+NODES, TOPICS, HOSTILE = 8, 4, 0
+WANTED = [tuple(topic for topic in range(TOPICS) if (node + topic) % 3) for node in range(NODES)]
+
+number = st.one_of(st.integers(0, NODES - 1), st.integers(NODES, 200), st.sampled_from([2**20, 2**31 - 1]))
+topic = st.one_of(st.integers(0, TOPICS - 1), st.sampled_from([TOPICS, 2**32 - 1]))
+numbers, topics = (st.lists(each, max_size=6).map(tuple) for each in (number, topic))
+count = st.sampled_from([0, 1, 3, 100, 2**32 - 1])
+state = st.one_of(st.none(), st.tuples(count, count))
+task = st.integers(0, 1)
+common = [
+    st.builds(Subscriptions, topics),
+    st.builds(Data, st.integers(0, 2**63 - 1), topics, st.integers(0, 255), st.integers(0, 255), st.just(b"x")),
+]
+FRAMES = {
+    "stan": st.one_of(
+        st.builds(StanCollect, number, topic, st.sampled_from([0, 0, 1, 5, 6, 255]), numbers),
+        st.builds(StanReply, topic, numbers),
+        st.builds(StanRide, topics),
+        st.builds(StanQuit, topics),
+        *common,
+    ),
+    "spidercast": st.one_of(
+        st.builds(spider.SpiderConnect, task, count, count, count, topics),
+        st.builds(spider.SpiderConnectOk, task, count, count, count, topics),
+        st.builds(spider.SpiderRedirect, task, st.one_of(st.none(), number), topics),
+        st.builds(spider.SpiderDisconnect, task),
+        st.builds(spider.SpiderDisconnectOk, task),
+        st.builds(spider.SpiderLeave, task),
+        st.builds(spider.SpiderHeartbeat, state, state, count, st.one_of(st.none(), topics)),
+        *common,
+    ),
+}
+
+
+class Hostile:
+    """A node that is linked with all others and says what it is given to say, to each of them."""
+
+    def __init__(self) -> None:
+        self.words: Iterator[Frame] = iter(())
+
+    def handle(self, now_ns: int, event: object) -> list:
+        return []
+
+
+def make_pump(protocol: str, members: bool) -> tuple[Pump, Hostile]:
+    """``members``: the hostile node is a listed subscriber of its topics; otherwise a stranger everywhere."""
+    wanted = [topics if node != HOSTILE or members else () for node, topics in enumerate(WANTED)]
+    parts, given = PROTOCOLS[protocol], [{} for _ in wanted]
+    if protocol == "stan":
+        views = draw_views(wanted, 1.0, 3)
+        given = [{"views": own, "members": told} for own, told in zip(views, list_members(views), strict=True)]
+    hostile = Hostile()
+    nodes: dict = {HOSTILE: hostile}
+    for node in range(1, NODES):
+        mix = Composition(parts.overlay | given[node], parts.dissemination, parts.membership, parts.interests)
+        nodes[node] = compose(node, 3, wanted[node], mix)
+    pump = Pump(nodes)
+    pump.start(dict(enumerate(wanted)) if parts.needs_interests else None)
+    return pump, hostile
+
+
+def say(pump: Pump, frame: Frame) -> None:
+    """The hostile node links with everybody and says this to each."""
+    for node in range(1, NODES):
+        if (HOSTILE, node) not in pump._up:
+            pump._connect(HOSTILE, node)
+    pump.run(SECOND_NS // 100)
+    for node in range(1, NODES):
+        pump._perform(HOSTILE, Send(node, frame))
+    pump.run(SECOND_NS // 50)
+
+
+def check_stan(core: object) -> None:
+    overlay, node = core._parts["overlay"], core.state.node
+    listed = {topic: {n for n in range(NODES) if overlay._is_subscriber(n, topic)} for topic in range(TOPICS)}
+    for of in overlay.views.topics:
+        assert set(overlay.views[of]) <= listed[of]
+    assert set(overlay.views.topics) <= set(WANTED[node])
+    assert set(overlay._replies) <= set(range(NODES))
+    assert all(len(waiting) <= TOPICS for waiting in overlay._replies.values())
+    assert set(overlay._awaited) <= set(WANTED[node])
+    assert all(0 <= walks <= MOST_WALKS for walks in overlay._awaited.values())
+    assert set(overlay._riders) <= set(core.state.neighbours)
+    assert all(riding <= set(WANTED[node]) for riding in overlay._riders.values())
+    assert overlay._lost | set(overlay._used) | set(overlay.views._weights) <= set(range(NODES))
+    assert set(overlay._subscribers) == set(WANTED[node])
+
+
+def check_spidercast(core: object) -> None:
+    overlay, everybody = core._parts["overlay"], set(range(NODES))
+    for each in overlay._tasks:
+        assert len(each.neighbours) <= each.limit + 5
+        assert set(each.neighbours) | set(each._parting) | set(each._redirects) | set(each._quarantine) <= everybody
+    assert overlay._wanted | overlay._closing | set(overlay._idle_since_ns) <= everybody
+
+
+@pytest.mark.parametrize(("protocol", "members"), [("stan", True), ("stan", False), ("spidercast", True)])
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_nothing_grows_and_nobody_is_dialled_beyond_the_runs_nodes(protocol, members, data):
+    pump, _ = make_pump(protocol, members)
+    pump.run(SECOND_NS)
+    for frame in data.draw(st.lists(FRAMES[protocol], min_size=5, max_size=25)):
+        say(pump, frame)
+    pump.run(2 * SECOND_NS)
+    for node in range(1, NODES):
+        core = pump._nodes[node]
+        check_stan(core) if protocol == "stan" else check_spidercast(core)
+        assert core.state.numbers == NODES
+    dialled = {effect.peer for _, _, effect in pump.effects if isinstance(effect, Connect)}
+    assert dialled <= set(range(NODES))
+
+
+@pytest.mark.parametrize("frame", [StanCollect(5, 1, 0, ()), StanRide((0, 1, 2, 3)), StanReply(1, (3, 5))])
+def test_the_same_frame_a_thousand_times_costs_no_more_than_once(frame: Frame):
+    pump, _ = make_pump("stan", members=True)
+    pump.run(SECOND_NS)
+    say(pump, frame)
+    before = len(pump.effects)
+    for node in range(1, NODES):
+        for _ in range(1000):
+            pump._perform(HOSTILE, Send(node, frame))
+    pump.run(SECOND_NS // 100)
+    dials = [effect for _, _, effect in pump.effects[before:] if isinstance(effect, Connect)]
+    assert len(dials) <= NODES
+    for node in range(1, NODES):
+        check_stan(pump._nodes[node])

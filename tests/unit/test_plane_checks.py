@@ -1,0 +1,188 @@
+"""What the data plane's own record says about it, and which of its lateness stalls of the host explain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metrics.plane_checks import check_plane
+from metrics.rundata import Check, Phase
+from metrics.stalls import Stalls, is_the_hosts, merge
+
+MS = 1_000_000
+SECOND = 1000 * MS
+ZERO_NS = 50 * SECOND
+WORKLOAD = Phase("workload", ZERO_NS, ZERO_NS + 4 * SECOND)
+LIMIT_MS = 0.5
+
+
+def lines(change: Callable[[list[dict[str, Any]]], None] | None = None) -> list[dict[str, Any]]:
+    """A line per second with 100 frames, all in time, from before the workload to its end."""
+    made = [
+        {
+            "at_ns": ZERO_NS + second * SECOND,
+            "frames_in": 100 * (second + 1),
+            "frames_out": 100 * (second + 1),
+            "lateness_ns": {"max": 50_000},
+            "lateness_counts": [[50_000, 100]],
+            "intake_ns": {"max": 60_000},
+            "intake_counts": [[60_000, 100]],
+            "busy_ratio": 0.1,
+            "frames_late": 0,
+            "frames_waited": 0,
+            "late": [],
+            "waits": [],
+        }
+        for second in range(5)
+    ]
+    if change:
+        change(made)
+    return made
+
+
+def checks(made: list[dict[str, Any]], host: list[tuple[int, int]] | None = None) -> dict[str, Check]:
+    run: Any = SimpleNamespace(
+        lines=lambda _: made,
+        judged_ns=(WORKLOAD.start_ns, WORKLOAD.end_ns),
+        phase=lambda _: WORKLOAD,
+        manifest=SimpleNamespace(zero_ns=ZERO_NS),
+        experiment={"verdict": {"lateness_p99_ms": LIMIT_MS}},
+        stalls=Stalls(merge(np.array(host or [], np.int64).reshape(-1, 2)), np.empty((0, 2), np.int64)),
+    )
+    return {check.name: check for check in check_plane(run)}
+
+
+def failed(found: dict[str, Check]) -> set[str]:
+    return {name for name, check in found.items() if check.failed}
+
+
+def late(kind: str, due_ns: int, came_ns: int, frames: int) -> Callable[[list[dict[str, Any]]], None]:
+    """Frames of the workload's second second that were written late, or waited to be read."""
+    counts, total, largest = {
+        "late": ("lateness_counts", "frames_late", "lateness_ns"),
+        "waits": ("intake_counts", "frames_waited", "intake_ns"),
+    }[kind]
+
+    def change(made: list[dict[str, Any]]) -> None:
+        line = made[2]
+        line[counts] = [[50_000, 100 - frames], [came_ns - due_ns, frames]]
+        line[largest] = {"max": came_ns - due_ns}
+        line[kind] = [[due_ns, came_ns, frames]]
+        for later in made[2:]:
+            later[total] = frames
+
+    return change
+
+
+AT = ZERO_NS + SECOND + 300 * MS
+NAMES = {"late": "plane_lateness", "waits": "plane_intake"}
+
+
+def test_a_plane_in_time_passes_everything() -> None:
+    found = checks(lines())
+    assert set(found) == {"plane_lateness", "plane_intake", "plane_stalls", "plane_present", "plane_busy"}
+    assert not failed(found)
+    assert (found["plane_intake"].tested, found["plane_intake"].worst) == (400, 0.06)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize(("frames", "fails"), [(4, False), (5, True)])
+def test_more_than_one_frame_in_a_hundred_must_not_be_late(kind: str, frames: int, fails: bool) -> None:
+    found = checks(lines(late(kind, AT, AT + 20 * MS, frames)))
+    assert failed(found) == ({NAMES[kind]} if fails else set())
+    assert found[NAMES[kind]].severity == "invalid"
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_stall_of_the_host_explains_frames_but_excuses_none(kind: str) -> None:
+    change = late(kind, AT, AT + 20 * MS, 30)
+    whole = checks(lines(change), [(AT - MS, AT + 19 * MS)])[NAMES[kind]]
+    assert whole.failed
+    assert (whole.late, whole.explained, whole.allowed) == (30, 30, 4)
+    assert whole.detail.endswith("stalls of the host explain 30 of 30 late frames")
+    assert is_the_hosts(whole)
+    for host in ([], [(AT - 9 * MS, AT - 2 * MS)], [(AT + 5 * MS, AT + 8 * MS)]):
+        check = checks(lines(change), host)[NAMES[kind]]
+        assert (check.late, check.explained) == (30, 0)
+        assert not is_the_hosts(check)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_late_frames_whose_bursts_were_not_kept_are_not_explained(kind: str) -> None:
+    def change(made: list[dict[str, Any]]) -> None:
+        late(kind, AT, AT + 20 * MS, 30)(made)
+        made[2][kind] = [[AT, AT + 20 * MS, 20]]
+
+    check = checks(lines(change), [(AT, AT + 20 * MS)])[NAMES[kind]]
+    assert (check.late, check.explained) == (30, 20)
+    assert not is_the_hosts(check)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_frames_outside_the_judged_span_do_not_count(kind: str) -> None:
+    def change(made: list[dict[str, Any]]) -> None:
+        late(kind, ZERO_NS - 30 * MS, ZERO_NS - 10 * MS, 30)(made[-3:])
+        made[0] |= {name: made[-1][name] for name in (kind,)}
+        made[:] = [*made[:-3], *lines()[-3:]]
+
+    assert not failed(checks(lines(change)))
+
+
+def test_waits_that_some_lines_do_not_count_fail_and_a_record_without_any_is_not_judged() -> None:
+    def forget_one(made: list[dict[str, Any]]) -> None:
+        del made[2]["intake_counts"]
+
+    def forget_all(made: list[dict[str, Any]]) -> None:
+        for line in made:
+            del line["intake_counts"]
+
+    assert failed(checks(lines(forget_one))) == {"plane_intake"}
+    old = checks(lines(forget_all))["plane_intake"]
+    assert (old.tested, old.failed) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "kept", "explained"),
+    [
+        ([(AT, AT + 150 * MS)], True, 1),
+        ([(AT, AT + 150 * MS)], False, 0),
+        ([(AT, AT + 40 * MS)], True, 0),
+        ([], True, 0),
+    ],
+)
+def test_a_plane_that_stood_still_is_explained_by_stalls_that_are_long_enough(
+    host: list[tuple[int, int]], kept: bool, explained: int
+) -> None:
+    def change(made: list[dict[str, Any]]) -> None:
+        late("late", AT, AT + 160 * MS, 1)(made)
+        if not kept:
+            made[2]["late"] = [[AT, AT + 2 * MS, 1]]
+
+    check = checks(lines(change), host)["plane_stalls"]
+    assert (check.failed, check.late, check.explained, check.allowed) == (1, 1, explained, 0)
+    assert is_the_hosts(check) == bool(explained)
+
+
+@pytest.mark.parametrize(("stalled_s", "explained"), [(1.5, 1), (0.5, 0)])
+def test_a_silent_plane_is_explained_by_a_stall_of_as_long_as_it_was_too_silent(
+    stalled_s: float, explained: int
+) -> None:
+    def silence(made: list[dict[str, Any]]) -> None:
+        del made[1:3]
+
+    begin_ns = ZERO_NS + SECOND
+    check = checks(lines(silence), [(begin_ns, begin_ns + int(stalled_s * SECOND))])["plane_present"]
+    assert (check.failed, check.late, check.explained) == (1, 1, explained)
+
+
+def test_no_stall_explains_a_busy_plane() -> None:
+    def busy(made: list[dict[str, Any]]) -> None:
+        made[2]["busy_ratio"] = 0.97
+
+    check = checks(lines(busy), [(ZERO_NS, ZERO_NS + 4 * SECOND)])["plane_busy"]
+    assert check.failed
+    assert not is_the_hosts(check)
