@@ -110,7 +110,7 @@ def see(fault: str, moment: str, duration_s: float) -> dict[str, Any]:
     """Make a run on a machine of its own with a fault at a moment; the observer's account."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "brief.toml").write_text(EXPERIMENT.format(duration_s=duration_s))
+        (folder / "brief.toml").write_text(EXPERIMENT.format(duration_s=duration_s), encoding="utf-8")
         out = folder / "disk" / "run"
         out.parent.mkdir()
         moment = f"{out}{moment}" if moment.startswith("/") else moment

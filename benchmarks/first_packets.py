@@ -42,8 +42,8 @@ from topologies.model import Underlay
 
 HOSTS, SWEEPS = 20, 20
 LATE_MS = 1.5
-MODELLED_TOO = (2, 5, 10)
-"""The model also makes the first packets of only every so many directed pairs late."""
+MODELLED_TOO = (5, 10, 20)
+"""The model also makes the first packets of only every so many directed pairs late; a probe is the first of two."""
 
 STALLS = ((0.0, 0, 0), (0.05, 15, 40), (0.6, 15, 40), (2.0, 5, 40), (20.0, 2, 10))
 """Stalls per second, and the shortest and the longest in ms."""
@@ -70,7 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     pairs, hosts_only = LateFirsts("pairs", given.late_ms), LateFirsts("hosts", given.late_ms)
     conditions: Conditions = {"clean": None, "every pair": pairs, "every host": hosts_only}
     if given.modelled:
-        some: Conditions = {f"one pair in {every}": LateFirsts("pairs", given.late_ms, every) for every in MODELLED_TOO}
+        some: Conditions = {
+            f"{200 // every} % of pairs": LateFirsts("pairs", given.late_ms, every) for every in MODELLED_TOO
+        }
         rows = _model(underlay, given.modelled, conditions | some)
     else:
         rows = _measure(underlay, given.sweeps, conditions)
@@ -125,8 +127,8 @@ def _model(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterator[
 
 def _count(judged: list[list[Attempt]]) -> Row:
     """Of the sweeps: how many a first attempt made suspicious, and how many were found at fault in the end."""
-    firsts = [any(contrast.found for contrast in attempts[0].contrasts) for attempts in judged]
-    row: Row = {"sweeps": len(judged), "in the first attempt": sum(firsts)}
+    firsts = [any(contrast.suspicious for contrast in attempts[0].contrasts) for attempts in judged]
+    row: Row = {"sweeps": len(judged), "suspicious at first": sum(firsts)}
     faults = {name: [_is_found(attempts, name) for attempts in judged] for name in first_packets.RULES}
     row |= {f"by {name}": sum(found) for name, found in faults.items()}
     return row | {"found": sum(map(any, zip(*faults.values(), strict=True)))}

@@ -27,8 +27,8 @@ def describe_type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.VarTupleType):
         return f"a list of {_several(kind.item_type)}"
     bounds = [f"{sign} {_number(limit)}" for name, sign in _BOUNDS if (limit := getattr(kind, name, None)) is not None]
-    pattern = getattr(kind, "pattern", None)
-    return " ".join([_NAMES[type(kind)][0], " and ".join(bounds)]).strip() + (f" like {pattern}" if pattern else "")
+    shown = (getattr(kind, "pattern", None) or "").replace(r"\Z", "$")  # as readers know it
+    return " ".join([_NAMES[type(kind)][0], " and ".join(bounds)]).strip() + (f" like {shown}" if shown else "")
 
 
 def _several(kind: inspect.Type) -> str:

@@ -56,7 +56,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 class Rule(Struct, frozen=True):
-    """When a contrast is found to be a fault.
+    """When first packets are found to be late.
 
     Attributes:
         share: (only the first late - only the control late) / slots compared must exceed this ...
@@ -68,41 +68,28 @@ class Rule(Struct, frozen=True):
     p_value: float
     apart_ms: float
 
+    @property
+    def fewest(self) -> int:
+        """Slots without which nothing can be found, were the first packet late in all of them."""
+        return math.floor(-math.log2(self.p_value)) + 1
+
 
 Name = Literal["pairs", "hosts"]
-RULES: dict[Name, Rule] = {"pairs": Rule(0.01, 1e-3, 8.0), "hosts": Rule(0.25, 2e-2, 60.0)}
+RULES: dict[Name, Rule] = {"pairs": Rule(0.01, 1e-3, 8.0), "hosts": Rule(0.25, 1e-2, 60.0)}
 """``pairs``: every slot. ``hosts``: slots whose first packet is the first that one of its hosts exchanges with any."""
 
+SUSPICIOUS_P = 0.1
+"""An attempt is suspicious if its share exceeds the rule's and its p value is below this: fresh pairs decide."""
 
 CHECKS: dict[Name, str] = {"pairs": "first_packet", "hosts": "first_packet_hosts"}
 
 
-class Contrast(Struct, frozen=True):
-    """First packets against controls, over the slots of one attempt.
+class Tally(Struct, frozen=True):
+    """Slots compared, those with only the first packet late, and those with only the control late."""
 
-    Attributes:
-        name: of its rule.
-        slots: of that kind; those without a control or with a lost probe give no evidence.
-        compared: slots that give evidence.
-        first_only, control_only: of these, how many had only one late probe.
-        p_value: of the sign test over these two.
-        found: whether the rule calls it a fault.
-        telling: whether there are slots enough for a fault to be found.
-        explained: of ``first_only``, how many are slots that a stall of the host met.
-        allowed: how large ``first_only`` may be, without all slots that a stall of the host met, before the rule calls
-            the rest a fault.
-    """
-
-    name: Name
-    slots: int
     compared: int
     first_only: int
     control_only: int
-    p_value: float
-    found: bool
-    telling: bool
-    explained: int
-    allowed: int
 
     @property
     def share(self) -> float:
@@ -110,9 +97,65 @@ class Contrast(Struct, frozen=True):
         return (self.first_only - self.control_only) / max(self.compared, 1)
 
     @property
+    def p_value(self) -> float:
+        """Of the sign test."""
+        return sign_test(self.first_only, self.control_only)
+
+    def is_late(self, share: float, p_value: float) -> bool:
+        """Whether first packets are later by more than the share, and less likely by chance than the p value."""
+        return self.first_only - self.control_only > share * self.compared and self.p_value < p_value
+
+
+class Contrast(Struct, frozen=True):
+    """First packets against controls, over the slots of one attempt or of several.
+
+    Attributes:
+        name: of its rule.
+        slots: of that kind; those without a control or with a lost probe give no evidence.
+        tally: of those that do.
+        calm: of those of them that no stall of the host met.
+    """
+
+    name: Name
+    slots: int
+    tally: Tally
+    calm: Tally
+
+    @property
+    def rule(self) -> Rule:
+        """By which it is judged."""
+        return RULES[self.name]
+
+    @property
+    def telling(self) -> bool:
+        """Whether there are slots enough for late first packets to be found."""
+        return self.tally.compared >= self.rule.fewest
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether first packets look late."""
+        return self.tally.is_late(self.rule.share, SUSPICIOUS_P)
+
+    @property
+    def found(self) -> bool:
+        """Whether first packets are late by the rule."""
+        return self.tally.is_late(self.rule.share, self.rule.p_value)
+
+    @property
+    def explained(self) -> int:
+        """Of the slots with only the first packet late, how many a stall of the host met."""
+        return self.tally.first_only - self.calm.first_only
+
+    @property
+    def allowed(self) -> int:
+        """How many of the others there may be before these are late by the rule."""
+        rest = (Tally(self.calm.compared, most + 1, self.calm.control_only) for most in count())
+        return next(most for most, tally in enumerate(rest) if tally.is_late(self.rule.share, self.rule.p_value))
+
+    @property
     def by_stalls(self) -> bool:
-        """Whether a fault was found that is not found without the slots that a stall of the host met."""
-        return self.found and self.first_only - self.explained <= self.allowed
+        """Whether first packets are found late, but not without the slots that a stall of the host met."""
+        return self.found and not self.calm.is_late(self.rule.share, self.rule.p_value)
 
 
 class Attempt(Struct, frozen=True):
@@ -143,23 +186,31 @@ def judge(slots: pa.Table, stalls: Stalls) -> list[Attempt]:
 
 
 def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
-    """A contrast of the last attempt with slots enough to find a fault: what the run is judged by; None = none had."""
-    contrasts = [contrast for attempt in attempts for contrast in attempt.contrasts if contrast.name == name]
-    return next((contrast for contrast in reversed(contrasts) if contrast.telling), None)
+    """What a run is judged by, None where no attempt had slots enough.
+
+    Of attempts that had, the last one clears what it does not confirm. If it too is suspicious, all count together.
+    """
+    every = [contrast for attempt in attempts for contrast in attempt.contrasts if contrast.name == name]
+    telling = [contrast for contrast in every if contrast.telling]
+    if not telling:
+        return None
+    if not telling[-1].suspicious:
+        return telling[-1]
+    tally, calm = (_sum(tallies) for tallies in zip(*((each.tally, each.calm) for each in telling), strict=True))
+    return Contrast(name, sum(contrast.slots for contrast in telling), tally, calm)
 
 
 def another_due(attempts: Sequence[Attempt]) -> bool:
-    """Whether to repeat on fresh pairs: a fault counts only when a second attempt finds it too.
+    """Whether to go on with fresh pairs: what looks late counts only when it does so again.
 
-    A third attempt is made when stalls of the host explain what an earlier one found. No fresh hosts are left then.
+    After the first attempt whenever it does; after the second, to which no fresh hosts are left, when pairs still do,
+    and either too few were compared to find them late, or stalls of the host explain what was found.
     """
-    found = [name for name in RULES if (contrast := standing(attempts, name)) is not None and contrast.found]
+    suspects = {name: found for name in RULES if (found := standing(attempts, name)) is not None and found.suspicious}
     if len(attempts) < MOST_ATTEMPTS - 1:
-        return bool(found)
-    explained = any(
-        contrast.by_stalls for attempt in attempts for contrast in attempt.contrasts if contrast.name == "pairs"
-    )
-    return len(attempts) < MOST_ATTEMPTS and "pairs" in found and explained
+        return bool(suspects)
+    pairs = suspects.get("pairs")
+    return len(attempts) < MOST_ATTEMPTS and pairs is not None and (pairs.by_stalls or not pairs.found)
 
 
 def check_first_packets(run_dir: Path) -> list[Check]:
@@ -180,21 +231,25 @@ def _check(name: Name, title: str, attempts: Sequence[Attempt]) -> Check:
         if contrast.name == name and contrast.slots
     )
     if decisive is None:
-        fewest = math.floor(-math.log2(rule.p_value)) + 1
-        detail = "; ".join(part for part in (detail, f"a fault shows in {fewest} slots at the least") if part)
+        detail = "; ".join(part for part in (detail, f"nothing can be found in fewer than {rule.fewest}") if part)
         return Check(title, 0, 0, 0, rule.share, "ratio", SUSPECT, detail)
-    failed = decisive.first_only if decisive.found else 0
-    check = Check(title, decisive.compared, failed, decisive.share, rule.share, "ratio", SUSPECT, detail)
-    return blame(check, decisive.first_only, decisive.explained, decisive.allowed, "first packets")
+    tally = decisive.tally
+    failed = tally.first_only if decisive.found else 0
+    check = Check(title, tally.compared, failed, tally.share, rule.share, "ratio", SUSPECT, detail)
+    return blame(check, tally.first_only, decisive.explained, decisive.allowed, "first packets")
 
 
 def _words(contrast: Contrast) -> str:
-    unpaired = contrast.slots - contrast.compared
+    tally, unpaired = contrast.tally, contrast.slots - contrast.tally.compared
     return (
-        f"of {contrast.compared:,} first packets and their controls only the first packet was late "
-        f"{contrast.first_only:,} times, only the control {contrast.control_only:,} times (p = {contrast.p_value:.2g})"
+        f"of {tally.compared:,} first packets and their controls only the first packet was late "
+        f"{tally.first_only:,} times, only the control {tally.control_only:,} times (p = {tally.p_value:.2g})"
         + (f", {unpaired:,} without a control or lost" if unpaired else "")
     )
+
+
+def _sum(tallies: Sequence[Tally]) -> Tally:
+    return Tally(*(sum(getattr(tally, field) for tally in tallies) for field in Tally.__struct_fields__))
 
 
 def sign_test(first_only: int, control_only: int) -> float:
@@ -241,31 +296,11 @@ def _contrast(name: Name, slots: pa.Table, stalls: Stalls) -> Contrast:
     first_met, control_met = (
         met_stall(probes.at_ns, probes.there_ms, probes.asked_ms, stalls) for probes in (firsts, controls)
     )
-    total, first_only, control_only = _tally(compared, first_late, control_late)
-    calm_total, calm_first_only, calm_control_only = _tally(
-        compared & ~first_met & ~control_met, first_late, control_late
-    )
-    return Contrast(
-        name=name,
-        slots=int(kind.sum()),
-        compared=total,
-        first_only=first_only,
-        control_only=control_only,
-        p_value=sign_test(first_only, control_only),
-        found=_is_found(rule, total, first_only, control_only),
-        telling=0.5**total < rule.p_value,
-        explained=first_only - calm_first_only,
-        allowed=next(most for most in count() if _is_found(rule, calm_total, most + 1, calm_control_only)),
-    )
+    calm = compared & ~first_met & ~control_met
+    tallies = (_tally(which, first_late, control_late) for which in (compared, calm))
+    return Contrast(name, int(kind.sum()), *tallies)
 
 
-def _tally(compared: _Mask, first_late: _Mask, control_late: _Mask) -> tuple[int, int, int]:
-    """Slots compared, those with only the first packet late, those with only the control late."""
-    only = [
-        int((compared & one & ~other).sum()) for one, other in ((first_late, control_late), (control_late, first_late))
-    ]
-    return int(compared.sum()), only[0], only[1]
-
-
-def _is_found(rule: Rule, compared: int, first_only: int, control_only: int) -> bool:
-    return first_only - control_only > rule.share * compared and sign_test(first_only, control_only) < rule.p_value
+def _tally(compared: _Mask, first_late: _Mask, control_late: _Mask) -> Tally:
+    only = (first_late & ~control_late, control_late & ~first_late)
+    return Tally(int(compared.sum()), *(int((compared & late).sum()) for late in only))

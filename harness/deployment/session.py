@@ -9,6 +9,7 @@ import shlex
 import socket
 import threading
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -36,7 +37,7 @@ FAULTS = (OSError, EOFError, paramiko.SSHException, UnexpectedExit, CommandTimed
 """What a machine can do to a step. Anything else is a bug of ours and is not caught."""
 
 
-_WORKSPACE = Path(workspace.__file__).read_bytes()
+_WORKSPACE = resources.files("harness.deployment").joinpath("workspace.py").read_bytes()
 _READ_AND_RUN = "import sys; exec(sys.stdin.buffer.read(int(sys.argv.pop(1))))"
 _PRESENT = 'while IFS= read -r name; do [ ! -f "$name" ] || [ -L "$name" ] || printf "%s\\n" "$name"; done'
 _PACK = "tar --format=gnu --no-recursion -czf - -T -"

@@ -22,10 +22,10 @@ def first_packet_rows(run: RunDir) -> list[dict[str, Any]]:
             "attempt": attempt.number,
             "of": contrast.name,
             "slots": contrast.slots,
-            "compared": contrast.compared,
-            "first_only": contrast.first_only,
-            "control_only": contrast.control_only,
-            "p_value": contrast.p_value,
+            "compared": contrast.tally.compared,
+            "first_only": contrast.tally.first_only,
+            "control_only": contrast.tally.control_only,
+            "p_value": contrast.tally.p_value,
             "outcome": _outcome(contrast),
         }
         for attempt in attempts
@@ -39,7 +39,9 @@ def _outcome(contrast: first_packets.Contrast) -> str:
         return "late, by stalls of the host"
     if contrast.found:
         return "late"
-    return "not late" if contrast.telling else "too few to tell"
+    if not contrast.telling:
+        return "too few to tell"
+    return "perhaps late" if contrast.suspicious else "not late"
 
 
 def sweep_rows(run: RunDir) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The probing process over loopback: it keeps instants; stuck or dead, it is an error within bounded time."""
+"""A probing process that stops answering, or ends, is an error within bounded time, whatever it was doing."""
 
 import os
 import signal
@@ -11,7 +11,6 @@ import pytest
 from harness import manifest
 from harness.errors import TestbedError
 from harness.testbeds.emulated import probes
-from harness.testbeds.emulated.certifying import SLOT_NS
 from harness.testbeds.emulated.probes import Prober
 from topologies.generated import uniform_underlay
 
@@ -42,17 +41,6 @@ def many(prober: Prober) -> None:
 
 def sampling(prober: Prober) -> None:
     prober.stop_sampling("during")
-
-
-def test_a_slots_probes_are_sent_microseconds_apart(prober: Prober) -> None:
-    """Not the millisecond apart to which epoll rounds. In a quarter of forty slots nothing else is in the way."""
-    starts_ns = np.arange(40) * 5_000_000
-    due_ns = np.sort(np.concatenate([starts_ns, starts_ns + SLOT_NS]))
-    sent, received = prober.exchange(np.tile([[0, 1]], (80, 1)), due_ns)
-    assert (received > sent).all()
-    apart_ns = np.diff(sent)[::2]
-    assert np.quantile(apart_ns, 0.25) < 4 * SLOT_NS
-    assert apart_ns.max() >= SLOT_NS
 
 
 @pytest.mark.parametrize(

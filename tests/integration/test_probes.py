@@ -3,11 +3,13 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from harness.testbeds.emulated import sandbox
+from harness.testbeds.emulated.certifying import SLOT_NS
 
 pytestmark = pytest.mark.root
 
@@ -20,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from harness import manifest
 from harness.testbeds.emulated import hosts
+from harness.testbeds.emulated.certifying import SLOT_NS
 from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.userspace import UserspacePlane
@@ -40,6 +43,8 @@ plane.attach([Port(n, made[n].netns, wan[n]) for n in range(size)])
 prober = Prober(underlay, [host.netns for host in made], wan, manifest.epoch_offset_ns(), 1)
 plane.set_pairs(delay_ms=delay_ms, jitter_ms=zero, loss_ratio=loss_ratio)
 prober.sweep("before", packets, lambda: 1000.0)
+due_ns = np.repeat(np.arange(40) * 20_000_000, 2) + np.tile([0, SLOT_NS], 40)
+np.save(folder / "slots.npy", prober.exchange(np.tile([[1, 2]], (80, 1)), due_ns)[0])
 plane.set_pairs(delay_ms=delay_ms, jitter_ms=jitter_ms, loss_ratio=zero)
 until = plane.counters().frames_out + 200
 prober.start_sampling(200, 60)
@@ -54,10 +59,15 @@ hosts.stop(made)
 
 
 @pytest.fixture(scope="module")
-def achieved(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("probes")
     assert sandbox.run([sys.executable, "-c", PROGRAM, str(folder), str(PACKETS)], keep=[folder]) == 0
-    return pq.read_table(folder / "achieved.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def achieved(probed: Path) -> pa.Table:
+    return pq.read_table(probed / "achieved.parquet")
 
 
 def rows(achieved: pa.Table, phase: str) -> list[dict]:
@@ -93,3 +103,10 @@ def test_samples_are_single_packets_with_the_jitter_asked_for(achieved: pa.Table
     assert all(row["next_rtt_ms"] is None for row in samples)
     assert all(row["asked_jitter_ms"] == pytest.approx(8**0.5) for row in samples)
     assert {row["asked_jitter_ms"] for row in rows(achieved, "before")} == {0.0}
+
+
+def test_a_slots_probes_are_sent_microseconds_apart(probed: Path) -> None:
+    """Not the millisecond to which epoll rounds. In a quarter of the slots nothing else was in the way."""
+    apart_ns = np.diff(np.load(probed / "slots.npy"))[::2]
+    assert apart_ns.max() >= SLOT_NS
+    assert np.quantile(apart_ns, 0.25) < 4 * SLOT_NS

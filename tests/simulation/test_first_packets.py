@@ -41,7 +41,7 @@ def test_stalls_are_not_taken_for_late_first_packets(stalls: tuple[float, float,
     found = sweeps(None, stalls, 100)
     assert not any(is_found(attempts) for attempts in found)
     assert sum(contrast.found for attempts in found for contrast in attempts[0].contrasts) <= 2
-    met = sum(attempts[0].contrasts[0].first_only > 0 for attempts in found)
+    met = sum(attempts[0].contrasts[0].tally.first_only > 0 for attempts in found)
     assert met > {0.05: 0, 0.6: 5, 2.0: 30, 20.0: 90}[stalls[0]]
 
 

@@ -76,7 +76,7 @@ def test_pairs_are_found_by_share_and_by_chance(
 
 
 @pytest.mark.parametrize(
-    ("first_only", "others", "expected"), [(5, 0, False), (6, 0, True), (6, 17, True), (6, 18, False)]
+    ("first_only", "others", "expected"), [(6, 0, False), (7, 0, True), (7, 20, True), (7, 21, False)]
 )
 def test_hosts_are_found_by_share_and_by_chance(first_only: int, others: int, expected: bool) -> None:
     rows = late(first_only, host_first=True), slots(others, host_first=True), slots(100)
@@ -109,7 +109,7 @@ def test_slots_in_which_both_are_late_are_no_evidence() -> None:
 def test_slots_without_a_matched_control_or_a_reply_are_not_compared(lacking: dict[str, Any]) -> None:
     rows = [row | lacking for row in late(50)]
     (attempt,) = judge(table(rows, slots(20)), NO_STALLS)
-    assert (attempt.contrasts[0].slots, attempt.contrasts[0].compared) == (70, 20)
+    assert (attempt.contrasts[0].slots, attempt.contrasts[0].tally.compared) == (70, 20)
     assert not attempt.contrasts[0].found
 
 
@@ -117,13 +117,15 @@ def test_hosts_controls_may_be_further_apart() -> None:
     far = {"control_asked_there_ms": 99.0, "control_asked_rtt_ms": RTT_MS + 59, "control_rtt_ms": RTT_MS + 59.2}
     (attempt,) = judge(table(late(8, host_first=True, **far), slots(100)), NO_STALLS)
     pairs, hosts = attempt.contrasts
-    assert (pairs.compared, hosts.compared, hosts.found) == (100, 8, True)
+    assert (pairs.tally.compared, hosts.tally.compared, hosts.found) == (100, 8, True)
 
 
 # ------------------------------------------------------------------------------------------------ attempts
 
 
 FAULTY, SOUND, FEW = (late(30), slots(30)), (slots(60),), (slots(9),)
+LOW = (late(6), slots(54))
+"""Suspicious, p = 1/64, and no more."""
 
 
 def renumbered(parts: tuple[list[dict[str, Any]], ...], attempt: int) -> list[dict[str, Any]]:
@@ -139,6 +141,14 @@ def renumbered(parts: tuple[list[dict[str, Any]], ...], attempt: int) -> list[di
         ([FAULTY, FAULTY], True, False),
         ([FAULTY, FEW], True, False),  # what cannot find a fault does not acquit
         ([FEW], False, False),
+        ([LOW], False, True),
+        ([LOW, SOUND], False, False),
+        ([LOW, LOW], True, False),  # 12 of 120 together
+        ([(late(5), slots(55)), (late(4), slots(56))], False, True),  # 9 together, p = 1/512
+        ([(late(5), slots(55)), (late(4), slots(56)), (late(4), slots(56))], True, False),
+        ([(late(5), slots(55)), (late(4), slots(56)), (late(3), slots(57))], False, False),
+        ([(late(3), slots(57))], False, False),  # p = 1/8 is no suspicion
+        ([(late(5), slots(500))], False, False),  # nor is 1 %
     ],
 )
 def test_a_fault_counts_when_no_later_attempt_that_could_find_it_does_not(
@@ -166,7 +176,7 @@ def test_checks_show_every_attempt_and_what_had_no_control(tmp_path: Path) -> No
 def test_checks_say_when_too_few_hosts_were_compared(tmp_path: Path) -> None:
     found = checks(tmp_path, table(slots(9), late(3, host_first=True)))
     assert [(check.tested, check.failed) for check in found.values()] == [(12, 0), (0, 0)]
-    assert "6 slots at the least" in found["first_packet_hosts"].detail
+    assert "fewer than 7" in found["first_packet_hosts"].detail
 
 
 def test_checks_miss_the_file(tmp_path: Path) -> None:
@@ -214,5 +224,5 @@ def test_a_third_attempt_needs_a_stall_and_fresh_pairs() -> None:
 def test_what_stands_is_the_last_attempt_that_could_tell() -> None:
     attempts = judge(table(renumbered(FAULTY, 1), renumbered(FEW, 2)), NO_STALLS)
     contrast = standing(attempts, "pairs")
-    assert contrast is not None and contrast.compared == 60
+    assert contrast is not None and contrast.tally.compared == 60
     assert standing(attempts, "hosts") is None
