@@ -114,12 +114,14 @@ class Contrast(Struct, frozen=True):
         slots: of that kind; those without a control or with a lost probe give no evidence.
         tally: of those that do.
         calm: of those of them that no stall of the host met.
+        attempts: how many these slots are of. They were judged as often, so the limit of the p value is divided by it.
     """
 
     name: Name
     slots: int
     tally: Tally
     calm: Tally
+    attempts: int = 1
 
     @property
     def rule(self) -> Rule:
@@ -139,7 +141,7 @@ class Contrast(Struct, frozen=True):
     @property
     def found(self) -> bool:
         """Whether first packets are late by the rule."""
-        return self.tally.is_late(self.rule.share, self.rule.p_value)
+        return self._is_late(self.tally)
 
     @property
     def explained(self) -> int:
@@ -150,12 +152,15 @@ class Contrast(Struct, frozen=True):
     def allowed(self) -> int:
         """How many of the others there may be before these are late by the rule."""
         rest = (Tally(self.calm.compared, most + 1, self.calm.control_only) for most in count())
-        return next(most for most, tally in enumerate(rest) if tally.is_late(self.rule.share, self.rule.p_value))
+        return next(most for most, tally in enumerate(rest) if self._is_late(tally))
 
     @property
     def by_stalls(self) -> bool:
         """Whether first packets are found late, but not without the slots that a stall of the host met."""
-        return self.found and not self.calm.is_late(self.rule.share, self.rule.p_value)
+        return self.found and not self._is_late(self.calm)
+
+    def _is_late(self, tally: Tally) -> bool:
+        return tally.is_late(self.rule.share, self.rule.p_value / self.attempts)
 
 
 class Attempt(Struct, frozen=True):
@@ -197,7 +202,7 @@ def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
     if not telling[-1].suspicious:
         return telling[-1]
     tally, calm = (_sum(tallies) for tallies in zip(*((each.tally, each.calm) for each in telling), strict=True))
-    return Contrast(name, sum(contrast.slots for contrast in telling), tally, calm)
+    return Contrast(name, sum(contrast.slots for contrast in telling), tally, calm, len(telling))
 
 
 def another_due(attempts: Sequence[Attempt]) -> bool:
@@ -297,8 +302,8 @@ def _contrast(name: Name, slots: pa.Table, stalls: Stalls) -> Contrast:
         met_stall(probes.at_ns, probes.there_ms, probes.asked_ms, stalls) for probes in (firsts, controls)
     )
     calm = compared & ~first_met & ~control_met
-    tallies = (_tally(which, first_late, control_late) for which in (compared, calm))
-    return Contrast(name, int(kind.sum()), *tallies)
+    all_slots, calm_slots = (_tally(which, first_late, control_late) for which in (compared, calm))
+    return Contrast(name, int(kind.sum()), all_slots, calm_slots)
 
 
 def _tally(compared: _Mask, first_late: _Mask, control_late: _Mask) -> Tally:

@@ -144,7 +144,8 @@ def renumbered(parts: tuple[list[dict[str, Any]], ...], attempt: int) -> list[di
         ([LOW], False, True),
         ([LOW, SOUND], False, False),
         ([LOW, LOW], True, False),  # 12 of 120 together
-        ([(late(5), slots(55)), (late(4), slots(56))], False, True),  # 9 together, p = 1/512
+        ([(late(5), slots(55)), (late(5), slots(55))], False, True),  # 10 together, p = 1/1024, judged twice
+        ([(late(5), slots(55)), (late(4), slots(56))], False, True),
         ([(late(5), slots(55)), (late(4), slots(56)), (late(4), slots(56))], True, False),
         ([(late(5), slots(55)), (late(4), slots(56)), (late(3), slots(57))], False, False),
         ([(late(3), slots(57))], False, False),  # p = 1/8 is no suspicion
