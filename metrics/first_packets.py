@@ -193,14 +193,16 @@ def judge(slots: pa.Table, stalls: Stalls) -> list[Attempt]:
 def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
     """What a run is judged by, None where no attempt had slots enough.
 
-    Of attempts that had, the last one clears what it does not confirm. If it too is suspicious, all count together.
+    Of attempts that had, the last one clears what it does not confirm, if it has at least half as many slots as any. If
+    it has fewer, or is suspicious too, all count together.
     """
     every = [contrast for attempt in attempts for contrast in attempt.contrasts if contrast.name == name]
     telling = [contrast for contrast in every if contrast.telling]
     if not telling:
         return None
-    if not telling[-1].suspicious:
-        return telling[-1]
+    last = telling[-1]
+    if not last.suspicious and 2 * last.tally.compared >= max(each.tally.compared for each in telling):
+        return last
     tally, calm = (_sum(tallies) for tallies in zip(*((each.tally, each.calm) for each in telling), strict=True))
     return Contrast(name, sum(contrast.slots for contrast in telling), tally, calm, len(telling))
 

@@ -21,9 +21,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 SLACK_NS = 1_000_000
-"""Stalls of the host are taken to begin so much earlier and end so much later than was noted, in ns of virtual time:
-the watchdog looks once a real millisecond, so a stall may have begun as long before the wake-up that it delayed; and
-after a stall everything that it delayed runs at once."""
+"""A stall of the host may have begun so much before the instant that was noted, and what it delayed may run so much
+after its end, in ns of real time: the watchdog looks once a millisecond, and all that a stall delayed runs at once."""
 
 
 class Stalls(Struct, frozen=True):
@@ -32,21 +31,27 @@ class Stalls(Struct, frozen=True):
     Attributes:
         host: (n, 2) beginnings and ends, sorted and disjoint: at least one processor stood still.
         plane: (n, 2) likewise: the data plane did nothing though something was due.
+        slack_ns: ``SLACK_NS`` in virtual time.
     """
 
     host: Ints
     plane: Ints
+    slack_ns: int = SLACK_NS
 
     def explain(self, instants_ns: Ints) -> Bools:
-        """Which instants lie inside a stall of the host, widened by ``SLACK_NS`` at both ends."""
+        """Which instants lie inside a stall of the host, widened by the slack at both ends."""
         starts, ends = self._widened().T
         at = np.asarray(instants_ns, np.int64)
         before = np.searchsorted(starts, at, side="right")
         return np.asarray((before > 0) & (np.append(ends, 0)[before - 1] >= at), np.bool_)
 
     def covered_ns(self, due_ns: Ints, came_ns: Ints) -> Ints:
-        """How much of each interval lies inside stalls of the host, widened by ``SLACK_NS`` at both ends."""
-        return covered_ns(self._widened(), due_ns, came_ns)
+        """How much of each interval stalls of the host account for: what they cover, and the slack once at each end.
+
+        However many stalls there are, the slack counts once, or short ones would explain any lateness.
+        """
+        noted_ns = covered_ns(self.host, due_ns, came_ns)
+        return np.minimum(noted_ns + 2 * self.slack_ns, covered_ns(self._widened(), due_ns, came_ns))
 
     def excuse(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Bools:
         """Which of the samples the host explains: those later than the limit that would not be without its stalls."""
@@ -59,7 +64,7 @@ class Stalls(Struct, frozen=True):
         return int(late.sum()), int(self.excuse(due_ns, came_ns, limit_ns).sum())
 
     def _widened(self) -> Ints:
-        return merge(self.host + np.array([-SLACK_NS, SLACK_NS]))
+        return merge(self.host + np.array([-self.slack_ns, self.slack_ns]))
 
 
 def blame(check: Check, late: int, explained: int, allowed: int, things: str) -> Check:
@@ -81,7 +86,7 @@ def is_the_hosts(check: Check) -> bool:
     """Whether a check failed that would have passed without the samples that stalls of the host explain."""
     if not check.failed or check.late is None or check.explained is None or check.allowed is None:
         return False
-    return check.explained > 0 and check.late - check.explained <= check.allowed
+    return check.explained > 0 and check.late > check.allowed >= check.late - check.explained
 
 
 def read_stalls(run_dir: Path) -> Stalls:
@@ -95,7 +100,13 @@ def read_stalls(run_dir: Path) -> Stalls:
             break
         found.setdefault(stall.source, []).append((stall.start_ns, stall.end_ns))
     host, plane = (merge(np.array(found[source], np.int64).reshape(-1, 2)) for source in ("host", "plane"))
-    return Stalls(host, plane)
+    return Stalls(host, plane, round(SLACK_NS / _dilation(run_dir)))
+
+
+def _dilation(run_dir: Path) -> float:
+    """The run's ``time_dilation``, by its plan."""
+    path = run_dir / "plan.json"
+    return float(json.decode(path.read_bytes())["experiment"]["time_dilation"]) if path.exists() else 1.0
 
 
 def merge(intervals: Ints) -> Ints:

@@ -21,7 +21,8 @@ from invoke.exceptions import Exit
 from harness.deployment import Deployment, build_package, make_token, nodes_by_machine, read_record
 from harness.errors import ExperimentError, TrellisError
 from harness.inventory import Machine, load_inventory
-from harness.running import Run
+from harness.planning import read_plan
+from harness.testbeds.remote import RemoteTestbed
 
 
 @task(help={"inventory": "the machines (TOML)"})
@@ -65,7 +66,7 @@ def stop(context: Context, run: str) -> None:
 def collect(context: Context, run: str, into: str) -> None:
     """Copy the traces and logs that a run in progress has written so far."""
     with _connected_to_run(Path(run)) as deployment:
-        deployment.fetch(Path(into), nodes_by_machine(Run(Path(run)).testbed.sites()))
+        deployment.fetch(Path(into), nodes_by_machine(_remote_testbed(Path(run)).sites()))
 
 
 @task(help={"inventory": "the machines (TOML)"})
@@ -84,17 +85,18 @@ def _connected_to_inventory(path: Path) -> Iterator[Deployment]:
 @contextmanager
 def _connected_to_run(run_dir: Path) -> Iterator[Deployment]:
     with _one_line_errors():
-        machines = _remote_run(run_dir).testbed.machines()
+        machines = _remote_testbed(run_dir).machines()
         with _connected(machines, read_record(run_dir).folder) as deployment:
             deployment.ship()  # where the agent's commands are; the run has shipped the same package
             yield deployment
 
 
-def _remote_run(run_dir: Path) -> Run:
-    run = Run(run_dir)
-    if run.plan.experiment.testbed != "remote":
-        raise ExperimentError(str(run_dir), f"not a remote run: its testbed is {run.plan.experiment.testbed}")
-    return run
+def _remote_testbed(run_dir: Path) -> RemoteTestbed:
+    """Where a run is. Not a ``Run``, which sets space aside in its directory."""
+    plan = read_plan(run_dir).plan
+    if plan.experiment.testbed != "remote":
+        raise ExperimentError(str(run_dir), f"not a remote run: its testbed is {plan.experiment.testbed}")
+    return RemoteTestbed(plan, run_dir)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ follow() { # LABEL PATTERN TOTAL COMMAND...
     started=$(date +%s)
     setsid "$@" >>"$log" 2>&1 </dev/null & # a group of its own, so that an interruption ends all of it
     job=$!
-    trap 'kill -- "-$job" 2>/dev/null; wait "$job"; echo >&2; exit 130' INT TERM HUP
+    trap 'end_job; echo >&2; exit 130' INT TERM HUP
     show_progress
     status=0
     wait "$job" || status=$?
@@ -25,6 +25,16 @@ follow() { # LABEL PATTERN TOTAL COMMAND...
         return "$status"
     fi
     echo "trellis: $label: done in $(($(date +%s) - started)) s" >&2
+}
+
+# Ends all of $job. A process of it that is just being started can escape one signal to the group.
+end_job() {
+    kill -- "-$job" 2>/dev/null
+    wait "$job"
+    for _ in 1 2 3 4 5 6 7 8 9; do
+        kill -- "-$job" 2>/dev/null || return 0
+        sleep 0.1
+    done
 }
 
 # Until $job ends: on a terminal a line that changes, otherwise a line every 20 s.

@@ -133,7 +133,7 @@ def wire_errors(run: RunDir) -> dict[str, Any]:
     steady = jitter_ms == 0
     excess_ms = np.maximum(np.abs(deviation_ms) - JITTER_SIGMAS * jitter_ms, 0)
     limit_ms = float(run.experiment["verdict"]["wire_error_p99_ms"])
-    beyond = excess_ms > limit_ms
+    beyond = np.rint(excess_ms * 1e6) > round(limit_ms * 1e6)
     excused = _excused(run, rows, limit_ms)
     found: dict[str, Any] = {}
     for name, those in (("steady", steady), ("jittered", ~steady)):

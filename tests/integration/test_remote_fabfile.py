@@ -16,7 +16,7 @@ from tests.integration.deployment_machines import machines, sandboxed
 pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[2]
-TASKS = {"check", "ship", "clocks", "status", "stop", "collect"}
+TASKS = {"check", "ship", "clocks", "status", "stop", "collect", "clean"}
 
 
 def fab(*words: str) -> subprocess.CompletedProcess[str]:
@@ -49,6 +49,7 @@ def test_check_ship_and_clocks_reach_every_machine(tmp_path: Path):
         assert "had" in fab("ship", "--inventory", str(inventory)).stdout
         clocks = json.loads(fab("clocks", "--inventory", str(inventory)).stdout)
         assert clocks["m1"]["error_ns"] > 0
+        assert json.loads(fab("clean", "--inventory", str(inventory)).stdout)["m0"] == {"removed": [], "kept": []}
 
 
 @sandboxed

@@ -227,3 +227,12 @@ def test_what_stands_is_the_last_attempt_that_could_tell() -> None:
     contrast = standing(attempts, "pairs")
     assert contrast is not None and contrast.tally.compared == 60
     assert standing(attempts, "hosts") is None
+
+
+@pytest.mark.parametrize(("second", "cleared"), [(100, True), (99, False)])
+def test_a_much_smaller_attempt_clears_nothing(second: int, cleared: bool) -> None:
+    """A fifth of the first packets late, and again, but too few for a second attempt to say so by itself."""
+    rows = table(late(40), slots(160), late(2, attempt=2), slots(second - 2, attempt=2))
+    contrast = standing(judge(rows, NO_STALLS), "pairs")
+    assert contrast is not None
+    assert contrast.found is not cleared

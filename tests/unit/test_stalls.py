@@ -26,6 +26,7 @@ def test_a_check_says_how_much_a_stall_explains() -> None:
         (blame(FAILED, 40, 29, 10, "hops"), False),
         (blame(FAILED, 40, 0, 40, "hops"), False),
         (blame(PASSED, 40, 40, 10, "hops"), False),
+        (blame(FAILED, 10, 1, 10, "hops"), False),  # not by these it failed
         (FAILED, False),
     ],
 )
