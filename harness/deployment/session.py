@@ -267,12 +267,16 @@ class Session:
         Raises:
             StepError: the machine could not read them all.
             ArchiveError: it sent something else, or too much.
+            TimeoutError: it sent nothing for ``COMMAND_S``.
         """
         channel = self.open_channel(f"cd {shlex.quote(str(self.work))} && {_PRESENT} | {_PACK}")
+        channel.settimeout(COMMAND_S)
         try:
             channel.sendall("".join(f"{name}\n" for name in expected).encode())
             channel.shutdown_write()
             extract(channel.makefile("rb"), expected, destination, budget_bytes)
+            if not channel.status_event.wait(COMMAND_S):
+                raise StepError(f"tar did not end within {COMMAND_S:g} s")
             if (status := channel.recv_exit_status()) != 0:
                 raise StepError(f"tar ended with status {status}: {_words_on(channel)}")
         finally:
