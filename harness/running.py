@@ -195,17 +195,17 @@ class Run:
         """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
         try:
             yield
-        except (DeploymentError, TestbedError) as error:
+        except (DeploymentError, TestbedError, OSError) as error:  # OSError: a full disk, as a rule
             self.problems.append((severity, f"{problem}: {error}"))
 
     def collect(self, deployment: Deployment) -> None:
-        """Bring traces and logs home. From now on there is space for the run's last words."""
-        with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
-            deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
+        """Bring traces and logs home. The reserve is given back before, so that there is space for what is written."""
         if self.reserve.release():
             self.problems.append(
                 ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
             )
+        with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
+            deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
 
     def conclude(self, findings: Findings) -> Manifest:
         """Close the running stage."""

@@ -263,7 +263,11 @@ class Deployment:
         except DeploymentError:
             after = self.clocks  # the step that failed has said so: what was read before is all that is known
         self.clocks = {name: merge_offsets(self.clocks.get(name, clock), clock) for name, clock in after.items()}
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
+        try:
+            path.write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
+        except OSError:
+            path.unlink(missing_ok=True)  # half of it could not be read later
+            raise
 
     def _await_ready(self, session: Session, deadline: float) -> None:
         while not self._is_ready(session):

@@ -46,7 +46,9 @@ def test_the_testbed_keeps_what_was_not_collected(
     for name in ("hosts", "read_throttling", "find_groups", "_plane_counters", "_plane_problems"):
         monkeypatch.setattr(testbed, name, MagicMock())
     closing = object.__new__(testbed.EmulatedTestbed)
-    closing.__dict__ |= {f"_{part}": MagicMock() for part in ("prober", "pressure", "sshd", "throttling", "watchdog")}
+    closing.__dict__ |= {
+        f"_{part}": MagicMock() for part in ("hosts", "prober", "pressure", "sshd", "throttling", "watchdog")
+    }
     closing.__dict__ |= {"_plane": MagicMock(complaints=[]), "_vigil": None, "_captured": None, "_problems": []}
     closing.__dict__ |= {"_run_dir": tmp_path, "_disk": tmp_path / WORK_FOLDER}
     write(tmp_path, *SHIPPED, *left)
