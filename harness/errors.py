@@ -37,10 +37,11 @@ class DeploymentError(TrellisError):
     """A step failed on some machines. ``results_by_machine`` holds each machine's own words."""
 
     def __init__(self, step: str, results_by_machine: dict[str, str]) -> None:
-        failures = "; ".join(f"{machine}: {text}" for machine, text in sorted(results_by_machine.items()))
+        words = {machine: printable(text) for machine, text in results_by_machine.items()}
+        failures = "; ".join(f"{machine}: {text}" for machine, text in sorted(words.items()))
         super().__init__(f"{step} failed on {failures}")
         self.step = step
-        self.results_by_machine = results_by_machine
+        self.results_by_machine = words
 
 
 def describe_status(status: int) -> str:
@@ -51,3 +52,8 @@ def describe_status(status: int) -> str:
         return f"ended by {signal.Signals(-status).name}"
     except ValueError:  # a real-time signal has no name
         return f"ended by signal {-status}"
+
+
+def printable(words: str) -> str:
+    """What a machine has said, for a terminal or a report: control characters but line ends are shown as U+FFFD."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)

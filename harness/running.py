@@ -17,7 +17,7 @@ import msgspec
 from harness import manifest
 from harness.deployment import Deployment, Record, build_agent_specs, make_token, nodes_by_machine, write_record
 from harness.deployment.agents import DRAIN_S
-from harness.errors import DeploymentError, TestbedError, TrellisError
+from harness.errors import DeploymentError, TestbedError, TrellisError, printable
 from harness.plan import Plan, PlannedRun
 from harness.planning import read_plan
 from harness.progress import step
@@ -142,7 +142,7 @@ class Run:
                 if line.startswith("agent: ")
             ]
             if status and words:
-                self.problems.append(("invalid", f"the agent on {machine} ended its peers: {words[-1][7:]}"))
+                self.problems.append(("invalid", f"the agent on {machine} ended its peers: {printable(words[-1][7:])}"))
 
     @contextlib.contextmanager
     def scraping(self) -> Iterator[None]:
@@ -195,17 +195,17 @@ class Run:
         """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
         try:
             yield
-        except (DeploymentError, TestbedError) as error:
+        except (DeploymentError, TestbedError, OSError) as error:  # OSError: a full disk, as a rule
             self.problems.append((severity, f"{problem}: {error}"))
 
     def collect(self, deployment: Deployment) -> None:
-        """Bring traces and logs home. From now on there is space for the run's last words."""
-        with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
-            deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
+        """Bring traces and logs home. The reserve is given back before, so that there is space for what is written."""
         if self.reserve.release():
             self.problems.append(
                 ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
             )
+        with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
+            deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
 
     def conclude(self, findings: Findings) -> Manifest:
         """Close the running stage."""
@@ -310,7 +310,8 @@ def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             for state in msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes()):
                 at_ns = None if state.at_ns is None else state.at_ns - ahead_ns
-                told[machine, state.process] = msgspec.structs.replace(state, expected=expected, at_ns=at_ns)
+                words = {"state": printable(state.state), "detail": printable(state.detail)}
+                told[machine, state.process] = msgspec.structs.replace(state, expected=expected, at_ns=at_ns, **words)
     names = [(place.machine, f"peer-{place.node}") for place in plan.placement]
     return [told.get(name, FinalState(name[1], expected, "missing")) for name in names]
 
@@ -325,7 +326,7 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
         return []
     node, path = next(iter(said.items()))
     last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
-    return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {last}")]
+    return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {printable(last)}")]
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ from harness.plan import PlannedRun
 from harness.planning import make_plan, write_plan
 from harness.progress import step
 from harness.repeating import directory_of, is_spoiled_by_host, next_attempt, write_attempt
+from harness.reserve import RESERVE_FILE
 from harness.rundir import Attempt, Summary
 from harness.testbeds.emulated import sandbox
+from harness.testbeds.emulated.work_folder import remove_work_folder
 
 RUNS = Path("runs")
 
@@ -113,9 +115,13 @@ def _free_run_dir(name: str, seed: int) -> Path:
 def _run_stage(testbed: str, run_dir: Path) -> int:
     """The running stage as a process: in a sandbox where hosts are emulated; nothing else needs one."""
     argv = [sys.executable, "-m", "harness.running", str(run_dir)]
-    if testbed == "emulated":
-        return sandbox.run(argv, keep=[run_dir])
-    return run_stage(argv)
+    try:
+        if testbed == "emulated":
+            return sandbox.run(argv, keep=[run_dir])
+        return run_stage(argv)
+    finally:  # a stage that was killed could not do this itself
+        (run_dir / RESERVE_FILE).unlink(missing_ok=True)
+        remove_work_folder(run_dir)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import tarfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 CHUNK_BYTES = 1 << 18
 BLOCK_BYTES = tarfile.BLOCKSIZE
@@ -32,7 +32,7 @@ def extract(stream: IO[bytes], expected: Mapping[str, str], destination: Path, b
         stream: the archive.
         expected: each member that may come, a regular file, -> its path below ``destination``.
         destination: the folder.
-        budget_bytes: how much the unpacked stream may have, headers and padding included.
+        budget_bytes: how much the stream may have, headers and padding included: packed, and also unpacked.
 
     Raises:
         ArchiveError: a member is not expected, comes twice, is not a regular file or exceeds the budget, its file
@@ -63,11 +63,27 @@ def _write(source: _Source, member: tarfile.TarInfo, path: Path) -> None:
     source.read(-member.size % BLOCK_BYTES, member.name)
 
 
+class _Counted:
+    """The packed stream, counted: gzip members without content are read on and on and unpack to nothing."""
+
+    def __init__(self, stream: IO[bytes], budget_bytes: int) -> None:
+        self._stream = stream
+        self._budget_bytes = self._left_bytes = budget_bytes
+
+    def read(self, count: int) -> bytes:
+        """At most so many bytes."""
+        piece = self._stream.read(count)
+        self._left_bytes -= len(piece)
+        if self._left_bytes < 0:
+            raise ArchiveError(f"sent more than {self._budget_bytes / 2**20:.0f} MiB, packed")
+        return piece
+
+
 class _Source:
     """The unpacked stream, counted."""
 
     def __init__(self, stream: IO[bytes], budget_bytes: int) -> None:
-        self._stream = gzip.GzipFile(fileobj=stream)
+        self._stream = gzip.GzipFile(mode="rb", fileobj=cast("IO[bytes]", _Counted(stream, budget_bytes)))
         self._budget_bytes = self._left_bytes = budget_bytes
 
     def next_member(self) -> tarfile.TarInfo | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import time
 
-from harness.deployment.session import Session, StepError
+from harness.deployment.answers import StepError
+from harness.deployment.session import COMMAND_S, LINE_BYTES, Session
 from harness.rundir import ClockOffset
 
 ROUNDS = 20
@@ -30,9 +31,15 @@ def read_clock_offset(session: Session, rounds: int = ROUNDS) -> ClockOffset:
     Source: F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989.
     """
     channel = session.open_channel(shlex.join([session.machine.python, "-c", _ECHO]))
+    channel.settimeout(COMMAND_S)
     answers = channel.makefile("rb")
+
+    def receive() -> bytes:
+        line: bytes = answers.readline(LINE_BYTES)
+        return line
+
     try:
-        return min((_read_once(channel.sendall, answers.readline) for _ in range(rounds)), key=lambda c: c.error_ns)
+        return min((_read_once(channel.sendall, receive) for _ in range(rounds)), key=lambda c: c.error_ns)
     finally:
         channel.close()
 
@@ -53,7 +60,7 @@ def _read_once(send, receive) -> ClockOffset:  # type: ignore[no-untyped-def]  #
     send(b"\n")
     words = receive().split()
     answered_ns = time.monotonic_ns()
-    if len(words) != 2:
+    if len(words) != 2 or not all(word.isdigit() and len(word) < 20 for word in words):
         raise StepError("the machine's Python did not tell the time")
     middle_ns = (asked_ns + answered_ns) // 2
     return ClockOffset(

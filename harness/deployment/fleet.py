@@ -13,14 +13,14 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import msgspec
-from invoke.exceptions import UnexpectedExit
 
 from harness.deployment.agents import files_of
+from harness.deployment.answers import StepError
 from harness.deployment.clock import merge_offsets, read_clock_offset
 from harness.deployment.moving import move_files
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
-from harness.deployment.session import FAULTS, Session, StepError
-from harness.errors import DeploymentError
+from harness.deployment.session import FAULTS, CommandError, Session
+from harness.errors import DeploymentError, printable
 from harness.inventory import Machine
 from harness.rundir import CLOCKS_FILE, ClockOffset, FinalState
 from peer.runtime.spec import AgentSpec
@@ -240,7 +240,7 @@ class Deployment:
         """
         for name, words in self._each("disconnect", _leave).items():
             if words:
-                print(f"{name}: {words}; fab clean removes what is left", file=sys.stderr, flush=True)
+                print(f"{name}: {printable(words)}; fab clean removes what is left", file=sys.stderr, flush=True)
 
     def _bring_home(self, session: Session, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
         """Move the files where they lie on a disk of ours, copy them where not."""
@@ -263,7 +263,11 @@ class Deployment:
         except DeploymentError:
             after = self.clocks  # the step that failed has said so: what was read before is all that is known
         self.clocks = {name: merge_offsets(self.clocks.get(name, clock), clock) for name, clock in after.items()}
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
+        try:
+            path.write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
+        except OSError:
+            path.unlink(missing_ok=True)  # half of it could not be read later
+            raise
 
     def _await_ready(self, session: Session, deadline: float) -> None:
         while not self._is_ready(session):
@@ -278,7 +282,7 @@ class Deployment:
         asked_s = time.monotonic()
         try:
             status = msgspec.convert(session.call("status"), AgentStatus)
-        except UnexpectedExit:
+        except CommandError:
             return False  # an agent that has just begun does not listen yet
         self._call_s[session.machine.name] = time.monotonic() - asked_s
         if status.exits:
@@ -349,9 +353,6 @@ def _failure(future: Future[Any]) -> str | None:
 
 
 def _words_of(error: BaseException) -> str:
-    if isinstance(error, UnexpectedExit):
-        words = (error.result.stderr or error.result.stdout).strip()
-        return f"exit status {error.result.exited}: {words or error.result.command}"
     return str(error) or type(error).__name__
 
 

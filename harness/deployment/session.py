@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import secrets
 import shlex
@@ -16,9 +15,9 @@ from typing import Any
 import fabric
 import msgspec
 import paramiko  # type: ignore[import-untyped]
-from invoke.exceptions import CommandTimedOut, UnexpectedExit
 
 from harness.deployment import workspace
+from harness.deployment.answers import StepError, log_agent, read_answer, words_on
 from harness.deployment.archive import ArchiveError, extract
 from harness.deployment.package import Package
 from harness.inventory import Machine
@@ -29,11 +28,13 @@ KEEPALIVE_S = 10
 LOST_S = 30
 """Unanswered for this long, a machine counts as lost."""
 
-WORDS_S = 5.0
+LINE_BYTES = 1 << 12
+"""The longest line that is read as an answer."""
+
 END_S = 15.0
 """How long an agent may take to end its peers and itself."""
 
-FAULTS = (OSError, EOFError, paramiko.SSHException, UnexpectedExit, CommandTimedOut, ArchiveError)
+FAULTS = (OSError, EOFError, paramiko.SSHException, msgspec.MsgspecError, ArchiveError)
 """What a machine can do to a step. Anything else is a bug of ours and is not caught."""
 
 
@@ -43,8 +44,8 @@ _PRESENT = 'while IFS= read -r name; do [ ! -f "$name" ] || [ -L "$name" ] || pr
 _PACK = "tar --format=gnu --no-recursion -czf - -T -"
 
 
-class StepError(Exception):
-    """A machine answered, and the answer is a refusal."""
+class CommandError(StepError):
+    """A command ended with another status than 0; carries its words."""
 
 
 class Session:
@@ -91,9 +92,18 @@ class Session:
         """A shell command's standard output.
 
         Raises:
-            UnexpectedExit, CommandTimedOut: it failed; carries its words.
+            CommandError: it failed.
+            StepError: it did not end in time, or said too much.
         """
-        return str(self._connection.run(command, hide=True, in_stream=False, timeout=timeout_s).stdout)
+        channel = self.open_channel(command)
+        try:
+            channel.shutdown_write()
+            output = read_answer(channel, timeout_s).decode(errors="replace")
+            if (status := channel.recv_exit_status()) != 0:
+                raise CommandError(f"exit status {status}: {words_on(channel, output.strip() or command)}")
+        finally:
+            channel.close()
+        return output
 
     def run_python(self, source: str, *arguments: str) -> str:
         """The output of a few lines of Python on the machine."""
@@ -107,11 +117,10 @@ class Session:
         """
         channel = self._start_on_site(verb, *arguments)
         try:
-            channel.settimeout(COMMAND_S)
             channel.shutdown_write()
-            answer = channel.makefile("rb").read()
-            if not channel.status_event.wait(COMMAND_S) or channel.recv_exit_status() != 0:
-                raise StepError(_words_on(channel))
+            answer = read_answer(channel, COMMAND_S)
+            if channel.recv_exit_status() != 0:
+                raise StepError(words_on(channel))
         finally:
             channel.close()
         return msgspec.json.decode(answer)
@@ -153,8 +162,9 @@ class Session:
         """
         if held:
             self._holder = self._start_on_site("hold", self.work)
-            if not self._holder.makefile("rb").readline():
-                raise StepError(_words_on(self._holder))
+            self._holder.settimeout(COMMAND_S)
+            if not self._holder.makefile("rb").readline(LINE_BYTES):
+                raise StepError(words_on(self._holder))
         else:
             self.on_site("make", self.work)
         self._made = True
@@ -173,7 +183,7 @@ class Session:
             return
         self._holder.shutdown_write()
         if not self._holder.status_event.wait(END_S) or self._holder.recv_exit_status() != 0:
-            raise StepError(f"{self.work} is not removed yet; {_words_on(self._holder)}")
+            raise StepError(f"{self.work} is not removed yet; {words_on(self._holder)}")
 
     def keep_folder(self) -> None:
         """Leave the run's folder on the machine, now and after this session."""
@@ -196,7 +206,7 @@ class Session:
         words = f"-m peer.runtime.agent {shlex.quote(str(self.work))}"
         channel = self.open_channel(f"exec env {run} {self._python_here()} {words}", combine=True)
         self._agent = channel
-        self._reader = threading.Thread(target=_log_agent, args=(channel, log), daemon=True)
+        self._reader = threading.Thread(target=log_agent, args=(channel, log), daemon=True)
         self._reader.start()
 
     def call(self, verb: str, *arguments: str, timeout_s: float = COMMAND_S) -> Any:  # noqa: ANN401 - JSON
@@ -267,14 +277,18 @@ class Session:
         Raises:
             StepError: the machine could not read them all.
             ArchiveError: it sent something else, or too much.
+            TimeoutError: it sent nothing for ``COMMAND_S``.
         """
         channel = self.open_channel(f"cd {shlex.quote(str(self.work))} && {_PRESENT} | {_PACK}")
+        channel.settimeout(COMMAND_S)
         try:
             channel.sendall("".join(f"{name}\n" for name in expected).encode())
             channel.shutdown_write()
             extract(channel.makefile("rb"), expected, destination, budget_bytes)
+            if not channel.status_event.wait(COMMAND_S):
+                raise StepError(f"tar did not end within {COMMAND_S:g} s")
             if (status := channel.recv_exit_status()) != 0:
-                raise StepError(f"tar ended with status {status}: {_words_on(channel)}")
+                raise StepError(f"tar ended with status {status}: {words_on(channel)}")
         finally:
             channel.close()
 
@@ -311,16 +325,3 @@ def _connection(machine: Machine) -> fabric.Connection:
             "auth_timeout": CONNECT_S,
         },
     )
-
-
-def _words_on(channel: paramiko.Channel) -> str:
-    """What the ended command of a channel has said on standard error."""
-    words: bytes = channel.makefile_stderr("rb").read() if channel.status_event.wait(WORDS_S) else b""
-    return words.decode(errors="replace").strip() or "it said nothing"
-
-
-def _log_agent(channel: paramiko.Channel, path: Path) -> None:
-    with path.open("wb", buffering=0) as log:
-        while data := channel.recv(1 << 16):
-            with contextlib.suppress(OSError):  # the disk is full, and the agent must not have to wait for us
-                log.write(data)

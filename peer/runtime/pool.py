@@ -13,7 +13,8 @@ and these rules settle every race the same way at both ends:
 
 Whoever is not of this run stays outside: a connection must come from an address at which nodes live, of which there may
 be only so many that are not links (``Arrivals``); its Hello must come in time, have the run's secret number, and name a
-node of that address.
+node of that address. This does not protect against other users of a machine that carries peers: one who listens at the
+address and port of a node that is down is sent the number in the next Hello.
 
 A side that closes on purpose sends ``Bye`` and its FIN, then reads until the other side's FIN, so that every frame sent
 is received. A connection that breaks, or is refused for one of the reasons above, is opened again with growing pauses.
@@ -55,7 +56,8 @@ class LinkPool:
     Args:
         owner: whom to tell.
         node: this node.
-        run: the run's number, which only its nodes know; a Hello with another one is refused.
+        run: the run's number; a Hello with another one is refused. The run's nodes know it, and whoever accepts a
+            connection at the address of one of them, since the opener's Hello comes first and has it.
         addresses: where each node listens.
         local_ip: the address to open connections from.
         send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.

@@ -86,7 +86,8 @@ class AgentSpec(Struct, frozen=True):
     """``agent.json``: the peers of this machine and how to run them.
 
     Attributes:
-        run: the number that the run's peers put into their Hello, drawn anew for each run and told to nobody else.
+        run: the number that the run's peers put into their Hello, drawn anew for each run. Other users of a machine
+            that carries peers can learn it (docs/remote-testbed.md).
         addresses: the (address, port) of every node of the run, index = node.
         warmup_ns: peers start this long before the workload's zero.
         stop_ns: from the workload's zero to the instant at which peers quiesce: they fire no more timers and publish no

@@ -73,6 +73,9 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(name: str, phase: str, tmp_
     else:
         assert line == f"trellis run: {what}"
     assert not (run_dir / "manifest.json").exists()
+    assert not (run_dir / ".reserve").exists()
+    written = [path for name in ("trace", "logs", "record") for path in run_dir.glob(f".work/*/{name}/*")]
+    assert (run_dir / ".work").exists() == bool(written), "it stays for what the peers wrote, and only for that"
 
 
 def test_a_run_interrupted_in_its_analysis_is_whole(tmp_path: Path) -> None:

@@ -139,3 +139,11 @@ def test_each_refusal_names_the_member(tmp_path: Path) -> None:
         with pytest.raises(ArchiveError, match=words):
             extract(stream, EXPECTED, tmp_path, BUDGET_BYTES)
     assert (tmp_path / "logs/3.log").stat().st_size <= BUDGET_BYTES
+
+
+def test_packed_bytes_that_unpack_to_nothing_are_counted(tmp_path: Path) -> None:
+    members_without_content = gzip.compress(b"") * (BUDGET_BYTES // 20 + 10_000)
+    stream = io.BytesIO(members_without_content)
+    with pytest.raises(ArchiveError, match="more than 0 MiB, packed"):
+        extract(stream, EXPECTED, tmp_path, BUDGET_BYTES)
+    assert stream.tell() < len(members_without_content)

@@ -103,6 +103,15 @@ def test_ends_of_peers_are_told_by_our_clock(tmp_path: Path) -> None:
     ]
 
 
+def test_words_of_agents_have_no_control_characters(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text('name = "x"\nprotocol = "complete"\n[underlay]\nhosts = 2\n')
+    state = FinalState("peer-0", "exited", "\x1b[2J", 9, 5, "\x1b[31mred")
+    (tmp_path / "exits-m0.jsonl").write_bytes(msgspec.json.encode(state) + b"\n")
+    found = peer_states(planned_on(file, "m0", "m0"), tmp_path)[0]
+    assert (found.state, found.detail) == ("\ufffd[2J", "\ufffd[31mred")
+
+
 def planned_on(file: Path, *machines: str) -> Plan:
     """The plan of an experiment, its nodes placed on these machines."""
     plan = make_plan(load_experiment(file), file).plan

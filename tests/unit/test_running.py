@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness import running
+from harness.deployment import Deployment
 from harness.errors import TestbedError
+from harness.inventory import Machine
 from harness.loading import load_experiment
 from harness.planning import make_plan, write_plan
 from harness.reserve import RESERVE_FILE, Reserve
-from harness.rundir import Manifest
+from harness.rundir import CLOCKS_FILE, ClockOffset, Manifest
 
 EXPERIMENT = """
 name = "brief"
@@ -32,6 +35,9 @@ class NotingTestbed:
     def lost(self) -> dict[str, str]:
         return {}
 
+    def sites(self) -> tuple[()]:
+        return ()
+
     def resources(self) -> dict[str, float]:
         self.resources_ns.append(time.monotonic_ns())
         return {"peer_processes": 2.0}
@@ -49,6 +55,41 @@ class WaitingDeployment:
     def wait(self, timeout_s: float) -> dict[str, int]:
         self.waited_ns = time.monotonic_ns()
         return {}
+
+
+class DeploymentOnFullDisk(Deployment):
+    """One machine, which sends what it was asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__([Machine("m", "192.0.2.1", "k", "h")], "t", folder)
+        self.had_reserve = True
+
+    def read_clocks(self) -> dict[str, ClockOffset]:
+        return {"m": ClockOffset(0, 0, 0)}
+
+    def _each(self, *_: object, **__: object) -> dict[str, Any]:
+        self.had_reserve = (self.logs / RESERVE_FILE).exists()
+        return {}
+
+
+def test_a_disk_that_is_full_at_the_collection_is_a_problem_and_not_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, run_dir = tmp_path / "brief.toml", tmp_path / "run"
+    file.write_text(EXPERIMENT)
+    write_plan(make_plan(load_experiment(file, []), file), run_dir)
+    monkeypatch.setattr(running, "_make_testbed", NotingTestbed)
+    run, deployment = running.Run(run_dir), DeploymentOnFullDisk(run_dir)
+    assert (run_dir / RESERVE_FILE).exists()
+    clocks = run_dir / CLOCKS_FILE
+    clocks.symlink_to("/dev/full")
+    run.collect(deployment)
+    assert not deployment.had_reserve
+    [(severity, text)] = run.problems
+    assert severity == "invalid"
+    assert text.startswith("not everything was collected: ")
+    assert "No space left" in text
+    assert not clocks.is_symlink(), "what was written of it is not to be read"
 
 
 def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
 from harness.testbeds.emulated.watchdog import Watchdog
+from harness.testbeds.emulated.work_folder import WORK_FOLDER, remove_work_folder
 from metrics.processors import find_groups, read_throttling
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
@@ -34,8 +34,6 @@ SSH_PORT = 2222
 PLANE_METRICS = (hosts.CTL_GATEWAY, 9101)
 AGENT_METRICS = (hosts.CTL_GATEWAY, 9102)
 WORK = Path("/run/trellis")
-WORK_FOLDER = ".work"
-"""In the run directory, while the run lasts: what the peers write, until it is collected."""
 
 
 class EmulatedTestbed:
@@ -160,7 +158,7 @@ class EmulatedTestbed:
             self._problems += _plane_problems(final)
         self._problems += [("invalid", complaint) for complaint in self._plane.complaints]
         hosts.stop(self._hosts)
-        shutil.rmtree(self._disk, ignore_errors=True)
+        remove_work_folder(self._run_dir)
         files: tuple[str, ...] = ()
         if self._captured:
             counters |= _capture_counters(self._captured)

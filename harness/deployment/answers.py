@@ -1,0 +1,77 @@
+"""What a machine says, bounded in time and bytes: a machine is not trusted to come to an end."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import paramiko  # type: ignore[import-untyped]
+
+ANSWER_BYTES = 4 << 20
+"""The longest answer to a command."""
+
+WORDS_BYTES = 1 << 16
+"""How much of standard error is read."""
+
+LOG_BYTES = 16 << 20
+"""How much of an agent's output is kept."""
+
+WORDS_S = 5.0
+CHUNK_BYTES = 1 << 16
+
+
+class StepError(Exception):
+    """A machine answered, and the answer is a refusal."""
+
+
+def read_answer(channel: paramiko.Channel, timeout_s: float) -> bytes:
+    """The standard output of a channel's command, which has ended then.
+
+    Raises:
+        StepError: it did not end in time, or the output is longer than ``ANSWER_BYTES``.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    answer = bytearray()
+    try:
+        while piece := _receive(channel, deadline_s):
+            answer += piece
+            if len(answer) > ANSWER_BYTES:
+                raise StepError(f"it answered with more than {ANSWER_BYTES >> 20} MiB")
+    except TimeoutError:
+        raise StepError(f"no complete answer within {timeout_s:g} s") from None
+    if not channel.status_event.wait(max(0.0, deadline_s - time.monotonic())):
+        raise StepError(f"the command did not end within {timeout_s:g} s")
+    return bytes(answer)
+
+
+def _receive(channel: paramiko.Channel, deadline_s: float) -> bytes:
+    channel.settimeout(max(0.001, deadline_s - time.monotonic()))
+    piece: bytes = channel.recv(CHUNK_BYTES)
+    return piece
+
+
+def words_on(channel: paramiko.Channel, otherwise: str = "it said nothing") -> str:
+    """What the ended command of a channel has said on standard error: its beginning, if it is long."""
+    words = b""
+    if channel.status_event.wait(WORDS_S):
+        channel.settimeout(WORDS_S)
+        with contextlib.suppress(TimeoutError):
+            while len(words) < WORDS_BYTES and (piece := channel.recv_stderr(WORDS_BYTES - len(words))):
+                words += piece
+    return words.decode(errors="replace").strip() or otherwise
+
+
+def log_agent(channel: paramiko.Channel, path: Path) -> None:
+    """Write what an agent says to a file until its end; what is beyond ``LOG_BYTES`` is read and discarded."""
+    left, discarded = LOG_BYTES, 0
+    with path.open("wb", buffering=0) as log:
+        while data := channel.recv(CHUNK_BYTES):
+            kept = data[:left]
+            with contextlib.suppress(OSError):  # the disk is full, and the agent must not have to wait for us
+                log.write(kept)
+            left -= len(kept)
+            discarded += len(data) - len(kept)
+        if discarded:
+            with contextlib.suppress(OSError):
+                log.write(f"\n[{discarded} bytes beyond {LOG_BYTES >> 20} MiB were discarded]\n".encode())

@@ -1,0 +1,18 @@
+"""The folder in the run directory in which the peers of an emulated run work, until their files are collected."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+WORK_FOLDER = ".work"
+
+_PEERS_FILES = ("*/trace/*", "*/logs/*", "*/record/*", "*/exits.jsonl")
+"""What is collected (``deployment.agents.files_of``), in the folder of a run."""
+
+
+def remove_work_folder(run_dir: Path) -> None:
+    """Remove it, unless files of peers are left in it that were not collected."""
+    folder = run_dir / WORK_FOLDER
+    if not any(True for pattern in _PEERS_FILES for _ in folder.glob(pattern)):
+        shutil.rmtree(folder, ignore_errors=True)
