@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
@@ -49,6 +49,11 @@ class Neighbour:
         self.brief = False
 
 
+def admit_all(peer: NodeId, topic: TopicId) -> bool:
+    """Every neighbour may send messages on every topic."""
+    return True
+
+
 class State:
     """What a node knows of itself and of its links; every part may read it.
 
@@ -61,9 +66,21 @@ class State:
         aside: those to which there is a link that only a part that ``borrows`` uses, on either side.
         numbers: every number below it may be a node's; no node has a higher one, as far as the bootstrap service and
             the plan have named nodes. What remote nodes claim never raises it.
+        admits: whether a neighbour may send messages on a topic. Every one may, unless the overlay knows better.
     """
 
-    __slots__ = ("_interested", "aside", "borrowed", "neighbours", "node", "numbers", "seed", "topics", "wanted")
+    __slots__ = (
+        "_interested",
+        "admits",
+        "aside",
+        "borrowed",
+        "neighbours",
+        "node",
+        "numbers",
+        "seed",
+        "topics",
+        "wanted",
+    )
 
     def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...]) -> None:
         self.node = node
@@ -74,6 +91,7 @@ class State:
         self.wanted: set[NodeId] = set()
         self.aside: set[NodeId] = set()
         self.numbers = node + 1
+        self.admits: Callable[[NodeId, TopicId], bool] = admit_all
         self._interested: dict[TopicId, tuple[NodeId, ...]] = {}
 
     def may_be_node(self, number: int) -> bool:

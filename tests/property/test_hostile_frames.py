@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.planning.initial_views import draw_views, list_members
-from peer.core.contract import Connect, Send
-from peer.core.frames import Data, Frame, Subscriptions
+from peer.core.contract import Connect, Publish, Send, message_id
+from peer.core.frames import UNLIMITED_TTL, Data, Frame, Subscriptions
 from peer.core.overlay import spidercast_frames as spider
 from peer.core.overlay.stan import MOST_WALKS
 from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
@@ -114,6 +114,13 @@ def check_spidercast(core: object) -> None:
     assert overlay._wanted | overlay._closing | set(overlay._idle_since_ns) <= everybody
 
 
+def check_seen(core: object) -> None:
+    """Of each message a node remembers no more topics than it subscribes to."""
+    for remembered in core._parts["dissemination"]._seen.values():
+        assert len(set(remembered)) == len(remembered)
+        assert set(remembered) <= set(WANTED[core.state.node])
+
+
 @pytest.mark.parametrize(("protocol", "members"), [("stan", True), ("stan", False), ("spidercast", True)])
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
@@ -126,6 +133,7 @@ def test_nothing_grows_and_nobody_is_dialled_beyond_the_runs_nodes(protocol, mem
     for node in range(1, NODES):
         core = pump._nodes[node]
         check_stan(core) if protocol == "stan" else check_spidercast(core)
+        check_seen(core)
         assert core.state.numbers == NODES
     dialled = {effect.peer for _, _, effect in pump.effects if isinstance(effect, Connect)}
     assert dialled <= set(range(NODES))
@@ -145,3 +153,29 @@ def test_the_same_frame_a_thousand_times_costs_no_more_than_once(frame: Frame):
     assert len(dials) <= NODES
     for node in range(1, NODES):
         check_stan(pump._nodes[node])
+
+
+@pytest.mark.parametrize("protocol", ["stan", "spidercast"])
+def test_one_message_repeated_with_ever_more_topics_is_remembered_once(protocol: str):
+    pump, _ = make_pump(protocol, members=True)
+    pump.run(SECOND_NS)
+    for first in range(0, 2000, 100):
+        say(pump, Data(77 << 32, tuple(range(first, first + 100)), 1, UNLIMITED_TTL, b"x"))
+    for node in range(1, NODES):
+        check_seen(pump._nodes[node])
+        delivered = [message for _, to, message in pump.delivered if to == node]
+        assert len(delivered) == 1
+
+
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+def test_a_forged_copy_of_the_next_message_silences_no_node(protocol: str):
+    pump, _ = make_pump(protocol, members=True)
+    pump.run(3 * SECOND_NS)
+    for node in range(1, NODES):
+        say(pump, Data(message_id(node, 0), WANTED[node], 1, UNLIMITED_TTL, b"forged"))
+    for node in range(1, NODES):
+        pump.give(node, Publish(WANTED[node], message_id(node, 0), b"genuine"))
+        pump.run(SECOND_NS)
+        assert [m.payload for _, to, m in pump.delivered if (to, m.message_id) == (node, message_id(node, 0))] == [
+            b"genuine"
+        ]

@@ -39,6 +39,9 @@ def node(topics: tuple[int, ...] = (1,), overlay: dict = RANDOM, **flood: int):
     return made
 
 
+HEARD = message_id(1, 9)
+
+
 def linked(*peers: int, **options):
     made = node(**options)
     for peer in peers:
@@ -83,10 +86,10 @@ def test_a_frame_that_no_part_takes_is_rejected_and_the_link_stays():
 
 def test_the_first_copy_is_delivered_and_sent_on_and_the_second_is_noted():
     made = linked(1, 2, 3)
-    copy = Data(9, (1, 8), 2, 1, b"x")
+    copy = Data(HEARD, (1, 8), 2, 1, b"x")
     effects = made.handle(2, FrameReceived(1, copy))
-    assert [effect for effect in effects if isinstance(effect, Deliver)] == [Deliver(Message(9, (1, 8), b"x", 2))]
-    assert sends(effects) == [(2, Data(9, (1, 8), 3, 1, b"x")), (3, Data(9, (1, 8), 3, 1, b"x"))]
+    assert [effect for effect in effects if isinstance(effect, Deliver)] == [Deliver(Message(HEARD, (1, 8), b"x", 2))]
+    assert sends(effects) == [(2, Data(HEARD, (1, 8), 3, 1, b"x")), (3, Data(HEARD, (1, 8), 3, 1, b"x"))]
     [first] = [effect.event for effect in effects if isinstance(effect, Trace)]
     assert (first.event, first.ts_ns, first.node, first.peer, first.hops) == ("deliver", 2, 0, 1, 2)
     assert traces(made.handle(3, FrameReceived(2, copy))) == ["duplicate"]
@@ -108,8 +111,8 @@ def test_the_ttl_counts_uninterested_nodes_only(ttl: int, topic: int, receivers:
     made = linked(1, 2, 3)
     made.handle(2, FrameReceived(2, Subscriptions((1,))))
     made.handle(2, FrameReceived(3, Subscriptions((8,))))
-    out = sends(made.handle(3, FrameReceived(1, Data(9, (topic,), 1, ttl, b""))))
-    assert out == [(peer, Data(9, (topic,), 2, onward, b"")) for peer in receivers]
+    out = sends(made.handle(3, FrameReceived(1, Data(HEARD, (topic,), 1, ttl, b""))))
+    assert out == [(peer, Data(HEARD, (topic,), 2, onward, b"")) for peer in receivers]
 
 
 def test_a_publisher_sends_by_the_same_rule():
@@ -123,16 +126,16 @@ def test_a_publisher_sends_by_the_same_rule():
 
 def test_hops_stay_at_what_the_header_can_hold():
     made = linked(1, 2)
-    [(_, onward)] = sends(made.handle(2, FrameReceived(1, Data(9, (1,), 255, 255, b""))))
+    [(_, onward)] = sends(made.handle(2, FrameReceived(1, Data(HEARD, (1,), 255, 255, b""))))
     assert onward.hops == 255
 
 
 def test_only_the_latest_messages_are_remembered():
     made = linked(1, seen_messages=3)
-    for identifier in range(4):
-        made.handle(2, FrameReceived(1, Data(identifier, (1,), 1, 1, b"")))
-    assert traces(made.handle(3, FrameReceived(1, Data(3, (1,), 1, 1, b"")))) == ["duplicate"]
-    assert traces(made.handle(3, FrameReceived(1, Data(0, (1,), 1, 1, b"")))) == ["deliver"]
+    for number in range(4):
+        made.handle(2, FrameReceived(1, Data(message_id(1, number), (1,), 1, 1, b"")))
+    assert traces(made.handle(3, FrameReceived(1, Data(message_id(1, 3), (1,), 1, 1, b"")))) == ["duplicate"]
+    assert traces(made.handle(3, FrameReceived(1, Data(message_id(1, 0), (1,), 1, 1, b"")))) == ["deliver"]
 
 
 def connects(effects: list) -> list[int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from peer.core.bitset import bitset
 from peer.core.contract import (
     Connect,
+    Deliver,
     Directory,
     Disconnect,
     Effect,
@@ -24,6 +26,7 @@ from peer.core.contract import (
     TimerFired,
     Trace,
     Unsubscribe,
+    message_id,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.overlay.aligned_views import AlignedViews, weigh
@@ -224,12 +227,13 @@ def test_a_message_goes_along_its_topics_links_under_the_topics_of_each():
     node.hear(12, StanRide((2,)))
     copies = dict(sends(node.tell(Publish((1, 2, 9), 77, b"x"))))
     assert {peer: copy.topics for peer, copy in copies.items()} == {10: (1, 2), 11: (1,), 12: (2,)}
-    late = node.hear(10, Data(88, (1,), 1, UNLIMITED_TTL, b""))
-    assert sends(late) == [(11, Data(88, (1,), 2, UNLIMITED_TTL, b""))]
-    again = node.hear(12, Data(88, (1, 2), 1, UNLIMITED_TTL, b""))
-    assert sends(again) == [(10, Data(88, (2,), 2, UNLIMITED_TTL, b""))], "for the topic that is new"
+    late_id = message_id(10, 8)
+    late = node.hear(10, Data(late_id, (1,), 1, UNLIMITED_TTL, b""))
+    assert sends(late) == [(11, Data(late_id, (1,), 2, UNLIMITED_TTL, b""))]
+    again = node.hear(12, Data(late_id, (1, 2), 1, UNLIMITED_TTL, b""))
+    assert sends(again) == [(10, Data(late_id, (2,), 2, UNLIMITED_TTL, b""))], "for the topic that is new"
     assert [effect.event.event for effect in again if isinstance(effect, Trace)] == ["duplicate"]
-    assert sends(node.hear(11, Data(88, (1, 2), 1, UNLIMITED_TTL, b""))) == []
+    assert sends(node.hear(11, Data(late_id, (1, 2), 1, UNLIMITED_TTL, b""))) == []
 
 
 # --------------------------------------------------------------------------------------------------- strangers
@@ -242,6 +246,9 @@ QUESTIONS = [
     StanCollect(10, 1, 0, ()),
     StanReply(1, (STRANGER,)),
     StanQuit((1, 2)),
+    Data(message_id(STRANGER, 0), (1,), 1, UNLIMITED_TTL, b"x"),
+    Data(message_id(10, 0), (1, 2, 8, 50), 1, UNLIMITED_TTL, b"x"),
+    Data(message_id(0, 0), (2, 9), 1, UNLIMITED_TTL, b"x"),
 ]
 
 
@@ -255,12 +262,54 @@ def test_a_stranger_cannot_tell_a_subscriber_from_another_node(question: Frame):
         node.core.state.topics = frozenset(topics)
         node.walk()
         node.tell(LinkUp(STRANGER, False))
-        effects = node.hear(STRANGER, question)
-        effects += node.tell(Publish((1, 2), 7, b"x"))
-        effects += node.tell(Unsubscribe(topics[0]))
-        answers.append([effect for effect in effects if getattr(effect, "peer", None) == STRANGER])
-    assert answers[0] == answers[1]
-    assert not sends(answers[0])
+        at_once = node.hear(STRANGER, question)
+        later = node.tell(Publish((1, 2), 7, b"x")) + node.tell(Unsubscribe(topics[0]))
+        answers.append((at_once, [effect for effect in later if getattr(effect, "peer", None) == STRANGER]))
+    assert answers[0] == answers[1], "it does the same, to whomever"
+    assert not any(sends(effects) for effects in answers[0])
+
+
+def test_a_strangers_message_is_taken_by_nobody_and_does_not_keep_the_genuine_one_out():
+    node = Lone(10, 11)
+    node.tell(LinkUp(STRANGER, False))
+    copy = Data(message_id(10, 0), (1, 2), 1, UNLIMITED_TTL, b"x")
+    assert rejected(node.hear(STRANGER, copy)) == "stranger"
+    effects = node.hear(10, copy)
+    assert [effect.message.payload for effect in effects if isinstance(effect, Deliver)] == [b"x"]
+    assert sends(effects) == [(11, replace(copy, hops=2))]
+
+
+def test_of_a_message_on_several_topics_only_those_count_to_which_its_sender_subscribes():
+    few = f"{bitset(range(12)):x}"
+    node = Lone(10, 11, 12, members=[(1, MEMBERS), (2, few)])
+    node.hear(12, StanRide((1,)))
+    effects = node.hear(12, Data(message_id(12, 0), (1, 2, 9), 1, UNLIMITED_TTL, b"x"))
+    [delivered] = [effect.message for effect in effects if isinstance(effect, Deliver)]
+    assert delivered.topics == (1,)
+    assert {copy.topics for _, copy in sends(effects)} == {(1,)}
+
+
+def test_a_message_is_remembered_under_no_more_topics_than_the_nodes_own():
+    """Whatever a subscriber that repeats it with ever more topics says."""
+    everything = [(topic, MEMBERS) for topic in range(300)]
+    node = Lone(10, 11, members=everything)
+    dissemination = node.core._parts["dissemination"]
+    for first in range(3, 290, 5):
+        node.hear(10, Data(message_id(10, 0), (first, first + 1, 1), 1, UNLIMITED_TTL, b"x"))
+    node.hear(10, Data(message_id(10, 0), (2, 2), 1, UNLIMITED_TTL, b"x"))
+    assert dissemination._seen == {message_id(10, 0): (1, 2)}
+
+
+def test_a_forged_copy_of_a_nodes_next_message_does_not_silence_it():
+    node = Lone(10, 11)
+    identifier = message_id(0, 0)
+    assert rejected(node.hear(10, Data(identifier, (1,), 1, UNLIMITED_TTL, b"forged"))) == "own_message"
+    effects = node.tell(Publish((1,), identifier, b"genuine"))
+    assert [effect.message.payload for effect in effects if isinstance(effect, Deliver)] == [b"genuine"]
+    assert {peer for peer, _ in sends(effects)} == {10, 11}
+    [back] = node.hear(10, Data(identifier, (1,), 2, UNLIMITED_TTL, b"genuine"))
+    assert isinstance(back, Trace)
+    assert back.event.event == "duplicate"
 
 
 def test_strangers_in_walks_and_answers_are_ignored():

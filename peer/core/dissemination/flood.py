@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spreading import MOST_HOPS, Spreading
-from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.node import State, Turn
 
 
@@ -45,17 +45,16 @@ class Flood(Spreading):
         """Send a message of this node's own to its neighbours."""
         self._send_on(turn, None, replace(copy, ttl=self._ttl))
 
-    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+    def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
         """Deliver the first copy or note it as relayed, and send it on."""
-        assert isinstance(frame, Data)
-        if self.take(turn, peer, frame) is not None:
+        if self.take(turn, peer, copy) is not None:
             return
-        self.remember(frame.message_id, frame.topics)
-        ttl = frame.ttl
-        if self.state.topics.isdisjoint(frame.topics) and ttl != UNLIMITED_TTL:
+        self.remember(copy.message_id, copy.topics)
+        ttl = copy.ttl
+        if self.state.topics.isdisjoint(copy.topics) and ttl != UNLIMITED_TTL:
             ttl = max(ttl - 1, 0)
-        hops = min(frame.hops + 1, MOST_HOPS)
-        self._send_on(turn, peer, Data(frame.message_id, frame.topics, hops, ttl, frame.payload))
+        hops = min(copy.hops + 1, MOST_HOPS)
+        self._send_on(turn, peer, Data(copy.message_id, copy.topics, hops, ttl, copy.payload))
 
     def _send_on(self, turn: Turn, source: NodeId | None, copy: Data) -> None:
         receivers = self._receivers(copy.topics, copy.ttl)

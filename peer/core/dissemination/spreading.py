@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId
-from peer.core.frames import UNLIMITED_TTL, Data
+from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of
+from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.node import Part, State, Turn
 
 MOST_HOPS = 255
@@ -43,6 +43,21 @@ class Spreading(Part):
 
     def send_own(self, turn: Turn, copy: Data) -> None:
         """Send a message that begins here."""
+        raise NotImplementedError
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Take a copy. One of a message of this node's own that it has not published is forged, or of an earlier life.
+
+        Ids are predictable. If the copy were taken, the node would later not publish its own message of that id.
+        """
+        assert isinstance(frame, Data)
+        if publisher_of(frame.message_id) == self.state.node and frame.message_id not in self._seen:
+            turn.trace("reject", peer=peer, message_id=frame.message_id, topics=frame.topics, reason="own_message")
+        else:
+            self.receive_copy(turn, peer, frame)
+
+    def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
+        """Deliver the copy or not, and send it to others."""
         raise NotImplementedError
 
     def take(self, turn: Turn, peer: NodeId, copy: Data) -> tuple[TopicId, ...] | None:

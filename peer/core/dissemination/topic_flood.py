@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spreading import MOST_HOPS, Spreading
-from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.node import State, Turn
 
 
@@ -30,8 +31,11 @@ class TopicFlood(Spreading):
     The links are those that the overlay says carry a topic: ``Neighbour.topics``. ``whole`` copies go on by the first
     one alone, along the links of any of their topics, also from nodes that take part in some of them only: a message on
     several topics crosses a link once each way at most. Where copies bear only the topics that their link carries, the
-    publisher sends one over each link; where a later copy brings a topic that a node has not passed on yet, it goes on
-    under that topic alone. To the application the message is not new then.
+    publisher sends one over each link; where a later copy brings a topic of the node's own that it has not passed on
+    yet, it goes on under that topic alone. To the application the message is not new then.
+
+    Topics on which the sender may not send (``State.admits``) are taken off a copy first, and a copy without any other
+    is refused. What is remembered of a message is at most the node's own topics and those of its own publication.
 
     Attributes:
         whole: see ``TopicFloodParameters``.
@@ -50,14 +54,24 @@ class TopicFlood(Spreading):
         """Send a message of this node's own along its topics' links."""
         self._send_on(turn, None, copy.topics, copy, copy.hops)
 
-    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+    def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
         """Deliver the first copy, and send on what is new in any."""
-        assert isinstance(frame, Data)
-        before = self.take(turn, peer, frame) or ()
-        fresh = tuple(topic for topic in frame.topics if topic not in before)
+        admitted = tuple(topic for topic in copy.topics if self.state.admits(peer, topic))
+        if not admitted:
+            turn.trace("reject", peer=peer, message_id=copy.message_id, topics=copy.topics, reason="stranger")
+            return
+        if admitted != copy.topics:
+            copy = replace(copy, topics=admitted)
+        before = self.take(turn, peer, copy)
+        own = tuple(topic for topic in dict.fromkeys(admitted) if topic in self.state.topics)
+        if self.whole:
+            fresh, kept = (admitted, own) if before is None else ((), ())
+        else:
+            fresh = kept = tuple(topic for topic in own if topic not in (before or ()))
+        if before is None or kept:
+            self.remember(copy.message_id, (*(before or ()), *kept))
         if fresh:
-            self.remember(frame.message_id, (*before, *fresh))
-            self._send_on(turn, peer, fresh, frame, min(frame.hops + 1, MOST_HOPS))
+            self._send_on(turn, peer, fresh, copy, min(copy.hops + 1, MOST_HOPS))
 
     def _send_on(self, turn: Turn, source: NodeId | None, topics: tuple[TopicId, ...], copy: Data, hops: int) -> None:
         last: Data | None = None

@@ -91,6 +91,7 @@ class Stan(Part):
         self._lost: set[NodeId] = set()
         self._awaited: dict[TopicId, int] = {}  # own walks that are under way
         self._subscribers = {topic: _parse_members(digits) for topic, digits in parameters.members}
+        state.admits = self._is_subscriber
 
     # --------------------------------------------------------------------------------------------------- topics
 
@@ -183,10 +184,10 @@ class Stan(Part):
 
     def _objection(self, peer: NodeId, frame: StanCollect | StanReply) -> str | None:
         """Why a walk or an answer is not taken; None where it is."""
-        if frame.topic not in self.views:
-            return "not_subscribed"
         if not self._is_subscriber(peer, frame.topic):
             return "stranger"
+        if frame.topic not in self.views:
+            return "not_subscribed"
         if isinstance(frame, StanReply):
             return None if self._awaited.get(frame.topic) else "unasked"
         if not self._is_subscriber(frame.origin, frame.topic):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spreading import MOST_HOPS, Spreading
-from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.node import State, Turn
 from peer.core.scribe.overlay import Scribe, ScribeParameters
 
@@ -35,17 +35,16 @@ class Multicast(Spreading):
         """Send a message that begins here on its way."""
         self._pass_on(turn, None, copy, copy.hops, (DELIVERED,))
 
-    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+    def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
         """Deliver the first copy that the application wants, and pass on what goes a new way."""
-        assert isinstance(frame, Data)
-        legs = self._seen.get(frame.message_id, ())
-        is_wanted = not self.state.topics.isdisjoint(frame.topics)
+        legs = self._seen.get(copy.message_id, ())
+        is_wanted = not self.state.topics.isdisjoint(copy.topics)
         if legs and is_wanted and DELIVERED not in legs:  # so far it went by in other groups only
-            del self._seen[frame.message_id]
-        self.take(turn, peer, frame)
+            del self._seen[copy.message_id]
+        self.take(turn, peer, copy)
         if is_wanted and DELIVERED not in legs:
             legs = (*legs, DELIVERED)
-        self._pass_on(turn, peer, frame, min(frame.hops + 1, MOST_HOPS), legs)
+        self._pass_on(turn, peer, copy, min(copy.hops + 1, MOST_HOPS), legs)
 
     def _pass_on(self, turn: Turn, source: NodeId | None, copy: Data, hops: int, legs: tuple[Leg, ...]) -> None:
         carried: dict[NodeId, tuple[TopicId, ...]] = {}
