@@ -1,6 +1,6 @@
 """Do flows' first packets take longer? Judged by matched pairs of probes, from ``first_packets.parquet``.
 
-A *slot* is two probes sent some 50 us apart in random order: the first packet between two hosts that have exchanged none
+A *slot* is two probes sent 50 us apart in random order: the first packet between two hosts that have exchanged none
 before, and a *control* between two hosts that have, with nearly the same delays asked in each direction. A stall of the
 machine meets both alike; what delays only first packets shows as slots of which only the first packet is late. Where
 nothing delays first packets, it is as likely that only the control is late: the sign test (McNemar's, exact) needs no
