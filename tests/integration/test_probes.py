@@ -43,8 +43,8 @@ plane.attach([Port(n, made[n].netns, wan[n]) for n in range(size)])
 prober = Prober(underlay, [host.netns for host in made], wan, manifest.epoch_offset_ns(), 1)
 plane.set_pairs(delay_ms=delay_ms, jitter_ms=zero, loss_ratio=loss_ratio)
 prober.sweep("before", packets, lambda: 1000.0)
-due_ns = np.repeat(np.arange(40) * 20_000_000, 2) + np.tile([0, SLOT_NS], 40)
-np.save(folder / "slots.npy", prober.exchange(np.tile([[1, 2]], (80, 1)), due_ns)[0])
+due_ns = np.arange(400) * SLOT_NS
+np.save(folder / "sent.npy", prober.exchange(np.tile([[1, 2]], (400, 1)), due_ns)[0])
 plane.set_pairs(delay_ms=delay_ms, jitter_ms=jitter_ms, loss_ratio=zero)
 until = plane.counters().frames_out + 200
 prober.start_sampling(200, 60)
@@ -105,8 +105,7 @@ def test_samples_are_single_packets_with_the_jitter_asked_for(achieved: pa.Table
     assert {row["asked_jitter_ms"] for row in rows(achieved, "before")} == {0.0}
 
 
-def test_a_slots_probes_are_sent_microseconds_apart(probed: Path) -> None:
-    """Not the millisecond to which epoll rounds. In a quarter of the slots nothing else was in the way."""
-    apart_ns = np.diff(np.load(probed / "slots.npy"))[::2]
-    assert apart_ns.max() >= SLOT_NS
-    assert np.quantile(apart_ns, 0.25) < 4 * SLOT_NS
+def test_probes_are_sent_as_far_apart_as_a_slots(probed: Path) -> None:
+    """And not in bursts a millisecond apart, to which epoll rounds; a part of them at least, on a busy machine."""
+    apart_ns = np.diff(np.load(probed / "sent.npy"))
+    assert np.mean(abs(apart_ns - SLOT_NS) < SLOT_NS / 3) > 0.25
