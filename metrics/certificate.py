@@ -28,8 +28,7 @@ BUSY_SECONDS_RATIO = 0.10
 """Share of the workload's seconds that may be above CPU_BUSY_RATIO or STEAL_RATIO."""
 
 PRESSURE_SILENCE_S = 3.0
-"""``pressure.jsonl`` has a line a virtual second: if the last one is this long before the judged span's end, its writer has
-failed."""
+"""How long before the judged span's end the last line of ``pressure.jsonl`` may be, which has one a virtual second."""
 
 
 def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, Any]]) -> list[Check]:

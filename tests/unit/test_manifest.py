@@ -83,7 +83,7 @@ def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: 
 
 
 def test_a_pressure_log_that_cannot_be_written_is_lost() -> None:
-    log = PressureLog(Path("/dev/full"), Clock(0.02))
+    log = PressureLog(Path("/dev/full"), UNDILATED)
     assert log.lost() == {}
     log.start()
     deadline_s = time.monotonic() + 10
