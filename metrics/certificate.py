@@ -27,6 +27,9 @@ STEAL_RATIO = 0.10
 BUSY_SECONDS_RATIO = 0.10
 """Share of the workload's seconds that may be above CPU_BUSY_RATIO or STEAL_RATIO."""
 
+PRESSURE_SILENCE_S = 3.0
+"""How long before the judged span's end the last line of ``pressure.jsonl`` may be, which has one a virtual second."""
+
 
 def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, Any]]) -> list[Check]:
     """Every check of the emulation itself.
@@ -181,7 +184,8 @@ def _share(working: list[dict[str, Any]], column: str, limit: float) -> Check:
 def _throttled(run: RunDir) -> Check:
     """A quota of this run's cgroups that was used up: everything stood still for the rest of a period.
 
-    Seconds that the judged span only touches count, too.
+    Seconds that the judged span only touches count, too. A record that ends before the span does fails: what came after
+    is not known.
     """
     start_ns, end_ns = run.judged_ns
     lines = run.lines("pressure.jsonl")
@@ -195,4 +199,9 @@ def _throttled(run: RunDir) -> Check:
         f"a processor quota of the run's cgroups was used up in {periods} periods ({sum(throttled_ms):.3g} ms, summed "
         f"over processors), in {len(throttled_ms)} of {len(judged)} seconds"
     )
-    return Check("throttled", len(judged), periods, max(throttled_ms, default=0.0), 0, "ms", SUSPECT, detail)
+    silent_s = (end_ns - max((line["at_ns"] for line in lines), default=start_ns)) / 1e9
+    failed = periods
+    if not lines or silent_s > PRESSURE_SILENCE_S:
+        failed += 1
+        detail += f"; pressure.jsonl has no line of the last {silent_s:.1f} s before the peers were told to end"
+    return Check("throttled", len(judged), failed, max(throttled_ms, default=0.0), 0, "ms", SUSPECT, detail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -104,8 +105,37 @@ def test_without_permission_nothing_is_noted(tmp_path: Path, monkeypatch: pytest
     watchdog = Watchdog(tmp_path, UNDILATED)
     watchdog.start()
     time.sleep(0.1)
+    assert watchdog.lost() == {}
     assert watchdog.stop() == 0
     assert (tmp_path / STALLS_FILE).read_bytes() == b""
+
+
+@needs_realtime
+def test_a_process_that_fails_is_lost(watchdog: Watchdog) -> None:
+    assert watchdog.lost() == {}
+    os.kill(watchdog.pids[-1], signal.SIGKILL)
+    last = max(os.sched_getaffinity(0))
+    assert await_lost(watchdog) == {f"watchdog-{last}": "ended by SIGKILL"}
+
+
+@needs_realtime
+def test_a_process_that_cannot_write_is_lost(tmp_path: Path) -> None:
+    (tmp_path / STALLS_FILE).symlink_to("/dev/full")
+    watchdog = Watchdog(tmp_path, UNDILATED)
+    watchdog.start()
+    try:
+        hog(PRIORITY + 1)
+        assert f"watchdog-{max(os.sched_getaffinity(0))}" in await_lost(watchdog)
+    finally:
+        watchdog.stop()
+    assert watchdog.lost() == {}
+
+
+def await_lost(watchdog: Watchdog) -> dict[str, str]:
+    deadline_s = time.monotonic() + 5
+    while not (lost := watchdog.lost()) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    return lost
 
 
 @needs_realtime

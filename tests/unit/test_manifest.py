@@ -82,6 +82,17 @@ def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: 
         assert reading.cpu_some_ratio is None or 0 <= reading.cpu_some_ratio <= 1
 
 
+def test_a_pressure_log_that_cannot_be_written_is_lost() -> None:
+    log = PressureLog(Path("/dev/full"), UNDILATED)
+    assert log.lost() == {}
+    log.start()
+    deadline_s = time.monotonic() + 10
+    while not log.lost() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert "No space left" in log.lost()["the pressure log"]
+    log.stop()
+
+
 def test_what_is_nice_to_others_is_time_but_not_busy() -> None:
     """user, nice, system, idle, iowait, irq, softirq, steal, and guests, which are in user and nice already."""
     totals = count("cpu  100 2000 30 400 50 6 7 80 9 9\ncpu0 1 2 3 4 5 6 7 8 9 9\n", None)

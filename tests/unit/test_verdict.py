@@ -336,6 +336,19 @@ def test_checks_find_a_quota_that_was_used_up_in_the_judged_span(
     assert failures(run, evidence(fabrication), [row(number) for number in range(4)]) == expected
 
 
+@pytest.mark.parametrize(("lines_left_out", "found"), [(3, False), (4, True), (11, True)])
+def test_checks_find_a_record_of_quotas_that_ended_early(
+    run: RunDir, fabrication: Fabrication, lines_left_out: int, found: bool
+) -> None:
+    path = run.path / "pressure.jsonl"
+    lines = path.read_text().splitlines()
+    assert len(lines) == 11
+    assert json.loads(lines[-1])["at_ns"] == run.judged_ns[1]
+    path.write_text("".join(f"{line}\n" for line in lines[: len(lines) - lines_left_out]))
+    expected = {"throttled": "suspect"} if found else {}
+    assert failures(run, evidence(fabrication), [row(number) for number in range(4)]) == expected
+
+
 def test_checks_find_a_data_plane_that_stopped(run: RunDir, fabrication: Fabrication) -> None:
     path = run.path / "dataplane.jsonl"
     lines = path.read_text().splitlines()

@@ -62,16 +62,29 @@ class PressureLog:
         self._psi = psi
         self._groups = find_groups()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._write, name="pressure", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="pressure", daemon=True)
+        self._fault = ""
 
     def start(self) -> None:
         """Begin to write."""
         self._thread.start()
 
+    def lost(self) -> dict[str, str]:
+        """The log, when its thread has failed -> why."""
+        return {"the pressure log": self._fault} if self._fault else {}
+
     def stop(self) -> None:
         """Write the last, shorter interval and end the thread."""
         self._stopped.set()
         self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._write()
+        except Exception as error:
+            self._fault = str(error) or type(error).__name__
+            if not isinstance(error, OSError):
+                raise  # a bug of ours
 
     def _write(self) -> None:
         before = self._read()

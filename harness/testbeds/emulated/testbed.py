@@ -121,8 +121,8 @@ class EmulatedTestbed:
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def lost(self) -> dict[str, str]:
-        """What has ended of the data plane's processes and the prober."""
-        return {**self._plane.lost(), **self._prober.lost()}
+        """What has ended of the data plane's processes, the prober, the watchdog and the pressure log."""
+        return {**self._plane.lost(), **self._prober.lost(), **self._watchdog.lost(), **self._pressure.lost()}
 
     def resources(self) -> dict[str, float]:
         """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""

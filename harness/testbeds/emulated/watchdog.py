@@ -20,6 +20,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from threading import BrokenBarrierError
 
+from harness.errors import describe_status
 from harness.rundir import STALLS_FILE, Stall
 from harness.testbeds.emulated.dataplane.process import PRIORITY as PLANE_PRIORITY
 from peer.runtime.clock import Clock
@@ -65,6 +66,11 @@ class Watchdog:
             self._processes.append(process)
         with contextlib.suppress(BrokenBarrierError):
             ready.wait(READY_S)
+
+    def lost(self) -> dict[str, str]:
+        """Its processes that have failed -> how; those without permission for real-time priority have ended well."""
+        ended = {process.name: process.exitcode for process in self._processes}
+        return {name: describe_status(status) for name, status in ended.items() if status}
 
     def stop(self) -> int:
         """End; how many processors were watched until now: 0 without permission for real-time priority."""
