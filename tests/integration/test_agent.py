@@ -80,7 +80,14 @@ class Machine:
         return call(self.folder, list(words))
 
     def await_ready(self) -> dict[str, Any]:
-        return until(lambda: self.folder.joinpath("agent.sock").exists() and (s := self.call("status"))["ready"] and s)
+        return until(lambda: (status := self._status()) and status["ready"] and status)
+
+    def _status(self) -> dict[str, Any] | None:
+        """None while nobody listens yet: the socket's file is there before."""
+        try:
+            return self.call("status")
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
 
     def start(self, lead_s: float = 0.2) -> int:
         zero_ns = time.time_ns() + int((WARMUP_S + lead_s) * 1e9)
