@@ -29,7 +29,7 @@ MOST_WALKS = 16
 """Walks of a topic whose answers are awaited at a time; a walk that got lost is never answered."""
 
 MOST_DIALS = 2
-"""Links that a node opens in a period to answer an originator's walks in one topic; an honest one has a walk a period."""
+"""Links that a node opens in a period to answer an originator's walks in a topic; an honest one has one a period."""
 
 _parse_members: Callable[[str], Bitset] = lru_cache(1 << 12)(lambda digits: int(digits, 16))
 """One list for all nodes of a process that have the same."""
@@ -71,9 +71,10 @@ class Stan(Part):
     on it (``StanRide``), and it closes when none does. A link that was only opened to answer a walk carries no topic,
     so it closes as soon as the answer is there. The logical links of a node are the members of its own views.
 
-    A node that the list of a topic's subscribers does not name is a *stranger* in that topic. It gets no answer, no
-    walk and no message on it, and changes no view. To a stranger a node that subscribes to a topic behaves exactly like
-    one that does not. Strangers that walks and answers name are ignored.
+    A node that the list of a topic's subscribers does not name, or that unsubscribed, is a *stranger* in that topic. It
+    gets no answer, no walk and no message on it, its own messages on it are refused, and it changes no view. Any frame
+    of a stranger has the same effects whether this node subscribes to the topic or not. Strangers that walks and
+    answers name are ignored.
 
     Source: StAN section 2.1, Listing 1; the list and what follows from it are ours.
     """
