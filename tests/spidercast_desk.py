@@ -52,12 +52,13 @@ class Desk:
         others: dict[int, tuple[int, ...]],
         name: str = "spidercast",
         seed: int = 7,
+        nodes: int = 0,
         **given: object,
     ) -> None:
         parts = PROTOCOLS[name]
         overlay = {"name": name, **given}
         self.node = compose(
-            0, seed, topics, Composition(overlay, parts.dissemination, parts.membership, parts.interests)
+            0, seed, topics, Composition(overlay, parts.dissemination, parts.membership, parts.interests), nodes=nodes
         )
         self.now_ns = 0
         self.others = {0: topics, **others}

@@ -96,6 +96,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
                 up=workload.up[node],
                 behaviour=behaviour if node in adversaries else None,
                 processing_ns=draw_processing_ns(experiment.processing, node, experiment.seed),
+                nodes=len(workload.interests),
             )
             for node, topics in enumerate(workload.interests)
         ),

@@ -39,12 +39,15 @@ def take_snapshot(
 
 
 def share_slots(simulation: Simulation, adversaries: Bitset) -> float | None:
-    """Of the links that honest nodes asked for, the share that leads to adversaries; None where there is none."""
+    """Of the links that honest nodes asked for, the share that leads to adversaries; None where there is none.
+
+    Links that are brief at the node that asked for them are left out.
+    """
     slots = [
         adversaries >> peer & 1
         for number, host in simulation.hosts.items()
         if host.node is not None and not adversaries >> number & 1
         for peer, neighbour in host.node.state.neighbours.items()
-        if neighbour.outbound
+        if neighbour.outbound and not neighbour.brief
     ]
     return sum(slots) / len(slots) if slots else None

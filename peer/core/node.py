@@ -82,7 +82,7 @@ class State:
         "wanted",
     )
 
-    def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...]) -> None:
+    def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...], nodes: int = 0) -> None:
         self.node = node
         self.seed = seed
         self.topics = frozenset(topics)
@@ -90,7 +90,7 @@ class State:
         self.borrowed: set[NodeId] = set()
         self.wanted: set[NodeId] = set()
         self.aside: set[NodeId] = set()
-        self.numbers = node + 1
+        self.numbers = max(node + 1, nodes)
         self.admits: Callable[[NodeId, TopicId], bool] = admit_all
         self._interested: dict[TopicId, tuple[NodeId, ...]] = {}
 

@@ -119,6 +119,7 @@ def compose(
     parts: Composition,
     behaviour: Choice | None = None,
     processing_ns: int = 0,
+    nodes: int = 0,
 ) -> StatefulNode:
     """A node of these parts.
 
@@ -129,11 +130,12 @@ def compose(
         parts: what it is made of.
         behaviour: how it misbehaves (``ADVERSARIES``); None = not at all.
         processing_ns: how long after its arrival it handles a frame.
+        nodes: how many nodes the plan has; their numbers are those below. 0 = only the bootstrap service names nodes.
 
     Raises:
         ValueError: a part or the behaviour has an unknown name or parameter.
     """
-    state = State(node, seed, topics)
+    state = State(node, seed, topics, nodes)
     membership = _make("membership", MEMBERSHIPS, parts.membership, state)
     overlay = _make("overlay", OVERLAYS, parts.overlay, state, membership)
     made = {

@@ -38,7 +38,7 @@ def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None
     """
     parts = Composition(spec.overlay, spec.dissemination, spec.membership, spec.interests)
     chosen = spec.topics if topics is None else tuple(topics)
-    return compose(spec.node, life_seed(spec.seed, life), chosen, parts, spec.behaviour, spec.processing_ns)
+    return compose(spec.node, life_seed(spec.seed, life), chosen, parts, spec.behaviour, spec.processing_ns, spec.nodes)
 
 
 def life_seed(seed: int, life: int) -> int:

@@ -19,7 +19,7 @@ class NodeSpec(Struct, frozen=True):
     ``bootstrap`` lists the nodes it may hear of; None = all others. ``up``: whether it runs from the start; one that
     does not has no topics here and may join later, by the schedule. ``behaviour``: how it misbehaves, such as
     ``{"name": "dropper", "drop_ratio": 0.5}``; None = it is honest. ``processing_ns``: how long after its arrival it
-    handles a frame.
+    handles a frame. ``nodes``: how many nodes the plan has, also such as join later; 0 = it is not said.
     """
 
     node: int
@@ -33,6 +33,7 @@ class NodeSpec(Struct, frozen=True):
     up: bool = True
     behaviour: dict[str, Any] | None = None
     processing_ns: int = 0
+    nodes: int = 0
 
 
 class OverlayDocument(Struct, frozen=True):

@@ -117,6 +117,14 @@ def test_a_share_of_the_nodes_misbehaves_and_the_seed_says_which(plan, kind: str
         assert (type(make_node(spec)).__name__ == "ComposedNode") == (spec.node not in bad)
 
 
+def test_every_node_knows_how_many_the_plan_has(plan) -> None:
+    """Also of those that join later, whom the bootstrap service has not named yet."""
+    planned = plan()
+    again = msgspec.json.decode(msgspec.json.encode(planned.overlay), type=OverlayDocument)
+    for spec in again.nodes:
+        assert [make_node(spec, life).state.numbers for life in (0, 1)] == [len(planned.overlay.nodes)] * 2
+
+
 @pytest.mark.parametrize("kind", ["constant", "uniform", "exponential"])
 def test_every_node_takes_its_own_time_and_the_seed_says_which(plan, kind: str) -> None:
     overrides = [f"processing.kind={kind}", "processing.mean_ms=20", "underlay.hosts=200", "random.degree=3"]

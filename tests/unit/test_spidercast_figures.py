@@ -159,6 +159,15 @@ def test_a_redirect_names_a_node_or_is_not_followed():
     assert connects(desk.round()) == [6]
 
 
+@pytest.mark.parametrize(("nodes", "followed"), [(9, 8), (0, 6)])
+def test_a_redirect_to_a_planned_node_that_the_bootstrap_service_has_not_named_yet_is_followed(nodes, followed):
+    desk = Desk((1, 2), {5: (1, 2), 6: (1,)}, nodes=nodes)
+    desk.ask(5)
+    desk.hear(5, SpiderRedirect(GREEDY, 8, (1, 2)))
+    desk.give(LinkDown(5, "redirected"))
+    assert connects(desk.round()) == [followed]
+
+
 def test_who_was_asked_to_part_is_not_counted_on_until_the_timeout():
     desk = Desk((1,), {5: (1,), 6: (1,), 7: (1,)}, greedy_coverage=2)
     for peer in (5, 6, 7):

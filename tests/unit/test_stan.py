@@ -147,9 +147,9 @@ def test_what_does_not_concern_this_node_is_rejected():
     assert rejected(node.hear(10, StanCollect(12, 3, 1, ()))) == "not_subscribed"
     assert rejected(node.hear(10, StanReply(3, (5,)))) == "not_subscribed"
     assert rejected(node.hear(10, StanCollect(12, 1, 6, ()))) == "walk_too_long"
-    assert node.hear(10, StanQuit((3,))) == []
     assert sends(node.hear(10, StanRide((1, 3, 4)))) == [(10, StanQuit((3,)))], "nothing of what it never subscribed to"
     assert node.core.state.neighbours[10].topics == {1, 2}
+    assert node.hear(10, StanQuit((3,))) == []
 
 
 def test_a_link_that_the_other_side_took_for_unused_is_opened_again():
@@ -344,6 +344,70 @@ def test_answers_to_one_node_wait_once_for_each_topic_however_often_it_asks():
     effects = [effect for _ in range(50) for topic in (1, 2) for effect in node.hear(10, StanCollect(20, topic, 0, ()))]
     assert effects == [Connect(20)]
     assert len(sends(node.tell(LinkUp(20, True)))) == 3, "two answers, and that it needs the link for nothing else"
+
+
+def test_who_quits_a_topic_is_a_stranger_there_until_the_bootstrap_service_names_it():
+    node = Lone(10, 11)
+    node.tell(LinkUp(12, False))
+    node.hear(12, StanRide((1, 2)))
+    node.hear(12, StanQuit((1, 7)))
+    assert node.core.state.neighbours[12].topics == {2}, "no message on the topic goes to it"
+    assert 12 not in {peer for peer, _ in sends(node.tell(Publish((1,), message_id(0, 0), b"x")))}
+    assert rejected(node.hear(12, StanCollect(12, 1, 0, ()))) == "stranger"
+    assert rejected(node.hear(12, Data(message_id(12, 0), (1,), 1, UNLIMITED_TTL, b"x"))) == "stranger"
+    node.hear(12, StanRide((1, 2)))
+    assert node.core.state.neighbours[12].topics == {2}
+    assert sends(node.hear(12, StanCollect(12, 2, 0, ()))), "in the other topic it is none"
+    node.tell(PeerList(Directory([PeerInfo(0, (1, 2)), PeerInfo(12, (1,))])))
+    assert sends(node.hear(12, StanCollect(12, 1, 0, ())))
+    node.hear(12, StanQuit((1,)))
+    assert sends(node.hear(12, StanCollect(12, 1, 0, ()))), "as the bootstrap service still names it"
+
+
+def test_who_quit_is_not_taken_for_present_again_when_all_others_of_the_view_are_lost():
+    node = Lone(10, 11)
+    node.hear(10, StanQuit((1,)))
+    node.tell(LinkDown(10, "reset"))
+    node.tell(LinkDown(11, "reset"))
+    node.walk()
+    assert node.core._parts["overlay"].views.present(1) == [11]
+
+
+# ------------------------------------------------------------------------------------------------------- dials
+
+
+def dials(effects: list[Effect]) -> list[NodeId]:
+    return [effect.peer for effect in effects if isinstance(effect, Connect)]
+
+
+def test_a_node_that_takes_its_link_for_unused_each_time_is_dialled_once_a_period():
+    node = Lone(10, 11)
+    effects = node.tell(LinkDown(10, "unused"))
+    for _ in range(50):
+        node.tell(LinkUp(10, True))
+        effects += node.tell(LinkDown(10, "unused"))
+    assert dials(effects) == [10]
+    for _ in range(3):
+        assert dials(node.tell(TimerFired("overlay/walk"))) == [10]
+        node.tell(LinkUp(10, True))
+        assert dials(node.tell(LinkDown(10, "unused"))) == []
+    node.tell(LinkUp(10, False))
+    assert dials(node.tell(TimerFired("overlay/walk"))) == [], "it is there"
+
+
+def test_an_originator_is_dialled_twice_a_period_and_topic_at_most():
+    node = Lone(10, 11)
+    effects = []
+    for _ in range(50):
+        effects += node.hear(10, StanCollect(20, 1, 0, ()))
+        node.tell(LinkUp(20, True))
+        node.tell(LinkDown(20, "unused"))
+    assert dials(effects) == [20, 20]
+    assert rejected(node.hear(10, StanCollect(20, 1, 0, ()))) == "too_many_walks"
+    assert dials(node.hear(10, StanCollect(20, 2, 0, ()))) == [20], "another topic"
+    node.tell(LinkDown(20, "unreachable"))
+    node.walk()
+    assert dials(node.hear(10, StanCollect(20, 1, 0, ()))) == [20]
 
 
 # ------------------------------------------------------------------------------------------------- empty views

@@ -28,6 +28,9 @@ NOTHING: frozenset[TopicId] = frozenset()
 MOST_WALKS = 16
 """Walks of a topic whose answers are awaited at a time; a walk that got lost is never answered."""
 
+MOST_DIALS = 2
+"""Links that a node opens in a period to answer an originator's walks in a topic; an honest one has one a period."""
+
 _parse_members: Callable[[str], Bitset] = lru_cache(1 << 12)(lambda digits: int(digits, 16))
 """One list for all nodes of a process that have the same."""
 
@@ -68,9 +71,10 @@ class Stan(Part):
     on it (``StanRide``), and it closes when none does. A link that was only opened to answer a walk carries no topic,
     so it closes as soon as the answer is there. The logical links of a node are the members of its own views.
 
-    A node that the list of a topic's subscribers does not name is a *stranger* in that topic. It gets no answer, no
-    walk and no message on it, and changes no view. To a stranger a node that subscribes to a topic behaves exactly like
-    one that does not. Strangers that walks and answers name are ignored.
+    A node that the list of a topic's subscribers does not name, or that unsubscribed, is a *stranger* in that topic. It
+    gets no answer, no walk and no message on it, its own messages on it are refused, and it changes no view. Any frame
+    of a stranger has the same effects whether this node subscribes to the topic or not. Strangers that walks and
+    answers name are ignored.
 
     Source: StAN section 2.1, Listing 1; the list and what follows from it are ours.
     """
@@ -89,6 +93,9 @@ class Stan(Part):
         self._riders: dict[NodeId, frozenset[TopicId]] = {}
         self._replies: dict[NodeId, dict[TopicId, StanReply]] = {}
         self._lost: set[NodeId] = set()
+        self._dials: dict[tuple[NodeId, TopicId], int] = {}  # in this period, to answer an originator in a topic
+        self._reopened: set[NodeId] = set()  # in this period, since their nodes took them for unused
+        self._postponed: set[NodeId] = set()  # to be opened again in the next period
         self._awaited: dict[TopicId, int] = {}  # own walks that are under way
         self._subscribers = {topic: _parse_members(digits) for topic, digits in parameters.members}
         state.admits = self._is_subscriber
@@ -144,6 +151,8 @@ class Stan(Part):
     def fire(self, turn: Turn, name: str) -> None:
         """Set out on a walk in every topic. Source: StAN Listing 1, lines 1-3."""
         turn.set_timer(WALK, turn.now_ns + self._period_ns)
+        self._dials.clear()
+        self._reopen_postponed(turn)
         for topic in self.views.topics:
             if (target := self._step(topic)) is not None:
                 self._awaited[topic] = min(self._awaited.get(topic, 0) + 1, MOST_WALKS)
@@ -153,7 +162,8 @@ class Stan(Part):
 
     def _try_again(self, turn: Turn, topic: TopicId) -> None:
         """All members of a view are gone: open links to those again that went without a word."""
-        back = [peer for peer in self.views[topic] if peer in self._lost and self.views.trust(peer, (topic,))]
+        lost = [peer for peer in self.views[topic] if peer in self._lost and self._is_subscriber(peer, topic)]
+        back = [peer for peer in lost if self.views.trust(peer, (topic,))]
         if back:
             self._settle(turn)
 
@@ -172,7 +182,7 @@ class Stan(Part):
             case StanRide(topics):
                 self._take_ride(turn, peer, topics)
             case StanQuit(topics):
-                self._part(turn, peer, topics)
+                self._take_quit(turn, peer, topics)
             case StanCollect() | StanReply():
                 if (reason := self._objection(peer, frame)) is not None:
                     turn.trace("reject", peer=peer, kind=frame.kind, reason=reason)
@@ -226,11 +236,19 @@ class Stan(Part):
             self._reply(turn, walk.origin, StanReply(topic, collected))
 
     def _reply(self, turn: Turn, origin: NodeId, reply: StanReply) -> None:
-        """Answer the originator directly, over a link opened for it where there is none: one answer for each topic."""
+        """Answer the originator directly, over a link opened for it where there is none: one answer for each topic.
+
+        A node that names an originator again and again does not make this one dial it as often (``MOST_DIALS``).
+        """
         if origin in self.state.neighbours:
             turn.send(origin, reply)
             return
         if origin not in self._replies:
+            dials = self._dials.get((origin, reply.topic), 0)
+            if dials == MOST_DIALS:
+                turn.trace("reject", peer=origin, kind=StanCollect.kind, reason="too_many_walks")
+                return
+            self._dials[origin, reply.topic] = dials + 1
             turn.connect(origin)
         self._replies.setdefault(origin, {})[reply.topic] = reply
 
@@ -258,10 +276,25 @@ class Stan(Part):
             return
         self._replies.pop(peer, None)
         if peer in self._used and reason == UNUSED:
-            turn.connect(peer)  # it knew of no use yet
+            self._reopen(turn, peer)  # it knew of no use yet
         elif peer in self._used:
             self._lost.add(peer)
             self._part(turn, peer, self._used[peer])
+
+    def _reopen(self, turn: Turn, peer: NodeId) -> None:
+        """Open a used link again: at once the first time in a period, then in the next period."""
+        if peer in self._reopened:
+            self._postponed.add(peer)
+        else:
+            self._reopened.add(peer)
+            turn.connect(peer)
+
+    def _reopen_postponed(self, turn: Turn) -> None:
+        """A new period: open the links that waited for it and are still used."""
+        postponed, self._postponed, self._reopened = self._postponed, set(), set()
+        for peer in sorted(postponed):
+            if peer in self._used and peer not in self.state.neighbours:
+                self._reopen(turn, peer)
 
     def _settle(self, turn: Turn) -> None:
         """Bring the links in line with the views: open, close, and tell the neighbours which topics ride on them."""
@@ -298,6 +331,15 @@ class Stan(Part):
         self._relink(turn, peer)
         if not topics and peer not in self._used:
             turn.disconnect(peer, UNUSED)
+
+    def _take_quit(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
+        """A node unsubscribed: it is a stranger in these topics until the bootstrap service names it a subscriber."""
+        for topic in topics:
+            if self._is_subscriber(peer, topic) and not self._membership.subscribers(topic) >> peer & 1:
+                self._subscribers[topic] &= ~(1 << peer)
+        self._riders[peer] = self._riders.get(peer, NOTHING).difference(topics)
+        self._part(turn, peer, topics)
+        self._relink(turn, peer)
 
     def _part(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
         """A node is gone from these topics."""
