@@ -353,6 +353,8 @@ def _failure(future: Future[Any]) -> str | None:
 
 
 def _words_of(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return str(error) or "it did not answer in time"  # SSH's own has no words
     return str(error) or type(error).__name__
 
 

@@ -13,6 +13,7 @@ import pytest
 from harness.deployment import answers, session
 from harness.deployment.answers import StepError, log_agent, read_answer, words_on
 from harness.deployment.clock import read_clock_offset
+from harness.deployment.fleet import _words_of
 from harness.deployment.session import CommandError, Session
 from harness.errors import DeploymentError, printable
 from harness.inventory import Machine
@@ -91,6 +92,7 @@ def machine_that_answers(channel: FakeChannel) -> Session:
 def test_a_machine_that_sends_nothing_is_given_up(silent: FakeChannel, tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         machine_that_answers(silent).fetch({"exits.jsonl": "exits-m.jsonl"}, tmp_path, 10_000)
+    assert _words_of(TimeoutError()) == "it did not answer in time"
 
 
 @pytest.mark.timeout(20)
