@@ -62,6 +62,31 @@ def test_one_forged_number_is_not_seen_in_the_estimate(messages: int, at: int, f
     assert 2 <= estimate.published([7], SECOND_NS)[7] <= 3, "and the count goes on from the genuine ones"
 
 
+@given(st.integers(1, 100), st.integers(0, 30))
+def test_a_whole_epoch_that_was_lost_is_counted(each: int, quiet: int):
+    """Also after further epochs in which nothing was published, so that nothing came in."""
+    estimate = SequenceEstimate()
+    for sequence in range(each):
+        hear(estimate, sequence)
+    for _ in range(1 + quiet):
+        estimate.turn_over()
+    estimate.turn_over()
+    for sequence in range(2 * each, 3 * each):
+        assert hear(estimate, sequence)
+    assert estimate.published([7], SECOND_NS) == {7: 2 * each}
+
+
+@given(st.integers(1, 100), st.integers(1, 4))
+def test_one_forged_number_after_a_lost_epoch_counts_as_one_message(each: int, times: int):
+    estimate = SequenceEstimate()
+    for sequence in range(each):
+        hear(estimate, sequence)
+    estimate.turn_over()
+    estimate.turn_over()
+    assert not hear(estimate, each - 1 + MISSED_ALLOWANCE + 2 * each * times + 1)
+    assert estimate.published([7], SECOND_NS) == {7: 1}
+
+
 def test_what_is_remembered_of_publishers_is_bounded_whatever_is_claimed():
     estimate = SequenceEstimate()
     for publisher in range(REMEMBERED + 100):
@@ -73,8 +98,10 @@ def test_what_is_remembered_of_publishers_is_bounded_whatever_is_claimed():
         )
     assert {topic: len(heard) for topic, heard in estimate._latest.items()} == {7: REMEMBERED}
     assert len(estimate._counts) == len(estimate._received) == 1
+    estimate.turn_over()
+    assert estimate._most_received == {7: 2 * (REMEMBERED + 100)}
     hear(estimate, 8, REMEMBERED + 99)
-    assert estimate.published([7], SECOND_NS)[7] == 2 * (REMEMBERED + 100) + 3, "the last ones are still known"
+    assert estimate.published([7], SECOND_NS)[7] == 3, "the last ones are still known"
 
 
 def test_a_known_rate_needs_no_message():

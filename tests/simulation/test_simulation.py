@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from harness.testbeds.simulated.network import Network, uniform_network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
+from peer.core.frames import Hello
 from peer.core.protocols import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
 
@@ -105,6 +106,43 @@ def test_two_nodes_that_open_at_once_share_the_link_that_the_lower_one_opened():
     assert {(event.node, event.direction) for event in ups} == {(0, "orig"), (1, "resp")}
     refused = [e for e in record.events if e.event == "send" and e.kind == 2]
     assert [event.node for event in refused] == [0]
+
+
+def test_a_connection_waits_5_s_for_the_end_of_a_live_link_and_a_second_one_not_at_all():
+    simulation, record = simulate(2, {"name": "complete"}, uniform_network(10, Random(1)))
+    simulation.run(SECOND_NS)
+    knocks = [simulation.join(simulation.hosts[0], 1, simulation.hosts[1].node) for _ in range(3)]
+    for knock in knocks[:2]:
+        simulation.write(knock, Hello(0, simulation.run_number))
+    simulation.run(8 * SECOND_NS)
+    simulation.write(knocks[2], Hello(0, simulation.run_number))
+    simulation.run(10 * SECOND_NS)
+    simulation.hosts[0].lose(knocks[2], broke=True)  # it gives up, and need not be refused any more
+    simulation.run(20 * SECOND_NS)
+    rejects = [
+        (event.ts_ns - SECOND_NS, event.node, event.reason) for event in record.events if event.event == "reject"
+    ]
+    assert rejects == [
+        (at_ns, 1, "already_linked") for at_ns in (10 * MILLISECOND_NS, 5 * SECOND_NS + 10 * MILLISECOND_NS)
+    ]
+    assert [knock.reason for knock in knocks[:2]] == ["already_linked"] * 2
+    assert links(simulation) == {(0, 1), (1, 0)}
+
+
+def test_a_connection_that_waits_is_taken_when_the_old_link_ends():
+    simulation, record = simulate(2, {"name": "complete"}, uniform_network(10, Random(1)))
+    simulation.run(SECOND_NS)
+    old = simulation.hosts[1].links[0]
+    old.other.reason = "lost"
+    simulation.hosts[0].take_down(old.other)  # its goodbye is lost
+    simulation.hosts[0].connect(1)
+    simulation.run(3 * SECOND_NS)
+    assert simulation.hosts[1].links[0] is old
+    simulation.hosts[1].lose(old, broke=True)
+    simulation.run(10 * SECOND_NS)
+    assert links(simulation) == {(0, 1), (1, 0)}
+    assert simulation.hosts[1].links[0] is not old
+    assert not [event for event in record.events if event.event == "reject"]
 
 
 def test_a_link_takes_the_round_trips_of_a_real_one():

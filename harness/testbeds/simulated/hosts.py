@@ -1,8 +1,8 @@
 """A simulated host: one node with its links, as ``peer.runtime`` keeps them, on virtual time.
 
 The rules of ``peer.runtime.pool`` are kept one by one: who wins when both sides open at once, pauses between attempts,
-the frames that open and close a link. What differs is the carrier. Nobody here passes for another node, so a connection
-that waits for the end of the link that its node has lost is always taken in the end.
+how long a connection waits for the end of the link that its node has lost, the frames that open and close a link. What
+differs is the carrier.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
 from peer.core.frames import Bye, Hello
 from peer.core.node import StatefulNode
-from peer.runtime.pool import PASSING, PAUSES_S, SIMULTANEOUS, STABLE_S
+from peer.runtime.pool import ALREADY_LINKED, PASSING, PAUSES_S, SIMULTANEOUS, STABLE_S, WAIT_S
 
 if TYPE_CHECKING:
     from harness.testbeds.simulated.simulation import Simulation
@@ -191,10 +191,29 @@ class Host:
             self.close(end, "stop")
         elif self._has_precedence_over(end):
             self.close(end, SIMULTANEOUS)
+        elif self._is_awaited(end.peer):
+            self._reject(end, ALREADY_LINKED)
         elif end.peer in self.links:
             self.waiting[end.peer] = end
+            self._simulation.after(round(WAIT_S * 1e9), self._wait_no_longer, end)
         else:
             self._bring_up(end)
+
+    def _wait_no_longer(self, end: End) -> None:
+        """The link that a connection waits for lives on."""
+        if self.waiting.get(end.peer) is end:
+            del self.waiting[end.peer]
+            if end.other is not None:
+                self._reject(end, ALREADY_LINKED)
+
+    def _is_awaited(self, peer: NodeId) -> bool:
+        """Whether a connection with the peer waits and is still there."""
+        waiting = self.waiting.get(peer)
+        return waiting is not None and waiting.other is not None
+
+    def _reject(self, end: End, reason: str) -> None:
+        self._simulation.note("reject", end, reason=reason)
+        self.close(end, reason)
 
     def _has_precedence_over(self, end: End) -> bool:
         old = self.links.get(end.peer)

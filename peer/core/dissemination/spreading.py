@@ -51,7 +51,7 @@ class Spreading(Part):
         Ids are predictable. If the copy were taken, the node would later not publish its own message of that id.
         """
         assert isinstance(frame, Data)
-        if publisher_of(frame.message_id) == self.state.node and frame.message_id not in self._seen:
+        if frame.message_id not in self._seen and publisher_of(frame.message_id) == self.state.node:
             turn.trace("reject", peer=peer, message_id=frame.message_id, topics=frame.topics, reason="own_message")
         else:
             self.receive_copy(turn, peer, frame)

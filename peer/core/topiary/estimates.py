@@ -53,9 +53,10 @@ class SequenceEstimate:
     on the first of them that the node subscribes to; its publisher numbers it on the first one of all.
 
     Nobody signs numbers, so any node on the way may forge them. A number is believed where it is no farther from the
-    publisher's last one, up or down, than ``MISSED_ALLOWANCE`` plus twice what came in on the topic, from all
-    publishers together, in this epoch or in the last one (whichever is more). A number beyond that counts as one
-    message, and the count goes on from it: so one forged number changes nothing, and the next genuine one begins anew.
+    publisher's last one, up or down, than ``MISSED_ALLOWANCE`` plus twice the most that came in on the topic, from all
+    publishers together, in this epoch or any earlier one: an epoch of which nothing came in does not make the losses in
+    it unbelievable. A number beyond that counts as one message, and the count goes on from it: so one forged number
+    changes nothing, and the next genuine one begins anew.
 
     The last number is remembered of ``REMEMBERED`` publishers on each of the node's own topics; where one more is
     heard, the one that has been remembered longest makes way.
@@ -65,7 +66,7 @@ class SequenceEstimate:
         self._latest: dict[TopicId, dict[NodeId, int]] = {}
         self._counts: dict[TopicId, int] = {}
         self._received: dict[TopicId, int] = {}
-        self._received_before: dict[TopicId, int] = {}
+        self._most_received: dict[TopicId, int] = {}  # in an earlier epoch
 
     def see(
         self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
@@ -106,7 +107,7 @@ class SequenceEstimate:
 
     def _most(self, topic: TopicId) -> int:
         """How many messages a publisher can have sent since the last one that was heard from it."""
-        return MISSED_ALLOWANCE + 2 * max(self._received.get(topic, 0), self._received_before.get(topic, 0))
+        return MISSED_ALLOWANCE + 2 * max(self._received.get(topic, 0), self._most_received.get(topic, 0))
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
         """See ``Estimate``."""
@@ -115,7 +116,9 @@ class SequenceEstimate:
     def turn_over(self) -> None:
         """Count anew; what was heard last is remembered."""
         self._counts.clear()
-        self._received_before, self._received = self._received, {}
+        for topic, received in self._received.items():
+            self._most_received[topic] = max(received, self._most_received.get(topic, 0))
+        self._received.clear()
 
 
 class RateEstimate:
