@@ -261,7 +261,7 @@ def fidelity(run: Run) -> Canvas | None:
         _by_second(upper, seconds, np.maximum(values, 1e-4), label=label, color=color)
     _mark_stalls(run, upper)
     upper.set(yscale="log", ylabel="lateness (ms)")
-    upper.legend(loc="upper right", ncols=3, fontsize=7)
+    upper.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize=7)  # stalls are everywhere below
     for column, label, color in (
         ("busy_ratio", "data plane's core", BLUE),
         ("cpu_busy_ratio", "machine", ORANGE),
