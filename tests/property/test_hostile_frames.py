@@ -10,8 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.planning.initial_views import draw_views, list_members
-from peer.core.contract import Connect, Publish, Send, message_id
+from peer.core.bitset import bitset
+from peer.core.contract import (
+    Connect,
+    Directory,
+    FrameReceived,
+    LinkUp,
+    PeerList,
+    Publish,
+    Send,
+    Started,
+    TimerFired,
+    message_id,
+)
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Subscriptions
+from peer.core.node import StatefulNode
 from peer.core.overlay import spidercast_frames as spider
 from peer.core.overlay.stan import MOST_DIALS, MOST_WALKS
 from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
@@ -184,3 +197,23 @@ def test_a_forged_copy_of_the_next_message_silences_no_node(protocol: str):
         assert [m.payload for _, to, m in pump.delivered if (to, m.message_id) == (node, message_id(node, 0))] == [
             b"genuine"
         ]
+
+
+def subscriber_of(topics: tuple[int, ...]) -> StatefulNode:
+    """StAN's node 1, linked with subscribers 2 and 3 of the same topics, on a walk in each, and with a stranger."""
+    listed = f"{bitset(range(1, NODES)):x}"
+    given = {"views": [(each, (2, 3)) for each in topics], "members": [(each, listed) for each in topics]}
+    parts = PROTOCOLS["stan"]
+    core = compose(1, 3, topics, Composition(parts.overlay | given, parts.dissemination, interests=parts.interests))
+    told = [PeerList(Directory()), LinkUp(2, True), LinkUp(3, True), TimerFired("overlay/walk"), LinkUp(HOSTILE, False)]
+    for event in [Started(), *told]:
+        core.handle(0, event)
+    return core
+
+
+@given(st.lists(FRAMES["stan"], max_size=12))
+def test_a_strangers_frames_have_the_same_effects_at_a_subscriber_and_at_another_node(frames: list[Frame]):
+    subscriber, other = subscriber_of(tuple(range(TOPICS))), subscriber_of(tuple(range(1000, 1000 + TOPICS)))
+    for frame in frames:
+        at_one, at_the_other = (node.handle(1, FrameReceived(HOSTILE, frame)) for node in (subscriber, other))
+        assert at_one == at_the_other

@@ -83,7 +83,7 @@ def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, d
     simulation.run(60 * SECOND_NS)
     simulation.quiesce()
     simulation.close()
-    simulation.run(120 * SECOND_NS)
+    simulation.run(600 * SECOND_NS)  # a frame that is lost often comes minutes late
     assert not links(simulation)
     assert all(not host.pending for host in simulation.hosts.values())
     sent, received = (
