@@ -219,6 +219,7 @@ def test_deliveries_that_churn_leaves_open_are_no_fault(run: RunDir, fabrication
     ("change", "name", "severity"),
     [
         ({"cpu_busy_ratio": 1.0}, "cpu_busy", "suspect"),
+        ({"cpu_busy_ratio": 0.955}, "cpu_busy", "suspect"),
         ({"steal_ratio": 0.3}, "steal", "suspect"),
     ],
 )
