@@ -147,7 +147,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - any data that JSON can hold, and bytes
+def plain(value: Any) -> Any:
     """The value with its fractions rounded."""
     if isinstance(value, float):
         return f"{value:.{SIGNIFICANT_DIGITS}g}"
