@@ -2,7 +2,7 @@
 
     trellis bench structure [--against CHECKOUT]
 
-With ``--against`` the figures of another checkout stand beside this one's. ``files that name X`` counts the Python files
+With ``--against`` the figures of another checkout stand beside this one's. ``files that name X`` counts Python files
 outside tests in which the words of a protocol, an underlay, a check or a measure occur as a name or a string: about as
 many as have to be touched to add another of its kind.
 """
