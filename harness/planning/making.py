@@ -22,7 +22,7 @@ from harness.workload.drawing import Workload, draw_workload
 from harness.workload.interests import Interests
 from harness.workload.processing import draw_processing_ns
 from peer.core.protocols import Choice
-from peer.runtime.lifecycle import JOIN, PUBLISH
+from peer.core.schedule import Join, Publish
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 SANDBOX = "sandbox"
@@ -58,7 +58,7 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
     check_rules(experiment)
     refuse_oversized(experiment, underlay.size)
     workload = draw_workload(experiment, underlay.size, source.parent)
-    if not any(action.action == PUBLISH for action in workload.schedule):
+    if not any(isinstance(action, Publish) for action in workload.schedule):
         raise ExperimentError("$.workload.publish_rate_per_s", "with this seed no message falls into the window")
     plan = Plan(
         name=experiment.name,
@@ -113,7 +113,7 @@ def _give_views(experiment: Experiment, workload: Workload) -> list[Choice]:
 
 def _first_interests(workload: Workload) -> Interests:
     """What every node subscribes to in its first life, be it up from the start or not."""
-    joins = {action.node: action.topics for action in reversed(workload.schedule) if action.action == JOIN}
+    joins = {action.node: action.topics for action in reversed(workload.schedule) if isinstance(action, Join)}
     return tuple(
         topics if up else joins.get(node, ())
         for node, (up, topics) in enumerate(zip(workload.up, workload.interests, strict=True))
