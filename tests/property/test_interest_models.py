@@ -16,9 +16,16 @@ from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
 from harness.experiment import InterestsSpec
-from harness.workload.grid import GridInterests, power_law
-from harness.workload.interests import IndependentInterests, InterestModel, draw_interests, make_model
-from harness.workload.popularity import PopularityInterests, topic_weights
+from harness.workload.interests import (
+    GridInterests,
+    IndependentInterests,
+    InterestModel,
+    PopularityInterests,
+    draw_interests,
+    make_model,
+    power_law,
+    topic_weights,
+)
 
 HERE = Path()
 seeds = st.integers(0, 2**63 - 1)
