@@ -172,11 +172,6 @@ def make_model(spec: InterestsSpec, topics: int, nodes: int, seed: int, folder: 
     return recipes[spec.kind]()
 
 
-def draw_interests(model: InterestModel, nodes: int) -> Interests:
-    """Every node's first topics."""
-    return tuple(model.draw(node, 0) for node in range(nodes))
-
-
 def _path(spec: InterestsSpec, folder: Path) -> Path:
     if spec.path is None:
         raise ExperimentError("$.interests.path", 'missing: kind = "file" needs it')

@@ -11,7 +11,7 @@ each topic, keeps it from what ``Population.apply`` returns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -24,11 +24,6 @@ class _Scheduled(Struct, frozen=True, tag_field="action", tag=str.lower, gc=Fals
 
     at_ns: int
     node: NodeId
-
-    @property
-    def kind(self) -> str:
-        """The action's name in ``schedule.jsonl`` and in experiment files."""
-        return type(self).__name__.lower()
 
 
 class Publish(_Scheduled, frozen=True):
@@ -70,27 +65,18 @@ Change: TypeAlias = Join | Leave | Crash | Subscribe | Unsubscribe
 Action: TypeAlias = Publish | Change
 
 
-class Line(Struct, frozen=True):
-    """An action as JSON has it: all fields of all actions, in this order. Plan hashes depend on it."""
-
-    at_ns: int
-    node: NodeId
-    action: str
-    message_id: MessageId = 0
-    topics: tuple[TopicId, ...] = ()
-    payload_bytes: int = 0
-    sequence: int = 0
-
+_LINE: dict[str, Any] = {
+    "at_ns": 0, "node": 0, "action": "", "message_id": 0, "topics": (), "payload_bytes": 0, "sequence": 0
+}  # fmt: skip
+"""The fields of every line, in this order, with the values of those that its action lacks. Plan hashes depend on it."""
 
 _DECODER = msgspec.json.Decoder(Action)
 
 
-def to_line(action: Action) -> Line:
-    """The action as JSON has it."""
-    at_ns, node, kind = action.at_ns, action.node, action.kind
-    if isinstance(action, Publish):
-        return Line(at_ns, node, kind, action.message_id, action.topics, action.payload_bytes, action.sequence)
-    return Line(at_ns, node, kind, topics=() if isinstance(action, Leave | Crash) else action.topics)
+def to_line(action: Action) -> dict[str, Any]:
+    """The object that stands for an action in JSON."""
+    fields: dict[str, Any] = msgspec.to_builtins(action)
+    return _LINE | fields
 
 
 def encode_schedule(schedule: Iterable[Action]) -> bytes:
@@ -165,7 +151,7 @@ class Population:
         if own is None:  # it joins, with any topics or none
             return ""
         if not change.topics:
-            return f'needs topics for "{change.kind}"'
+            return "names no topics"
         is_end = isinstance(change, Unsubscribe)
         wrong = [topic for topic in change.topics if (topic in own) != is_end]
         return f"{'does not subscribe' if is_end else 'subscribes'} to {wrong}" if wrong else ""

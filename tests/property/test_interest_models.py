@@ -20,14 +20,21 @@ from harness.workload.interests import (
     GridInterests,
     IndependentInterests,
     InterestModel,
+    Interests,
     PopularityInterests,
-    draw_interests,
     make_model,
     power_law,
     topic_weights,
 )
 
 HERE = Path()
+
+
+def draw_interests(model: InterestModel, nodes: int) -> Interests:
+    """Every node's first topics."""
+    return tuple(model.draw(node, 0) for node in range(nodes))
+
+
 seeds = st.integers(0, 2**63 - 1)
 specs = st.builds(
     InterestsSpec,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.experiment import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
 from harness.planning import make_plan
-from harness.workload.interests import IndependentInterests, draw_interests
+from harness.workload.interests import IndependentInterests
 from harness.workload.membership import Membership
 from harness.workload.publications import draw_instants, draw_schedule
 from peer.core.contract import message_id
@@ -34,7 +34,8 @@ workloads = st.builds(
 def test_schedules_are_sorted_inside_the_window_and_published_by_subscribers(
     workload: WorkloadSpec, ratio: float, nodes: int, seed: int
 ) -> None:
-    interests = draw_interests(IndependentInterests(ratio, workload.topics, seed), nodes)
+    model = IndependentInterests(ratio, workload.topics, seed)
+    interests = tuple(model.draw(node, 0) for node in range(nodes))
     schedule = draw_schedule(workload, Membership((True,) * nodes, interests, ()), seed)
     instants = [action.at_ns for action in schedule]
     assert instants == sorted(set(instants))

@@ -18,7 +18,7 @@ from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.network import Network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Message
-from peer.core.schedule import Publish
+from peer.core.schedule import Crash, Join, Leave, Publish
 from peer.trace import TraceEvent
 
 SECOND = 1_000_000_000
@@ -79,8 +79,8 @@ def lives(events: list[TraceEvent]) -> list[tuple[int, str, int]]:
 @settings(max_examples=25, deadline=None)
 def test_lives_are_those_of_the_schedule_and_links_never_outlive_them(seed: int, ratio: float, protocol: str) -> None:
     planned, simulation, record = enact(seed, ratio, protocol)
-    words = {"join": "joined", "leave": "left", "crash": "crashed"}
-    asked = [(a.node, words[a.kind], a.at_ns + ZERO_NS) for a in planned.schedule if a.kind in words]
+    words = {Join: "joined", Leave: "left", Crash: "crashed"}
+    asked = [(a.node, words[type(a)], a.at_ns + ZERO_NS) for a in planned.schedule if type(a) in words]
     assert Counter(lives(record.events)) == Counter(asked)
     up = {spec.node: spec.up for spec in planned.overlay.nodes}
     open_links: dict[tuple[int, int, str], int] = {}
