@@ -46,10 +46,16 @@ def test_messages_are_forgotten_after_a_while_and_their_batches_kept():
 
 
 def due(watch: Watch, number: int, at_ns: int) -> set[int]:
-    """The nodes to which a message on topic 1 that node 0 publishes now is due."""
+    """The nodes whose delivery counts of a message on topic 1 that node 0 publishes now."""
     publish(watch, number, at_ns)
-    bits = watch._flights[number].due
-    return {node for node in range(NODES) if bits >> node & 1}
+    counted = watch.batches[-1].delays_ns
+    found = set()
+    for node in range(NODES):
+        before = len(counted)
+        deliver(watch, number, at_ns, node)
+        if len(counted) > before:
+            found.add(node)
+    return found
 
 
 def test_the_subscribers_are_those_that_the_traced_changes_leave():
