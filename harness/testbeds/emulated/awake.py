@@ -37,7 +37,7 @@ def make_vigil() -> Vigil | None:
 
     Waiting busily uses a quota up like any work. Where the quota is smaller than all processors together, the run would
     be throttled for tens of milliseconds at a time; a processor that has to wake up costs a few. Where it is equal to
-    them, one period in six is throttled for a millisecond, since the kernel hands out a quota in slices.
+    them, one period in six was throttled, for about a millisecond (docs/emulated-testbed.md).
     """
     enough = processor_quota(find_groups()) > len(os.sched_getaffinity(0))
     return Vigil() if is_virtual() and enough else None
