@@ -176,7 +176,18 @@ class LinkTable(Generic[C]):
         quiet: whether no connection is opened or taken any more.
     """
 
-    __slots__ = ("_carrier", "_draws", "_node", "_pauses_s", "dialling", "links", "pending", "quiet", "waiting", "wanted")
+    __slots__ = (
+        "_carrier",
+        "_draws",
+        "_node",
+        "_pauses_s",
+        "dialling",
+        "links",
+        "pending",
+        "quiet",
+        "waiting",
+        "wanted",
+    )
 
     def __init__(
         self, carrier: Carrier[C], node: NodeId, draws: Random, pauses_s: Sequence[float] | None = None
