@@ -56,6 +56,7 @@ Rules
 3. *Again or give up.* Connections that broke or were not reached, and those refused in passing (``PASSING``), are
    opened again after a growing pause, up to ``len(PAUSES_S)`` attempts in a row. A link that stood for ``STABLE_S``
    starts the count anew. After any other reason, or the last attempt, the wish is forgotten and the node is told so.
+   An attempt that is greeting goes on even so, and may give the node a link that it no longer wants.
 4. *Quiet.* ``quiet`` stops all attempts and refuses new connections. Links that are up stay.
 5. *Events.* Per peer, ``link_up`` and ``link_down`` alternate. ``gave_up`` comes only while there is no link.
 6. *Borrowed links* are a matter between the parts of one node. ``peer.core.node.Turn`` says ``Disconnect`` once no
