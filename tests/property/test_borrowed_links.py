@@ -1,4 +1,4 @@
-"""A link is there as long as a part of one of its two nodes uses it: parts that share links, and one that borrows them."""
+"""A link is there as long as a part of one of its two nodes uses it, where some parts share links and one borrows."""
 
 from __future__ import annotations
 
@@ -56,10 +56,8 @@ class User(Part):
 def await_wanted_links(pump: Pump, nodes: dict) -> None:
     """Nobody withdraws a wish while an attempt is under way: an attempt of the other side may outlive its wish then."""
     for _ in range(1000):
-        states = {node: made.state for node, made in nodes.items()}
-        if all(
-            state.is_linked(1 - node) for node, state in states.items() if 1 - node in state.wanted | state.borrowed
-        ):
+        states = [(made.state, 1 - node) for node, made in nodes.items()]
+        if all(state.is_linked(peer) for state, peer in states if peer in state.wanted | state.borrowed):
             return
         pump.run(MS)
     raise AssertionError("a wanted link does not come up")
