@@ -47,8 +47,9 @@ awaited       ``links`` and, for   ``introduced``, accepted        awaited: the 
 Rules
 -----
 1. *Simultaneous opens.* When both nodes open at once, the connection that the lower node opened survives. The lower
-   node refuses the other one if its own attempt is under way, or if it opened the present link. The higher node takes
-   the lower one's, and its own is refused. An opener that has a link when the answer arrives closes its connection.
+   node refuses the other one if its own attempt is connecting or greeting, or if it opened the present link. The
+   higher node takes the lower one's, and its own is refused. An opener that has a link by the time of the answer
+   closes its connection.
 2. *A link that only one side has.* A node opens a connection only if it has no link. So if one arrives from a node to
    which there is a link, either that node has lost the link and its end has yet to be noticed here, or the sender is
    not that node. The new connection waits for the end of the old one, at most ``WAIT_S``, and is refused if the link
@@ -59,8 +60,9 @@ Rules
    An attempt that is greeting goes on even so, and may give the node a link that it no longer wants.
 4. *Quiet.* ``quiet`` stops all attempts and refuses new connections. Links that are up stay.
 5. *Events.* Per peer, ``link_up`` and ``link_down`` alternate. ``gave_up`` comes only while there is no link.
-6. *Borrowed links* are a matter between the parts of one node. ``peer.core.node.Turn`` says ``Disconnect`` once no
-   part uses a link; a table knows only whether the node wants it.
+6. *Borrowed links* are a matter between the parts of one node. ``peer.core.node.Turn`` says ``Disconnect`` when a part
+   that shares a link ends it, or when its borrower gives it back and no other part uses it. A table knows only whether
+   the node wants the link.
 
 Why it calls its carrier
 ------------------------
