@@ -230,7 +230,7 @@ def test_other_parts_see_only_links_that_one_of_them_asked_for(network, degree, 
         for node, made in pump._nodes.items():
             state = made.state
             assert not state.aside & set(state.neighbours)
-            assert state.aside | set(state.neighbours) == {peer for one, peer in pump._up if one == node}
+            assert state.aside | set(state.neighbours) == pump.linked(node)
             for peer in state.neighbours:
                 # A link that one side no longer wants is about to end at the other.
                 other = pump._nodes[peer].state

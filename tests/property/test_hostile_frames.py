@@ -96,8 +96,7 @@ def make_pump(protocol: str, members: bool) -> tuple[Pump, Hostile]:
 def say(pump: Pump, frame: Frame) -> None:
     """The hostile node links with everybody and says this to each."""
     for node in range(1, NODES):
-        if (HOSTILE, node) not in pump._up:
-            pump._connect(HOSTILE, node)
+        pump._perform(HOSTILE, Connect(node))
     pump.run(SECOND_NS // 100)
     for node in range(1, NODES):
         pump._perform(HOSTILE, Send(node, frame))

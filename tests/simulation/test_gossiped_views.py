@@ -99,5 +99,5 @@ def test_crashed_nodes_leave_all_views_and_wishes(kind: str):
     simulation.run(80 * SECOND_NS)
     for number, node in nodes(simulation).items():
         assert not dead & set(node._parts["membership"].view)
-        assert not dead & (node.state.borrowed | set(simulation.hosts[number].wanted))
+        assert not dead & (node.state.borrowed | set(simulation.hosts[number].table.wanted))
         assert len(node._parts["membership"].view) >= 8

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from peer import wire
-from peer.core import frames
+from peer.core import frames, links
 from peer.core.contract import SetTimer, Started
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.protocols import DISSEMINATIONS, MEMBERSHIPS, OVERLAYS, PROTOCOLS, compose
-from peer.runtime import link, pool
+from peer.runtime import link
 from peer.trace import EVENTS, VERSION, TraceEvent
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -59,14 +59,14 @@ def test_the_parts_and_limits_are_in_the_page():
     for name in (*MEMBERSHIPS, *OVERLAYS, *DISSEMINATIONS):
         assert f"`{name}`" in text
     assert str(FloodParameters().seen_messages) in text
-    assert len(pool.PAUSES_S) == 6
+    assert len(links.PAUSES_S) == 6
     assert "up to six attempts" in text
     assert f"at most {link.CLOSE_TIMEOUT_S:.0f} s" in text
 
 
 def test_reasons_for_passing_refusals_are_in_the_page():
-    assert pool.ALREADY_LINKED in (DOCS / "trace-events.md").read_text()
-    assert pool.SIMULTANEOUS in (DOCS / "wire-format.md").read_text()
+    assert links.ALREADY_LINKED in (DOCS / "trace-events.md").read_text()
+    assert links.SIMULTANEOUS in (DOCS / "wire-format.md").read_text()
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
