@@ -11,18 +11,18 @@ from msgspec import Meta, Struct, field
 
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
-from peer.core.gossipsub.bounded import GossipsubBoundedParameters
-from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.membership.cyclon import CyclonParameters
 from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
-from peer.core.overlay.random_graph import RandomParameters
-from peer.core.overlay.ring_per_topic import RingPerTopicParameters
-from peer.core.overlay.similarity import SimilarityParameters
-from peer.core.overlay.spidercast import SpidercastParameters
-from peer.core.overlay.stan import StanParameters
-from peer.core.scribe.overlay import ScribeParameters
-from peer.core.topiary.overlay import TopiaryParameters
+from peer.protocols.gossipsub.bounded import GossipsubBoundedParameters
+from peer.protocols.gossipsub.parameters import GossipsubParameters
+from peer.protocols.random_graph.overlay import RandomParameters
+from peer.protocols.ring_per_topic.overlay import RingPerTopicParameters
+from peer.protocols.scribe.overlay import ScribeParameters
+from peer.protocols.similarity.overlay import SimilarityParameters
+from peer.protocols.spidercast.overlay import SpidercastParameters
+from peer.protocols.stan.overlay import StanParameters
+from peer.protocols.topiary.overlay import TopiaryParameters
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]

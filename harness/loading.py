@@ -15,7 +15,7 @@ import msgspec
 from harness.errors import ExperimentError
 from harness.experiment import Experiment
 from harness.wording import describe_type, field_names, field_places, field_type, one_of
-from peer.core.protocols import PROTOCOLS, Composition
+from peer.protocols.registry import PROTOCOLS, Composition
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.experiment import AdversarySpec, Experiment
-from peer.core.protocols import PROTOCOLS, Choice, Composition
+from peer.protocols.registry import PROTOCOLS, Choice, Composition
 
 
 def choose_parts(experiment: Experiment) -> Composition:

@@ -13,9 +13,9 @@ from harness.planning.overlay_models import OverlayModel, read_parameters
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.frames import UNLIMITED_TTL
-from peer.core.gossipsub.parameters import GossipsubParameters
-from peer.core.protocols import DISSEMINATIONS, Choice
-from peer.core.scribe.overlay import ScribeParameters
+from peer.protocols.gossipsub.parameters import GossipsubParameters
+from peer.protocols.registry import DISSEMINATIONS, Choice
+from peer.protocols.scribe.overlay import ScribeParameters
 
 Held = TypeVar("Held")
 

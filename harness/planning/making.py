@@ -21,7 +21,7 @@ from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
 from harness.workload.interests import Interests
 from harness.workload.processing import draw_processing_ns
-from peer.core.protocols import Choice
+from peer.protocols.registry import Choice
 from peer.runtime.lifecycle import JOIN, PUBLISH
 from peer.runtime.spec import NodeSpec, OverlayDocument
 

@@ -19,17 +19,17 @@ from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
 from peer.core.bitset import Bitset, bitset, members, sample
 from peer.core.contract import Connect, Directory, PeerInfo, PeerList, Started
-from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.node import Part
-from peer.core.overlay.coverage import GreedyCoverage, RandomCoverage
-from peer.core.overlay.maintenance import Aim
-from peer.core.overlay.similarity import AnyNodes, SimilarityParameters, SimilarNodes
-from peer.core.overlay.spidercast import SpidercastParameters
-from peer.core.overlay.stan import PlacedStanParameters
-from peer.core.protocols import OVERLAYS, Choice, Composition, compose
 from peer.core.randomness import substream
-from peer.core.scribe.overlay import ScribeParameters
-from peer.core.scribe.pastry import Pastry, make_key
+from peer.protocols.gossipsub.parameters import GossipsubParameters
+from peer.protocols.registry import OVERLAYS, Choice, Composition, compose
+from peer.protocols.scribe.overlay import ScribeParameters
+from peer.protocols.scribe.pastry import Pastry, make_key
+from peer.protocols.similarity.overlay import AnyNodes, SimilarityParameters, SimilarNodes
+from peer.protocols.spidercast.coverage import GreedyCoverage, RandomCoverage
+from peer.protocols.spidercast.maintenance import Aim
+from peer.protocols.spidercast.overlay import SpidercastParameters
+from peer.protocols.stan.overlay import PlacedStanParameters
 
 Links = list[list[int]]
 """Every node's neighbours."""

@@ -15,14 +15,14 @@ from peer.core.composition import ComposedNode
 from peer.core.contract import Connect, Directory, Disconnect, Effect, Event, NodeId, Send, TopicId, one_by_one
 from peer.core.dissemination.topic_flood import TopicFlood
 from peer.core.frames import Data, Frame, Subscriptions
-from peer.core.gossipsub.frames import Graft
 from peer.core.membership.cyclon import CyclonReply, CyclonShuffle
 from peer.core.membership.gossip import GossipFrame
 from peer.core.membership.newscast import NewscastNews, NewscastReply
 from peer.core.node import Part, State, Turn
-from peer.core.overlay.ring_per_topic import RingLink
-from peer.core.overlay.spidercast_frames import SpiderConnect, SpiderConnectOk, SpiderHeartbeat, SpiderRedirect
-from peer.core.overlay.stan_frames import StanCollect, StanReply, StanRide
+from peer.protocols.gossipsub.frames import Graft
+from peer.protocols.ring_per_topic.overlay import RingLink
+from peer.protocols.spidercast.frames import SpiderConnect, SpiderConnectOk, SpiderHeartbeat, SpiderRedirect
+from peer.protocols.stan.frames import StanCollect, StanReply, StanRide
 
 MILLISECOND_NS = 1_000_000
 ASK = "adversary/ask"

@@ -13,8 +13,8 @@ from peer.core import contract
 from peer.core.contract import Event
 from peer.core.node import StatefulNode
 from peer.core.payload import make_payload
-from peer.core.protocols import Composition, compose
 from peer.core.randomness import substream
+from peer.protocols.registry import Composition, compose
 from peer.runtime.spec import Action, NodeSpec
 from peer.trace import JOINED, TraceEvent
 

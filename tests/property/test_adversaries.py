@@ -28,7 +28,7 @@ from peer.core.contract import (
     publisher_of,
 )
 from peer.core.frames import Data
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.testing import Faults, Pump
 
 SECOND_NS = 1_000_000_000

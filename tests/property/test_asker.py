@@ -10,8 +10,8 @@ from harness.planning.initial_views import draw_views, list_members
 from peer.core.asker import MOST_GUESTS, STAY_NS, Asking
 from peer.core.bitset import bitset
 from peer.core.contract import Connect, Disconnect, Publish, Send, message_id
-from peer.core.overlay.stan_frames import StanCollect, StanReply, StanRide
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.protocols.stan.frames import StanCollect, StanReply, StanRide
 from peer.testing import Faults, Pump
 
 SECOND_NS = 1_000_000_000

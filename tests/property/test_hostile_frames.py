@@ -25,10 +25,10 @@ from peer.core.contract import (
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Subscriptions
 from peer.core.node import StatefulNode
-from peer.core.overlay import spidercast_frames as spider
-from peer.core.overlay.stan import MOST_DIALS, MOST_WALKS
-from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.protocols.spidercast import frames as spider
+from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.protocols.stan.overlay import MOST_DIALS, MOST_WALKS
 from peer.testing import Pump
 
 SECOND_NS = 1_000_000_000

@@ -15,7 +15,7 @@ from harness.planning import make_plan
 from harness.workload.interests import IndependentInterests, draw_interests
 from harness.workload.publications import draw_instants, draw_schedule
 from peer.core.contract import message_id
-from peer.core.overlay.random_graph import RandomParameters
+from peer.protocols.random_graph.overlay import RandomParameters
 
 seeds = st.integers(0, 2**63 - 1)
 workloads = st.builds(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.planning.initial_views import draw_views
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
-from peer.core.protocols import PROTOCOLS
+from peer.protocols.registry import PROTOCOLS
 from peer.runtime.lifecycle import make_node
 from peer.runtime.recording import Recorder, replay
 from peer.runtime.spec import NodeSpec

@@ -25,9 +25,9 @@ from peer.core.contract import (
     message_id,
 )
 from peer.core.frames import Data, Frame
-from peer.core.overlay.aligned_views import weigh
-from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.protocols.stan.aligned_views import weigh
+from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.testing import Faults, Pump
 from tests.hash_seeds import outputs_under_hash_seeds
 

@@ -10,7 +10,7 @@ import pytest
 from harness.testbeds.simulated.network import Network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
 
 SECOND_NS = 1_000_000_000

@@ -16,7 +16,7 @@ from harness.testbeds.simulated.network import Network, uniform_network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
 from peer.core.frames import Hello
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
 
 MILLISECOND_NS = 1_000_000

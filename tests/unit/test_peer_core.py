@@ -27,8 +27,8 @@ from peer.core.contract import (
     publisher_of,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Hello, Subscriptions, frame_type, kind_names, register
-from peer.core.protocols import PROTOCOLS, Composition, compose
 from peer.core.randomness import substream
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 
 RANDOM = {"name": "random", "degree": 2}
 

@@ -11,7 +11,7 @@ from peer import wire
 from peer.core import frames
 from peer.core.contract import SetTimer, Started
 from peer.core.dissemination.flood import FloodParameters
-from peer.core.protocols import DISSEMINATIONS, MEMBERSHIPS, OVERLAYS, PROTOCOLS, compose
+from peer.protocols.registry import DISSEMINATIONS, MEMBERSHIPS, OVERLAYS, PROTOCOLS, compose
 from peer.runtime import link, pool
 from peer.trace import EVENTS, VERSION, TraceEvent
 

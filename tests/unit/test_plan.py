@@ -23,7 +23,7 @@ from harness.planning.copies import count_copies
 from harness.planning.overlay_models import Logical, OverlayModel, model_overlay
 from harness.planning.prediction import expected_copies
 from harness.workload.publications import draw_schedule
-from peer.core.protocols import PROTOCOLS, Composition
+from peer.protocols.registry import PROTOCOLS, Composition
 
 ROOT = Path(__file__).parents[2]
 FILES = ["experiment.toml", "overlay.json", "plan.json", "schedule.jsonl", "underlay.json"]

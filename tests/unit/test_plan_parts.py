@@ -13,7 +13,7 @@ from harness.plan import PlannedRun
 from harness.planning import make_plan
 from harness.studies.form import Study
 from harness.studies.points import points_of
-from peer.core.protocols import PROTOCOLS, Composition
+from peer.protocols.registry import PROTOCOLS, Composition
 from peer.runtime.lifecycle import make_node
 from peer.runtime.spec import OverlayDocument
 

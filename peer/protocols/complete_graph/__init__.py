@@ -1,0 +1,1 @@
+"""The complete overlay: a link between any two nodes."""

@@ -1,0 +1,1 @@
+"""The random overlay: links to nodes drawn uniformly."""

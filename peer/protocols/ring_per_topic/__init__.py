@@ -1,0 +1,1 @@
+"""A ring for each topic."""

@@ -1,0 +1,1 @@
+"""The similarity overlay: links to the nodes with the most similar interests."""
