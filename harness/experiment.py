@@ -21,7 +21,7 @@ from peer.protocols.ring_per_topic.overlay import RingPerTopicParameters
 from peer.protocols.scribe.overlay import ScribeParameters
 from peer.protocols.similarity.overlay import SimilarityParameters
 from peer.protocols.spidercast.overlay import SpidercastParameters
-from peer.protocols.stan.overlay import StanParameters
+from peer.protocols.stan.parameters import StanParameters
 from peer.protocols.topiary.overlay import TopiaryParameters
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]

@@ -52,7 +52,7 @@ def decode_experiment(document: dict[str, Any]) -> Experiment:
         ExperimentError: it does not fit, or two fields contradict each other.
     """
     experiment = decode(document, Experiment)
-    own = _own_settings(PROTOCOLS[experiment.protocol])
+    own = _own_settings(PROTOCOLS[experiment.protocol].composition)
     sections = {name: {**settings, **document.get(name, {})} for name, settings in own.items()}
     experiment = decode({**document, **sections}, Experiment)
     check_rules(experiment)

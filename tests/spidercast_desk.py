@@ -55,7 +55,7 @@ class Desk:
         nodes: int = 0,
         **given: object,
     ) -> None:
-        parts = PROTOCOLS[name]
+        parts = PROTOCOLS[name].composition
         overlay = {"name": name, **given}
         self.node = compose(
             0, seed, topics, Composition(overlay, parts.dissemination, parts.membership, parts.interests), nodes=nodes

@@ -16,7 +16,7 @@ def choose_parts(experiment: Experiment) -> Composition:
 
     It has the protocol's own settings already, where its file sets nothing else (``harness.loading``).
     """
-    default = PROTOCOLS[experiment.protocol]
+    default = PROTOCOLS[experiment.protocol].composition
     overlay = _choice(experiment, str(default.overlay["name"]), default.overlay)
     spread = default.dissemination
     if experiment.dissemination.kind != "protocol":

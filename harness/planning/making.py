@@ -14,7 +14,6 @@ from harness.loading import check_rules
 from harness.plan import Placement, Plan, PlannedRun
 from harness.planning.composing import choose_behaviour, choose_parts
 from harness.planning.files import hash_documents
-from harness.planning.initial_views import draw_views, list_members
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
@@ -22,6 +21,7 @@ from harness.workload.drawing import Workload, draw_workload
 from harness.workload.interests import Interests
 from harness.workload.processing import draw_processing_ns
 from peer.protocols.registry import Choice
+from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.runtime.lifecycle import JOIN, PUBLISH
 from peer.runtime.spec import NodeSpec, OverlayDocument
 

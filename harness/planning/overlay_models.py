@@ -29,7 +29,7 @@ from peer.protocols.similarity.overlay import AnyNodes, SimilarityParameters, Si
 from peer.protocols.spidercast.coverage import GreedyCoverage, RandomCoverage
 from peer.protocols.spidercast.maintenance import Aim
 from peer.protocols.spidercast.overlay import SpidercastParameters
-from peer.protocols.stan.overlay import PlacedStanParameters
+from peer.protocols.stan.parameters import PlacedStanParameters
 
 Links = list[list[int]]
 """Every node's neighbours."""

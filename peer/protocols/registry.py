@@ -1,7 +1,6 @@
-"""The protocols by name, and the parts that they are made of.
+"""The protocols by name, the parts by role and name, and how a node is made of them.
 
-A new protocol adds its parts to the registries and a default composition to ``PROTOCOLS``; nothing else knows the
-names. A part's ``Parameters`` say what may be set of it, in an experiment's section of its name too.
+A new protocol adds its ``PROTOCOL`` to ``PROTOCOLS``; nothing else lists names.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct, field
 
 from peer.core.adversary import ADVERSARIES
 from peer.core.composition import ComposedNode
@@ -24,23 +22,60 @@ from peer.core.membership.newscast import Newscast
 from peer.core.membership.partial_view import PartialView
 from peer.core.node import Part, State, StatefulNode
 from peer.core.processing import UnhurriedNode
-from peer.protocols.complete_graph.overlay import CompleteGraph
-from peer.protocols.gossipsub.bounded import BoundedGossipsub
-from peer.protocols.gossipsub.mesh import Mesh
-from peer.protocols.gossipsub.router import Router
-from peer.protocols.random_graph.overlay import RandomGraph
-from peer.protocols.ring_per_topic.overlay import RingPerTopic
-from peer.protocols.scribe.multicast import Multicast
-from peer.protocols.scribe.overlay import Scribe
-from peer.protocols.similarity.overlay import Similarity
-from peer.protocols.spidercast.overlay import SpiderCast
-from peer.protocols.stan.overlay import Stan
-from peer.protocols.topiary.overlay import Topiary
+from peer.protocols import (
+    complete_graph,
+    gossipsub,
+    random_graph,
+    ring_per_topic,
+    scribe,
+    similarity,
+    spidercast,
+    stan,
+    topiary,
+)
+from peer.protocols.description import Choice, Composition, Description
+
+__all__ = [
+    "DEFAULT",
+    "DISSEMINATIONS",
+    "INTERESTS",
+    "MEMBERSHIPS",
+    "OVERLAYS",
+    "PROTOCOLS",
+    "Choice",
+    "Composition",
+    "background_kinds",
+    "compose",
+    "copies_follow_links",
+]
 
 Made = TypeVar("Made")
 
-Choice = dict[str, Any]
-"""A part as an experiment names it: ``name`` and the part's own parameters."""
+PROTOCOLS: dict[str, Description] = {
+    protocol.name: protocol
+    for protocol in (
+        random_graph.PROTOCOL,
+        complete_graph.PROTOCOL,
+        stan.PROTOCOL,
+        spidercast.PROTOCOL,
+        similarity.PROTOCOL,
+        ring_per_topic.PROTOCOL,
+        gossipsub.PROTOCOL,
+        gossipsub.BOUNDED,
+        scribe.PROTOCOL,
+        topiary.PROTOCOL,
+    )
+}
+"""Every protocol; experiments have their sections in this order."""
+
+DEFAULT = random_graph.PROTOCOL.name
+"""The protocol of an experiment that names none."""
+
+
+def _own_parts(role: str) -> dict[str, type[Part]]:
+    """The parts in a role that belong to a protocol, by its name."""
+    return {name: protocol.parts[role] for name, protocol in PROTOCOLS.items() if role in protocol.parts}
+
 
 MEMBERSHIPS: dict[str, type[Part]] = {
     "full": FullView,
@@ -53,63 +88,30 @@ INTERESTS: dict[str, type[Part]] = {
     "announced-only": ToldInterests,
     "private": PrivateInterests,
 }
-OVERLAYS: dict[str, type[Part]] = {
-    "random": RandomGraph,
-    "complete": CompleteGraph,
-    "stan": Stan,
-    "spidercast": SpiderCast,
-    "similarity": Similarity,
-    "ring-per-topic": RingPerTopic,
-    "topiary": Topiary,
-    "gossipsub": Mesh,
-    "gossipsub-bounded": BoundedGossipsub,
-    "scribe": Scribe,
-}
+OVERLAYS: dict[str, type[Part]] = _own_parts("overlay")
 DISSEMINATIONS: dict[str, type[Part]] = {
     "flood": Flood,
     "topic-flood": TopicFlood,
-    "gossipsub": Router,
-    "scribe": Multicast,
+    **_own_parts("dissemination"),
 }
 
 
-class Composition(Struct, frozen=True):
-    """The parts that make a protocol.
+def background_kinds() -> frozenset[int]:
+    """The kinds of all frames that nodes send whoever joins or leaves (``Description.background_frames``)."""
+    return frozenset(frame.kind for protocol in PROTOCOLS.values() for frame in protocol.background_frames)
 
-    ``needs_interests``: whether its nodes are told what others subscribe to, although they keep their own interests
-    private; a protocol that works without is told nothing.
+
+def copies_follow_links(dissemination: Choice, interests: str, *, several: bool) -> bool:
+    """Whether a copy between two honest subscribers of its topic travels on a logical link alone.
+
+    Args:
+        dissemination: its name and parameters, as a node's specification has them. An unknown one is said not to.
+        interests: the name of the nodes' interests part.
+        several: whether messages are on several topics.
     """
-
-    overlay: Choice
-    dissemination: Choice = field(default_factory=lambda: {"name": "flood"})
-    membership: Choice = field(default_factory=lambda: {"name": "full"})
-    interests: str = "announced"
-    needs_interests: bool = True
-
-
-PROTOCOLS: dict[str, Composition] = {
-    "random": Composition(overlay={"name": "random"}),
-    "complete": Composition(overlay={"name": "complete"}),
-    "stan": Composition(
-        overlay={"name": "stan"}, dissemination={"name": "topic-flood"}, interests="private", needs_interests=False
-    ),
-    "spidercast": Composition(
-        overlay={"name": "spidercast"}, dissemination={"name": "topic-flood", "whole": True}, interests="private"
-    ),
-    "similarity": Composition(
-        overlay={"name": "similarity"}, dissemination={"name": "topic-flood", "whole": True}, interests="private"
-    ),
-    "ring-per-topic": Composition(
-        overlay={"name": "ring-per-topic"}, dissemination={"name": "topic-flood", "whole": True}, interests="private"
-    ),
-    "topiary": Composition(overlay={"name": "topiary"}),
-    "gossipsub": Composition(
-        overlay={"name": "gossipsub"}, dissemination={"name": "gossipsub"}, interests="announced-only"
-    ),
-    "gossipsub-bounded": Composition(overlay={"name": "gossipsub-bounded"}),
-    "scribe": Composition(overlay={"name": "scribe"}, dissemination={"name": "scribe"}, interests="announced-only"),
-}
-"""Every protocol's default composition."""
+    part = DISSEMINATIONS.get(dissemination["name"])
+    told = INTERESTS.get(interests) is AnnouncedInterests
+    return part is not None and part.copies_follow_links(dissemination, told=told, several=several)
 
 
 def compose(

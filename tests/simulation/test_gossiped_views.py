@@ -49,7 +49,7 @@ def simulate(membership: dict, loss_ratio: float = 0.0) -> tuple[Simulation, Rej
     simulation = Simulation(
         Network(lambda a, b: delays[a][b], loss_ratio=loss, draws=draws), observer, seed=1, encode=True
     )
-    base = PROTOCOLS["spidercast"]
+    base = PROTOCOLS["spidercast"].composition
     parts = Composition({**base.overlay, "random_coverage": 1}, base.dissemination, membership, base.interests)
     topics = {node: (node % 7, 7 + node % 5) for node in range(NODES)}
     directory = Directory(PeerInfo(node, topics[node]) for node in topics)

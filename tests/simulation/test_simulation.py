@@ -221,7 +221,7 @@ def test_encoding_changes_nothing(protocol):
         for node in range(20):
             simulation.add_host(node)
         for node in range(20):
-            simulation.start(node, compose(node, 1, (0,), PROTOCOLS[protocol]), directory)
+            simulation.start(node, compose(node, 1, (0,), PROTOCOLS[protocol].composition), directory)
         simulation.run(5 * SECOND_NS)
         simulation.give(3, Publish((0,), message_id(3, 0), b"abc"))
         simulation.run(8 * SECOND_NS)

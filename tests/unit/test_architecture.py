@@ -24,6 +24,7 @@ VIOLATIONS = {
     "core imports asyncio": ("peer/core/violation.py", "import asyncio"),
     "core imports time": ("peer/core/violation.py", "from time import monotonic_ns"),
     "core imports socket in a function": ("peer/core/violation.py", "def f():\n    import socket"),
+    "core imports a protocol": ("peer/core/violation.py", "from peer.protocols import registry"),
     "a protocol imports asyncio": ("peer/protocols/violation.py", "import asyncio"),
     "core imports the driver, which imports asyncio": ("peer/core/violation.py", "import peer.runtime.violation"),
 }

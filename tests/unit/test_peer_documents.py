@@ -71,5 +71,5 @@ def test_reasons_for_passing_refusals_are_in_the_page():
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_protocols_default_composition_can_be_made(name: str):
-    effects = compose(3, 1, (1, 2), PROTOCOLS[name]).handle(0, Started())
+    effects = compose(3, 1, (1, 2), PROTOCOLS[name].composition).handle(0, Started())
     assert all(isinstance(effect, SetTimer) for effect in effects), "nobody to talk to without a bootstrap list"

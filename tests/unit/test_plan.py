@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.cli import main
 from harness.errors import ExperimentError
@@ -176,7 +177,7 @@ def test_the_bootstrap_service_discloses_what_is_public_or_needed(
     file: Path, monkeypatch: pytest.MonkeyPatch, interests: str, needs: bool, discloses: bool
 ) -> None:
     composition = Composition(overlay={"name": "complete"}, interests=interests, needs_interests=needs)
-    monkeypatch.setitem(PROTOCOLS, "complete", composition)
+    monkeypatch.setitem(PROTOCOLS, "complete", replace(PROTOCOLS["complete"], composition=composition))
     assert plan(file, "protocol=complete").overlay.discloses is discloses
 
 

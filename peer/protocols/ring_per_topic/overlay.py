@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from peer.core.bitset import Bitset, bitset, lowest
 from peer.core.contract import Directory, NodeId, TopicId
-from peer.core.frames import Frame, register
-from peer.core.identifiers import TopicNumber
+from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.node import Part, State, Turn
 from peer.core.randomness import substream
+from peer.protocols.ring_per_topic.frames import RingLink, RingRefusal
 
 REFRESH = "overlay/refresh"
 UNNEEDED = "unneeded"
 SECOND_NS = 1_000_000_000
-
-
-@register
-class RingLink(Frame, frozen=True):
-    """On the rings of these topics, and no others, you come next after me."""
-
-    kind: ClassVar[int] = 90
-    topics: tuple[TopicNumber, ...]
-
-
-@register
-class RingRefusal(Frame, frozen=True):
-    """I do not subscribe to these topics: somebody else comes next after you."""
-
-    kind: ClassVar[int] = 91
-    topics: tuple[TopicNumber, ...]
 
 
 class RingPerTopicParameters(Struct, forbid_unknown_fields=True, frozen=True):

@@ -7,12 +7,13 @@ the sender's changes of interest, so that an older interest never replaces a new
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from peer.core.frames import Frame, register
-from peer.core.identifiers import NodeNumber, TopicNumber
+from peer.core.frames import Disclosure, Frame, register
+from peer.core.identifiers import NodeId, NodeNumber, TopicNumber
 
 TaskCode = Annotated[int, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0, lt=2**32)]
@@ -34,6 +35,10 @@ class SpiderConnect(TaskFrame, frozen=True):
     version: Count
     interest: tuple[TopicNumber, ...]
 
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((sender, self.interest),)
+
 
 @register
 class SpiderConnectOk(TaskFrame, frozen=True):
@@ -45,6 +50,10 @@ class SpiderConnectOk(TaskFrame, frozen=True):
     version: Count
     interest: tuple[TopicNumber, ...]
 
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((sender, self.interest),)
+
 
 @register
 class SpiderRedirect(TaskFrame, frozen=True):
@@ -53,6 +62,10 @@ class SpiderRedirect(TaskFrame, frozen=True):
     kind: ClassVar[int] = 42
     node: NodeNumber | None
     interest: tuple[TopicNumber, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return () if self.node is None else ((self.node, self.interest),)
 
 
 @register
@@ -89,3 +102,7 @@ class SpiderHeartbeat(Frame, frozen=True):
     random: tuple[Count, Count] | None
     version: Count
     interest: tuple[TopicNumber, ...] | None
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((sender, self.interest or ()),)

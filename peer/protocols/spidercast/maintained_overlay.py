@@ -6,6 +6,8 @@ is there as long as the neighbour is one of either task, or a request to it is u
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
@@ -73,6 +75,11 @@ class MaintainedOverlay(Part):
         self._tasks = tuple(
             Task(code, timer, aim, self, parameters) for code, (timer, aim) in enumerate(zip(TASKS, aims, strict=True))
         )
+
+    @staticmethod
+    def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
+        """Ask to become a neighbour, which is answered with an interest."""
+        yield SpiderConnect(0, 0, 1, 0, topics)
 
     @property
     def node(self) -> NodeId:

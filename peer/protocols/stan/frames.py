@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from peer.core.frames import Frame, register
-from peer.core.identifiers import NodeNumber, TopicNumber
+from peer.core.frames import Disclosure, Frame, register
+from peer.core.identifiers import NodeId, NodeNumber, TopicNumber
 
 
 @register
@@ -20,6 +21,10 @@ class StanCollect(Frame, frozen=True):
     ttl: Annotated[int, Meta(ge=0, le=255)]
     nodes: tuple[NodeNumber, ...]
 
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((node, (self.topic,)) for node in (sender, self.origin, *self.nodes))
+
 
 @register
 class StanReply(Frame, frozen=True):
@@ -28,6 +33,10 @@ class StanReply(Frame, frozen=True):
     kind: ClassVar[int] = 33
     topic: TopicNumber
     nodes: tuple[NodeNumber, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((node, (self.topic,)) for node in (sender, *self.nodes))
 
 
 @register
@@ -39,6 +48,10 @@ class StanRide(Frame, frozen=True):
 
     kind: ClassVar[int] = 34
     topics: tuple[TopicNumber, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((sender, self.topics),)
 
 
 @register

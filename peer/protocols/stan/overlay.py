@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Annotated
-
-from msgspec import Meta, Struct
 
 from peer.core.bitset import Bitset, members, sample
 from peer.core.contract import Directory, NodeId, TopicId
@@ -17,6 +14,7 @@ from peer.core.node import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.stan.aligned_views import AlignedViews
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.protocols.stan.parameters import PlacedStanParameters
 
 WALK = "overlay/walk"
 
@@ -33,32 +31,6 @@ MOST_DIALS = 2
 
 _parse_members: Callable[[str], Bitset] = lru_cache(1 << 12)(lambda digits: int(digits, 16))
 """One list for all nodes of a process that have the same."""
-
-
-class StanParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """StAN: an aligned overlay for each topic."""
-
-    period_s: Annotated[float, Meta(gt=0, le=604_800)] = 1.0
-    """Time between two walks of a node in each of its topics."""
-    walk_ttl: Annotated[int, Meta(ge=0, le=255)] = 5
-    """A walk visits one node more than this."""
-    degree_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
-    """Mean size of the initial views: this times the natural logarithm of the topic's subscribers."""
-    both_directions: bool = True
-    """Messages go to the nodes in a node's views and to those that have it in theirs; else only to the former."""
-    learn_from_walks: bool = False
-    """Nodes align their views on walks that pass, too; in the paper only on the answers to their own."""
-    literal: bool = False
-    """Collect only the ids of the nodes on the walk, as line 8 of the listing is printed, not those in their views."""
-
-
-class PlacedStanParameters(StanParameters, frozen=True):
-    """StAN with what the plan gives a node for each topic of its first life."""
-
-    views: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    """(topic, nodes): its initial view."""
-    members: tuple[tuple[int, Annotated[str, Meta(pattern="^[0-9a-f]+\\Z")]], ...] = ()
-    """(topic, list): all subscribers of the topic, as the hexadecimal digits of a bitset."""
 
 
 class Stan(Part):
@@ -99,6 +71,14 @@ class Stan(Part):
         self._awaited: dict[TopicId, int] = {}  # own walks that are under way
         self._subscribers = {topic: _parse_members(digits) for topic, digits in parameters.members}
         state.admits = self._is_subscriber
+
+    @staticmethod
+    def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
+        """Claim to have the receiver in the views of all topics, and have a walk in each end there."""
+        yield StanRide(topics)
+        for topic in topics:
+            yield StanCollect(node, topic, 0, ())
+            yield StanReply(topic, (node,))
 
     # --------------------------------------------------------------------------------------------------- topics
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from random import Random
 
-from harness.errors import ExperimentError
-from harness.workload.interests import Interests
-from harness.workload.streams import NETWORK
 from peer.core.bitset import bitset
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
+from peer.protocols.description import Choice, Interests, ParameterError
+from peer.protocols.stan.parameters import StanParameters
 
 MAX_DRAWS = 1_000
 """Graphs drawn for a topic before it is given up."""
@@ -24,11 +23,26 @@ OfTopics = list[tuple[int, list[int]]]
 """(topic, nodes), rising."""
 
 
+def draw_initial_state(interests: Interests, parameters: StanParameters, seed: int) -> list[Choice]:
+    """What each node begins with: its views, and the lists of its topics' subscribers (``PlacedStanParameters``).
+
+    Args:
+        interests: every node's first topics.
+        parameters: the experiment's.
+        seed: the run's.
+
+    Raises:
+        ParameterError: no strongly connected graph was drawn for a topic.
+    """
+    views = draw_views(interests, parameters.degree_factor, seed)
+    return [{"views": own, "members": lists} for own, lists in zip(views, list_members(views), strict=True)]
+
+
 def draw_views(interests: Interests, degree_factor: float, seed: int) -> list[OfTopics]:
     """Every node's initial views, as (topic, nodes) in the order of the topics.
 
     Raises:
-        ExperimentError: no strongly connected graph was drawn for a topic.
+        ParameterError: no strongly connected graph was drawn for a topic.
     """
     subscribers: dict[int, list[int]] = {}
     for node, topics in enumerate(interests):
@@ -60,7 +74,7 @@ def draw_topic(members: list[int], degree_factor: float, random: Random, topic: 
     """A strongly connected Erdos-Renyi graph: each ordered pair is linked with the same probability.
 
     Raises:
-        ExperimentError: none was drawn in ``MAX_DRAWS`` attempts.
+        ParameterError: none was drawn in ``MAX_DRAWS`` attempts.
     """
     size = len(members)
     if size < 2:
@@ -70,8 +84,8 @@ def draw_topic(members: list[int], degree_factor: float, random: Random, topic: 
         views = {node: _draw_view(members, node, probability, random) for node in members}
         if is_strongly_connected(views):
             return views
-    raise ExperimentError(
-        "$.stan.degree_factor",
+    raise ParameterError(
+        "degree_factor",
         f"no strongly connected graph in {MAX_DRAWS} draws for topic {topic} with {size} subscribers",
     )
 
