@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment import Experiment
+from harness.experiment import Experiment, section_of
 from harness.inventory import load_inventory
 from harness.loading import check_rules
 from harness.plan import Placement, Plan, PlannedRun
@@ -20,8 +20,8 @@ from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
 from harness.workload.interests import Interests
 from harness.workload.processing import draw_processing_ns
-from peer.protocols.registry import Choice
-from peer.protocols.stan.initial_views import draw_views, list_members
+from peer.protocols.description import Choice, ParameterError
+from peer.protocols.registry import PROTOCOLS
 from peer.runtime.lifecycle import JOIN, PUBLISH
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
@@ -77,9 +77,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     """Every node's specification: what a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
-    overlays = [parts.overlay] * len(workload.interests)
-    if parts.overlay["name"] == "stan":
-        overlays = [parts.overlay | given for given in _give_views(experiment, workload)]
+    overlays = [parts.overlay | given if given else parts.overlay for given in _initial_state(experiment, workload)]
     behaviour = choose_behaviour(experiment.adversary, adversaries, experiment.workload.topics)
     return OverlayDocument(
         run=_run_number(experiment),
@@ -105,10 +103,16 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     )
 
 
-def _give_views(experiment: Experiment, workload: Workload) -> list[Choice]:
-    """What each StAN node starts with: its views, and the lists of its topics' subscribers."""
-    views = draw_views(_first_interests(workload), experiment.stan.degree_factor, experiment.seed)
-    return [{"views": own, "members": lists} for own, lists in zip(views, list_members(views), strict=True)]
+def _initial_state(experiment: Experiment, workload: Workload) -> list[Choice]:
+    """What each node's overlay is given beside its parameters; nothing where the protocol asks for no more."""
+    protocol = PROTOCOLS[experiment.protocol]
+    if protocol.draw_initial_state is None:
+        return [{}] * len(workload.interests)
+    interests, parameters = _first_interests(workload), section_of(experiment, protocol.name)
+    try:
+        return protocol.draw_initial_state(interests, parameters, experiment.seed)
+    except ParameterError as error:
+        raise ExperimentError(f"$.{protocol.section}.{error.key}", error.problem) from None
 
 
 def _first_interests(workload: Workload) -> Interests:
