@@ -25,6 +25,7 @@ from harness.planning.overlay_models import Logical, OverlayModel, model_overlay
 from harness.planning.prediction import expected_copies
 from harness.workload.publications import draw_schedule
 from peer.protocols.registry import PROTOCOLS, Composition
+from peer.protocols.stan import initial_views
 
 ROOT = Path(__file__).parents[2]
 FILES = ["experiment.toml", "overlay.json", "plan.json", "schedule.jsonl", "underlay.json"]
@@ -167,6 +168,14 @@ def test_churn_is_planned_and_its_script_is_printed_as_toml(
     printed = tmp_path / "printed.toml"
     printed.write_text(text.split("# what it comes to")[0])
     assert load_experiment(printed) == plan(file).plan.experiment
+
+
+def test_parameters_with_which_nothing_can_be_drawn_are_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(initial_views, "MAX_DRAWS", 2)
+    many = ["workload.topics=2", "workload.topics_per_message=1", "interests.ratio=0.9"]
+    with pytest.raises(ExperimentError, match="no strongly connected graph in 2 draws") as refused:
+        plan(file, "protocol=stan", "stan.degree_factor=0.01", *many)
+    assert refused.value.path.endswith("$.stan.degree_factor")
 
 
 @pytest.mark.parametrize(
