@@ -16,7 +16,7 @@ from harness.testbeds.simulated.network import Network, uniform_network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
 from peer.core.frames import Hello
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
 
 MILLISECOND_NS = 1_000_000
@@ -220,7 +220,7 @@ def test_encoding_changes_nothing(protocol):
         for node in range(20):
             simulation.add_host(node)
         for node in range(20):
-            simulation.start(node, compose(node, 1, (0,), PROTOCOLS[protocol]), directory)
+            simulation.start(node, compose(node, 1, (0,), PROTOCOLS[protocol].composition), directory)
         simulation.run(5 * SECOND_NS)
         simulation.give(3, Publish((0,), message_id(3, 0), b"abc"))
         simulation.run(8 * SECOND_NS)
