@@ -70,7 +70,7 @@ def list_members(views: list[OfTopics]) -> list[list[tuple[int, str]]]:
     return [[(topic, digits[topic]) for topic, _ in own] for own in views]
 
 
-def draw_topic(members: list[int], degree_factor: float, random: Random, topic: int) -> Views:
+def draw_topic(members: list[int], degree_factor: float, draws: Random, topic: int) -> Views:
     """A strongly connected Erdos-Renyi graph: each ordered pair is linked with the same probability.
 
     Raises:
@@ -81,7 +81,7 @@ def draw_topic(members: list[int], degree_factor: float, random: Random, topic: 
         return {node: [] for node in members}
     probability = min(1.0, degree_factor * math.log(size) / (size - 1)) if size > 2 else 1.0
     for _ in range(MAX_DRAWS):
-        views = {node: _draw_view(members, node, probability, random) for node in members}
+        views = {node: _draw_view(members, node, probability, draws) for node in members}
         if is_strongly_connected(views):
             return views
     raise ParameterError(
@@ -90,14 +90,14 @@ def draw_topic(members: list[int], degree_factor: float, random: Random, topic: 
     )
 
 
-def _draw_view(members: list[int], node: int, probability: float, random: Random) -> list[int]:
+def _draw_view(members: list[int], node: int, probability: float, draws: Random) -> list[int]:
     """Jumps from one linked node to the next, so that the cost is that of the links and not of the pairs."""
     others = [other for other in members if other != node]
     if probability >= 1.0:
         return others
     view, place = [], -1
     scale = math.log(1.0 - probability)
-    while (place := place + 1 + int(math.log(1.0 - random.random()) / scale)) < len(others):
+    while (place := place + 1 + int(math.log(1.0 - draws.random()) / scale)) < len(others):
         view.append(others[place])
     return view
 
