@@ -18,7 +18,7 @@ from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
 from peer.core.bitset import Bitset, members
 from peer.core.contract import Connect, Directory, PeerInfo, PeerList, Started
-from peer.core.node import Part
+from peer.core.parts import Part
 from peer.core.randomness import substream
 from peer.protocols.description import Choice, Composition
 from peer.protocols.registry import OVERLAYS, compose

@@ -13,7 +13,6 @@ from msgspec import Meta, Struct
 
 from peer.core.asker import Asker
 from peer.core.bitset import bitset, members
-from peer.core.composition import ComposedNode
 from peer.core.contract import (
     Directory,
     Effect,
@@ -25,7 +24,8 @@ from peer.core.contract import (
     publisher_of,
 )
 from peer.core.frames import Data
-from peer.core.node import Part, State, StatefulNode, Turn
+from peer.core.node import ComposedNode, StatefulNode
+from peer.core.parts import Part, State, Turn
 from peer.core.processing import UnhurriedNode
 from peer.core.randomness import substream
 from peer.trace import TraceEvent

@@ -11,11 +11,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from peer.core.bitset import lowest
-from peer.core.composition import ComposedNode
 from peer.core.contract import Connect, Directory, Disconnect, Effect, Event, NodeId, Send, TopicId, one_by_one
 from peer.core.dissemination.topic_flood import TopicFlood
 from peer.core.frames import Data, Frame
-from peer.core.node import Part, State, Turn
+from peer.core.node import ComposedNode
+from peer.core.parts import Part, State, Turn
 
 MILLISECOND_NS = 1_000_000
 ASK = "adversary/ask"
@@ -52,7 +52,8 @@ class Asking(Part):
         self.asked: list[Effect] = []
         self._interval_ns = round(parameters.ask_interval_ms * MILLISECOND_NS)
         topics = tuple(range(parameters.topics))
-        self._questions = [frame for part in parts.values() for frame in part.ask_interests(state.node, topics)]
+        distinct = dict.fromkeys(parts.values())
+        self._questions = [frame for part in distinct for frame in part.ask_interests(state.node, topics)]
         self._flood = parts.get("dissemination")
         self._directory = Directory()
         self._last: NodeId = state.node

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame, Subscriptions
-from peer.core.node import Neighbour, Part, Turn
+from peer.core.parts import Neighbour, Part, Turn
 
 _as_set: Callable[[tuple[TopicId, ...]], frozenset[TopicId]] = lru_cache(1 << 14)(frozenset)
 """One set for all that hear of the same topics: the nodes of a simulation share it."""
@@ -16,24 +16,27 @@ _as_set: Callable[[tuple[TopicId, ...]], frozenset[TopicId]] = lru_cache(1 << 14
 class PrivateInterests(Part):
     """Keeps the node's subscriptions and tells nobody; the overlay decides over logical links."""
 
+    writes = frozenset({"topics"})
+
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """One topic more."""
-        self.state.topics |= {topic}
+        self.write(topics=self.state.topics | {topic})
         turn.trace("join", topics=(topic,))
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
         """One topic less."""
-        self.state.topics -= {topic}
+        self.write(topics=self.state.topics - {topic})
         turn.trace("leave", topics=(topic,))
 
 
 class ToldInterests(PrivateInterests):
     """Sends the node's subscriptions when a link comes up and when they change, and keeps those of the neighbours.
 
-    The overlay decides over logical links.
+    Messages on what a neighbour subscribes to go on to it. The overlay decides over logical links.
     """
 
     frames = (Subscriptions,)
+    writes = PrivateInterests.writes | {"interests", "forwards"}
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Tell the new neighbour."""
@@ -42,7 +45,8 @@ class ToldInterests(PrivateInterests):
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Keep what the neighbour said."""
         assert isinstance(frame, Subscriptions)
-        self.state.set_interest(peer, _as_set(frame.topics))
+        topics = _as_set(frame.topics)
+        self.write_neighbour(peer, interests=topics, forwards=topics)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Tell all neighbours of one topic more."""
@@ -69,6 +73,8 @@ class AnnouncedInterests(ToldInterests):
     Its beginning is traced as ``graft`` and its end as ``prune``, by each end when it learns of it.
     """
 
+    writes = ToldInterests.writes | {"logical"}
+
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """Keep what the neighbour said."""
         super().receive(turn, peer, frame)
@@ -81,4 +87,4 @@ class AnnouncedInterests(ToldInterests):
 
     def _relink(self, turn: Turn, peer: NodeId, neighbour: Neighbour, reason: str) -> None:
         """Bring the logical links in line with both ends' subscriptions."""
-        self.state.set_logical(turn, peer, tuple(sorted(self.state.topics & neighbour.topics)), reason)
+        self.set_logical(turn, peer, tuple(sorted(self.state.topics & neighbour.interests)), reason)

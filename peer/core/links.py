@@ -60,7 +60,7 @@ Rules
    An attempt that is greeting goes on even so, and may give the node a link that it no longer wants.
 4. *Quiet.* ``quiet`` stops all attempts and refuses new connections. Links that are up stay.
 5. *Events.* Per peer, ``link_up`` and ``link_down`` alternate. ``gave_up`` comes only while there is no link.
-6. *Borrowed links* are a matter between the parts of one node. ``peer.core.node.Turn`` says ``Disconnect`` when a part
+6. *Borrowed links* are a matter between the parts of one node. ``peer.core.parts.Turn`` says ``Disconnect`` when a part
    that shares a link ends it, or when its borrower gives it back and no other part uses it. A table knows only whether
    the node wants the link.
 

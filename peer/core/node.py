@@ -1,137 +1,30 @@
-"""What the parts of a node share: its state, the turn in which one event is handled, and the part itself."""
+"""The node: composed of parts, it gives each event to those that it concerns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
-
-from msgspec import Struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Protocol
 
 from peer.core.contract import (
-    CancelTimer,
-    Connect,
-    Deliver,
-    Directory,
-    Disconnect,
+    ContractError,
     Effect,
-    Message,
+    Event,
+    FrameReceived,
+    Leaving,
+    LinkDown,
+    LinkUp,
     Node,
     NodeId,
+    PeerList,
     Publish,
-    Send,
-    SendEach,
-    SetTimer,
-    TopicId,
-    Trace,
+    Started,
+    Subscribe,
+    TimerFired,
+    Unsubscribe,
 )
-from peer.core.frames import Data, Frame
-from peer.trace import TraceEvent
-
-
-class Neighbour:
-    """The other end of a physical link.
-
-    Attributes:
-        outbound: whether this node asked for the link. An overlay that counts the links of its own choice keeps it
-            current where both sides may choose the same one.
-        topics: what it subscribes to, by its own word; empty until it has said so.
-        logical: the topics of the logical links on this physical one, in rising order.
-        brief: whether this node's overlay has the link only for a question and its answer. Snapshots of studies leave
-            out links that are brief at both ends.
-    """
-
-    __slots__ = ("brief", "logical", "outbound", "topics")
-
-    def __init__(self, outbound: bool) -> None:
-        self.outbound = outbound
-        self.topics: frozenset[TopicId] = frozenset()
-        self.logical: tuple[TopicId, ...] = ()
-        self.brief = False
-
-
-def admit_all(peer: NodeId, topic: TopicId) -> bool:
-    """Every neighbour may send messages on every topic."""
-    return True
-
-
-class State:
-    """What a node knows of itself and of its links; every part may read it.
-
-    ``topics`` is only asked for membership, never iterated. ``neighbours`` is in the order in which the links came up,
-    which follows from the events alone.
-
-    Attributes:
-        borrowed: the nodes to which a part that ``borrows`` asked for a link; only asked for membership.
-        wanted: those to which any other part did; only asked for membership.
-        aside: those to which there is a link that only a part that ``borrows`` uses, on either side.
-        numbers: every number below it may be a node's; no node has a higher one, as far as the bootstrap service and
-            the plan have named nodes. What remote nodes claim never raises it.
-        admits: whether a neighbour may send messages on a topic. Every one may, unless the overlay knows better.
-    """
-
-    __slots__ = (
-        "_interested",
-        "admits",
-        "aside",
-        "borrowed",
-        "neighbours",
-        "node",
-        "numbers",
-        "seed",
-        "topics",
-        "wanted",
-    )
-
-    def __init__(self, node: NodeId, seed: int, topics: tuple[TopicId, ...], nodes: int = 0) -> None:
-        self.node = node
-        self.seed = seed
-        self.topics = frozenset(topics)
-        self.neighbours: dict[NodeId, Neighbour] = {}
-        self.borrowed: set[NodeId] = set()
-        self.wanted: set[NodeId] = set()
-        self.aside: set[NodeId] = set()
-        self.numbers = max(node + 1, nodes)
-        self.admits: Callable[[NodeId, TopicId], bool] = admit_all
-        self._interested: dict[TopicId, tuple[NodeId, ...]] = {}
-
-    def may_be_node(self, number: int) -> bool:
-        """Whether a number that a remote node names can be a node's; anything else is neither stored nor dialled."""
-        return 0 <= number < self.numbers
-
-    def is_linked(self, peer: NodeId) -> bool:
-        """Whether frames can be sent to a peer, be it over a link that most parts do not see."""
-        return peer in self.neighbours or peer in self.aside
-
-    def set_interest(self, peer: NodeId, topics: frozenset[TopicId]) -> None:
-        """Write down what a neighbour subscribes to. Nothing else may change its ``topics``."""
-        self.neighbours[peer].topics = topics
-        self._interested.clear()
-
-    def interested(self, topic: TopicId) -> tuple[NodeId, ...]:
-        """The neighbours that subscribe to a topic, in the order of ``neighbours``."""
-        peers = self._interested.get(topic)
-        if peers is None:
-            peers = tuple(peer for peer, neighbour in self.neighbours.items() if topic in neighbour.topics)
-            self._interested[topic] = peers
-        return peers
-
-    def drop_neighbour(self, peer: NodeId) -> Neighbour | None:
-        """Forget a neighbour whose link is gone, if it is one."""
-        self._interested.clear()
-        return self.neighbours.pop(peer, None)
-
-    def set_logical(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...], reason: str) -> None:
-        """Say which topics' logical links the link to a neighbour carries now; what begins or ends is traced.
-
-        Called by the one part that decides over logical links: the interests part where any shared topic makes one,
-        the overlay where it keeps neighbours or views of its own. ``topics`` rise; ``reason`` is for those that end.
-        """
-        neighbour = self.neighbours[peer]
-        before, neighbour.logical = neighbour.logical, topics
-        if ended := tuple(topic for topic in before if topic not in topics):
-            turn.trace("prune", peer=peer, topics=ended, reason=reason)
-        if begun := tuple(topic for topic in topics if topic not in before):
-            turn.trace("graft", peer=peer, topics=begun)
+from peer.core.frames import Frame
+from peer.core.parts import Neighbour, Part, State, Turn
 
 
 class StatefulNode(Node, Protocol):
@@ -140,158 +33,184 @@ class StatefulNode(Node, Protocol):
     state: State
 
 
-class Turn(Struct, gc=False):
-    """The handling of one event: the instant, and the effects collected so far.
+class ComposedNode:
+    """A node made of parts, which hear of each event in the order of ``parts``.
 
-    A link is there as long as a part needs it. Parts that ``connect`` share it; it ends when one of them says
-    ``disconnect``. A part that only needs it for a moment may ``borrow`` it and ``give_back``, which touches no link
-    that others use.
+    Args:
+        state: shared by all parts.
+        parts: role ("membership", "interests", "overlay", "dissemination") to part. A timer's name starts with the
+            role of the part that set it. A part in two roles hears of each event once.
 
-    Attributes:
-        claimed: the nodes to which there was a borrowed link when another part asked for one.
+    Raises:
+        ValueError: two parts write the same field of the state.
     """
 
-    _state: State
-    now_ns: int
-    effects: list[Effect] = []
-    claimed: Sequence[NodeId] = ()
+    __slots__ = ("_borrower", "_each", "_handlers", "_hearers", "_now_ns", "_parts", "_takers", "state")
 
-    def send(self, peer: NodeId, frame: Frame) -> None:
-        """Queue a frame for a neighbour."""
-        self.effects.append(Send(peer, frame))
-
-    def send_each(self, peers: Sequence[NodeId], frame: Frame) -> None:
-        """Queue a frame for each of some neighbours."""
-        if peers:
-            self.effects.append(SendEach(peers, frame))
-
-    def connect(self, peer: NodeId) -> None:
-        """Ask for a link."""
-        self._state.wanted.add(peer)
-        self.effects.append(Connect(peer))
-        if peer in self._state.aside:
-            self.claimed = (*self.claimed, peer)
-
-    def disconnect(self, peer: NodeId, reason: str) -> None:
-        """Close a link, or ask for it no longer."""
-        self._state.wanted.discard(peer)
-        if peer in self._state.neighbours or peer not in self._state.borrowed:
-            self.effects.append(Disconnect(peer, reason))
-
-    def borrow(self, peer: NodeId) -> None:
-        """Ask for a link that the other parts do not see unless they ask for it too."""
-        self._state.borrowed.add(peer)
-        self.effects.append(Connect(peer))
-
-    def give_back(self, peer: NodeId, reason: str) -> None:
-        """Need a borrowed link no longer: it closes, unless another part of this node or of the peer uses it."""
-        self._state.borrowed.discard(peer)
-        if peer not in self._state.neighbours and peer not in self._state.wanted:
-            self.effects.append(Disconnect(peer, reason))
-
-    def set_timer(self, name: str, at_ns: int) -> None:
-        """Set a timer; ``name`` starts with the part's role and a slash, by which it finds its way back."""
-        self.effects.append(SetTimer(name, at_ns))
-
-    def cancel_timer(self, name: str) -> None:
-        """Forget a timer."""
-        self.effects.append(CancelTimer(name))
-
-    def deliver(self, message: Message) -> None:
-        """Hand a message to the application."""
-        self.effects.append(Deliver(message))
-
-    def trace_copy(self, event: str, peer: NodeId, copy: Data) -> None:
-        """Write down what became of a copy from a neighbour; without the detour over names, as there are so many."""
-        written = TraceEvent(event, self.now_ns, self._state.node, peer, copy.message_id, copy.topics, hops=copy.hops)
-        self.effects.append(Trace(written))
-
-    def trace(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - the fields of TraceEvent, checked by it
-        """Write down what happened, with this instant and node."""
-        self.effects.append(Trace(TraceEvent(event, self.now_ns, self._state.node, **fields)))
-
-
-class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """Nothing to set."""
-
-
-class Part:
-    """One of the parts that a node is composed of. Each method handles one kind of event; the default ignores it.
-
-    ``state`` is kept by the composition and the interests part; other parts only read it.
-    """
-
-    Parameters: ClassVar[type[Struct]] = NoParameters
-    """What may be set. An experiment's section of the part's name has this form."""
-
-    frames: ClassVar[tuple[type[Frame], ...]] = ()
-    """The frame types that this part receives; no two parts of a node share one."""
-
-    rides_on: ClassVar[type[Part] | None] = None
-    """The overlay that this dissemination shares its work with; its constructor then takes ``(state, overlay,
-    parameters)``."""
-
-    overhears: ClassVar[tuple[type[Frame], ...]] = ()
-    """Frame types of other parts, with their subclasses, that this part learns from; it hears of each before the part
-    that receives it."""
-
-    borrows: ClassVar[bool] = False
-    """Whether it opens links for a moment, for itself. A node has at most one such part, and hides these links from the
-    others on both sides."""
-
-    __slots__ = ("state",)
-
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, parts: dict[str, Part]) -> None:
         self.state = state
+        self._parts = parts
+        self._each = tuple(dict.fromkeys(parts.values()))
+        self._borrower = next((part for part in self._each if part.borrows), None)
+        self._takers = {kind.kind: part for part in self._each for kind in part.frames}
+        self._hearers = _hearers(tuple(type(part) for part in self._each))
+        self._now_ns = 0
+        self._handlers = _AT_FIRST
 
-    @staticmethod
-    def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
-        """Whether copies between two subscribers of their topic travel on logical links alone; of a dissemination.
+    def handle(self, now_ns: int, event: Event) -> list[Effect]:
+        """See ``peer.core.contract.Node``."""
+        if now_ns < self._now_ns:
+            raise ContractError(f"time ran back from {self._now_ns} to {now_ns} ns")
+        handler = self._handlers.get(type(event))
+        if handler is None:
+            raise self._refuse(event)
+        self._now_ns = now_ns
+        turn = Turn(self.state, now_ns)
+        handler(self, turn, event)
+        while turn.claimed:
+            peer, *turn.claimed = turn.claimed
+            self._show(turn, peer)
+        return turn.effects
 
-        Args:
-            parameters: the part's, as a node's specification has them.
-            told: whether nodes tell all their neighbours their interests, so that every shared topic is a logical link.
-            several: whether messages are on several topics.
-        """
-        return False
+    def _refuse(self, event: Event) -> ContractError:
+        name = type(event).__name__
+        if self._handlers is _AT_FIRST:
+            return ContractError(f"{name} before Started")
+        return ContractError(f"{name} after Started" if isinstance(event, Started) else f"{name} is not an event")
 
-    @staticmethod
-    def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterable[Frame]:
-        """What ``node`` may send to a neighbour with this part to be told who subscribes to these topics.
+    def _start(self, turn: Turn, event: Started) -> None:
+        self._handlers = _LATER
+        for part in self._each:
+            part.start(turn)
 
-        There is no need to ask where nodes tell every neighbour.
-        """
-        return ()
+    def _meet(self, turn: Turn, event: PeerList) -> None:
+        object.__setattr__(self.state, "numbers", max(self.state.numbers, event.directory.nodes.bit_length()))
+        for part in self._each:
+            part.meet(turn, event.directory)
 
-    def start(self, turn: Turn) -> None:
-        """The node's first event."""
+    def _leave(self, turn: Turn, event: Leaving) -> None:
+        for part in self._each:
+            part.leave(turn)
 
-    def meet(self, turn: Turn, directory: Directory) -> None:
-        """The bootstrap service answered; it may do so again."""
+    def _link_up(self, turn: Turn, event: LinkUp) -> None:
+        state, peer = self.state, event.peer
+        if state.is_linked(peer):
+            raise ContractError(f"a second link to {peer}")
+        if self._borrower is not None and peer not in state._wanted:
+            state._aside[peer] = None
+            self._borrower.link_up(turn, peer)
+            return
+        state._neighbours[peer] = Neighbour(event.outbound)
+        for part in self._each:
+            part.link_up(turn, peer)
 
-    def leave(self, turn: Turn) -> None:
-        """The node leaves in order: its last turn."""
+    def _show(self, turn: Turn, peer: NodeId) -> None:
+        """Let all parts see a link that so far only one used: another one of this node, or of the peer, needs it."""
+        state = self.state
+        if peer in state._aside:
+            del state._aside[peer]
+            state._neighbours[peer] = Neighbour(peer in state._wanted)
+            for part in self._each:
+                if part is not self._borrower:
+                    part.link_up(turn, peer)
 
-    def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """A link came up; ``state.neighbours`` has it."""
+    def _link_down(self, turn: Turn, event: LinkDown) -> None:
+        state, peer = self.state, event.peer
+        if not event.retrying:
+            state._wanted.pop(peer, None)
+            state._borrowed.pop(peer, None)
+        if peer in state._aside:
+            assert self._borrower is not None, "only its links stand aside"
+            del state._aside[peer]
+            self._borrower.link_down(turn, peer, event.reason, event.retrying)
+        else:
+            state._receivers.clear()
+            neighbour = state._neighbours.pop(peer, None)
+            if neighbour is not None and neighbour.logical:
+                turn.trace("prune", peer=peer, topics=neighbour.logical, reason=event.reason)
+            for part in self._each:
+                part.link_down(turn, peer, event.reason, event.retrying)
+        if self._borrower is not None and event.retrying and not (peer in state._wanted or peer in state._borrowed):
+            turn.disconnect(peer, "unused")  # it was borrowed, given back while the peer used it, and then it broke
 
-    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A link is gone, or the attempts at one were given up; ``state.neighbours`` no longer has it."""
+    def _receive(self, turn: Turn, event: FrameReceived) -> None:
+        peer, frame = event.peer, event.frame
+        if peer not in self.state._neighbours:
+            self._require_link(turn, peer, frame)
+        hearers = self._hearers.get(frame.kind)
+        if hearers is None:
+            turn.trace("reject", peer=peer, kind=frame.kind, reason="unexpected_kind")
+        else:
+            each = self._each
+            for place, hear in hearers:
+                hear(each[place], turn, peer, frame)
 
-    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A frame of one of this part's types came from a neighbour."""
+    def _require_link(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Let all parts see a link over which a frame comes that is not for the part that borrows."""
+        if not self.state.is_linked(peer):
+            raise ContractError(f"a frame from {peer}, to which there is no link")
+        if self._takers.get(frame.kind, self._borrower) is not self._borrower:
+            self._show(turn, peer)
 
-    def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A frame of one of the ``overhears`` types came from a neighbour."""
+    def _fire(self, turn: Turn, event: TimerFired) -> None:
+        part = self._parts.get(event.name.partition("/")[0])
+        if part is None:
+            raise ContractError(f"no part set a timer called {event.name}")
+        part.fire(turn, event.name)
 
-    def fire(self, turn: Turn, name: str) -> None:
-        """A timer of this part fired; ``name`` is the whole name."""
+    def _publish(self, turn: Turn, event: Publish) -> None:
+        for part in self._each:
+            part.publish(turn, event)
 
-    def publish(self, turn: Turn, publication: Publish) -> None:
-        """The application publishes."""
+    def _subscribe(self, turn: Turn, event: Subscribe) -> None:
+        if event.topic not in self.state.topics:
+            for part in self._each:
+                part.subscribe(turn, event.topic)
 
-    def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """The application wants a topic that it did not want before."""
+    def _unsubscribe(self, turn: Turn, event: Unsubscribe) -> None:
+        if event.topic in self.state.topics:
+            for part in self._each:
+                part.unsubscribe(turn, event.topic)
 
-    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """The application no longer wants a topic that it wanted before."""
+
+_Hearer = tuple[int, Callable[[Any, Turn, NodeId, Any], None]]
+
+
+@cache
+def _hearers(parts: tuple[type[Part], ...]) -> dict[int, tuple[_Hearer, ...]]:
+    """Who hears of a frame, by its kind: the parts' places and methods, in order; the one that takes it comes last.
+
+    All nodes of the same parts share it, so that a simulation of many has it at hand.
+
+    Raises:
+        ValueError: two of the parts write the same field of the state.
+    """
+    owners: dict[str, type[Part]] = {}
+    for part in parts:
+        for field in sorted(part.writes):
+            if field in owners:
+                raise ValueError(f"{owners[field].__name__} and {part.__name__} both write {field!r}")
+            owners[field] = part
+    return {
+        taken.kind: (
+            *((place, part.overhear) for place, part in enumerate(parts) if issubclass(taken, part.overhears)),
+            (taker, parts[taker].receive),
+        )
+        for taker in range(len(parts))
+        for taken in parts[taker].frames
+    }
+
+
+_Handler = Callable[[ComposedNode, Turn, Any], None]
+_AT_FIRST: dict[type[Event], _Handler] = {Started: ComposedNode._start}
+_LATER: dict[type[Event], _Handler] = {
+    PeerList: ComposedNode._meet,
+    LinkUp: ComposedNode._link_up,
+    LinkDown: ComposedNode._link_down,
+    FrameReceived: ComposedNode._receive,
+    TimerFired: ComposedNode._fire,
+    Publish: ComposedNode._publish,
+    Subscribe: ComposedNode._subscribe,
+    Unsubscribe: ComposedNode._unsubscribe,
+    Leaving: ComposedNode._leave,
+}

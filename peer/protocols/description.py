@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from peer.core.contract import TopicId
 from peer.core.frames import Frame
-from peer.core.node import Part
+from peer.core.parts import Part
 
 Choice = dict[str, Any]
 """A part as an experiment names it: ``name`` and the part's own parameters."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.core.composition import ComposedNode
 from peer.core.contract import TimerFired
 from peer.core.frames import Subscriptions
-from peer.core.node import Part, State
+from peer.core.node import ComposedNode
+from peer.core.parts import Part, State
 from peer.testing import Pump
 
 MS, SECOND_NS = 1_000_000, 1_000_000_000

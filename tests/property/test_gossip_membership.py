@@ -29,7 +29,7 @@ from peer.core.frames import Data, Subscriptions
 from peer.core.membership.cyclon import CyclonReply, CyclonShuffle
 from peer.core.membership.gossip import Descriptor
 from peer.core.membership.newscast import NewscastNews, NewscastReply
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 from peer.protocols.registry import Composition, compose
 from peer.protocols.spidercast.frames import SpiderHeartbeat
 from peer.testing import Faults, Pump

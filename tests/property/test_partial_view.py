@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from peer.core.bitset import bitset, members
 from peer.core.contract import Directory, PeerInfo
 from peer.core.membership.partial_view import PartialParameters, PartialView
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 
 ratios = st.floats(0, 1)
 networks = st.frozensets(st.integers(0, 300), max_size=80)

@@ -11,9 +11,9 @@ import pytest
 from harness.experiment import Experiment
 from harness.studies.form import RunSpec
 from harness.studies.simulating import PointRun, Row, simulate_point
-from peer.core.composition import ComposedNode
 from peer.core.contract import Effect, Event, FrameReceived
 from peer.core.frames import Data
+from peer.core.node import ComposedNode
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 
 SECOND_NS = 1_000_000_000

@@ -13,7 +13,7 @@ import peer.protocols
 from harness.experiment import Experiment, section_of
 from harness.planning.models import find_model
 from peer.core.frames import kind_names
-from peer.core.node import NoParameters
+from peer.core.parts import NoParameters
 from peer.protocols.description import Description, section_name
 from peer.protocols.registry import (
     DISSEMINATIONS,

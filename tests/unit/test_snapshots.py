@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from harness.studies.snapshots import share_slots, take_snapshot
 from metrics.overlay import Snapshot
-from peer.core.node import Neighbour, State
+from peer.core.parts import Neighbour, State
 
 
 def simulation(*links: tuple[int, int, bool], brief: tuple[tuple[int, int], ...] = (), down: tuple[int, ...] = ()):

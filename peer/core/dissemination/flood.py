@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spreading import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 
 
 class FloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -72,5 +72,5 @@ class Flood(Spreading):
             return neighbours
         if len(topics) == 1:
             [topic] = topics
-            return self.state.interested(topic)
-        return [peer for peer, neighbour in neighbours.items() if not neighbour.topics.isdisjoint(topics)]
+            return self.state.receivers(topic)
+        return [peer for peer, neighbour in neighbours.items() if not neighbour.forwards.isdisjoint(topics)]

@@ -6,7 +6,7 @@ from collections import deque
 
 from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
-from peer.core.node import Part, State, Turn
+from peer.core.parts import Part, State, Turn
 
 MOST_HOPS = 255
 """A header's hop count has eight bits: a message that has come so far stays at the highest."""

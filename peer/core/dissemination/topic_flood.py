@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spreading import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 
 
 class TopicFloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -29,7 +29,7 @@ class TopicFloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
 class TopicFlood(Spreading):
     """Sends a message on along the links of its topics.
 
-    The links are those that the overlay says carry a topic: ``Neighbour.topics``. ``whole`` copies go on by the first
+    Which topics go on to a neighbour is in ``Neighbour.forwards``. ``whole`` copies go on by the first
     one alone, along the links of any of their topics, also from nodes that take part in some of them only: a message on
     several topics crosses a link once each way at most. Where copies bear only the topics that their link carries, the
     publisher sends one over each link; where a later copy brings a topic of the node's own that it has not passed on
@@ -82,9 +82,9 @@ class TopicFlood(Spreading):
     def _send_on(self, turn: Turn, source: NodeId | None, topics: tuple[TopicId, ...], copy: Data, hops: int) -> None:
         last: Data | None = None
         for peer, neighbour in self.state.neighbours.items():
-            if peer == source or neighbour.topics.isdisjoint(topics):
+            if peer == source or neighbour.forwards.isdisjoint(topics):
                 continue
-            carried = topics if self.whole else tuple(topic for topic in topics if topic in neighbour.topics)
+            carried = topics if self.whole else tuple(topic for topic in topics if topic in neighbour.forwards)
             if last is None or last.topics != carried:  # equal copies are one value, which is encoded once
                 last = Data(copy.message_id, carried, hops, UNLIMITED_TTL, copy.payload)
             turn.send(peer, last)

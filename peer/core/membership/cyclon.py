@@ -10,7 +10,7 @@ from msgspec import Meta
 from peer.core.contract import NodeId
 from peer.core.frames import register
 from peer.core.membership.gossip import Descriptor, Entry, GossipFrame, GossipMembership, GossipParameters
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 
 
 @register

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from peer.core.bitset import Bitset
 from peer.core.contract import Directory, NodeId, TopicId
-from peer.core.node import Part, State, Turn
+from peer.core.parts import Part, State, Turn
 
 
 class FullView(Part):

@@ -15,7 +15,7 @@ from peer.core.bitset import Bitset, bitset, members, sample
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.directory import NOTHING
 from peer.core.frames import Disclosure, Frame
-from peer.core.node import Part, State, Turn
+from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 
 ROUND = "membership/round"

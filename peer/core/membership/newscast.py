@@ -9,7 +9,7 @@ from msgspec import Meta
 from peer.core.contract import NodeId
 from peer.core.frames import register
 from peer.core.membership.gossip import Descriptor, Entry, GossipFrame, GossipMembership, GossipParameters
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 
 MICROSECOND_NS = 1000
 

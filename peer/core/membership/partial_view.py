@@ -11,7 +11,7 @@ from peer.core.bitset import Bitset, bitset, members, sample
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.directory import NOTHING
 from peer.core.membership.full_view import FullView
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 from peer.core.randomness import substream
 
 

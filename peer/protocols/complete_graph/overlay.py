@@ -5,11 +5,8 @@ from __future__ import annotations
 from peer.core.bitset import members
 from peer.core.contract import Directory, NodeId
 from peer.core.membership.interface import Membership
-from peer.core.node import NoParameters, Part, State, Turn
-
-REFILL = "overlay/refill"
-REFILL_NS = 5_000_000_000
-"""How long a node waits before it tries again to reach those that it could not."""
+from peer.core.outgoing import REFILL, REFILL_NS
+from peer.core.parts import NoParameters, Part, State, Turn
 
 
 class CompleteGraph(Part):

@@ -6,16 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from peer.core.bitset import Bitset, bitset, choose
+from peer.core.bitset import Bitset
 from peer.core.contract import Directory, NodeId, TopicId
-from peer.core.failures import Failures
 from peer.core.membership.interface import Membership
-from peer.core.node import Part, State, Turn
-from peer.core.randomness import substream
-
-REFILL = "overlay/refill"
-REFILL_NS = 5_000_000_000
-"""How long a node that lacks links waits before it tries again the nodes that it could not reach."""
+from peer.core.outgoing import OutgoingLinks
+from peer.core.parts import Part, State, Turn
 
 
 class GossipsubBoundedParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -42,14 +37,11 @@ class BoundedGossipsub(Part):
     def __init__(self, state: State, membership: Membership, parameters: GossipsubBoundedParameters) -> None:
         super().__init__(state)
         self._membership = membership
-        self._degree = parameters.degree
-        self._draws = substream(state.seed, state.node, "overlay")
-        self._chosen: dict[NodeId, TopicId | None] = {}
-        self._failed = Failures()
+        self.links = OutgoingLinks(state, membership, parameters.degree, self._next_slot, looks_again=False)
 
     def meet(self, turn: Turn, directory: Directory) -> None:
         """Choose as many as are missing."""
-        self._fill(turn)
+        self.links.fill(turn)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Links that serve no topic of this node are dealt again."""
@@ -61,43 +53,25 @@ class BoundedGossipsub(Part):
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """Replace a chosen node that the driver no longer tries to reach."""
-        if peer in self._chosen and not retrying:
-            del self._chosen[peer]
-            self._failed.add(turn.now_ns, peer)
-            self._fill(turn)
+        self.links.link_down(turn, peer, retrying)
 
     def fire(self, turn: Turn, name: str) -> None:
         """Give the nodes that could not be reached another chance."""
-        self._failed.clear()
-        self._fill(turn)
+        self.links.try_again(turn)
 
     def _deal_again(self, turn: Turn) -> None:
-        for peer, topic in list(self._chosen.items()):
+        for peer, topic in list(self.links.chosen.items()):
             if topic not in self.state.topics:
-                # Not at once again: its link is on its way down.
-                del self._chosen[peer]
-                self._failed.add(turn.now_ns, peer)
-                turn.disconnect(peer, "topic_left")
-        self._fill(turn)
+                self.links.close(turn, peer, "topic_left")
+        self.links.fill(turn)
 
-    def _fill(self, turn: Turn) -> None:
-        fresh = self._membership.known & ~bitset(self._chosen) & ~self._failed.at(turn.now_ns)
-        while fresh and len(self._chosen) < self._degree:
-            topic, among = self._next_slot(fresh)
-            peer = choose(among, self._draws)
-            fresh &= ~(1 << peer)
-            self._chosen[peer] = topic
-            turn.connect(peer)
-        if len(self._chosen) < self._degree and self._failed:
-            turn.set_timer(REFILL, turn.now_ns + REFILL_NS)
-
-    def _next_slot(self, fresh: Bitset) -> tuple[TopicId | None, Bitset]:
-        """The topic with the fewest links that has fresh subscribers, and those; no topic and all where none has."""
+    def _next_slot(self, fresh: Bitset) -> tuple[Bitset, TopicId | None]:
+        """The fresh subscribers of the topic with the fewest links that has any, and the topic; else all of them."""
         slots = dict.fromkeys(sorted(self.state.topics), 0)
-        for topic in self._chosen.values():
+        for topic in self.links.chosen.values():
             if topic in slots:
                 slots[topic] += 1
-        for _, _, topic in sorted((count, self._draws.random(), topic) for topic, count in slots.items()):
+        for _, _, topic in sorted((count, self.links.draws.random(), topic) for topic, count in slots.items()):
             if among := fresh & self._membership.subscribers(topic):
-                return topic, among
-        return None, fresh
+                return among, topic
+        return fresh, None

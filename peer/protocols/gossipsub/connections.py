@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peer.core.bitset import bitset, choose
-from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.contract import NodeId, TopicId
 from peer.core.membership.interface import Membership
-from peer.core.node import State, Turn
+from peer.core.outgoing import OutgoingLinks
+from peer.core.parts import State, Turn
 from peer.core.randomness import substream
-from peer.protocols.random_graph.overlay import RandomGraph, RandomParameters
-
-REFILL = "overlay/refill"
 
 
 class Connections:
@@ -20,32 +18,24 @@ class Connections:
     The specification leaves discovery to the environment. Nodes that a peer names (peer exchange) are taken where the
     membership knows them: there are no signed peer records.
 
+    Attributes:
+        ambient: the links to nodes drawn uniformly.
+
     Source: gossipsub v1.0, Ambient Peer Discovery; v1.1, PRUNE Backoff and Peer Exchange.
     """
 
     def __init__(self, state: State, membership: Membership, connections: int) -> None:
         self._state = state
         self._membership = membership
-        self._ambient = RandomGraph(state, membership, RandomParameters(connections)) if connections else None
+        self.ambient = OutgoingLinks(state, membership, connections)
         self._draws = substream(state.seed, state.node, "gossipsub/discovery")
         self._asked: dict[NodeId, None] = {}
 
-    def meet(self, turn: Turn, directory: Directory) -> None:
-        """The bootstrap service answered."""
-        if self._ambient is not None:
-            self._ambient.meet(turn, directory)
-
-    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+    def link_down(self, turn: Turn, peer: NodeId, retrying: bool) -> None:
         """A link is gone, or the attempts at one were given up."""
         if not retrying:
             self._asked.pop(peer, None)
-        if self._ambient is not None:
-            self._ambient.link_down(turn, peer, reason, retrying)
-
-    def refill(self, turn: Turn) -> None:
-        """The timer ``REFILL`` fired."""
-        if self._ambient is not None:
-            self._ambient.fire(turn, REFILL)
+        self.ambient.link_down(turn, peer, retrying)
 
     def seek(self, turn: Turn, topic: TopicId, wanted: int) -> None:
         """Open links to known subscribers of a topic until ``wanted`` of them are linked or being linked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peer.core.contract import NodeId, TopicId
-from peer.core.node import Turn
+from peer.core.parts import Turn
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
 
 

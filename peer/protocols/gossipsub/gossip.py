@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peer.core.contract import MessageId, NodeId, TopicId
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 from peer.core.randomness import substream
 from peer.protocols.gossipsub.cache import MessageCache, SeenCache
 from peer.protocols.gossipsub.frames import Advert, Ihave, Iwant

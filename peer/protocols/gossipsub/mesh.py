@@ -7,10 +7,11 @@ from collections.abc import Callable
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
-from peer.core.node import Part, State, Turn
+from peer.core.outgoing import REFILL
+from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.gossipsub.backoff import Backoffs
-from peer.protocols.gossipsub.connections import REFILL, Connections
+from peer.protocols.gossipsub.connections import Connections
 from peer.protocols.gossipsub.controls import Controls
 from peer.protocols.gossipsub.fanout import Fanout
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
@@ -79,7 +80,7 @@ class Mesh(Part):
     def meet(self, turn: Turn, directory: Directory) -> None:
         """Connect."""
         self._connections.keep(turn, self._explicit)
-        self._connections.meet(turn, directory)
+        self._connections.ambient.fill(turn)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Begin to keep the peer's score."""
@@ -91,7 +92,7 @@ class Mesh(Part):
             mesh.pop(peer, None)
         self.fanout.drop_peer(peer)
         self.scores.disconnect(turn.now_ns, peer)
-        self._connections.link_down(turn, peer, reason, retrying)
+        self._connections.link_down(turn, peer, retrying)
 
     def fire(self, turn: Turn, name: str) -> None:
         """The heartbeat, the scores' decay, agreed connections to look after, or others to replace."""
@@ -105,7 +106,7 @@ class Mesh(Part):
             self._connections.keep(turn, self._explicit)
             turn.set_timer(EXPLICIT, turn.now_ns + to_ns(self._p.explicit_check_s))
         elif name == REFILL:
-            self._connections.refill(turn)
+            self._connections.ambient.try_again(turn)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """A GRAFT or a PRUNE."""

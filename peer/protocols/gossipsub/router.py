@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
-from peer.core.node import Part, State, Turn
+from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.gossipsub.cache import MessageCache, SeenCache
 from peer.protocols.gossipsub.frames import Idontwant, Ihave, Iwant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spreading import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 from peer.protocols.scribe.overlay import Scribe, ScribeParameters
 
 Leg = int

@@ -11,7 +11,7 @@ from peer.core.bitset import Bitset, bitset
 from peer.core.contract import Directory, NodeId, TopicId, publisher_of
 from peer.core.frames import Data, Frame, Subscriptions
 from peer.core.membership.interface import Membership
-from peer.core.node import Part, State, Turn
+from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.scribe.forest import Forest, Group, Tree
 from peer.protocols.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave, ScribeRedirect

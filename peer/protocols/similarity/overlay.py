@@ -11,7 +11,7 @@ from msgspec import Meta
 from peer.core.bitset import Bitset, choose, most_often
 from peer.core.contract import NodeId
 from peer.core.membership.interface import Membership
-from peer.core.node import State
+from peer.core.parts import State
 from peer.protocols.spidercast.coverage import Interest
 from peer.protocols.spidercast.maintained_overlay import MaintainedOverlay
 from peer.protocols.spidercast.maintenance import MaintenanceParameters

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
-from peer.core.node import Part, State, Turn
+from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.spidercast.coverage import Interest
 from peer.protocols.spidercast.frames import (

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from peer.core.bitset import Bitset
 from peer.core.contract import NodeId, TopicId
 from peer.core.membership.interface import Membership
-from peer.core.node import Turn
+from peer.core.parts import Turn
 from peer.protocols.spidercast.coverage import Interest
 
 SECOND_NS = 1_000_000_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from peer.core.bitset import bitset
 from peer.core.contract import NodeId
-from peer.core.node import Turn
+from peer.core.parts import Turn
 from peer.protocols.spidercast.coverage import Interest
 from peer.protocols.spidercast.frames import (
     SpiderConnect,

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from peer.core.contract import TopicId
 from peer.core.membership.interface import Membership
-from peer.core.node import State, Turn
+from peer.core.parts import State, Turn
 from peer.protocols.spidercast.coverage import GreedyCoverage, RandomCoverage
 from peer.protocols.spidercast.maintained_overlay import MaintainedOverlay
 from peer.protocols.spidercast.maintenance import MaintenanceParameters

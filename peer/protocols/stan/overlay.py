@@ -10,7 +10,7 @@ from peer.core.bitset import Bitset, members, sample
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
-from peer.core.node import Part, State, Turn
+from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.stan.aligned_views import AlignedViews
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide

@@ -7,21 +7,18 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from peer.core.bitset import Bitset, bitset, choose
+from peer.core.bitset import Bitset
 from peer.core.contract import Directory, MessageId, NodeId, TopicId
-from peer.core.failures import Failures
 from peer.core.frames import Data, Frame
 from peer.core.membership.interface import Membership
-from peer.core.node import Part, State, Turn
-from peer.core.randomness import substream
+from peer.core.outgoing import OutgoingLinks
+from peer.core.parts import Part, State, Turn
 from peer.protocols.topiary.estimates import Estimate, RateEstimate, SequenceEstimate
 from peer.protocols.topiary.frames import Release
 from peer.protocols.topiary.observation import Observation
 from peer.protocols.topiary.scoring import Subset, Tally, Weights, best_subset, topic_scores, worse_topics
 
-EPOCH, SETTLED, REFILL = "overlay/epoch", "overlay/settled", "overlay/refill"
-REFILL_NS = 5_000_000_000
-"""How long a node that found nobody to connect to waits before it tries again."""
+EPOCH, SETTLED = "overlay/epoch", "overlay/settled"
 
 SCORE_EPSILON = 1e-9
 """A score above it is worse than a best score of 0, of which no multiple is worse (Eq. 9)."""
@@ -78,13 +75,11 @@ class Topiary(Part):
     Parameters = TopiaryParameters
     frames = (Release,)
     overhears = (Data,)
+    writes = frozenset({"outbound"})
     __slots__ = (
-        "_chosen",
-        "_draws",
         "_epoch",
         "_estimate",
         "_expects",
-        "_failed",
         "_given_up",
         "_importance",
         "_membership",
@@ -94,20 +89,19 @@ class Topiary(Part):
         "_parameters",
         "_passed",
         "_weights",
+        "links",
     )
 
     def __init__(self, state: State, membership: Membership, parameters: TopiaryParameters) -> None:
         super().__init__(state)
         self._membership = membership
         self._parameters = parameters
-        self._draws = substream(state.seed, state.node, "overlay")
+        self.links = OutgoingLinks(state, membership, parameters.degree)
         self._weights = Weights(parameters.coverage_weight, parameters.delay_weight, parameters.waste_weight)
         self._importance = dict(parameters.topic_weights)
         self._estimate: Estimate = (
             RateEstimate(parameters.topic_rate_per_s) if parameters.estimate == "rate" else SequenceEstimate()
         )
-        self._chosen: dict[NodeId, None] = {}
-        self._failed = Failures()
         self._given_up: tuple[NodeId, ...] = ()
         self._observation: Observation | None = None
         self._observed_since_ns = 0
@@ -120,51 +114,37 @@ class Topiary(Part):
 
     def meet(self, turn: Turn, directory: Directory) -> None:
         """Begin with neighbours drawn uniformly; what is missing later is filled in the same way."""
-        if self._observation is None and not self._chosen:
+        if self._observation is None and not self.links.chosen:
             self._set_clock(turn)
-        self._explore(turn, [])
+        self.links.fill(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """Replace an outgoing neighbour that is lost; forget one that is not wanted any more."""
-        if peer not in self._chosen:
-            if retrying:
-                turn.disconnect(peer, "released")
-        elif not retrying:
-            del self._chosen[peer]
-            self._failed.add(turn.now_ns, peer)
-            self._explore(turn, [])
+        if peer in self.links.chosen:
+            self.links.link_down(turn, peer, retrying)
+        elif retrying:
+            turn.disconnect(peer, "released")
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """The other side gives the link up: close it, unless this node chose it too."""
-        if peer not in self._chosen:
+        if peer not in self.links.chosen:
             turn.disconnect(peer, "released")
 
     def _release(self, turn: Turn, peer: NodeId) -> None:
         """Give a link up; whether it stays is the other side's choice. One that is not up is simply not opened."""
-        if (neighbour := self.state.neighbours.get(peer)) is not None:
-            neighbour.outbound = False
+        if peer in self.state.neighbours:
+            self.write_neighbour(peer, outbound=False)
             turn.send(peer, Release())
         else:
             turn.disconnect(peer, "released")
 
-    def _explore(self, turn: Turn, topics: list[TopicId]) -> None:
-        """Fill the free places with nodes drawn by how many of the topics they share, or uniformly.
+    def _subscribers_among(self, fresh: Bitset, topics: list[TopicId]) -> Bitset:
+        """The fresh subscribers of one of the topics, drawn by how many it has; all fresh nodes if none has any.
 
-        Drawing a topic by how many candidates subscribe to it, and then one of them, draws each candidate in proportion
-        to the topics it shares.
+        So each candidate is drawn in proportion to the topics that it shares.
 
         Source: Topiary section IV-E, Eq. 10.
         """
-        fresh = self._membership.known & ~bitset(self._chosen) & ~self._failed.at(turn.now_ns)
-        while fresh and len(self._chosen) < self._parameters.degree:
-            peer = choose(self._drawn_from(fresh, topics), self._draws)
-            fresh &= ~(1 << peer)
-            self._chosen[peer] = None
-            turn.connect(peer)
-        if len(self._chosen) < self._parameters.degree:
-            turn.set_timer(REFILL, turn.now_ns + REFILL_NS)
-
-    def _drawn_from(self, fresh: Bitset, topics: list[TopicId]) -> Bitset:
         groups = [
             (subscribers, self._importance.get(topic, 1.0))
             for topic in topics
@@ -173,7 +153,7 @@ class Topiary(Part):
         weights = [weight * group.bit_count() for group, weight in groups]
         if not any(weights):
             return fresh
-        [group] = self._draws.choices([group for group, _ in groups], weights)
+        [group] = self.links.draws.choices([group for group, _ in groups], weights)
         return group
 
     # ------------------------------------------------------------------------------------------------ epochs
@@ -207,8 +187,7 @@ class Topiary(Part):
         elif name == SETTLED:
             self._settle(turn)
         else:
-            self._failed.clear()
-            self._explore(turn, [])
+            self.links.try_again(turn)
 
     def _set_clock(self, turn: Turn) -> None:
         """Begin an epoch."""
@@ -219,14 +198,14 @@ class Topiary(Part):
 
     def _settle(self, turn: Turn) -> None:
         """The epoch's links are there: say goodbye to the others, and begin to observe."""
-        for peer in self._chosen:
-            if (neighbour := self.state.neighbours.get(peer)) is not None:
-                neighbour.outbound = True  # it may have been there, opened by the other side alone
+        for peer in self.links.chosen:
+            if peer in self.state.neighbours:
+                self.write_neighbour(peer, outbound=True)  # it may have been there, opened by the other side alone
         for peer in self._given_up:
-            if peer not in self._chosen:
+            if peer not in self.links.chosen:
                 self._release(turn, peer)
         self._given_up = ()
-        self._observation = Observation(tuple(self._chosen), self.state.node, self._passed)
+        self._observation = Observation(tuple(self.links.chosen), self.state.node, self._passed)
         self._passed = set()
         self._observed_since_ns = turn.now_ns
         self._estimate.turn_over()
@@ -253,11 +232,12 @@ class Topiary(Part):
         turn.trace("epoch", epoch=self._epoch, score=score)
         self._switch(observation.columns, subset)
         scores = topic_scores(messages, subset, published, self._weights, literal=literal)
-        self._explore(turn, worse_topics(scores, self._parameters.eta, SCORE_EPSILON))
+        worse = worse_topics(scores, self._parameters.eta, SCORE_EPSILON)
+        self.links.fill(turn, lambda fresh: (self._subscribers_among(fresh, worse), None))
 
     def _switch(self, columns: tuple[NodeId, ...], kept: Subset) -> None:
         """Give up whom the subset leaves out; who took the place of a lost neighbour meanwhile stays."""
         stay = {columns[column] for column in kept}
-        self._given_up = tuple(peer for peer in columns if peer in self._chosen and peer not in stay)
+        self._given_up = tuple(peer for peer in columns if peer in self.links.chosen and peer not in stay)
         for peer in self._given_up:
-            del self._chosen[peer]
+            del self.links.chosen[peer]
