@@ -42,7 +42,7 @@ class ComposedNode:
             role of the part that set it. A part in two roles hears of each event once.
 
     Raises:
-        ValueError: two parts write the same field of the state.
+        ValueError: two parts write the same field of the state, or receive the same frames.
     """
 
     __slots__ = ("_borrower", "_each", "_handlers", "_hearers", "_now_ns", "_parts", "_takers", "state")
@@ -183,14 +183,14 @@ def _hearers(parts: tuple[type[Part], ...]) -> dict[int, tuple[_Hearer, ...]]:
     All nodes of the same parts share it, so that a simulation of many has it at hand.
 
     Raises:
-        ValueError: two of the parts write the same field of the state.
+        ValueError: two of the parts write the same field of the state, or receive the same frames.
     """
     owners: dict[str, type[Part]] = {}
     for part in parts:
-        for field in sorted(part.writes):
-            if field in owners:
-                raise ValueError(f"{owners[field].__name__} and {part.__name__} both write {field!r}")
-            owners[field] = part
+        for claim in (*sorted(part.writes), *(taken.__name__ for taken in part.frames)):
+            if claim in owners:
+                raise ValueError(f"{owners[claim].__name__} and {part.__name__} both own {claim}")
+            owners[claim] = part
     return {
         taken.kind: (
             *((place, part.overhear) for place, part in enumerate(parts) if issubclass(taken, part.overhears)),

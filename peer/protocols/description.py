@@ -48,6 +48,7 @@ class Description(Struct, frozen=True, kw_only=True):
         name: what experiments call it. Its own parts have the same name.
         composition: its parts by default. What it sets of a part holds where an experiment sets nothing else.
         parts: its own parts by their role, "overlay" or "dissemination". The others of its composition are shared ones.
+            A dissemination that is the overlay, or a subclass of it, fills both roles with one part.
         parameters: the form of its section of an experiment, with which its own parts are made; None = it has none.
         background_frames: frames that nodes send on their own clock, whoever joins or leaves, such as heartbeats.
             Studies do not count them as caused by churn.

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from peer.core.adversary import ADVERSARIES
-from peer.core.composition import ComposedNode
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.flood import Flood
 from peer.core.dissemination.topic_flood import TopicFlood
@@ -20,7 +19,8 @@ from peer.core.membership.cyclon import Cyclon
 from peer.core.membership.full_view import FullView
 from peer.core.membership.newscast import Newscast
 from peer.core.membership.partial_view import PartialView
-from peer.core.node import Part, State, StatefulNode
+from peer.core.node import ComposedNode, StatefulNode
+from peer.core.parts import Part, State
 from peer.core.processing import UnhurriedNode
 from peer.protocols import (
     complete_graph,
@@ -135,17 +135,17 @@ def compose(
         nodes: how many nodes the plan has; their numbers are those below. 0 = only the bootstrap service names nodes.
 
     Raises:
-        ValueError: a part or the behaviour has an unknown name or parameter.
+        ValueError: a part or the behaviour has an unknown name or parameter, or two parts do not go together.
     """
     state = State(node, seed, topics, nodes)
     membership = _make("membership", MEMBERSHIPS, parts.membership, state)
-    overlay = _make("overlay", OVERLAYS, parts.overlay, state, membership)
-    made = {
-        "membership": membership,
-        "interests": INTERESTS[parts.interests](state),
-        "overlay": overlay,
-        "dissemination": _make("dissemination", DISSEMINATIONS, parts.dissemination, state, overlay),
-    }
+    made = {"membership": membership, "interests": INTERESTS[parts.interests](state)}
+    if _fills_both_roles(parts):
+        both = _make("dissemination", DISSEMINATIONS, parts.overlay | parts.dissemination, state, membership)
+        made |= {"overlay": both, "dissemination": both}
+    else:
+        made["overlay"] = _make("overlay", OVERLAYS, parts.overlay, state, membership)
+        made["dissemination"] = _make("dissemination", DISSEMINATIONS, parts.dissemination, state)
     whole: StatefulNode = ComposedNode(state, made)
     if behaviour is not None:
         whole = _make("behaviour", ADVERSARIES, behaviour, state, made)
@@ -162,17 +162,16 @@ def _make(role: str, registry: Mapping[str, Callable[..., Made]], chosen: Choice
         parameters = msgspec.convert(given, part.Parameters)
     except msgspec.ValidationError as error:
         raise ValueError(f"{role} {name!r}: {error}") from None
-    if role == "dissemination":
-        context = _foundation(part, str(name), *context)
     made: Made = part(*context, parameters)
     return made
 
 
-def _foundation(part: type[Part], name: str, state: object, overlay: object) -> tuple[object, ...]:
-    """What a dissemination is made on: the node's state, and the overlay where it rides on one of that kind."""
-    if part.rides_on is None:
-        return (state,)
-    if not isinstance(overlay, part.rides_on):
-        below = next(name for name, kind in OVERLAYS.items() if kind is part.rides_on)
-        raise ValueError(f"dissemination {name!r} needs the overlay {below!r} below it")
-    return state, overlay
+def _fills_both_roles(parts: Composition) -> bool:
+    """Whether the dissemination is an overlay too, which the composition then has to name as well."""
+    name = parts.dissemination.get("name")
+    overlay, dissemination = OVERLAYS.get(name), DISSEMINATIONS.get(name)
+    if overlay is None or dissemination is None or not issubclass(dissemination, overlay):
+        return False
+    if parts.overlay.get("name") != name:
+        raise ValueError(f"dissemination {name!r} needs the overlay {name!r} below it")
+    return True

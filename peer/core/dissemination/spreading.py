@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
@@ -20,7 +21,7 @@ class Spreading(Part):
         seen_messages: how many of the latest messages are remembered.
     """
 
-    frames = (Data,)
+    frames: ClassVar[tuple[type[Frame], ...]] = (Data,)
     __slots__ = ("_order", "_seen", "_seen_messages")
 
     def __init__(self, state: State, seen_messages: int) -> None:

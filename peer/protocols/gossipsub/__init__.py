@@ -1,7 +1,8 @@
 """GossipSub: topic meshes on top of ambient connections, repaired by gossip and guarded by scores.
 
-Two parts share the work. The overlay (``mesh``) holds the specification's peering state: connections, meshes, fanout,
-scores and the heartbeat. The dissemination (``router``) rides on it: messages, the message cache and gossip.
+The overlay (``mesh``) holds the specification's peering state: connections, meshes, fanout, scores and the heartbeat.
+The ``router`` extends it by messages, the message cache and gossip, and so fills the roles of overlay and
+dissemination. A mesh alone carries the messages of another dissemination.
 
 ``BOUNDED`` is another protocol: GossipSub as the Topiary paper compares itself with, which has a bounded number of
 links and no meshes (``bounded``).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import ClassVar
 
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame
@@ -32,16 +32,16 @@ class Mesh(Part):
 
     Attributes:
         peers: every subscribed topic's mesh, in the order in which peers came into it.
-        fanout: the peers for topics without subscription, kept by the router.
+        fanout: the peers for topics without subscription, which a ``Router`` keeps.
         scores: what this node thinks of its peers.
         promises: what peers advertised and have not sent yet.
-        after_maintenance: called at the end of every heartbeat's mesh maintenance, for the router's share of it.
 
     Source: gossipsub v1.0, Router State, Topic Membership, Mesh Maintenance; v1.1, all protocol extensions.
     """
 
     Parameters = GossipsubParameters
-    frames = (Graft, Prune)
+    frames: ClassVar[tuple[type[Frame], ...]] = (Graft, Prune)
+    writes = frozenset({"logical"})
 
     def __init__(self, state: State, membership: Membership, parameters: GossipsubParameters) -> None:
         super().__init__(state)
@@ -51,7 +51,6 @@ class Mesh(Part):
         self.promises = Promises(
             to_ns(parameters.iwant_followup_s), substream(state.seed, state.node, "gossipsub/promises")
         )
-        self.after_maintenance: Callable[[Turn], None] = _do_nothing
         agreed = parameters.explicit_peers
         self._explicit = tuple(peer for peer in agreed if peer != state.node) if state.node in agreed else ()
         self._p = parameters
@@ -110,12 +109,15 @@ class Mesh(Part):
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         """A GRAFT or a PRUNE."""
-        if self.refuses(turn, peer, frame):
-            return
+        assert isinstance(frame, (Graft, Prune))
+        if not self.refuses(turn, peer, frame):
+            self._take_control(turn, peer, frame)
+
+    def _take_control(self, turn: Turn, peer: NodeId, frame: Graft | Prune) -> None:
         if isinstance(frame, Graft):
             for topic in frame.topics:
                 self._take_graft(turn, peer, topic)
-        elif isinstance(frame, Prune):
+        else:
             for pruned in frame.pruned:
                 self._take_prune(turn, peer, pruned)
         self._controls.send(turn)
@@ -137,7 +139,7 @@ class Mesh(Part):
         del self.peers[topic]
         self._controls.send(turn)
 
-    # -------------------------------------------------------------------------------------- for the router too
+    # ------------------------------------------------------------------------------------------------- peers
 
     def refuses(self, turn: Turn, peer: NodeId, frame: Frame) -> bool:
         """Whether a frame is ignored since its sender is graylisted."""
@@ -158,13 +160,13 @@ class Mesh(Part):
         return [
             peer
             for peer, neighbour in self.state.neighbours.items()
-            if topic in neighbour.topics and peer not in self._explicit and self.scores.of(peer) >= score
+            if topic in neighbour.interests and peer not in self._explicit and self.scores.of(peer) >= score
         ]
 
     def explicit_subscribers(self, topic: TopicId) -> list[NodeId]:
         """The explicit peers on a topic, which get every message whatever their scores."""
         neighbours = self.state.neighbours
-        return [peer for peer in self._explicit if peer in neighbours and topic in neighbours[peer].topics]
+        return [peer for peer in self._explicit if peer in neighbours and topic in neighbours[peer].interests]
 
     # ---------------------------------------------------------------------------------------------- heartbeat
 
@@ -178,7 +180,6 @@ class Mesh(Part):
         for topic in self.peers:
             self._maintain(turn, topic)
         self._controls.send(turn)
-        self.after_maintenance(turn)
 
     def _maintain(self, turn: Turn, topic: TopicId) -> None:
         """Bring one mesh back within its bounds.
@@ -203,7 +204,7 @@ class Mesh(Part):
         for peer in list(self.peers[topic]):
             if self.scores.of(peer) < 0:
                 self._prune(turn, topic, peer, "negative_score")
-            elif topic not in self.state.neighbours[peer].topics:
+            elif topic not in self.state.neighbours[peer].interests:
                 # Its PRUNE told so before its subscriptions did, or never came: nothing to answer.
                 self._remove(turn, topic, peer, "unsubscribed")
 
@@ -305,7 +306,7 @@ class Mesh(Part):
         self.peers[topic][peer] = None
         self.scores.graft(turn.now_ns, peer, topic)
         logical = self.state.neighbours[peer].logical
-        self.state.set_logical(turn, peer, tuple(sorted((*logical, topic))), "")
+        self.set_logical(turn, peer, tuple(sorted((*logical, topic))), "")
 
     def _remove(self, turn: Turn, topic: TopicId, peer: NodeId, reason: str) -> None:
         if peer not in self.peers[topic]:
@@ -313,11 +314,7 @@ class Mesh(Part):
         del self.peers[topic][peer]
         self.scores.prune(peer, topic)
         logical = self.state.neighbours[peer].logical
-        self.state.set_logical(turn, peer, tuple(it for it in logical if it != topic), reason)
+        self.set_logical(turn, peer, tuple(it for it in logical if it != topic), reason)
 
     def _is_outbound(self, peer: NodeId) -> bool:
         return self.state.neighbours[peer].outbound
-
-
-def _do_nothing(turn: Turn) -> None:
-    """No router rides on this overlay."""

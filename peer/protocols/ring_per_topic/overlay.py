@@ -37,6 +37,7 @@ class RingPerTopic(Part):
 
     Parameters = RingPerTopicParameters
     frames = (RingLink, RingRefusal)
+    writes = frozenset({"forwards", "logical"})
 
     def __init__(self, state: State, membership: Membership, parameters: RingPerTopicParameters) -> None:
         super().__init__(state)
@@ -165,9 +166,9 @@ class RingPerTopic(Part):
         neighbour = self.state.neighbours[peer]
         both = {*self._told.get(peer, ()), *self._heard.get(peer, ())}
         topics = tuple(sorted(both & self.state.topics))
-        self.state.set_interest(peer, frozenset(topics))
+        self.write_neighbour(peer, forwards=frozenset(topics))
         if topics != neighbour.logical:
-            self.state.set_logical(turn, peer, topics, "replaced")
+            self.set_logical(turn, peer, topics, "replaced")
         if not self._told.get(peer) and not self._heard.get(peer):
             self._close(turn, peer)
 

@@ -2,8 +2,10 @@
 
 A group is a topic. Its root is the node whose key is nearest to the group's on Pastry's ring (``pastry``). A node that
 subscribes asks the next node on the way there to be its parent, which asks on unless it is in the tree already
-(``overlay``, ``forest``). A message goes up to the root and from there down the tree (``multicast``). Heartbeats run
-down from the root; a node that hears none looks for another parent.
+(``overlay``, ``forest``). Heartbeats run down from the root; a node that hears none looks for another parent.
+
+A message goes up to the root and from there down the tree. ``multicast`` extends the overlay by that, and so fills the
+roles of overlay and dissemination. The overlay alone carries the messages of another dissemination.
 
 Source: docs/protocols/scribe.md.
 """

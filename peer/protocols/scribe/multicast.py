@@ -1,10 +1,11 @@
-"""Scribe's dissemination: up to the group's root, and down its tree."""
+"""Scribe whole: the trees, and the messages that go up to the group's root and down its tree."""
 
 from __future__ import annotations
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spreading import MOST_HOPS, Spreading
-from peer.core.frames import UNLIMITED_TTL, Data
+from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
 from peer.protocols.scribe.overlay import Scribe, ScribeParameters
 
@@ -15,7 +16,7 @@ DELIVERED = -1
 """Remembered with the legs of a message that the application has, or that it published."""
 
 
-class Multicast(Spreading):
+class Multicast(Scribe, Spreading):
     """Sends a message up to the root of each of its groups, and from there down to all in the tree.
 
     A node passes it on once in each direction. It delivers the first copy, whichever way that goes; on the way down the
@@ -24,12 +25,18 @@ class Multicast(Spreading):
     Source: Scribe, multicast message dissemination.
     """
 
-    Parameters = ScribeParameters
-    rides_on = Scribe
+    frames = (*Scribe.frames, *Spreading.frames)
 
-    def __init__(self, state: State, overlay: Scribe, parameters: ScribeParameters) -> None:
-        super().__init__(state, parameters.seen_messages)
-        self._overlay = overlay
+    def __init__(self, state: State, membership: Membership, parameters: ScribeParameters) -> None:
+        Scribe.__init__(self, state, membership, parameters)
+        Spreading.__init__(self, state, parameters.seen_messages)
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A copy of a message, or a frame about the trees."""
+        if isinstance(frame, Data):
+            Spreading.receive(self, turn, peer, frame)
+        else:
+            Scribe.receive(self, turn, peer, frame)
 
     def send_own(self, turn: Turn, copy: Data) -> None:
         """Send a message that begins here on its way."""
@@ -48,8 +55,8 @@ class Multicast(Spreading):
 
     def _pass_on(self, turn: Turn, source: NodeId | None, copy: Data, hops: int, legs: tuple[Leg, ...]) -> None:
         carried: dict[NodeId, tuple[TopicId, ...]] = {}
-        for group, topics in self._overlay.groups_of(copy):
-            is_down, receivers = self._overlay.receivers(group, source)
+        for group, topics in self.groups_of(copy):
+            is_down, receivers = self.receivers(group, source)
             leg = 2 * group + is_down
             if leg in legs:
                 continue

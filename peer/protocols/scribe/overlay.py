@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
@@ -71,11 +71,12 @@ class Scribe(Part):
     """
 
     Parameters = ScribeParameters
-    frames = (ScribeJoin, ScribeLeave, ScribeRedirect, ScribeHeartbeat)
+    frames: ClassVar[tuple[type[Frame], ...]] = (ScribeJoin, ScribeLeave, ScribeRedirect, ScribeHeartbeat)
     overhears = (Subscriptions,)
+    writes = frozenset({"logical"})
 
     def __init__(self, state: State, membership: Membership, parameters: ScribeParameters) -> None:
-        super().__init__(state)
+        Part.__init__(self, state)
         self._membership = membership
         self._p = parameters
         self._by_topic = parameters.grouping == "topic"
@@ -160,7 +161,7 @@ class Scribe(Part):
         self._lost.pop(peer, None)
         if groups := self.forest.parents.get(peer):
             turn.send(peer, ScribeJoin(tuple(groups)))
-        self._relink(turn, peer, self.state.neighbours[peer].topics)
+        self._relink(turn, peer, self.state.neighbours[peer].interests)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """Find another way for what went by a lost parent, and pass the lost node over for a while."""
@@ -257,7 +258,7 @@ class Scribe(Part):
         tree.heard_ns = turn.now_ns
         if parent in self.state.neighbours:
             turn.send(parent, ScribeJoin((group,)))
-            self._relink(turn, parent, self.state.neighbours[parent].topics)
+            self._relink(turn, parent, self.state.neighbours[parent].interests)
         else:
             turn.connect(parent)
 
@@ -351,7 +352,7 @@ class Scribe(Part):
         if tree is None:
             tree = self.forest.trees[group] = Tree()
         self.forest.adopt(group, peer)
-        self._relink(turn, peer, self.state.neighbours[peer].topics)
+        self._relink(turn, peer, self.state.neighbours[peer].interests)
         if tree.is_root or tree.depth is not None:
             turn.send(peer, ScribeHeartbeat((group,), 1 + (tree.depth or 0)))
         elif tree.parent is None:
@@ -377,14 +378,14 @@ class Scribe(Part):
     def _take_leave(self, turn: Turn, peer: NodeId, group: Group) -> None:
         if group in self.forest.children.get(peer, ()):
             self.forest.dismiss(group, peer)
-            self._relink(turn, peer, self.state.neighbours[peer].topics)
+            self._relink(turn, peer, self.state.neighbours[peer].interests)
             self._leave_if_idle(turn, group)
 
     def _send_down(self, turn: Turn, group: Group, child: NodeId, siblings: tuple[NodeId, ...]) -> None:
         """Have a child no more; it may ask its siblings. It closes the link where it has no other use for it."""
         self.forest.dismiss(group, child)
         turn.send(child, ScribeRedirect(group, siblings))
-        self._relink(turn, child, self.state.neighbours[child].topics)
+        self._relink(turn, child, self.state.neighbours[child].interests)
 
     def _beat(self, turn: Turn, groups: Iterable[Group], depth: int) -> None:
         """Send the children in these groups a heartbeat, which finds them at this depth."""
@@ -400,7 +401,7 @@ class Scribe(Part):
     def _release(self, turn: Turn, peer: NodeId) -> None:
         """A neighbour is one in a tree less: its link goes where it is one in none."""
         if peer in self.state.neighbours:
-            self._relink(turn, peer, self.state.neighbours[peer].topics)
+            self._relink(turn, peer, self.state.neighbours[peer].interests)
         if peer not in self.forest.parents and peer not in self.forest.children:
             turn.disconnect(peer, UNUSED)
 
@@ -409,7 +410,7 @@ class Scribe(Part):
         shared = self.forest.shared_with(peer)
         topics = shared if self._by_topic or not shared else tuple(sorted(self.state.topics & theirs))
         if topics != self.state.neighbours[peer].logical:
-            self.state.set_logical(turn, peer, topics, "regrouped")
+            self.set_logical(turn, peer, topics, "regrouped")
 
 
 def _waits(tree: Tree) -> bool:

@@ -55,6 +55,7 @@ class MaintainedOverlay(Part):
         SpiderLeave,
         SpiderHeartbeat,
     )
+    writes = frozenset({"interests", "forwards", "logical", "brief"})
 
     def __init__(
         self, state: State, membership: Membership, parameters: MaintenanceParameters, aims: tuple[Aim, Aim]
@@ -254,15 +255,15 @@ class MaintainedOverlay(Part):
         if neighbour is None:
             return
         record = next((task.neighbours[peer] for task in self._tasks if peer in task.neighbours), None)
-        neighbour.brief = record is None
-        self.state.set_interest(peer, record.interest if record is not None else frozenset())
-        shared = tuple(sorted(self.state.topics & neighbour.topics))
+        topics: Interest = record.interest if record is not None else frozenset()
+        self.write_neighbour(peer, interests=topics, forwards=topics, brief=record is None)
+        shared = tuple(sorted(self.state.topics & topics))
         if shared != neighbour.logical:
-            self.state.set_logical(turn, peer, shared, reason)
+            self.set_logical(turn, peer, shared, reason)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the requests that waited for the link; close it if none waits any more."""
-        self.state.neighbours[peer].brief = True  # until the peer is a neighbour of a task
+        self.write_neighbour(peer, brief=True)  # until the peer is a neighbour of a task
         for task in self._tasks:
             task.link_up(turn, peer)
         self.release(turn, peer, "unused")

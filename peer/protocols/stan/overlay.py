@@ -53,6 +53,7 @@ class Stan(Part):
 
     Parameters = PlacedStanParameters
     frames = (StanCollect, StanReply, StanRide, StanQuit)
+    writes = frozenset({"forwards", "logical", "brief", "admits"})
 
     def __init__(self, state: State, membership: Membership, parameters: PlacedStanParameters) -> None:
         super().__init__(state)
@@ -70,7 +71,7 @@ class Stan(Part):
         self._postponed: set[NodeId] = set()  # to be opened again in the next period
         self._awaited: dict[TopicId, int] = {}  # own walks that are under way
         self._subscribers = {topic: _parse_members(digits) for topic, digits in parameters.members}
-        state.admits = self._is_subscriber
+        self.write(admits=self._is_subscriber)
 
     @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
@@ -241,7 +242,7 @@ class Stan(Part):
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the answers that waited for the link, and say what it is used for."""
         self._lost.discard(peer)
-        self.state.neighbours[peer].brief = True  # until a view of either side is known to need it
+        self.write_neighbour(peer, brief=True)  # until a view of either side is known to need it
         for reply in self._replies.pop(peer, {}).values():
             turn.send(peer, reply)
         if peer in self._used or self.state.neighbours[peer].outbound:
@@ -329,9 +330,8 @@ class Stan(Part):
     def _relink(self, turn: Turn, peer: NodeId) -> None:
         """Logical links follow this node's views; messages may follow the neighbour's, too."""
         own = self._used.get(peer, ())
-        neighbour = self.state.neighbours[peer]
-        neighbour.brief = not own and not self._riders.get(peer)
-        riding = self._riders.get(peer, NOTHING) if self._parameters.both_directions else NOTHING
-        self.state.set_interest(peer, riding.union(own))
-        if own != neighbour.logical:
-            self.state.set_logical(turn, peer, own, "aligned")
+        riders = self._riders.get(peer, NOTHING)
+        riding = riders if self._parameters.both_directions else NOTHING
+        self.write_neighbour(peer, forwards=riding.union(own), brief=not own and not riders)
+        if own != self.state.neighbours[peer].logical:
+            self.set_logical(turn, peer, own, "aligned")
