@@ -158,8 +158,7 @@ def test_a_mesh_link_comes_back_although_the_protocol_does_not_want_it():
     node.handle(0, Started())
     effects = node.handle(0, PeerList(Directory(PeerInfo(peer, ()) for peer in (1, 3, 5))))
     assert Connect(5) in effects
-    node.state.neighbours.clear()
-    node._parts["overlay"]._chosen.clear()
+    node._parts["overlay"].links.chosen.clear()
     node.handle(1, LinkUp(5, True))
     effects = node.handle(2, LinkDown(5, "reset", retrying=True))
     assert Disconnect(5, "released") in effects

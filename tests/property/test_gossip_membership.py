@@ -238,7 +238,7 @@ def test_other_parts_see_only_links_that_one_of_them_asked_for(network, degree, 
                 assert ending or peer in state.wanted or node in other.wanted
     if overlay == "random":
         pump.run(60 * SECOND_NS)  # a view that just lends a node to a shuffle lacks it when the overlay looks
-        chosen = {(node, peer) for node, made in pump._nodes.items() for peer in made._parts["overlay"]._chosen}
+        chosen = {(node, peer) for node, made in pump._nodes.items() for peer in made._parts["overlay"].links.chosen}
         assert Counter(node for node, _ in chosen) == dict.fromkeys(range(nodes), min(degree, nodes - 1))
         told = {
             (node, effect.peer)
@@ -353,7 +353,7 @@ def test_an_overlay_that_asks_for_a_link_that_stands_aside_has_it_at_once():
 
 def test_parts_end_their_own_wishes_only():
     state = State(0, 1, ())
-    state.borrowed.add(1)
+    Turn(state, 0).borrow(1)
     turn = Turn(state, 0)
     turn.connect(1)
     turn.disconnect(1, "unneeded")

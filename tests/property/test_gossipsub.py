@@ -135,7 +135,7 @@ def test_degrees_keep_their_bounds(network: dict, steps: list[tuple[int, bool, i
     for node, mine in meshes(nodes).items():
         state = nodes[node].state
         for topic, peers in mine.items():
-            linked = [peer for peer, it in state.neighbours.items() if topic in it.topics]
+            linked = [peer for peer, it in state.neighbours.items() if topic in it.interests]
             assert len(peers) <= highest
             free = [peer for peer in linked if not nodes[node]._parts["overlay"]._backoffs.holds(topic, peer)]
             assert len(peers) >= min(p["d_lo"], len(set(free) | set(peers)))
@@ -176,7 +176,7 @@ def test_bounded_gossipsub_shares_its_degree_out_among_the_topics(network: dict)
     everybody = Directory(PeerInfo(number, topics) for number, topics in enumerate(told))
     chosen = [it.peer for it in node.handle(0, PeerList(everybody)) if isinstance(it, Connect)]
     assert len(set(chosen)) == len(chosen) == min(network["degree"], len(told) - 1)
-    slots = node._parts["overlay"]._chosen
+    slots = node._parts["overlay"].links.chosen
     dealt = Counter(topic for topic in slots.values() if topic is not None)
     for peer, topic in slots.items():
         assert topic is None or topic in told[peer]
@@ -193,11 +193,11 @@ def test_bounded_gossipsub_deals_again_when_interests_change(network: dict, topi
     node = compose(0, network["seed"], told[0], Composition({"name": "gossipsub-bounded", "degree": network["degree"]}))
     node.handle(0, Started())
     node.handle(0, PeerList(Directory(PeerInfo(number, topics) for number, topics in enumerate(told))))
-    before = dict(node._parts["overlay"]._chosen)
+    before = dict(node._parts["overlay"].links.chosen)
     effects = node.handle(1, Unsubscribe(topic))
     dropped = {effect.peer for effect in effects if isinstance(effect, Disconnect)}
     asked = {effect.peer for effect in effects if isinstance(effect, Connect)}
-    slots = node._parts["overlay"]._chosen
+    slots = node._parts["overlay"].links.chosen
     assert dropped == {peer for peer, served in before.items() if served not in node.state.topics}
     assert slots.keys() == (before.keys() - dropped) | asked
     assert not dropped & asked

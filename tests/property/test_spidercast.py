@@ -122,7 +122,7 @@ class World(Pump):
                 pair = (min(node, peer), max(node, peer))
                 assert pair in pairs | asking
                 if pair in pairs:
-                    assert neighbour.topics == self.wanted[peer]
+                    assert neighbour.interests == neighbour.forwards == self.wanted[peer]
                     assert set(neighbour.logical) == self.wanted[node] & self.wanted[peer]
 
     def check_coverage(self, node: NodeId, code: int) -> None:

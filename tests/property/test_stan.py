@@ -236,7 +236,7 @@ def check_rest(world: World) -> None:
         assert not core._parts["overlay"]._replies
         for peer, neighbour in core.state.neighbours.items():
             riding = {topic for one, other, topic in present if {one, other} == {node, peer}}
-            assert neighbour.topics == riding
+            assert neighbour.forwards == riding
 
 
 @settings(max_examples=60, deadline=None)

@@ -30,7 +30,7 @@ def test_a_neighbour_that_is_lost_is_replaced_and_one_that_may_come_back_is_not(
     for sequence in range(10):
         desk.copy(2 * SECOND_NS, (kept, third)[sequence % 2], 50, sequence)
     assert desk.end_epoch(5 * SECOND_NS) == []
-    assert list(desk.node._parts["overlay"]._chosen) == [kept, third, newcomer]
+    assert list(desk.node._parts["overlay"].links.chosen) == [kept, third, newcomer]
 
 
 def test_a_neighbour_that_is_given_up_and_drawn_again_is_not_released():
@@ -84,7 +84,7 @@ def test_degrees_hold_and_both_ends_agree_after_every_epoch(nodes, degree, seed,
             counts[publisher] += 1
         pump.run(2 * SECOND_NS)
     pump.run(SECOND_NS)
-    wanted = {node: set(made[node]._parts["overlay"]._chosen) for node in range(nodes)}
+    wanted = {node: set(made[node]._parts["overlay"].links.chosen) for node in range(nodes)}
     assert all(len(mine) == min(degree, nodes - 1) for mine in wanted.values())
     expected = {(min(a, b), max(a, b)) for a, mine in wanted.items() for b in mine}
     assert pump.links() == expected, "every link is held by one end at least, and every held link is up"

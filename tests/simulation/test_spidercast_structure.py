@@ -52,7 +52,7 @@ def test_spidercast_connects_every_topic_with_fewer_links_than_rings_and_others_
     assert control < 4 * graph.ecount()  # two to build a link, and now and then one to ask whether it is needed
     for node, core in pump._nodes.items():
         for topic in core.state.topics:
-            assert sum(topic in neighbour.topics for neighbour in core.state.neighbours.values()) >= 3, (node, topic)
+            assert sum(topic in neighbour.forwards for neighbour in core.state.neighbours.values()) >= 3, (node, topic)
     _, rings, connected = build(name="ring-per-topic")
     assert connected == TOPICS
     assert mean_degree(graph) < 0.9 * mean_degree(rings)

@@ -6,17 +6,16 @@ from types import SimpleNamespace
 
 from harness.studies.snapshots import share_slots, take_snapshot
 from metrics.overlay import Snapshot
-from peer.core.parts import Neighbour, State
+from peer.core.parts import Neighbour
 
 
 def simulation(*links: tuple[int, int, bool], brief: tuple[tuple[int, int], ...] = (), down: tuple[int, ...] = ()):
     """Nodes 0 to 3 on these links (opener, other, whether there is a logical link), brief at the ends named."""
-    states = [State(number, 1, (7,)) for number in range(4)]
+    states = [SimpleNamespace(topics=frozenset({7}), neighbours={}) for _ in range(4)]
     for one, other, logical in links:
         for node, peer, outbound in ((one, other, True), (other, one, False)):
-            neighbour = states[node].neighbours[peer] = Neighbour(outbound)
-            neighbour.logical = (7,) if logical else ()
-            neighbour.brief = (node, peer) in brief
+            carried = (7,) if logical else ()
+            states[node].neighbours[peer] = Neighbour(outbound, logical=carried, brief=(node, peer) in brief)
     hosts = {
         number: SimpleNamespace(node=None if number in down else SimpleNamespace(state=state))
         for number, state in enumerate(states)

@@ -98,7 +98,7 @@ def test_a_neighbours_new_interest_replaces_the_old_one_and_never_the_other_way_
     desk.invite(5)
     effects = desk.hear(5, SpiderHeartbeat((1, 1), None, 2, (2,)))
     assert logical(effects) == [("prune", 5, (1,), "unsubscribed"), ("graft", 5, (2,), None)]
-    assert desk.node.state.neighbours[5].topics == {2}
+    assert desk.node.state.neighbours[5].interests == {2}
     assert logical(desk.hear(5, SpiderHeartbeat((1, 1), None, 1, (1,)))) == []
     assert desk.node._parts["overlay"]._tasks[GREEDY].aim.uncovered() == [1]
 

@@ -86,7 +86,7 @@ def test_a_link_is_opened_for_every_member_once_and_both_ends_are_told_what_ride
     node.tell(LinkUp(12, False))
     node.hear(12, StanRide((2,)))
     assert node.logical() == {10: (1, 2), 12: ()}
-    assert node.core.state.neighbours[12].topics == {2}
+    assert node.core.state.neighbours[12].forwards == {2}
 
 
 def test_a_link_closes_when_the_last_of_both_ends_has_no_use_for_it():
@@ -148,7 +148,7 @@ def test_what_does_not_concern_this_node_is_rejected():
     assert rejected(node.hear(10, StanReply(3, (5,)))) == "not_subscribed"
     assert rejected(node.hear(10, StanCollect(12, 1, 6, ()))) == "walk_too_long"
     assert sends(node.hear(10, StanRide((1, 3, 4)))) == [(10, StanQuit((3,)))], "nothing of what it never subscribed to"
-    assert node.core.state.neighbours[10].topics == {1, 2}
+    assert node.core.state.neighbours[10].forwards == {1, 2}
     assert node.hear(10, StanQuit((3,))) == []
 
 
@@ -199,7 +199,7 @@ def test_who_leaves_a_topic_tells_those_who_have_it_in_their_views_and_those_in_
     node.hear(12, StanRide((1, 2)))
     effects = node.tell(Unsubscribe(1))
     assert sends(effects) == [(12, StanQuit((1,))), (10, StanRide((2,))), (11, StanRide((2,)))]
-    assert node.core.state.neighbours[12].topics == {2}
+    assert node.core.state.neighbours[12].forwards == {2}
     assert rejected(node.hear(10, StanCollect(12, 1, 1, ()))) == "not_subscribed"
 
 
@@ -259,7 +259,7 @@ def test_a_stranger_cannot_tell_a_subscriber_from_another_node(question: Frame):
     for topics in ((1, 2), (8, 9)):
         given = {"views": [(topic, [10, 11]) for topic in topics], "members": [(topic, MEMBERS) for topic in topics]}
         node = Lone(10, 11, **given)
-        node.core.state.topics = frozenset(topics)
+        node.core._parts["interests"].write(topics=frozenset(topics))
         node.walk()
         node.tell(LinkUp(STRANGER, False))
         at_once = node.hear(STRANGER, question)
@@ -351,12 +351,12 @@ def test_who_quits_a_topic_is_a_stranger_there_until_the_bootstrap_service_names
     node.tell(LinkUp(12, False))
     node.hear(12, StanRide((1, 2)))
     node.hear(12, StanQuit((1, 7)))
-    assert node.core.state.neighbours[12].topics == {2}, "no message on the topic goes to it"
+    assert node.core.state.neighbours[12].forwards == {2}, "no message on the topic goes to it"
     assert 12 not in {peer for peer, _ in sends(node.tell(Publish((1,), message_id(0, 0), b"x")))}
     assert rejected(node.hear(12, StanCollect(12, 1, 0, ()))) == "stranger"
     assert rejected(node.hear(12, Data(message_id(12, 0), (1,), 1, UNLIMITED_TTL, b"x"))) == "stranger"
     node.hear(12, StanRide((1, 2)))
-    assert node.core.state.neighbours[12].topics == {2}
+    assert node.core.state.neighbours[12].forwards == {2}
     assert sends(node.hear(12, StanCollect(12, 2, 0, ()))), "in the other topic it is none"
     node.tell(PeerList(Directory([PeerInfo(0, (1, 2)), PeerInfo(12, (1,))])))
     assert sends(node.hear(12, StanCollect(12, 1, 0, ())))

@@ -113,10 +113,7 @@ class Router(Mesh):
     def _receivers(self, topics: Sequence[TopicId], eager: Callable[[TopicId], Iterable[NodeId]]) -> Iterable[NodeId]:
         """Each once: the eager peers of the topics, and the explicit ones."""
         return dict.fromkeys(
-            peer
-            for topic in topics
-            for peers in (eager(topic), self.explicit_subscribers(topic))
-            for peer in peers
+            peer for topic in topics for peers in (eager(topic), self.explicit_subscribers(topic)) for peer in peers
         )
 
     def _wanting(self, topic: TopicId, identifier: MessageId) -> Iterable[NodeId]:

@@ -1,17 +1,19 @@
-"""Nodes that fail and come back: overlays leave them alone for a while, and then choose them like any other."""
+"""Links of a node's own choice: how many there are, which nodes are drawn, and how long a failure counts."""
 
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.core.bitset import members
+from peer.core.bitset import bitset, members
 from peer.core.contract import (
     Connect,
     Directory,
+    Disconnect,
     LinkDown,
     LinkUp,
     PeerInfo,
@@ -20,7 +22,8 @@ from peer.core.contract import (
     Started,
     TimerFired,
 )
-from peer.core.failures import FORGET_NS, Failures
+from peer.core.outgoing import FORGET_NS, REFILL, REFILL_NS, Failures, OutgoingLinks
+from peer.core.parts import State, Turn
 from peer.protocols.registry import Composition, compose
 
 SECOND_NS = 1_000_000_000
@@ -55,6 +58,83 @@ class Chooser:
     def fail(self, now_ns: int, peer: int) -> list[int]:
         self.linked.remove(peer)
         return self.give(now_ns, LinkDown(peer, "reset", retrying=False))
+
+
+others = st.sets(st.integers(1, 8)).map(frozenset)
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 20 * SECOND_NS),
+        st.one_of(
+            st.tuples(st.just("known"), others),
+            st.tuples(st.sampled_from(["down", "retrying", "close"]), st.integers(1, 8)),
+            st.tuples(st.sampled_from(["fill", "timer"]), st.none()),
+        ),
+    ),
+    max_size=30,
+)
+
+
+@given(degree=st.integers(0, 4), looks_again=st.booleans(), seed=st.integers(0, 2**32), odd=st.booleans(), steps=steps)
+def test_links_are_refilled_from_the_candidates_until_none_is_left(degree, looks_again, seed, odd, steps):
+    """A model of what may be chosen, over all orders of events; ``odd``: odd numbers are preferred, for topic 1."""
+
+    def prefer(fresh: int) -> tuple[int, int | None]:
+        preferred = fresh & bitset(range(1, 9, 2))
+        return (preferred, 1) if odd and preferred else (fresh, None)
+
+    membership = SimpleNamespace(known=bitset(range(1, 7)))
+    links = OutgoingLinks(State(ME, seed, ()), membership, degree, prefer, looks_again=looks_again)
+    chosen: list[int] = []
+    failed_ns: dict[int, int] = {}
+    now_ns = 0
+    for later_ns, (what, about) in steps:
+        now_ns += later_ns
+        turn = Turn(State(ME, seed, ()), now_ns)
+        ended = what in ("down", "close") and about in chosen
+        fills = what in ("fill", "timer") or (ended and what == "down")
+        if what == "known":
+            membership.known = bitset(about)
+        elif what == "close":
+            if ended:
+                links.close(turn, about, "test")
+                assert turn.effects == [Disconnect(about, "test")]
+        elif what in ("down", "retrying"):
+            links.link_down(turn, about, what == "retrying")
+        elif what == "timer":
+            failed_ns.clear()
+            links.try_again(turn)
+        else:
+            links.fill(turn)
+        if ended:
+            chosen.remove(about)
+            failed_ns[about] = now_ns
+        failed_ns = {peer: at_ns for peer, at_ns in failed_ns.items() if now_ns - at_ns < FORGET_NS}
+        asked = [effect.peer for effect in turn.effects if isinstance(effect, Connect)]
+        timers = [effect for effect in turn.effects if isinstance(effect, SetTimer)]
+        fresh = set(members(membership.known)) - set(chosen) - set(failed_ns)
+        if not fills:
+            assert not asked
+            assert not timers
+            continue
+        assert len(asked) == len(set(asked)) == min(degree - len(chosen), len(fresh))
+        assert set(asked) <= fresh
+        if odd:
+            preferred = {peer for peer in fresh if peer % 2}
+            assert len(preferred & set(asked)) == min(len(preferred), len(asked))
+            assert all(links.chosen[peer] == (1 if peer % 2 else None) for peer in asked)
+        chosen += asked
+        assert list(links.chosen) == chosen
+        is_due = len(chosen) < degree and (looks_again or failed_ns)
+        assert timers == ([SetTimer(REFILL, now_ns + REFILL_NS)] if is_due else [])
+
+
+def test_a_preference_may_hold_for_one_time_only():
+    membership = SimpleNamespace(known=bitset({2, 3}))
+    links = OutgoingLinks(State(ME, 1, ()), membership, 1)
+    links.fill(Turn(State(ME, 1, ()), 0), lambda fresh: (bitset({3}), 7))
+    assert links.chosen == {3: 7}
+    links.link_down(Turn(State(ME, 1, ()), 1), 3, retrying=False)
+    assert links.chosen == {2: None}
 
 
 @given(events)
