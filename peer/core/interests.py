@@ -46,7 +46,7 @@ class ToldInterests(PrivateInterests):
         """Keep what the neighbour said."""
         assert isinstance(frame, Subscriptions)
         topics = _as_set(frame.topics)
-        self.write_neighbour(peer, interests=topics, forwards=topics)
+        self.write(peer, interests=topics, forwards=topics)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Tell all neighbours of one topic more."""

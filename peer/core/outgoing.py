@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import takewhile
 
 from peer.core.bitset import Bitset, bitset, choose
 from peer.core.contract import NodeId, TopicId
@@ -18,77 +17,40 @@ REFILL_NS = 5_000_000_000
 """How long it waits before it tries again (ns)."""
 
 FORGET_NS = 30_000_000_000
-"""How long a failure counts (ns). A node that left and came back is a candidate again after it."""
+"""How long a node to which a link failed is no candidate (ns). After it, a node that came back can be chosen again."""
 
 Preference = Callable[[Bitset], tuple[Bitset, TopicId | None]]
 """Which of the candidates to draw the next node from, and for the sake of which topic."""
 
 
-class Failures:
-    """The nodes whose links failed within the last ``FORGET_NS``, by the instant of the last failure.
-
-    A node that finds too few other candidates forgets all of them at once (``clear``) and tries them again.
-    """
-
-    __slots__ = ("_at_ns",)
-
-    def __init__(self) -> None:
-        self._at_ns: dict[NodeId, int] = {}  # the oldest first
-
-    def add(self, now_ns: int, node: NodeId) -> None:
-        """A link to the node failed."""
-        self._at_ns.pop(node, None)
-        self._at_ns[node] = now_ns
-
-    def at(self, now_ns: int) -> Bitset:
-        """The nodes that are not to be chosen now."""
-        old = takewhile(lambda failure: now_ns - failure[1] >= FORGET_NS, self._at_ns.items())
-        for node, _ in list(old):
-            del self._at_ns[node]
-        return bitset(self._at_ns)
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self._at_ns.clear()
-
-    def __bool__(self) -> bool:
-        """Whether there is any, also one that is only forgotten at the next look."""
-        return bool(self._at_ns)
-
-
-def draw_alike(fresh: Bitset) -> tuple[Bitset, TopicId | None]:
-    """Prefer no candidate to another."""
-    return fresh, None
-
-
 class OutgoingLinks:
     """Opens ``degree`` links to nodes of this node's choice, and replaces those that are lost.
 
-    ``fill`` draws the missing nodes from those that the membership knows, except the chosen ones and those that failed
-    within ``FORGET_NS``. While too few are left, the timer ``REFILL`` is set. The overlay that has these links passes
-    ``link_down`` and the timer on to them. Two nodes that chose each other share one link, which counts for both.
+    ``fill`` draws the missing nodes from those that the membership knows, except the chosen ones and those whose links
+    failed within ``FORGET_NS``. While too few are left, the timer ``REFILL`` is set; then the failed ones are tried
+    again. The overlay that has these links passes ``link_down`` and the timer on to them. Two nodes that chose each
+    other share one link, which counts for both.
 
     Args:
         state: the node's.
         membership: names the candidates.
         degree: how many links to keep.
-        prefer: narrows each draw; by default all candidates are drawn alike.
-        looks_again: whether to set the timer even if no failure is remembered, since the membership may find other
-            nodes by itself.
+        prefer: narrows each draw; None = all candidates are drawn alike.
+        looks_again: whether to set the timer even if no link has failed, since the membership may find other nodes.
 
     Attributes:
         chosen: the nodes, each with the topic that it was chosen for, or None. The overlay may delete some.
         draws: the generator of all draws.
     """
 
-    __slots__ = ("_degree", "_failures", "_looks_again", "_membership", "_prefer", "chosen", "draws")
+    __slots__ = ("_degree", "_failed_ns", "_looks_again", "_membership", "_prefer", "chosen", "draws")
 
     def __init__(
         self,
         state: State,
         membership: Membership,
         degree: int,
-        prefer: Preference = draw_alike,
+        prefer: Preference | None = None,
         *,
         looks_again: bool = True,
     ) -> None:
@@ -98,24 +60,25 @@ class OutgoingLinks:
         self._degree = degree
         self._prefer = prefer
         self._looks_again = looks_again
-        self._failures = Failures()
+        self._failed_ns: dict[NodeId, int] = {}
 
     def fill(self, turn: Turn, prefer: Preference | None = None) -> None:
         """Choose as many nodes as are missing; ``prefer`` holds for this time only."""
         prefer = prefer or self._prefer
-        fresh = self._membership.known & ~bitset(self.chosen) & ~self._failures.at(turn.now_ns)
+        self._failed_ns = {peer: at_ns for peer, at_ns in self._failed_ns.items() if turn.now_ns - at_ns < FORGET_NS}
+        fresh = self._membership.known & ~bitset(self.chosen) & ~bitset(self._failed_ns)
         while fresh and len(self.chosen) < self._degree:
-            among, topic = prefer(fresh)
+            among, topic = prefer(fresh) if prefer else (fresh, None)
             peer = choose(among, self.draws)
             fresh &= ~(1 << peer)
             self.chosen[peer] = topic
             turn.connect(peer)
-        if len(self.chosen) < self._degree and (self._looks_again or self._failures):
+        if len(self.chosen) < self._degree and (self._looks_again or self._failed_ns):
             turn.set_timer(REFILL, turn.now_ns + REFILL_NS)
 
     def try_again(self, turn: Turn) -> None:
         """The timer fired: nodes that could not be reached are candidates again."""
-        self._failures.clear()
+        self._failed_ns.clear()
         self.fill(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, retrying: bool) -> None:
@@ -131,4 +94,4 @@ class OutgoingLinks:
 
     def _drop(self, turn: Turn, peer: NodeId) -> None:
         del self.chosen[peer]
-        self._failures.add(turn.now_ns, peer)
+        self._failed_ns[peer] = turn.now_ns

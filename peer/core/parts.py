@@ -3,11 +3,9 @@
 Every part reads the whole state. Each field has one writer, and a write by anything else raises ``AttributeError`` or
 ``TypeError``:
 
-* A part lists the fields that it writes in ``Part.writes``, and writes them by ``Part.write`` and
-  ``Part.write_neighbour``. ``peer.core.node`` refuses a node in which two parts list the same field.
-* The links (``neighbours``, ``wanted``, ``borrowed``, ``aside``) and ``numbers`` follow from events and from what parts
-  ask of the ``Turn``. Parts see read-only views of them. The underscored fields behind these views are for the node and
-  the turn only.
+* A part lists in ``Part.writes`` what it writes by ``Part.write``. No two parts of a node list the same field.
+* The links (``neighbours``, ``wanted``, ``borrowed``, ``aside``) follow from events and from what parts ask of the
+  ``Turn``. The state has read-only views of them; the underscored fields behind these are for node and turn only.
 """
 
 from __future__ import annotations
@@ -217,7 +215,7 @@ class Part:
 
     The node calls one method per event (``start`` ... ``unsubscribe``); each does nothing unless a part overrides it. A
     part answers by calling methods of the ``Turn``, and may read all of ``state``. It writes only the fields that it
-    lists in ``writes``, by ``write``, ``write_neighbour`` and ``set_logical``.
+    lists in ``writes``, by ``write`` and ``set_logical``.
     """
 
     Parameters: ClassVar[type[Struct]] = NoParameters
@@ -242,26 +240,19 @@ class Part:
     def __init__(self, state: State) -> None:
         self.state = state
 
-    def write(self, **fields: Any) -> None:  # noqa: ANN401 - the fields of State
-        """Write fields of the state.
+    def write(self, peer: NodeId | None = None, /, **fields: Any) -> None:  # noqa: ANN401 - the fields' own types
+        """Write fields of a neighbour, or of the state itself.
 
         Raises:
             AttributeError: a field is not in ``writes``.
         """
-        self._check_ownership(fields)
+        if not self.writes.issuperset(fields):
+            raise AttributeError(f"{type(self).__name__} writes {sorted(self.writes)}, not {sorted(fields)}")
         for field, value in fields.items():
-            object.__setattr__(self.state, field, value)
-
-    def write_neighbour(self, peer: NodeId, **fields: Any) -> None:  # noqa: ANN401 - the fields of Neighbour
-        """Write fields of a neighbour.
-
-        Raises:
-            AttributeError: a field is not in ``writes``.
-        """
-        self._check_ownership(fields)
-        neighbour = self.state.neighbours[peer]
-        for field, value in fields.items():
-            force_setattr(neighbour, field, value)
+            if peer is None:
+                object.__setattr__(self.state, field, value)
+            else:
+                force_setattr(self.state.neighbours[peer], field, value)
         if "forwards" in fields:
             self.state._receivers.clear()
 
@@ -275,15 +266,11 @@ class Part:
             reason: why links end.
         """
         before = self.state.neighbours[peer].logical
-        self.write_neighbour(peer, logical=topics)
+        self.write(peer, logical=topics)
         if ended := tuple(topic for topic in before if topic not in topics):
             turn.trace("prune", peer=peer, topics=ended, reason=reason)
         if begun := tuple(topic for topic in topics if topic not in before):
             turn.trace("graft", peer=peer, topics=begun)
-
-    def _check_ownership(self, fields: Iterable[str]) -> None:
-        if not self.writes.issuperset(fields):
-            raise AttributeError(f"{type(self).__name__} writes {sorted(self.writes)}, not {sorted(fields)}")
 
     @staticmethod
     def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:

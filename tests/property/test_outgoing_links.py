@@ -22,7 +22,7 @@ from peer.core.contract import (
     Started,
     TimerFired,
 )
-from peer.core.outgoing import FORGET_NS, REFILL, REFILL_NS, Failures, OutgoingLinks
+from peer.core.outgoing import FORGET_NS, REFILL, REFILL_NS, OutgoingLinks
 from peer.core.parts import State, Turn
 from peer.protocols.registry import Composition, compose
 
@@ -33,7 +33,6 @@ OVERLAYS = [
     {"name": "gossipsub-bounded", "degree": 3},
     {"name": "topiary", "degree": 3},
 ]
-events = st.lists(st.tuples(st.integers(0, 20 * SECOND_NS), st.none() | st.integers(0, 5)), max_size=40)
 
 
 class Chooser:
@@ -135,20 +134,6 @@ def test_a_preference_may_hold_for_one_time_only():
     assert links.chosen == {3: 7}
     links.link_down(Turn(State(ME, 1, ()), 1), 3, retrying=False)
     assert links.chosen == {2: None}
-
-
-@given(events)
-def test_a_failure_counts_until_its_time_is_over(steps: list):
-    failures, at_ns, now_ns = Failures(), {}, 0
-    for later_ns, node in steps:
-        now_ns += later_ns
-        if node is None:
-            assert set(members(failures.at(now_ns))) == {
-                node for node, since_ns in at_ns.items() if now_ns - since_ns < FORGET_NS
-            }
-        else:
-            failures.add(now_ns, node)
-            at_ns[node] = now_ns
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])

@@ -166,7 +166,7 @@ class RingPerTopic(Part):
         neighbour = self.state.neighbours[peer]
         both = {*self._told.get(peer, ()), *self._heard.get(peer, ())}
         topics = tuple(sorted(both & self.state.topics))
-        self.write_neighbour(peer, forwards=frozenset(topics))
+        self.write(peer, forwards=frozenset(topics))
         if topics != neighbour.logical:
             self.set_logical(turn, peer, topics, "replaced")
         if not self._told.get(peer) and not self._heard.get(peer):

@@ -63,7 +63,7 @@ class MaintainedOverlay(Part):
         super().__init__(state)
         self.membership = membership
         self.draws = substream(state.seed, state.node, "overlay")
-        self.interest = tuple(sorted(state.topics))
+        self.interest: tuple[TopicId, ...] = tuple(sorted(state.topics))
         self.version = 0
         self._heartbeat_ns = round(parameters.heartbeat_s * SECOND_NS)
         self._suspect_ns = round(parameters.suspect_after_s * SECOND_NS)
@@ -81,15 +81,6 @@ class MaintainedOverlay(Part):
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
         """Ask to become a neighbour, which is answered with an interest."""
         yield SpiderConnect(0, 0, 1, 0, topics)
-
-    @property
-    def node(self) -> NodeId:
-        """See ``Host``."""
-        return self.state.node
-
-    def may_be_node(self, number: int) -> bool:
-        """See ``Host``."""
-        return self.state.may_be_node(number)
 
     def start(self, turn: Turn) -> None:
         """Begin the rounds of those tasks that want neighbours, and the heartbeats."""
@@ -256,14 +247,14 @@ class MaintainedOverlay(Part):
             return
         record = next((task.neighbours[peer] for task in self._tasks if peer in task.neighbours), None)
         topics: Interest = record.interest if record is not None else frozenset()
-        self.write_neighbour(peer, interests=topics, forwards=topics, brief=record is None)
+        self.write(peer, interests=topics, forwards=topics, brief=record is None)
         shared = tuple(sorted(self.state.topics & topics))
         if shared != neighbour.logical:
             self.set_logical(turn, peer, shared, reason)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the requests that waited for the link; close it if none waits any more."""
-        self.write_neighbour(peer, brief=True)  # until the peer is a neighbour of a task
+        self.write(peer, brief=True)  # until the peer is a neighbour of a task
         for task in self._tasks:
             task.link_up(turn, peer)
         self.release(turn, peer, "unused")

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from peer.core.bitset import Bitset
 from peer.core.contract import NodeId, TopicId
 from peer.core.membership.interface import Membership
-from peer.core.parts import Turn
+from peer.core.parts import State, Turn
 from peer.protocols.spidercast.coverage import Interest
 
 SECOND_NS = 1_000_000_000
@@ -78,29 +78,17 @@ class Aim(Protocol):
 
 
 class Host(Protocol):
-    """The node around its tasks."""
+    """The overlay around its tasks.
 
+    Attributes:
+        interest: the node's own, rising; ``version``: how often it changed.
+    """
+
+    state: State
     membership: Membership
     draws: Random
-
-    @property
-    def node(self) -> NodeId:
-        """The node's number."""
-        ...
-
-    def may_be_node(self, number: int) -> bool:
-        """Whether a number that a remote node names can be a node's."""
-        ...
-
-    @property
-    def interest(self) -> tuple[TopicId, ...]:
-        """The node's own interest, rising."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """How often it changed."""
-        ...
+    interest: tuple[TopicId, ...]
+    version: int
 
     def reach(self, turn: Turn, peer: NodeId) -> bool:
         """Whether there is a link to the peer; if not, ask for one: ``Task.link_up`` follows, or ``link_down``."""

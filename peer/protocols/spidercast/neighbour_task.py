@@ -231,7 +231,8 @@ class Task:
         """Lines 10 and 11. A number that cannot be a node's names nobody."""
         if peer == self.asked:
             self.asked = None
-            if frame.node is not None and frame.node != self._host.node and self._host.may_be_node(frame.node):
+            state = self._host.state
+            if frame.node is not None and frame.node != state.node and state.may_be_node(frame.node):
                 self._redirects[frame.node] = frozenset(frame.interest)
             self._host.release(turn, peer, "redirected")
 

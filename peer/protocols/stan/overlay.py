@@ -242,7 +242,7 @@ class Stan(Part):
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the answers that waited for the link, and say what it is used for."""
         self._lost.discard(peer)
-        self.write_neighbour(peer, brief=True)  # until a view of either side is known to need it
+        self.write(peer, brief=True)  # until a view of either side is known to need it
         for reply in self._replies.pop(peer, {}).values():
             turn.send(peer, reply)
         if peer in self._used or self.state.neighbours[peer].outbound:
@@ -332,6 +332,6 @@ class Stan(Part):
         own = self._used.get(peer, ())
         riders = self._riders.get(peer, NOTHING)
         riding = riders if self._parameters.both_directions else NOTHING
-        self.write_neighbour(peer, forwards=riding.union(own), brief=not own and not riders)
+        self.write(peer, forwards=riding.union(own), brief=not own and not riders)
         if own != self.state.neighbours[peer].logical:
             self.set_logical(turn, peer, own, "aligned")

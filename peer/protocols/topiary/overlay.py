@@ -133,7 +133,7 @@ class Topiary(Part):
     def _release(self, turn: Turn, peer: NodeId) -> None:
         """Give a link up; whether it stays is the other side's choice. One that is not up is simply not opened."""
         if peer in self.state.neighbours:
-            self.write_neighbour(peer, outbound=False)
+            self.write(peer, outbound=False)
             turn.send(peer, Release())
         else:
             turn.disconnect(peer, "released")
@@ -200,7 +200,7 @@ class Topiary(Part):
         """The epoch's links are there: say goodbye to the others, and begin to observe."""
         for peer in self.links.chosen:
             if peer in self.state.neighbours:
-                self.write_neighbour(peer, outbound=True)  # it may have been there, opened by the other side alone
+                self.write(peer, outbound=True)  # it may have been there, opened by the other side alone
         for peer in self._given_up:
             if peer not in self.links.chosen:
                 self._release(turn, peer)
