@@ -26,7 +26,7 @@ from peer.core.dissemination.flood import Flood, FloodParameters
 from peer.core.frames import Subscriptions
 from peer.core.node import ComposedNode
 from peer.core.parts import Neighbour, Part, State
-from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.protocols.registry import MEMBERSHIPS, PROTOCOLS, Composition, compose
 
 FIELDS = {*Neighbour.__struct_fields__, *State.__slots__}
 
@@ -124,6 +124,24 @@ def test_only_the_node_and_the_turn_touch_what_is_behind_the_views():
         if re.search(rf"state\.({private})\b", path.read_text())
     }
     assert touching == {"core/node.py", "core/parts.py"}
+
+
+@pytest.mark.parametrize("membership", MEMBERSHIPS)
+def test_only_the_membership_changes_the_candidates(membership: str):
+    node = compose(0, 1, (5,), Composition({"name": "random"}, membership={"name": membership}))
+    with pytest.raises(AttributeError):
+        node._parts["membership"].known = 6
+
+
+def test_the_page_has_every_field_and_the_parts_that_write_it():
+    lines = (Path(__file__).parents[2] / "docs" / "protocol-contract.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `")]
+    writers = {name: row[2] for row in rows if len(row) == 3 for name in re.findall(r"`(\w+)`", row[0])}
+    public = {field for field in FIELDS if not field.startswith("_")}
+    assert public <= writers.keys()
+    for protocol in PROTOCOLS:
+        for role, part in make_node(protocol)._parts.items():
+            assert all(role in writers[field] for field in part.writes if role != "dissemination")
 
 
 # ------------------------------------------------------------------------------------------------------------ roles

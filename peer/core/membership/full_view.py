@@ -14,13 +14,18 @@ class FullView(Part):
 
     def __init__(self, state: State, parameters: Struct) -> None:
         super().__init__(state)
-        self.known: Bitset = 0
+        self._known: Bitset = 0
         self._directory = Directory()
 
     def meet(self, turn: Turn, directory: Directory) -> None:
         """Take the new answer for the truth."""
         self._directory = directory
-        self.known = directory.nodes & ~(1 << self.state.node)
+        self._known = directory.nodes & ~(1 << self.state.node)
+
+    @property
+    def known(self) -> Bitset:
+        """See ``Membership``."""
+        return self._known
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
         """See ``Membership``."""
@@ -28,4 +33,4 @@ class FullView(Part):
 
     def subscribers(self, topic: TopicId) -> Bitset:
         """See ``Membership``."""
-        return self._directory.subscribers(topic) & self.known
+        return self._directory.subscribers(topic) & self._known

@@ -51,11 +51,11 @@ class PartialView(FullView):
             self._chosen |= bitset(node for node in members(newcomers) if self._lets_in(node))
         self._judged |= newcomers
         super().meet(turn, directory)
-        self.known &= self._chosen
+        self._known &= self._chosen
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
         """See ``Membership``; nothing is known of those who were not chosen."""
-        return super().topics_of(node) if self.known >> node & 1 else NOTHING
+        return super().topics_of(node) if self._known >> node & 1 else NOTHING
 
     def _draw(self, nodes: Bitset) -> Bitset:
         draws = substream(self.state.seed, self.state.node, "membership")

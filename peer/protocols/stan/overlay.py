@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from peer.core.bitset import Bitset, members, sample
 from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.directory import NOTHING
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import Part, State, Turn
@@ -20,8 +21,6 @@ WALK = "overlay/walk"
 
 UNUSED = "unused"
 """Why a link is closed that neither side has a use for, as far as the one that closes it knows."""
-
-NOTHING: frozenset[TopicId] = frozenset()
 
 MOST_WALKS = 16
 """Walks of a topic whose answers are awaited at a time; a walk that got lost is never answered."""
