@@ -266,6 +266,8 @@ class Part:
             reason: why links end.
         """
         before = self.state.neighbours[peer].logical
+        if topics == before:
+            return
         self.write(peer, logical=topics)
         if ended := tuple(topic for topic in before if topic not in topics):
             turn.trace("prune", peer=peer, topics=ended, reason=reason)

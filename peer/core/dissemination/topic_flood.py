@@ -29,11 +29,11 @@ class TopicFloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
 class TopicFlood(Spreading):
     """Sends a message on along the links of its topics.
 
-    Which topics go on to a neighbour is in ``Neighbour.forwards``. ``whole`` copies go on by the first
-    one alone, along the links of any of their topics, also from nodes that take part in some of them only: a message on
-    several topics crosses a link once each way at most. Where copies bear only the topics that their link carries, the
-    publisher sends one over each link; where a later copy brings a topic of the node's own that it has not passed on
-    yet, it goes on under that topic alone. To the application the message is not new then.
+    Which topics go on to a neighbour is in ``Neighbour.forwards``. ``whole`` copies go on by the first one alone, along
+    the links of any of their topics, also from nodes that take part in some of them only: a message on several topics
+    crosses a link once each way at most. Where copies bear only the topics that their link carries, the publisher sends
+    one over each link; where a later copy brings a topic of the node's own that it has not passed on yet, it goes on
+    under that topic alone. To the application the message is not new then.
 
     Topics on which the sender may not send (``State.admits``) are taken off a copy first, and a copy without any other
     is refused. What is remembered of a message is at most the node's own topics and those of its own publication.

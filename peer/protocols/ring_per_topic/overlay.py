@@ -163,12 +163,10 @@ class RingPerTopic(Part):
 
     def _relink(self, turn: Turn, peer: NodeId) -> None:
         """The logical links with a neighbour are those that either side needs."""
-        neighbour = self.state.neighbours[peer]
         both = {*self._told.get(peer, ()), *self._heard.get(peer, ())}
         topics = tuple(sorted(both & self.state.topics))
         self.write(peer, forwards=frozenset(topics))
-        if topics != neighbour.logical:
-            self.set_logical(turn, peer, topics, "replaced")
+        self.set_logical(turn, peer, topics, "replaced")
         if not self._told.get(peer) and not self._heard.get(peer):
             self._close(turn, peer)
 

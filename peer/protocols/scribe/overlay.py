@@ -409,8 +409,7 @@ class Scribe(Part):
         """The logical links with a neighbour: topics whose trees it shares, or, in a random group, all shared ones."""
         shared = self.forest.shared_with(peer)
         topics = shared if self._by_topic or not shared else tuple(sorted(self.state.topics & theirs))
-        if topics != self.state.neighbours[peer].logical:
-            self.set_logical(turn, peer, topics, "regrouped")
+        self.set_logical(turn, peer, topics, "regrouped")
 
 
 def _waits(tree: Tree) -> bool:

@@ -242,15 +242,12 @@ class MaintainedOverlay(Part):
 
     def changed(self, turn: Turn, peer: NodeId, reason: str) -> None:
         """See ``Host``: the logical links follow from both interests."""
-        neighbour = self.state.neighbours.get(peer)
-        if neighbour is None:
+        if peer not in self.state.neighbours:
             return
         record = next((task.neighbours[peer] for task in self._tasks if peer in task.neighbours), None)
         topics: Interest = record.interest if record is not None else frozenset()
         self.write(peer, interests=topics, forwards=topics, brief=record is None)
-        shared = tuple(sorted(self.state.topics & topics))
-        if shared != neighbour.logical:
-            self.set_logical(turn, peer, shared, reason)
+        self.set_logical(turn, peer, tuple(sorted(self.state.topics & topics)), reason)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the requests that waited for the link; close it if none waits any more."""

@@ -332,5 +332,4 @@ class Stan(Part):
         riders = self._riders.get(peer, NOTHING)
         riding = riders if self._parameters.both_directions else NOTHING
         self.write(peer, forwards=riding.union(own), brief=not own and not riders)
-        if own != self.state.neighbours[peer].logical:
-            self.set_logical(turn, peer, own, "aligned")
+        self.set_logical(turn, peer, own, "aligned")
