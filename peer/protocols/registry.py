@@ -168,7 +168,7 @@ def _make(role: str, registry: Mapping[str, Callable[..., Made]], chosen: Choice
 
 def _fills_both_roles(parts: Composition) -> bool:
     """Whether the dissemination is an overlay too, which the composition then has to name as well."""
-    name = parts.dissemination.get("name")
+    name = str(parts.dissemination.get("name"))
     overlay, dissemination = OVERLAYS.get(name), DISSEMINATIONS.get(name)
     if overlay is None or dissemination is None or not issubclass(dissemination, overlay):
         return False
