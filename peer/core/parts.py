@@ -1,11 +1,9 @@
 """What the parts of a node share: its state, the turn in which one event is handled, and the part itself.
 
-Every part reads the whole state. Each field has one writer, and a write by anything else raises ``AttributeError`` or
-``TypeError``:
-
-* A part lists in ``Part.writes`` what it writes by ``Part.write``. No two parts of a node list the same field.
-* The links (``neighbours``, ``wanted``, ``borrowed``, ``aside``) follow from events and from what parts ask of the
-  ``Turn``. The state has read-only views of them; the underscored fields behind these are for node and turn only.
+Every part reads the whole state. Each field has one writer, and any other write raises an exception. A part lists in
+``Part.writes`` what it writes by ``Part.write``; no two parts of a node list the same field. The links follow from
+events and from what parts ask of the ``Turn``: the state has read-only views of them, and the underscored fields behind
+these views are for the node and the turn only.
 """
 
 from __future__ import annotations

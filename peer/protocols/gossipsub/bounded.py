@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from peer.core.bitset import Bitset
-from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.contract import TopicId
 from peer.core.membership.interface import Membership
 from peer.core.outgoing import OutgoingLinks
-from peer.core.parts import Part, State, Turn
+from peer.core.parts import State, Turn
+from peer.protocols.random_graph.overlay import RandomGraph, RandomParameters
 
 
-class GossipsubBoundedParameters(Struct, forbid_unknown_fields=True, frozen=True):
+class GossipsubBoundedParameters(RandomParameters, forbid_unknown_fields=True, frozen=True):
     """Degree-bounded GossipSub, a baseline of the Topiary paper; not GossipSub itself."""
 
     degree: Annotated[int, Meta(ge=1)] = 6
     """Outgoing links a node opens, shared out among its topics; incoming ones are not limited."""
 
 
-class BoundedGossipsub(Part):
+class BoundedGossipsub(RandomGraph):
     """Deals its outgoing links to its topics in turn, each to a subscriber drawn uniformly.
 
     The topics come in a random order, and each gets one link before any gets a second: with fewer links than topics,
@@ -35,13 +36,9 @@ class BoundedGossipsub(Part):
     Parameters = GossipsubBoundedParameters
 
     def __init__(self, state: State, membership: Membership, parameters: GossipsubBoundedParameters) -> None:
-        super().__init__(state)
+        super().__init__(state, membership, parameters)
         self._membership = membership
         self.links = OutgoingLinks(state, membership, parameters.degree, self._next_slot, looks_again=False)
-
-    def meet(self, turn: Turn, directory: Directory) -> None:
-        """Choose as many as are missing."""
-        self.links.fill(turn)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         """Links that serve no topic of this node are dealt again."""
@@ -50,14 +47,6 @@ class BoundedGossipsub(Part):
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
         """The links of the topic are dealt again."""
         self._deal_again(turn)
-
-    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Replace a chosen node that the driver no longer tries to reach."""
-        self.links.link_down(turn, peer, retrying)
-
-    def fire(self, turn: Turn, name: str) -> None:
-        """Give the nodes that could not be reached another chance."""
-        self.links.try_again(turn)
 
     def _deal_again(self, turn: Turn) -> None:
         for peer, topic in list(self.links.chosen.items()):
