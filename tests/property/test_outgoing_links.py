@@ -147,6 +147,14 @@ def test_a_node_that_failed_is_a_candidate_again_after_a_while(overlay: dict):
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])
+def test_a_node_that_finds_too_few_others_looks_again_except_with_bounded_gossipsub(overlay: dict):
+    node = compose(ME, 1, (0,), Composition(overlay))
+    node.handle(0, Started())
+    effects = node.handle(0, PeerList(Directory([PeerInfo(1, (0,))])))
+    assert (SetTimer(REFILL, REFILL_NS) in effects) == (overlay["name"] != "gossipsub-bounded")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])
 def test_where_all_others_failed_they_are_tried_again_soon(overlay: dict):
     chooser = Chooser(overlay, others=3)
     failed = chooser.linked[0]
