@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from peer.core.contract import (
     CancelTimer,
@@ -37,7 +37,7 @@ class Solo:
 
     Attributes:
         node: the node under test.
-        now_ns: the virtual instant. A test may set it, to let time pass without any timer.
+        now_ns: the virtual instant.
         effects: the effects since the start or the last ``forget``, in order.
         timers: name -> instant (ns) of the timers that are set.
     """
@@ -62,6 +62,11 @@ class Solo:
                 self.timers.pop(effect.name, None)
         self.effects += effects
         return effects
+
+    def at(self, now_ns: int) -> Self:
+        """Set the clock, without firing any timer, and return the driver: ``solo.at(5).link_up(1)``."""
+        self.now_ns = now_ns
+        return self
 
     def start(self, known: Mapping[NodeId, tuple[TopicId, ...] | None]) -> list[Effect]:
         """Start the node and tell it of these nodes, each with its topics, or None where they are not disclosed."""
@@ -101,9 +106,7 @@ class Solo:
 
     def sent(self, kind: type[F], to: NodeId | None = None) -> list[tuple[NodeId, F]]:
         """Return (receiver, frame) of the frames of a kind in ``effects``, or of those to one peer alone."""
-        return [
-            (peer, frame) for peer, frame in sends(self.effects) if isinstance(frame, kind) and to in (None, peer)
-        ]
+        return [(peer, frame) for peer, frame in sends(self.effects) if isinstance(frame, kind) and to in (None, peer)]
 
     def forget(self) -> None:
         """Forget the effects so far."""

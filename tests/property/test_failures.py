@@ -9,19 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.bitset import members
-from peer.core.contract import (
-    Connect,
-    Directory,
-    LinkDown,
-    LinkUp,
-    PeerInfo,
-    PeerList,
-    SetTimer,
-    Started,
-    TimerFired,
-)
+from peer.core.contract import Effect, Event
 from peer.core.failures import FORGET_NS, Failures
 from peer.protocols.registry import Composition, compose
+from peer.testing import Solo, connects, timers
 
 SECOND_NS = 1_000_000_000
 ME = 0
@@ -33,28 +24,26 @@ OVERLAYS = [
 events = st.lists(st.tuples(st.integers(0, 20 * SECOND_NS), st.none() | st.integers(0, 5)), max_size=40)
 
 
-class Chooser:
+class Chooser(Solo):
     """A node with an overlay that opens three links, all of which come up at once."""
 
     def __init__(self, overlay: dict, others: int, seed: int = 1) -> None:
-        self.node = compose(ME, seed, (0,), Composition(overlay))
+        super().__init__(compose(ME, seed, (0,), Composition(overlay)))
         self.linked: list[int] = []
-        self.node.handle(0, Started())
-        self.told = Directory(PeerInfo(number, (0,)) for number in range(others + 1))
-        self.give(0, PeerList(self.told))
+        self.start(dict.fromkeys(range(others + 1), (0,)))
 
-    def give(self, now_ns: int, event) -> list[int]:
-        """Whom it asks for in answer."""
-        asked = [it.peer for it in self.node.handle(now_ns, event) if isinstance(it, Connect)]
-        for peer in asked:
+    def give(self, event: Event) -> list[Effect]:
+        effects = super().give(event)
+        for peer in connects(effects):
             if peer not in self.linked:
-                self.node.handle(now_ns, LinkUp(peer, True))
                 self.linked.append(peer)
-        return asked
+                self.link_up(peer)
+        return effects
 
     def fail(self, now_ns: int, peer: int) -> list[int]:
+        """Lose the link to a peer for good, and return the nodes that this one asks for in its place."""
         self.linked.remove(peer)
-        return self.give(now_ns, LinkDown(peer, "reset", retrying=False))
+        return connects(self.at(now_ns).link_down(peer))
 
 
 @given(events)
@@ -85,11 +74,10 @@ def test_a_node_that_failed_is_a_candidate_again_after_a_while(overlay: dict):
 def test_where_all_others_failed_they_are_tried_again_soon(overlay: dict):
     chooser = Chooser(overlay, others=3)
     failed = chooser.linked[0]
-    effects = chooser.node.handle(SECOND_NS, LinkDown(failed, "reset", retrying=False))
-    [timer] = [it for it in effects if isinstance(it, SetTimer)]
-    assert timer.name == "overlay/refill"
-    assert timer.at_ns < FORGET_NS
-    assert Connect(failed) in chooser.node.handle(timer.at_ns, TimerFired(timer.name))
+    [(name, at_ns)] = timers(chooser.at(SECOND_NS).link_down(failed)).items()
+    assert name == "overlay/refill"
+    assert at_ns < FORGET_NS
+    assert failed in connects(chooser.at(at_ns).fire(name))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])
