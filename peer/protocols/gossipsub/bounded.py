@@ -34,6 +34,9 @@ class BoundedGossipsub(Part):
     paper's network model do. The paper says only: "Nodes equally distribute their outgoing degree to each of their
     interested [topics] to enable at least one connections to that topic"; the rest is our reading.
 
+    Attributes:
+        chosen: the nodes of the outgoing links, each with the topic that its link was dealt to; None = to no topic.
+
     Source: Topiary section V-A (Baselines) and II-A.
     """
 
@@ -44,7 +47,7 @@ class BoundedGossipsub(Part):
         self._membership = membership
         self._degree = parameters.degree
         self._draws = substream(state.seed, state.node, "overlay")
-        self._chosen: dict[NodeId, TopicId | None] = {}
+        self.chosen: dict[NodeId, TopicId | None] = {}
         self._failed = Failures()
 
     def meet(self, turn: Turn, directory: Directory) -> None:
@@ -61,8 +64,8 @@ class BoundedGossipsub(Part):
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """Replace a chosen node that the driver no longer tries to reach."""
-        if peer in self._chosen and not retrying:
-            del self._chosen[peer]
+        if peer in self.chosen and not retrying:
+            del self.chosen[peer]
             self._failed.add(turn.now_ns, peer)
             self._fill(turn)
 
@@ -72,29 +75,29 @@ class BoundedGossipsub(Part):
         self._fill(turn)
 
     def _deal_again(self, turn: Turn) -> None:
-        for peer, topic in list(self._chosen.items()):
+        for peer, topic in list(self.chosen.items()):
             if topic not in self.state.topics:
                 # Not at once again: its link is on its way down.
-                del self._chosen[peer]
+                del self.chosen[peer]
                 self._failed.add(turn.now_ns, peer)
                 turn.disconnect(peer, "topic_left")
         self._fill(turn)
 
     def _fill(self, turn: Turn) -> None:
-        fresh = self._membership.known & ~bitset(self._chosen) & ~self._failed.at(turn.now_ns)
-        while fresh and len(self._chosen) < self._degree:
+        fresh = self._membership.known & ~bitset(self.chosen) & ~self._failed.at(turn.now_ns)
+        while fresh and len(self.chosen) < self._degree:
             topic, among = self._next_slot(fresh)
             peer = choose(among, self._draws)
             fresh &= ~(1 << peer)
-            self._chosen[peer] = topic
+            self.chosen[peer] = topic
             turn.connect(peer)
-        if len(self._chosen) < self._degree and self._failed:
+        if len(self.chosen) < self._degree and self._failed:
             turn.set_timer(REFILL, turn.now_ns + REFILL_NS)
 
     def _next_slot(self, fresh: Bitset) -> tuple[TopicId | None, Bitset]:
         """The topic with the fewest links that has fresh subscribers, and those; no topic and all where none has."""
         slots = dict.fromkeys(sorted(self.state.topics), 0)
-        for topic in self._chosen.values():
+        for topic in self.chosen.values():
             if topic in slots:
                 slots[topic] += 1
         for _, _, topic in sorted((count, self._draws.random(), topic) for topic, count in slots.items()):
