@@ -135,9 +135,8 @@ def test_what_does_not_concern_this_node_is_rejected():
     assert rejected(node.receive(10, StanCollect(12, 3, 1, ()))) == "not_subscribed"
     assert rejected(node.receive(10, StanReply(3, (5,)))) == "not_subscribed"
     assert rejected(node.receive(10, StanCollect(12, 1, 6, ()))) == "walk_too_long"
-    assert sends(node.receive(10, StanRide((1, 3, 4)))) == [(10, StanQuit((3,)))], (
-        "nothing of what it never subscribed to"
-    )
+    effects = node.receive(10, StanRide((1, 3, 4)))
+    assert sends(effects) == [(10, StanQuit((3,)))], "nothing of what it never subscribed to"
     assert node.node.state.neighbours[10].topics == {1, 2}
     assert node.receive(10, StanQuit((3,))) == []
 
