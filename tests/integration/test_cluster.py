@@ -13,10 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from fabricate import Fabrication
-
 from metrics.tables.schemas import TABLES
+from tests.fabricate import Fabrication
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from event_loop import LIMIT_S, run
 
 from peer.core import contract
 from peer.core.directory import Directory, PeerInfo
@@ -22,6 +18,7 @@ from peer.runtime.metrics import make_registry
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
+from tests.event_loop import LIMIT_S, run
 
 FLOOD = {"name": "flood"}
 

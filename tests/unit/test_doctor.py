@@ -148,15 +148,17 @@ def test_a_room_found_elsewhere_collides() -> None:
     assert "/elsewhere/peer" in collision
 
 
-def test_a_collision_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_collision_is_refused(tmp_path: Path) -> None:
     info = tmp_path / "stranger-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (info / "top_level.txt").write_text("peer\n")
-    collisions.refuse_name_collisions()
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    with pytest.raises(NameCollisionError, match="'peer' is also owned by the distribution stranger"):
-        collisions.refuse_name_collisions()
+    argv = [sys.executable, "-c", "from harness.doctor import collisions; collisions.refuse_name_collisions()"]
+    assert subprocess.run(argv, cwd=collisions.CHECKOUT, check=False).returncode == 0
+    beside = os.environ | {"PYTHONPATH": str(tmp_path)}
+    refused = subprocess.run(argv, cwd=collisions.CHECKOUT, env=beside, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "NameCollisionError: the import name 'peer' is also owned by the distribution stranger" in refused.stderr
 
 
 # ------------------------------------------------------------------------------------------------------- the verb
