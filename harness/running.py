@@ -92,7 +92,7 @@ class Run:
         self.supervision.add(self.testbed.lost)
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
         self.zero_ns = start_ns + round(workload.warmup_s * 1e9)
-        self._judge_leads(deployment.start(self._zero_epoch_ns))
+        self.judge_leads(deployment.start(self._zero_epoch_ns))
         try:
             self._pass_phases(start_ns)
         except PartLostError:
@@ -122,8 +122,12 @@ class Run:
                 self.timeline.add(name, start_ns, end_ns)
             start_ns = end_ns
 
-    def _judge_leads(self, leads_ns: Mapping[str, int]) -> None:
-        """Peers that were told of the start after it had less time for their links, or missed publications."""
+    def judge_leads(self, leads_ns: Mapping[str, int]) -> None:
+        """Note the machines whose peers were told of the start too late.
+
+        Args:
+            leads_ns: machine -> how long before the start its peers were told (ns).
+        """
         self.counters["start_lead_ns_min"] = min(leads_ns.values())
         warmup_s = self.plan.experiment.workload.warmup_s
         for machine, lead_ns in leads_ns.items():

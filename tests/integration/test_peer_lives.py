@@ -80,10 +80,10 @@ class Network:
     def node(self, node: int) -> contract.Node:
         driver = self.lives[node].driver
         assert driver is not None
-        return driver._node
+        return driver.node
 
     def events(self, node: int, *names: str) -> list[TraceEvent]:
-        self.traces[node].flush() if self.traces[node]._lines else None
+        self.traces[node].flush()
         lines = (self.folder / f"{node}.jsonl").read_bytes().splitlines()
         decoded = [msgspec.json.decode(line, type=TraceEvent) for line in lines]
         return [event for event in decoded if event.event in names]

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from harness.commands import doctor
 from harness.doctor import collisions, facts, probes
-from harness.doctor.collisions import NameCollisionError, find_collisions
+from harness.doctor.collisions import find_collisions
 from harness.doctor.facts import Attempt, Facts, TimerLateness
 from harness.doctor.findings import Finding, can_run
 from harness.doctor.programs import read_programs
