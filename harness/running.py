@@ -59,7 +59,7 @@ class Run:
         self.was_cut_short = False
         self.record = Record(make_token())
         self.supervision = Supervision(self.plan.experiment.supervision, self.clock)
-        self.testbed = _make_testbed(planned, run_dir, self.epoch_offset_ns, self.clock)
+        self.testbed = make_testbed(planned, run_dir, self.epoch_offset_ns, self.clock)
 
     @property
     def run_id(self) -> str:
@@ -271,7 +271,7 @@ def main() -> int:
     """Run the run directory given as the only argument."""
     run_dir = Path(sys.argv[1])
     try:
-        _stage_of(run_dir)(run_dir)
+        stage_of(run_dir)(run_dir)
     except TrellisError as error:
         print(f"trellis run: {error}", file=sys.stderr)
         return error.exit_code
@@ -282,7 +282,7 @@ def main() -> int:
     return 0
 
 
-def _stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
+def stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
     """What runs the plan: a simulation has no machines to deploy to."""
     if read_plan(run_dir).plan.experiment.testbed == "simulated":
         from harness.testbeds.simulated.testbed import simulate_planned
@@ -291,7 +291,15 @@ def _stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
     return run_planned
 
 
-def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> Testbed:
+def make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> Testbed:
+    """Return the testbed that the plan names.
+
+    Args:
+        planned: the plan and its underlay.
+        run_dir: the run directory.
+        epoch_offset_ns: what to add to an instant of the monotonic clock to get one since 1970 (ns).
+        clock: the run's clock.
+    """
     if planned.plan.experiment.testbed == "remote":
         from harness.testbeds.remote import RemoteTestbed
 
