@@ -168,7 +168,7 @@ def _command(config: Path, data: Path, port: int) -> list[str]:
 
 
 def _launch(command: Sequence[str], log: IO[bytes], port: int, data: Path) -> Prometheus:
-    _refuse_taken(port)
+    refuse_taken(port)
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -192,7 +192,7 @@ def _launch(command: Sequence[str], log: IO[bytes], port: int, data: Path) -> Pr
     raise TestbedError(f"start Prometheus on port {port}", words)
 
 
-def _refuse_taken(port: int) -> None:
+def refuse_taken(port: int) -> None:
     """Without this, another server on the port would answer in place of ours."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -59,7 +59,7 @@ class Run:
         self.was_cut_short = False
         self.record = Record(make_token())
         self.supervision = Supervision(self.plan.experiment.supervision, self.clock)
-        self.testbed = _make_testbed(planned, run_dir, self.epoch_offset_ns, self.clock)
+        self.testbed = make_testbed(planned, run_dir, self.epoch_offset_ns, self.clock)
 
     @property
     def run_id(self) -> str:
@@ -92,7 +92,7 @@ class Run:
         self.supervision.add(self.testbed.lost)
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
         self.zero_ns = start_ns + round(workload.warmup_s * 1e9)
-        self._judge_leads(deployment.start(self._zero_epoch_ns))
+        self.judge_leads(deployment.start(self._zero_epoch_ns))
         try:
             self._pass_phases(start_ns)
         except PartLostError:
@@ -122,8 +122,12 @@ class Run:
                 self.timeline.add(name, start_ns, end_ns)
             start_ns = end_ns
 
-    def _judge_leads(self, leads_ns: Mapping[str, int]) -> None:
-        """Peers that were told of the start after it had less time for their links, or missed publications."""
+    def judge_leads(self, leads_ns: Mapping[str, int]) -> None:
+        """Note the machines whose peers were told of the start too late.
+
+        Args:
+            leads_ns: machine -> how long before the start its peers were told (ns).
+        """
         self.counters["start_lead_ns_min"] = min(leads_ns.values())
         warmup_s = self.plan.experiment.workload.warmup_s
         for machine, lead_ns in leads_ns.items():
@@ -267,7 +271,7 @@ def main() -> int:
     """Run the run directory given as the only argument."""
     run_dir = Path(sys.argv[1])
     try:
-        _stage_of(run_dir)(run_dir)
+        stage_of(run_dir)(run_dir)
     except TrellisError as error:
         print(f"trellis run: {error}", file=sys.stderr)
         return error.exit_code
@@ -278,7 +282,7 @@ def main() -> int:
     return 0
 
 
-def _stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
+def stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
     """What runs the plan: a simulation has no machines to deploy to."""
     if read_plan(run_dir).plan.experiment.testbed == "simulated":
         from harness.testbeds.simulated.testbed import simulate_planned
@@ -287,7 +291,15 @@ def _stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
     return run_planned
 
 
-def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> Testbed:
+def make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> Testbed:
+    """Return the testbed that the plan names.
+
+    Args:
+        planned: the plan and its underlay.
+        run_dir: the run directory.
+        epoch_offset_ns: what to add to an instant of the monotonic clock to get one since 1970 (ns).
+        clock: the run's clock.
+    """
     if planned.plan.experiment.testbed == "remote":
         from harness.testbeds.remote import RemoteTestbed
 

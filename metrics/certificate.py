@@ -42,13 +42,13 @@ def check_certificate(run: RunDir, evidence: Evidence, seconds: list[dict[str, A
         seconds: rows of the ``fidelity`` table.
     """
     working = [row for row in seconds if _is_workload(run, row["at_ns"])]
-    checks = [_publish_lag(evidence)]
+    checks = [publish_lag(evidence)]
     if run.manifest.testbed == "emulated":
         checks += [*_probes(run), *check_plane(run), _throttled(run)]
     if run.clocks:
         checks.append(_clocks(evidence))
     if evidence.captured:
-        checks += [_receive(evidence), _send(evidence)]
+        checks += [receive_delay(evidence), _send(evidence)]
     if any(row["cpu_busy_ratio"] is not None for row in working):
         checks += [_share(working, "cpu_busy_ratio", CPU_BUSY_RATIO), _share(working, "steal_ratio", STEAL_RATIO)]
     return checks
@@ -123,7 +123,8 @@ def _lost(run: RunDir, phase: str, rows: pa.Table) -> Check:
 # ------------------------------------------------------------------------------------------------ the machine
 
 
-def _publish_lag(evidence: Evidence) -> Check:
+def publish_lag(evidence: Evidence) -> Check:
+    """Messages are published when they are scheduled."""
     found = evidence.messages
     p99 = found["lag_ms_p99"] or 0.0
     failed = int(p99 > PUBLISH_LAG_P99_MS)
@@ -144,7 +145,7 @@ def _clocks(evidence: Evidence) -> Check:
     return Check("clocks", found["unsure_tested"], unresolved, worst_ms, 0, "ms", SUSPECT, detail)
 
 
-def _receive(evidence: Evidence) -> Check:
+def receive_delay(evidence: Evidence) -> Check:
     """From the last byte's arrival at the host to the peer's read: only the machine's load lies in between."""
     p99 = evidence.hops["receive_ms_p99"] or 0.0
     severity = INVALID if p99 > 10 * RECEIVE_P99_MS else SUSPECT

@@ -62,8 +62,8 @@ def check_consistency(run: RunDir, evidence: Evidence) -> list[Check]:
     checks += [
         _capture_drops(run, evidence),
         _delay_order(evidence),
-        _delay_agreement(evidence),
-        *_wire_delay(run, evidence),
+        delay_agreement(evidence),
+        *wire_delay(run, evidence),
     ]
     return [*checks, _overhead(evidence), *_links(run, evidence)]
 
@@ -212,7 +212,8 @@ def _delay_order(evidence: Evidence) -> Check:
     return _check("delay_order", found["both"], failed, max(found["most_negative_ms"] or 0, 0), 0, "ms", INVALID)
 
 
-def _delay_agreement(evidence: Evidence) -> Check:
+def delay_agreement(evidence: Evidence) -> Check:
+    """Latencies by the logs agree with those by the captures."""
     found = evidence.deliveries
     p99 = found["difference_ms_p99"] or 0
     failed = int(p99 > DELAY_AGREEMENT_P99_MS)
@@ -222,7 +223,8 @@ def _delay_agreement(evidence: Evidence) -> Check:
     return blame(check, found["difference_late"], found["difference_explained"], found["both"] // 100, "deliveries")
 
 
-def _wire_delay(run: RunDir, evidence: Evidence) -> list[Check]:
+def wire_delay(run: RunDir, evidence: Evidence) -> list[Check]:
+    """Packets take as long as the underlay says."""
     found, limit = evidence.wire, float(run.experiment["verdict"]["wire_error_p99_ms"])
     notes = {"steady": "", "jittered": f" beyond {JITTER_SIGMAS:g} standard deviations of the jitter asked for"}
     checks = []

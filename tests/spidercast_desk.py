@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 from peer.core.bitset import bitset
-from peer.core.contract import (
-    Connect,
-    Directory,
-    Disconnect,
-    FrameReceived,
-    LinkUp,
-    PeerInfo,
-    PeerList,
-    Send,
-    SetTimer,
-    Started,
-    TimerFired,
-    Trace,
-)
-from peer.core.frames import Frame
+from peer.core.contract import Effect, Started
 from peer.protocols.registry import PROTOCOLS, Composition, compose
-from peer.protocols.spidercast.frames import (
-    SpiderConnect,
-    SpiderHeartbeat,
-)
+from peer.protocols.spidercast.frames import SpiderConnect, SpiderHeartbeat
+from peer.testing import Solo, connects, sends, traces
 
 SECOND_NS = 1_000_000_000
 GREEDY, RANDOM = 0, 1
@@ -43,7 +27,7 @@ class View:
         return bitset(node for node, topics in self._interests.items() if topic in topics)
 
 
-class Desk:
+class Desk(Solo):
     """Node 0 on a table: it subscribes to ``topics``, knows ``others``, and is told what happens."""
 
     def __init__(
@@ -57,23 +41,15 @@ class Desk:
     ) -> None:
         parts = PROTOCOLS[name].composition
         overlay = {"name": name, **given}
-        self.node = compose(
-            0, seed, topics, Composition(overlay, parts.dissemination, parts.membership, parts.interests), nodes=nodes
-        )
-        self.now_ns = 0
+        mix = Composition(overlay, parts.dissemination, parts.membership, parts.interests)
+        super().__init__(compose(0, seed, topics, mix, nodes=nodes))
         self.others = {0: topics, **others}
         self.started = self.give(Started())
-        self.give(PeerList(Directory(PeerInfo(node, interest) for node, interest in self.others.items())))
-
-    def give(self, event) -> list:
-        return self.node.handle(self.now_ns, event)
-
-    def hear(self, peer: int, frame: Frame) -> list:
-        return self.give(FrameReceived(peer, frame))
+        self.meet(self.others)
 
     def round(self, task: str = "greedy", after_s: float = 1.0) -> list:
         self.now_ns += round(after_s * SECOND_NS)
-        return self.give(TimerFired(f"overlay/{task}"))
+        return self.fire(f"overlay/{task}")
 
     def beat(self, after_s: float = 0.0) -> dict[int, SpiderHeartbeat]:
         return dict(sends(self.round("heartbeat", after_s)))
@@ -81,40 +57,23 @@ class Desk:
     def ask(self, peer: int) -> list:
         """The round in which the node chooses this peer, up to its CONNECT."""
         assert connects(self.round()) == [peer]
-        return self.give(LinkUp(peer, True))
+        return self.link_up(peer)
 
     def invite(self, peer: int, task: int = GREEDY, degree: int = 1, target: int = SETTLED) -> list:
         """A CONNECT of a peer, which opens a link for it where there is none."""
         if peer not in self.node.state.neighbours:
-            self.give(LinkUp(peer, False))
-        return self.hear(peer, SpiderConnect(task, degree, target, 0, self.others[peer]))
+            self.link_up(peer, outbound=False)
+        return self.receive(peer, SpiderConnect(task, degree, target, 0, self.others[peer]))
 
     def settle(self, peer: int, task: int = GREEDY) -> None:
         """From now on the neighbour says that it has reached its target."""
         states = [(SETTLED, SETTLED) if task == code else None for code in (GREEDY, RANDOM)]
-        self.hear(peer, SpiderHeartbeat(*states, 0, None))
+        self.receive(peer, SpiderHeartbeat(*states, 0, None))
 
     def neighbours(self, task: int = GREEDY) -> list[int]:
         beats = self.beat()
         return [peer for peer, beat in beats.items() if (beat.greedy, beat.random)[task] is not None]
 
 
-def sends(effects: list) -> list[tuple[int, Frame]]:
-    return [(effect.peer, effect.frame) for effect in effects if isinstance(effect, Send)]
-
-
-def connects(effects: list) -> list[int]:
-    return [effect.peer for effect in effects if isinstance(effect, Connect)]
-
-
-def closed(effects: list) -> list[tuple[int, str]]:
-    return [(effect.peer, effect.reason) for effect in effects if isinstance(effect, Disconnect)]
-
-
-def timers(effects: list) -> dict[str, int]:
-    return {effect.name: effect.at_ns for effect in effects if isinstance(effect, SetTimer)}
-
-
-def logical(effects: list) -> list[tuple[str, int, tuple[int, ...], str | None]]:
-    events = [effect.event for effect in effects if isinstance(effect, Trace)]
-    return [(event.event, event.peer, event.topics, event.reason) for event in events]
+def logical(effects: list[Effect]) -> list[tuple[str, int, tuple[int, ...], str | None]]:
+    return [(event.event, event.peer, event.topics, event.reason) for event in traces(effects)]

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from peer.core.contract import (
-    Connect,
-    Directory,
-    FrameReceived,
-    LinkDown,
-    LinkUp,
-    PeerInfo,
-    PeerList,
-    Send,
-    Started,
-    TimerFired,
-    Trace,
-    message_id,
-)
+from peer.core.contract import Effect, Event, message_id
 from peer.core.frames import Data
 from peer.core.payload import make_payload
 from peer.protocols.registry import Composition, compose
 from peer.protocols.topiary.frames import Release
+from peer.testing import Solo, connects, sends, traces
 
 SECOND_NS = 1_000_000_000
 
 
-class Desk:
+class Desk(Solo):
     """A Topiary node with all of its chosen neighbours up, and the copies that it is handed."""
 
     def __init__(
@@ -36,23 +24,28 @@ class Desk:
         **parameters,
     ):
         overlay = {"name": "topiary", "degree": degree, "overlap_s": 0.5, "epoch_s": 5.0, **parameters}
-        self.node = compose(0, seed, interests, Composition(overlay))
-        self.node.handle(0, Started())
+        super().__init__(compose(0, seed, interests, Composition(overlay)))
         self.chosen: list[int] = []
-        everybody = nodes or dict.fromkeys(range(40), (1, 2))
-        self.give(0, PeerList(Directory(PeerInfo(number, topics) for number, topics in everybody.items())))
-        self.scores: list[float] = []
+        self.start(nodes or dict.fromkeys(range(40), (1, 2)))
 
-    def give(self, now_ns: int, event) -> tuple[list, list[int]]:
-        """Something happens to the node; its effects, and whom it asks for, whose links come up at once."""
-        effects = self.node.handle(now_ns, event)
-        asked = [effect.peer for effect in effects if isinstance(effect, Connect)]
-        for peer in asked:
+    def give(self, event: Event) -> list[Effect]:
+        """Something happens to the node; the links that it asks for come up at once."""
+        effects = super().give(event)
+        for peer in connects(effects):
             if peer not in self.chosen:
-                if peer not in self.node.state.neighbours:
-                    self.node.handle(now_ns, LinkUp(peer, True))
                 self.chosen.append(peer)
-        return effects, asked
+                if peer not in self.node.state.neighbours:
+                    self.link_up(peer)
+        return effects
+
+    @property
+    def scores(self) -> list[float]:
+        """The score of the kept neighbours at each epoch's end."""
+        return [event.score for event in traces(self.effects) if event.event == "epoch"]
+
+    def keeps(self, peer: int) -> bool:
+        """Whether the node chose this neighbour: it keeps the link that the neighbour gives up."""
+        return self.receive(peer, Release()) == []
 
     def copy(
         self,
@@ -67,19 +60,17 @@ class Desk:
         identifier = message_id(publisher, sequence)
         topics = topic if isinstance(topic, tuple) else (topic,)
         copy = Data(identifier, topics, 1, 0, make_payload(identifier, sequence if claimed is None else claimed, 20))
-        return self.node.handle(at_ns, FrameReceived(peer, copy))
+        return self.at(at_ns).receive(peer, copy)
 
     def settle(self, at_ns: int) -> set[int]:
         """The overlap ends; whom the node releases."""
-        effects = self.node.handle(at_ns, TimerFired("overlay/settled"))
-        gone = {effect.peer for effect in effects if isinstance(effect, Send) and isinstance(effect.frame, Release)}
+        effects = self.at(at_ns).fire("overlay/settled")
+        gone = {peer for peer, frame in sends(effects) if isinstance(frame, Release)}
         for peer in gone:
             self.chosen.remove(peer)
-            self.node.handle(at_ns, LinkDown(peer, "released", False))
+            self.link_down(peer, "released")
         return gone
 
     def end_epoch(self, at_ns: int) -> list[int]:
-        """The epoch ends; whom the node connects to, its score kept for later."""
-        effects, asked = self.give(at_ns, TimerFired("overlay/epoch"))
-        self.scores += [e.event.score for e in effects if isinstance(e, Trace) and e.event.event == "epoch"]
-        return asked
+        """The epoch ends; whom the node connects to."""
+        return connects(self.at(at_ns).fire("overlay/epoch"))

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         while True:
             run_dir = _make_run_dir(_plan(arguments.file, overrides, seed), arguments.out, attempt)
             with _saying_what_is_left(run_dir):
-                if status := _run_stage(asked.testbed, run_dir):
+                if status := perform_stage(asked.testbed, run_dir):
                     return status  # the running stage has said why
                 with step("tables and report"):
                     summary = analyse(run_dir, arguments.master)
@@ -92,7 +92,7 @@ def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None
     """The run's new directory with its plan; ``attempt``: None = the first one."""
     experiment = planned.plan.experiment
     out = directory_of(attempt, out) if out and attempt else out
-    run_dir = (out or _free_run_dir(experiment.name, experiment.seed)).absolute()
+    run_dir = (out or free_run_dir(experiment.name, experiment.seed)).absolute()
     if run_dir.exists():
         raise ExperimentError(str(run_dir), "exists already: a run never writes into another one's directory")
     with _saying_what_is_left(run_dir):
@@ -104,7 +104,7 @@ def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None
     return run_dir
 
 
-def _free_run_dir(name: str, seed: int) -> Path:
+def free_run_dir(name: str, seed: int) -> Path:
     """``runs/<name>/<UTC time>-seed<N>``, numbered where another run of the same second has it."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     first = RUNS / name / f"{now}-seed{seed}"
@@ -112,7 +112,7 @@ def _free_run_dir(name: str, seed: int) -> Path:
     return next(free for free in chain([first], others) if not free.exists())
 
 
-def _run_stage(testbed: str, run_dir: Path) -> int:
+def perform_stage(testbed: str, run_dir: Path) -> int:
     """The running stage as a process: in a sandbox where hosts are emulated; nothing else needs one."""
     argv = [sys.executable, "-m", "harness.running", str(run_dir)]
     try:

@@ -73,6 +73,9 @@ class Deployment:
     a ``DeploymentError`` with every failed machine's own words. Leaving the context ends the agents, with them every
     peer, removes the run's folder where this deployment made it, and closes the connections.
 
+    Attributes:
+        sessions: machine name -> the connection to it.
+        call_s: machine name -> the seconds that its agent took for its last answer.
     """
 
     def __init__(self, machines: Sequence[Machine], token: str, logs: Path, *, held: bool = False) -> None:
@@ -87,8 +90,8 @@ class Deployment:
         self.logs = logs
         self._held = held
         self.clocks: dict[str, ClockOffset] = {}
-        self._sessions = {machine.name: Session(machine, token) for machine in machines}
-        self._call_s: dict[str, float] = {}
+        self.sessions = {machine.name: Session(machine, token) for machine in machines}
+        self.call_s: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         """Enter; nothing is connected yet."""
@@ -101,7 +104,7 @@ class Deployment:
     @property
     def machines(self) -> tuple[Machine, ...]:
         """The machines, in the order given."""
-        return tuple(session.machine for session in self._sessions.values())
+        return tuple(session.machine for session in self.sessions.values())
 
     def connect(self) -> None:
         """Open one connection a machine."""
@@ -114,7 +117,7 @@ class Deployment:
     def check_versions(self) -> dict[str, Versions]:
         """``probe``, refusing machines that cannot run a peer; says what to install there, by which command."""
         versions = self.probe()
-        missing = {name: _missing(versions[name], session.machine) for name, session in self._sessions.items()}
+        missing = {name: _missing(versions[name], session.machine) for name, session in self.sessions.items()}
         if refused := {name: text for name, text in missing.items() if text}:
             raise DeploymentError("check versions", refused)
         return versions
@@ -160,8 +163,8 @@ class Deployment:
         Twice what the slowest machine took to say that it is ready, for each batch of machines that are told side by
         side, and ``LEAD_S``.
         """
-        batches = -(-len(self._sessions) // MAX_PARALLEL)
-        return LEAD_S + 2 * batches * max(self._call_s.values(), default=0.0)
+        batches = -(-len(self.sessions) // MAX_PARALLEL)
+        return LEAD_S + 2 * batches * max(self.call_s.values(), default=0.0)
 
     def start(self, zero_epoch_ns: int) -> dict[str, int]:
         """Lift the barrier: the workload's zero is this instant of our CLOCK_REALTIME, told to each in its own time.
@@ -178,7 +181,7 @@ class Deployment:
 
     def faults(self) -> dict[str, str]:
         """The machines whose agent has ended otherwise than it should, or is out of reach, and what is known of it."""
-        found = {name: session.agent_fault for name, session in self._sessions.items()}
+        found = {name: session.agent_fault for name, session in self.sessions.items()}
         return {name: text for name, text in found.items() if text is not None}
 
     def status(self) -> dict[str, Any]:
@@ -226,7 +229,7 @@ class Deployment:
 
     def stop_running(self) -> None:
         """``stop`` on the machines whose agent runs."""
-        running = {name: one for name, one in self._sessions.items() if one.agent_fault is None}
+        running = {name: one for name, one in self.sessions.items() if one.agent_fault is None}
         self._each("stop", lambda session: session.call("stop"), among=running)
 
     def clean(self) -> dict[str, Any]:
@@ -254,7 +257,7 @@ class Deployment:
     def _fetch(self, session: Session, destination: Path, nodes: Mapping[str, Collection[int]]) -> None:
         destination.mkdir(parents=True, exist_ok=True)
         name = session.machine.name
-        budget_bytes = shutil.disk_usage(destination).free // 2 // len(self._sessions)
+        budget_bytes = shutil.disk_usage(destination).free // 2 // len(self.sessions)
         session.fetch(files_of(name, nodes.get(name, ())), destination, budget_bytes)
 
     def _write_clocks(self, path: Path) -> None:
@@ -284,7 +287,7 @@ class Deployment:
             status = msgspec.convert(session.call("status"), AgentStatus)
         except CommandError:
             return False  # an agent that has just begun does not listen yet
-        self._call_s[session.machine.name] = time.monotonic() - asked_s
+        self.call_s[session.machine.name] = time.monotonic() - asked_s
         if status.exits:
             first = status.exits[0]
             problem = f"{len(status.exits)} peers ended before the start"
@@ -302,7 +305,7 @@ class Deployment:
         among: Mapping[str, Session] | None = None,
     ) -> dict[str, Result]:
         """Do something on every machine; all finish before a failure is raised. An interrupt waits for none."""
-        sessions = self._sessions if among is None else among
+        sessions = self.sessions if among is None else among
         pool = ThreadPoolExecutor(max_workers=max(1, min(parallel, len(sessions))))
         try:
             futures = {name: pool.submit(action, session) for name, session in sessions.items()}
@@ -328,7 +331,7 @@ def _leave(session: Session) -> str:
             session.end_agent()
             session.remove_folder()
         except (StepError, *FAULTS) as error:
-            words = _words_of(error)
+            words = words_of(error)
     session.close()
     return words
 
@@ -348,11 +351,12 @@ def _failure(future: Future[Any]) -> str | None:
     if error is None:
         return None
     if isinstance(error, (StepError, *FAULTS)):
-        return _words_of(error)
+        return words_of(error)
     raise error
 
 
-def _words_of(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
+    """Return why a step failed on a machine."""
     if isinstance(error, TimeoutError):
         return str(error) or "it did not answer in time"  # SSH's own has no words
     return str(error) or type(error).__name__

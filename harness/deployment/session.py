@@ -53,13 +53,17 @@ class Session:
 
     Every command, file and the agent's lifeline are channels of the one connection: an sshd limits sessions per
     connection and connections at a time, and one connection a machine stays clear of both limits.
+
+    Attributes:
+        connection: the SSH connection.
+        base: the work folder on the machine; None before ``ship``.
     """
 
     def __init__(self, machine: Machine, token: str) -> None:
         self.machine = machine
         self._token = token
-        self._connection = _connection(machine)
-        self._base: PurePosixPath | None = None
+        self.connection = _connection(machine)
+        self.base: PurePosixPath | None = None
         self._package: PurePosixPath | None = None
         self._made = False
         self._holder: paramiko.Channel | None = None
@@ -69,23 +73,23 @@ class Session:
     @property
     def work(self) -> PurePosixPath:
         """The run's folder on the machine; known after ``ship``."""
-        assert self._base is not None, "the caller has shipped"
-        return self._base / self._token
+        assert self.base is not None, "the caller has shipped"
+        return self.base / self._token
 
     def open(self) -> None:
         """Connect. A machine whose host key is not in its ``known_hosts`` is refused."""
         # Fabric's own default would accept any key; an own client knows only this file and adds none.
-        client = self._connection.client
+        client = self.connection.client
         client.load_host_keys(self.machine.known_hosts)
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        self._connection.open()
-        transport = self._connection.transport
+        self.connection.open()
+        transport = self.connection.transport
         transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_S * 1000)
         transport.set_keepalive(KEEPALIVE_S)
 
     def close(self) -> None:
         """Disconnect. Whatever the agent still runs ends with the connection."""
-        self._connection.close()
+        self.connection.close()
         self._finish_log()
 
     def run(self, command: str, timeout_s: float = COMMAND_S) -> str:
@@ -138,8 +142,8 @@ class Session:
         Returns:
             Whether it was sent.
         """
-        self._base = PurePosixPath(self.on_site("prepare", self.machine.work))
-        self._package = self._base / "packages" / package.sha256[:16]
+        self.base = PurePosixPath(self.on_site("prepare", self.machine.work))
+        self._package = self.base / "packages" / package.sha256[:16]
         if self.on_site("package", self._package, package.sha256):
             return False
         part = f"{self._package}.{secrets.token_hex(4)}.part"  # another run may ship the same package meanwhile
@@ -194,7 +198,7 @@ class Session:
 
     def put(self, path: str | PurePosixPath, content: bytes) -> None:
         """Write a file on the machine."""
-        self._connection.put(io.BytesIO(content), str(path))
+        self.connection.put(io.BytesIO(content), str(path))
 
     def start_agent(self, log: Path) -> None:
         """Start the agent of the run's folder; its words go to ``log``.
@@ -263,7 +267,7 @@ class Session:
     @property
     def is_connected(self) -> bool:
         """Whether the connection stands."""
-        transport = self._connection.transport
+        transport = self.connection.transport
         return transport is not None and transport.is_active()
 
     def fetch(self, expected: Mapping[str, str], destination: Path, budget_bytes: int) -> None:
@@ -299,7 +303,7 @@ class Session:
 
     def open_channel(self, command: str, *, combine: bool = False) -> paramiko.Channel:
         """A channel on which the command runs; with ``combine`` its errors come with its output."""
-        channel: paramiko.Channel = self._connection.create_session()
+        channel: paramiko.Channel = self.connection.create_session()
         channel.set_combine_stderr(combine)
         channel.exec_command(command)
         return channel

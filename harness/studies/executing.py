@@ -41,7 +41,7 @@ class Lost(Struct, frozen=True):
 
 Outcome = Success | Failure
 
-_OUTCOMES: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
+OUTCOMES: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 
 
 PACKAGES = ("harness", "metrics", "peer", "topologies")
@@ -62,7 +62,7 @@ def execute(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[
     """
     if master == HERE:
         for job in jobs:
-            take(_OUTCOMES.decode(perform((msgspec.json.encode(job), code))))
+            take(OUTCOMES.decode(perform((msgspec.json.encode(job), code))))
     else:
         _execute_on_spark(jobs, code, master, take)
 
@@ -98,7 +98,7 @@ def _submit(context: SparkContext, job: Job, code: str) -> Outcome | Lost:
         content = context.parallelize([(msgspec.json.encode(job), code)], 1).map(perform).collect()[0]
     except Exception as error:  # the task's process died, or its machine, or the cluster: others may still run
         return Lost(f"Spark lost the run: {_reason(error)}")
-    return _OUTCOMES.decode(content)
+    return OUTCOMES.decode(content)
 
 
 def _reason(error: Exception) -> str:

@@ -64,6 +64,9 @@ class PointRun:
         run: how it is simulated.
         measures: what is wanted; anything else is not computed.
         folder: the paths in the experiment are relative to it.
+
+    Attributes:
+        simulation: the simulated network, all of whose events are scheduled.
     """
 
     def __init__(self, experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> None:
@@ -82,7 +85,7 @@ class PointRun:
         population = first_population(workload.up, workload.interests)
         self._watch = Watch(population, self._adversaries, run.epoch_messages, run.skip_messages)
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
-        self._simulation = Simulation(
+        self.simulation = Simulation(
             network,
             self._watch,
             seed=experiment.seed,
@@ -93,7 +96,7 @@ class PointRun:
         )
         times = self._times
         Enactment(
-            self._simulation,
+            self.simulation,
             overlay,
             workload.schedule,
             start_ns=START_NS,
@@ -101,8 +104,8 @@ class PointRun:
             stop_ns=times.end_ns,
         )
         self._traffic: list[Traffic] = []
-        self._simulation.at(times.counted_from_ns, self._count_traffic)
-        self._simulation.at(times.counted_to_ns, self._count_traffic)
+        self.simulation.at(times.counted_from_ns, self._count_traffic)
+        self.simulation.at(times.counted_to_ns, self._count_traffic)
 
     def perform(self) -> list[Row]:
         """Simulate, measure on the way and at the end."""
@@ -121,7 +124,7 @@ class PointRun:
 
     def _advance(self, until_ns: int) -> bool:
         """Let time pass; whether it ended early because the overlay has settled."""
-        simulation, settled_s = self._simulation, self._run.settled_s
+        simulation, settled_s = self.simulation, self._run.settled_s
         if settled_s is None:
             simulation.run(until_ns)
             return False
@@ -133,12 +136,12 @@ class PointRun:
         return False
 
     def _snapshot_rows(self) -> list[Row]:
-        now_ns = self._simulation.now_ns
+        now_ns = self.simulation.now_ns
         newest_ns = now_ns - self._run.newcomers_s * SECOND_NS
         newcomers = {node for node, joined_ns in self._watch.joined_ns.items() if joined_ns > newest_ns}
-        snapshot = take_snapshot(self._simulation, newcomers, list(members(self._adversaries)))
+        snapshot = take_snapshot(self.simulation, newcomers, list(members(self._adversaries)))
         values = measure_snapshot(snapshot, self._measures)
-        if (share := share_slots(self._simulation, self._adversaries)) is not None:
+        if (share := share_slots(self.simulation, self._adversaries)) is not None:
             values.append(("adversary_slots_ratio", None, share))
         at_s = (now_ns - START_NS) / SECOND_NS
         return [Row(name, at_s, by, value) for name, by, value in values]
@@ -166,7 +169,7 @@ class PointRun:
             yield Row("disclosure_ratio", None, None, share)
 
     def _count_traffic(self) -> None:
-        simulation = self._simulation
+        simulation = self.simulation
         frames = {kind: number for kind, number in enumerate(simulation.sent_frames) if number}
         sizes_bytes = {kind: number for kind, number in enumerate(simulation.sent_bytes) if number}
         self._traffic.append(Traffic(simulation.now_ns, frames, sizes_bytes, self._watch.changes))

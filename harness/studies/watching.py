@@ -88,7 +88,7 @@ class Watch:
         self._batch_messages = batch_messages
         self._skip_messages = skip_messages
         self._published = 0
-        self._flights: dict[MessageId | None, Flight] = {}
+        self.flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # of the flights, the oldest first
         self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
         self._population = population
@@ -114,7 +114,7 @@ class Watch:
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
         """Note a delivery that was due."""
-        flight = self._flights.get(message.message_id)
+        flight = self.flights.get(message.message_id)
         if flight is not None and flight.due >> node & 1:
             flight.due ^= 1 << node
             delay_ns = now_ns - flight.published_ns
@@ -140,10 +140,10 @@ class Watch:
         batch.due += due.bit_count()
         of_topic = batch.topics.setdefault(event.topics[0], TopicBatch())
         of_topic.due += due.bit_count()
-        self._flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
+        self.flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
         self._order.append(event.message_id)
-        while self._flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
-            del self._flights[self._order.popleft()]
+        while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
+            del self.flights[self._order.popleft()]
 
     def _duplicate(self, event: TraceEvent) -> None:
         if batch := self._batch_of_honest_copy(event):
@@ -154,7 +154,7 @@ class Watch:
             batch.relays += 1
 
     def _batch_of_honest_copy(self, event: TraceEvent) -> Batch | None:
-        flight = self._flights.get(event.message_id)
+        flight = self.flights.get(event.message_id)
         return None if flight is None or self._adversaries >> event.node & 1 else flight.batch
 
     def _relink(self, event: TraceEvent) -> None:

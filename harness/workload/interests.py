@@ -111,6 +111,11 @@ class GridInterests:
     grid has borders, and many may stand on one cell. A node that joins again has moved to another cell with another
     radius; the topics stay.
 
+    Attributes:
+        topic: of each copy: its topic.
+        x: of each copy: its cell's column.
+        y: of each copy: its cell's row.
+
     Source: StAN section 3.
     """
 
@@ -120,16 +125,16 @@ class GridInterests:
         self._radii = power_law(spec.radius_exponent, spec.radius_max)
         draws = generator(seed, NETWORK, "topics")
         copies = 1 + np.searchsorted(power_law(spec.copies_exponent, spec.copies_max), draws.random(topics), "right")
-        self._topic = np.repeat(np.arange(topics), copies)
-        self._x, self._y = draws.integers(0, spec.grid_side, (2, len(self._topic)))
+        self.topic = np.repeat(np.arange(topics), copies)
+        self.x, self.y = draws.integers(0, spec.grid_side, (2, len(self.topic)))
 
     def draw(self, node: int, life: int) -> tuple[int, ...]:
         """See ``InterestModel``."""
         draws = generator(self._seed, node, f"interests/{life}")
         x, y = draws.integers(0, self._spec.grid_side, 2)
         radius = 1 + int(np.searchsorted(self._radii, draws.random(), "right"))
-        near = (self._x - x) ** 2 + (self._y - y) ** 2 <= radius**2
-        return tuple(np.unique(self._topic[near]).tolist())
+        near = (self.x - x) ** 2 + (self.y - y) ** 2 <= radius**2
+        return tuple(np.unique(self.topic[near]).tolist())
 
 
 def power_law(exponent: float, largest: int) -> Reals:

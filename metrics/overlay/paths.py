@@ -49,7 +49,7 @@ def shortest_paths(count: int, links: Integers) -> Paths:
         sources = np.arange(first, min(first + 64 * _BLOCK_WORDS, len(used)))
         reached = _search(len(used), ends, sources)
         if reached is None:
-            return _search_each(len(used), ends)
+            return search_each(len(used), ends)
         histogram += [0] * (len(reached) - len(histogram))
         for level, pairs in enumerate(reached):
             histogram[level] += pairs
@@ -86,7 +86,7 @@ def _search(count: int, links: Integers, sources: Integers) -> list[int] | None:
     return None
 
 
-def _search_each(count: int, links: Integers) -> Paths:
+def search_each(count: int, links: Integers) -> Paths:
     """The same by one search after the other."""
     bins = igraph.Graph(count, links).path_length_hist(directed=False).bins()
     return _paths(np.array([pairs for _, _, pairs in bins], np.int64))

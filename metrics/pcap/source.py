@@ -32,7 +32,7 @@ from metrics.pcap.tables import Reading, read_tables
 
 SUFFIXES: Final = (".pcap", ".pcapng", ".cap")
 _BATCH_ROWS = 1 << 17
-_PARTITION_BYTES = 64 << 20
+PARTITION_BYTES = 64 << 20
 _HEAD_BYTES = 1 << 20
 _ROOMS = ("metrics", "peer")
 _OPTIONS = frozenset(
@@ -81,7 +81,7 @@ class PcapReader(DataSourceReader):
         self._reading = _reading(options)
         self._path = options.get("path", "")
         self._parallelism = int(options.get("parallelism") or os.cpu_count() or 1)
-        self._partition_bytes = int(options.get("partition_bytes", _PARTITION_BYTES))
+        self._partition_bytes = int(options.get("partition_bytes", PARTITION_BYTES))
 
     def partitions(self) -> list[InputPartition]:
         """The shares of all files, packed into tasks of about equal bytes."""

@@ -17,7 +17,7 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_CURSORS = 512
+CURSORS = 512
 _MIN_STRIDE_BYTES = 32 * 1024
 _WINDOWS_BYTES = (1024, 4096)  # looked through for a guess; records that are longer are few enough for a loop
 _CHAIN = 3
@@ -68,7 +68,7 @@ def as_slice(rows: Ints) -> Ints | slice:
 def walk(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
     """The offsets of the whole records from ``start`` on, and where they end: what follows up to ``end`` is none."""
     borders = _borders(layout, start, end)
-    proven = _lockstep(layout, borders) if len(borders) > 1 else None
+    proven = lockstep(layout, borders) if len(borders) > 1 else None
     if proven is None:
         return _loop(layout, start, end)
     tail, stop = _loop(layout, int(borders[-1]), end)
@@ -77,7 +77,7 @@ def walk(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
 
 def _borders(layout: Layout, start: int, end: int) -> Ints:
     """The start, and after each of many positions spread over the file the first guess, if there is one nearby."""
-    count = min(_CURSORS, (end - start) // _MIN_STRIDE_BYTES)
+    count = min(CURSORS, (end - start) // _MIN_STRIDE_BYTES)
     positions = np.linspace(start, end, count + 1)[1:-1].astype(np.int64) // layout.alignment * layout.alignment
     borders = [np.array([start], np.int64)]
     for window in _WINDOWS_BYTES:
@@ -102,7 +102,7 @@ def _guesses(layout: Layout, positions: Ints, window: int, end: int) -> Ints:
     return guesses
 
 
-def _lockstep(layout: Layout, borders: Ints) -> Ints | None:
+def lockstep(layout: Layout, borders: Ints) -> Ints | None:
     """The records from the first border to the last one, None if the borders do not all prove true."""
     cursors, limits = borders[:-1], borders[1:]
     steps: list[Ints] = []

@@ -178,7 +178,7 @@ def duplicates(run: Run) -> Canvas | None:
     return canvas
 
 
-_OVERHEAD = (
+OVERHEAD = (
     ("first_payload_bytes", "payload, first copy", GREEN),
     ("duplicate_payload_bytes", "payload, duplicate or relayed", ORANGE),
     ("framing_bytes", "framing", "#b08d00"),
@@ -196,7 +196,7 @@ def overhead(run: Run) -> Canvas | None:
     if table is None or table.empty:
         return None
     second = ((table["second_ns"] - run.zero_ns) // 1_000_000_000).astype(int)
-    columns = [entry for entry in _OVERHEAD if entry[0] in table]
+    columns = [entry for entry in OVERHEAD if entry[0] in table]
     by_second = table.groupby(second)[[name for name, _, _ in columns]].sum() / 1000
     canvas, axes = plain_axes()
     axes.stackplot(

@@ -65,8 +65,8 @@ def gather(run: RunDir, sources: Sources) -> Evidence:
         wire=hop_evidence.wire_errors(run) if captured else {},
         coverage=_coverage(of_whole_traces(streams, incomplete), conns) if captured else {},
         captures=_captures(pq.read_table(sources.captures, schema=CAPTURES)) if captured else {},
-        deliveries=_agreement(run, read_columns(run, "deliveries", *_DELIVERED)),
-        messages=_publications(run, read_columns(run, "messages", "publish_ns", "scheduled_ns", "n_subscribers")),
+        deliveries=count_agreement(run, read_columns(run, "deliveries", *_DELIVERED)),
+        messages=count_publications(run, read_columns(run, "messages", "publish_ns", "scheduled_ns", "n_subscribers")),
         overhead=_identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")) if captured else {},
         conns=_connections(streams, conns) if captured else {},
         dropped_frames=_drops(sources.events) if any(state["drops"] for state in states.values()) else {},
@@ -114,7 +114,7 @@ def _captures(interfaces: pa.Table) -> dict[str, Any]:
     }
 
 
-def _agreement(run: RunDir, rows: pa.Table) -> dict[str, Any]:
+def count_agreement(run: RunDir, rows: pa.Table) -> dict[str, Any]:
     """Latencies by the logs against those by the captures."""
     latency_ms = rows["latency_ms"].drop_null().to_numpy()
     difference_ms = pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]).drop_null().to_numpy()
@@ -153,7 +153,8 @@ def _differences(run: RunDir, rows: pa.Table) -> dict[str, int]:
     }
 
 
-def _publications(run: RunDir, messages: pa.Table) -> dict[str, Any]:
+def count_publications(run: RunDir, messages: pa.Table) -> dict[str, Any]:
+    """How late messages were published."""
     scheduled = messages.select(["scheduled_ns", "publish_ns"]).drop_null()
     due_ns, published_ns = numbers(scheduled["scheduled_ns"]), numbers(scheduled["publish_ns"])
     late, explained = run.stalls.tally(due_ns, published_ns, round(PUBLISH_LAG_P99_MS * 1e6))

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from metrics.pcap.schemas import TRACED
 from metrics.tables.traces import BEGINNINGS, EVENTS, FRAMES, merge_states, stage_files
 
-_SHARE_BYTES: Final = 16 << 20
+SHARE_BYTES: Final = 16 << 20
 _FOREVER: Final = 2**63 - 1
 
 
@@ -40,7 +40,7 @@ class Logs:
             (self._staging / name).mkdir()
         files = sorted(trace_dir.glob("*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
         total = sum(path.stat().st_size for path in files)
-        shares = max(1, min(self._spark.sparkContext.defaultParallelism, -(-total // _SHARE_BYTES)))
+        shares = max(1, min(self._spark.sparkContext.defaultParallelism, -(-total // SHARE_BYTES)))
         staging = self._staging
         parts = [(number, files[number::shares]) for number in range(shares)]
         staged = self._spark.sparkContext.parallelize(parts, shares).flatMap(

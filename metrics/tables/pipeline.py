@@ -56,7 +56,7 @@ class Pipeline:
             self._stage()
             self._build()
         if packets:
-            self._write_packets()
+            self.write_packets()
 
     # ---------------------------------------------------------------------------------------------- staging
 
@@ -297,7 +297,8 @@ class Pipeline:
         path.mkdir()
         pq.write_table(pa.Table.from_pylist(rows, arrow_schema(name)), path / "part-0.parquet", compression="zstd")
 
-    def _write_packets(self) -> None:
+    def write_packets(self) -> None:
+        """Write the table of packets."""
         register(self._spark)
         reader = self._spark.read.format("pcap").option("tables", "packets")
         options = {

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from metrics.tables.staged import remove_attempts, whole
 
-_LEAST_ROWS, _MOST_ROWS = 200_000, 8_000_000
+LEAST_ROWS, _MOST_ROWS = 200_000, 8_000_000
 _GROUP_ROWS = 100_000
 
 
@@ -39,16 +39,23 @@ def write_shares(
         rows: about how many rows are read for all shares: a core takes more than one where it would hold too much.
     """
     cores = spark.sparkContext.defaultParallelism
-    count = max(1, min(cores, rows // _LEAST_ROWS), -(-rows // _MOST_ROWS))
+    count = max(1, min(cores, rows // LEAST_ROWS), -(-rows // _MOST_ROWS))
     for target in targets.values():
         target.mkdir()
     shares = [Share(number, count) for number in range(count)]
-    spark.sparkContext.parallelize(shares, count).foreach(lambda share: _write(make(share), targets, share))
+    spark.sparkContext.parallelize(shares, count).foreach(lambda share: write_share(make(share), targets, share))
     for target in targets.values():
         remove_attempts(target)
 
 
-def _write(tables: Mapping[str, pa.Table], targets: Mapping[str, Path], share: Share) -> None:
+def write_share(tables: Mapping[str, pa.Table], targets: Mapping[str, Path], share: Share) -> None:
+    """Write one share's part of each table.
+
+    Args:
+        tables: name -> rows.
+        targets: name -> the table's folder.
+        share: which share it is.
+    """
     for name, rows in tables.items():
         with whole(targets[name] / f"part-{share.number}.parquet") as path:
             pq.write_table(rows, path, compression="zstd", row_group_size=_GROUP_ROWS)

@@ -48,7 +48,7 @@ BEGINNINGS: Final = pa.schema([TRACED.field(name) for name in ("conn", "directio
 
 _SCHEMAS: Final = {"frames": FRAMES, "events": EVENTS, "beginnings": BEGINNINGS, "traced": TRACED}
 _ORDERS: Final = {"traced": ("conn", "direction", "off")}
-_BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 16 << 20
 
 
 def stage_files(
@@ -119,7 +119,7 @@ def parse(lines: bytes) -> pa.Table:
 def _blocks(path: Path) -> Iterator[bytes]:
     """The file's bytes, some whole lines at a time."""
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
+        while block := file.read(BLOCK_BYTES):
             yield block + file.readline()
 
 

@@ -36,7 +36,7 @@ class StatefulNode(Node, Protocol):
 class ComposedNode:
     """A node made of parts, which hear of each event in the order of ``parts``.
 
-    Args:
+    Attributes:
         state: shared by all parts.
         parts: role ("membership", "interests", "overlay", "dissemination") to part. A timer's name starts with the
             role of the part that set it. A part in two roles hears of each event once.
@@ -45,11 +45,11 @@ class ComposedNode:
         ValueError: two parts write the same field of the state, or receive the same frames.
     """
 
-    __slots__ = ("_borrower", "_each", "_handlers", "_hearers", "_now_ns", "_parts", "_takers", "state")
+    __slots__ = ("_borrower", "_each", "_handlers", "_hearers", "_now_ns", "_takers", "parts", "state")
 
     def __init__(self, state: State, parts: dict[str, Part]) -> None:
         self.state = state
-        self._parts = parts
+        self.parts = parts
         self._each = tuple(dict.fromkeys(parts.values()))
         self._borrower = next((part for part in self._each if part.borrows), None)
         self._takers = {kind.kind: part for part in self._each for kind in part.frames}
@@ -153,7 +153,7 @@ class ComposedNode:
             self._show(turn, peer)
 
     def _fire(self, turn: Turn, event: TimerFired) -> None:
-        part = self._parts.get(event.name.partition("/")[0])
+        part = self.parts.get(event.name.partition("/")[0])
         if part is None:
             raise ContractError(f"no part set a timer called {event.name}")
         part.fire(turn, event.name)

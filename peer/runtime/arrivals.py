@@ -25,6 +25,10 @@ class Arrivals:
         self._links: set[Link] = set()
         self._from: Counter[str] = Counter()
 
+    def __len__(self) -> int:
+        """The number of these connections."""
+        return self._from.total()
+
     def objection(self, link: Link) -> str | None:
         """Why a connection is not taken at all; None where it is."""
         nodes = self._book.count_nodes_at(link.source)

@@ -31,6 +31,7 @@ class Driver:
 
     Attributes:
         links: the node's connections.
+        node: the node.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Driver:
         self._clock = clock
         self.links = make_links(self)
         self._events = events
-        self._node = node
+        self.node = node
         self._trace_file = trace
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._quiet = False
@@ -64,7 +65,7 @@ class Driver:
         """Give the node an event and carry out what it answers; nothing reaches a node whose life is over."""
         if self._over:
             return
-        for effect in self._node.handle(self._clock.now_ns(), event):
+        for effect in self.node.handle(self._clock.now_ns(), event):
             self._apply[type(effect)](effect)
 
     def _send_each(self, effect: contract.SendEach) -> None:

@@ -53,6 +53,9 @@ class LinkPool:
 
     Attributes:
         table: the links and the attempts at them.
+        connections: every open connection, in the order in which they opened; some are no links.
+        arrivals: the accepted connections that are no links.
+        addresses: as given.
     """
 
     def __init__(
@@ -71,15 +74,15 @@ class LinkPool:
         self._owner = owner
         self._node = node
         self._run = run
-        self._addresses = addresses
+        self.addresses = addresses
         self._local_ip = local_ip
         self._send_queue_bytes = send_queue_bytes
         self._clock = clock
         self.table: LinkTable[Link] = LinkTable(self, node, draws)
         self._links = self.table.links
         self._dials: set[asyncio.Task[None]] = set()
-        self._arrivals = Arrivals(addresses)
-        self._open: dict[Link, None] = {}
+        self.arrivals = Arrivals(addresses)
+        self.connections: dict[Link, None] = {}
         self._encoded: tuple[Frame | None, bytes] = (None, b"")
 
     @property
@@ -122,23 +125,25 @@ class LinkPool:
     def cut(self, reason: str) -> None:
         """Break all connections without a word, as the end of the process would."""
         self.quiesce()
-        for link in list(self._open):
+        for link in list(self.connections):
             link.reason = link.reason or reason
             link.transport.abort()
 
     async def close(self, reason: str = STOP) -> None:
         """Close all connections; each ends when both sides have sent their last byte, or is cut after a while."""
         self.quiesce()
-        for link in list(self._open):
+        for link in list(self.connections):
             self.table.close(link, reason)
-        if self._open:
-            await asyncio.wait([link.ended for link in self._open], timeout=self._clock.real_s(CLOSE_TIMEOUT_S + 1))
+        if self.connections:
+            await asyncio.wait(
+                [link.ended for link in self.connections], timeout=self._clock.real_s(CLOSE_TIMEOUT_S + 1)
+            )
 
     # -------------------------------------------------------------------------------------- told by the links
 
     def opened(self, link: Link) -> None:
         """A connection is there: an opened one is used if it is still awaited, an accepted one is taken or cut."""
-        self._open[link] = None
+        self.connections[link] = None
         if link.opener:
             assert link.peer is not None, "an opener knows its peer"
             if self.table.awaits(link.peer):
@@ -146,8 +151,8 @@ class LinkPool:
             else:
                 link.transport.abort()
                 self.table.failed(link.peer)
-        elif (reason := self._arrivals.objection(link)) is None:
-            self._arrivals.add(link)
+        elif (reason := self.arrivals.objection(link)) is None:
+            self.arrivals.add(link)
         else:
             self.rejected(link, reason)
             link.reason = reason
@@ -155,7 +160,7 @@ class LinkPool:
 
     def believes(self, link: Link, node: NodeId) -> bool:
         """Whether an accepted connection comes from the node's address."""
-        return self._is_node(node) and self._addresses.is_source_of(node, link.source)
+        return self._is_node(node) and self.addresses.is_source_of(node, link.source)
 
     def received(self, link: Link, frame: Frame) -> None:
         """Take a frame from a connection."""
@@ -175,9 +180,9 @@ class LinkPool:
 
     def lost(self, link: Link, error: Exception | None) -> None:
         """A connection is gone."""
-        del self._open[link]
+        del self.connections[link]
         self.table.lost(link, type(error).__name__ if error else "closed")
-        self._arrivals.remove(link)
+        self.arrivals.remove(link)
 
     def trace(self, event: TraceEvent) -> None:
         """Pass a link's event on."""
@@ -222,14 +227,14 @@ class LinkPool:
         """A link is up: it has all the time it wants."""
         assert link.peer is not None, "a link's peer has introduced itself"
         link.limit_time(None)
-        self._arrivals.remove(link)
+        self.arrivals.remove(link)
         self._note("add_peer", link, direction=link.side)
         self._owner.link_up(link.peer, outbound)
 
     def link_down(self, link: Link, retrying: bool) -> None:
         """A link has ended; its connection counts as one that is no link until it is gone."""
         assert link.peer is not None, "a link's peer has introduced itself"
-        self._arrivals.add(link)
+        self.arrivals.add(link)
         self._note("remove_peer", link, reason=link.reason)
         self._owner.link_down(link.peer, link.reason, retrying)
 
@@ -256,9 +261,9 @@ class LinkPool:
             loop = asyncio.get_running_loop()
             try:
                 async with asyncio.timeout(self._clock.real_s(CONNECT_TIMEOUT_S)):
-                    await loop.create_connection(make_link, *self._addresses[peer], local_addr=(self._local_ip, 0))
+                    await loop.create_connection(make_link, *self.addresses[peer], local_addr=(self._local_ip, 0))
             except (OSError, TimeoutError):
-                if link in self._open:  # it timed out the very moment it was there
+                if link in self.connections:  # it timed out the very moment it was there
                     link.connection_lost(None)
         if link is None or not link.conn:  # ``opened`` was not told
             self.table.failed(peer)
@@ -278,7 +283,7 @@ class LinkPool:
             self.table.introduced(link, peer)
 
     def _is_node(self, peer: NodeId) -> bool:
-        return peer != self._node and 0 <= peer < len(self._addresses)
+        return peer != self._node and 0 <= peer < len(self.addresses)
 
     # ------------------------------------------------------------------------------------------------ sending
 

@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from peer.core.contract import (
-    Connect,
-    Directory,
-    Disconnect,
-    Effect,
-    Event,
-    FrameReceived,
-    LinkDown,
-    LinkUp,
-    Message,
-    PeerInfo,
-    PeerList,
-    Publish,
-    Send,
-    Started,
-    Subscribe,
-    TimerFired,
-    Unsubscribe,
-    message_id,
-    one_by_one,
-)
+from peer.core.contract import Message, Publish, Send, SendEach, Subscribe, Unsubscribe, message_id
 from peer.core.frames import Data, Frame, Subscriptions
 from peer.protocols.gossipsub.frames import Advert, Graft, Idontwant, Ihave, Iwant, Prune, Pruned
 from peer.protocols.gossipsub.mesh import DECAY, HEARTBEAT
 from peer.protocols.registry import Composition, compose
+from peer.testing import Solo, connects, deliveries, disconnects, traces
 
 SECOND_NS = 1_000_000_000
 ME = 1000
 """The node under test; its peers are numbered from 0."""
 
-F = TypeVar("F", bound=Frame)
 
-
-class LoneNode:
+class LoneNode(Solo):
     """A node with scripted peers. Time passes only by ``wait`` and ``beat``.
 
     Args:
@@ -49,37 +26,24 @@ class LoneNode:
     def __init__(self, topics=(0,), known=None, seed=1, **parameters) -> None:
         parameters = {"connections": 0, "heartbeat_spread": False} | parameters
         part = {"name": "gossipsub"} | parameters
-        self.node = compose(ME, seed, tuple(topics), Composition(part, part, interests="announced-only"))
-        self.now_ns = 0
-        self.effects: list[Effect] = []
-        self.frames: list[tuple[int, Frame]] = []
+        super().__init__(compose(ME, seed, tuple(topics), Composition(part, part, interests="announced-only")))
         self.interval_ns = round(parameters.get("heartbeat_interval_s", 1.0) * SECOND_NS)
         self._sequence = 0
-        self.give(Started())
-        self.give(PeerList(Directory(PeerInfo(node, said) for node, said in (known or {}).items())))
+        self.start(known or {})
 
     # ------------------------------------------------------------------------------------------- what happens to it
-
-    def give(self, event: Event) -> list[Effect]:
-        effects = self.node.handle(self.now_ns, event)
-        self.effects += effects
-        self.frames += [(effect.peer, effect.frame) for effect in one_by_one(effects) if isinstance(effect, Send)]
-        return effects
-
-    def receive(self, peer: int, frame: Frame) -> None:
-        self.give(FrameReceived(peer, frame))
 
     def link(self, peers, topics=(0,), outbound=True, graft=False) -> None:
         """Peers on these topics come up; ``graft``: they graft this node for all of them."""
         for peer in [peers] if isinstance(peers, int) else peers:
-            self.give(LinkUp(peer, outbound))
+            self.link_up(peer, outbound)
             self.receive(peer, Subscriptions(tuple(topics)))
             if graft:
                 self.receive(peer, Graft(tuple(topics)))
-        self.frames.clear()
+        self.forget_frames()
 
     def unlink(self, peer: int) -> None:
-        self.give(LinkDown(peer, "test"))
+        self.link_down(peer, "test")
 
     def graft(self, peer: int, topic=0) -> None:
         self.receive(peer, Graft((topic,)))
@@ -123,17 +87,25 @@ class LoneNode:
         """An interval passes and the heartbeat comes, so many times."""
         for _ in range(times):
             self.now_ns += self.interval_ns
-            self.give(TimerFired(HEARTBEAT))
+            self.fire(HEARTBEAT)
 
     def decay(self, times: int = 1) -> None:
         for _ in range(times):
-            self.give(TimerFired(DECAY))
+            self.fire(DECAY)
 
     # ------------------------------------------------------------------------------------------------ what one reads
 
     @property
     def overlay(self):
-        return self.node._parts["overlay"]
+        return self.part("overlay")
+
+    @property
+    def frames(self) -> list[tuple[int, Frame]]:
+        return self.sent(Frame)
+
+    def forget_frames(self) -> None:
+        """Forget what the node sent, and keep its other effects."""
+        self.effects = [effect for effect in self.effects if not isinstance(effect, Send | SendEach)]
 
     def mesh(self, topic=0) -> list[int]:
         return sorted(self.overlay.peers[topic])
@@ -141,26 +113,17 @@ class LoneNode:
     def score(self, peer: int) -> float:
         return self.overlay.scores.of(peer)
 
-    def sent(self, kind: type[F]) -> list[tuple[int, F]]:
-        """(receiver, frame) of all frames of a kind since the last call of ``forget``."""
-        return [(peer, frame) for peer, frame in self.frames if isinstance(frame, kind)]
-
     def receivers(self, kind: type[Frame]) -> list[int]:
         return sorted(peer for peer, _ in self.sent(kind))
 
-    def forget(self) -> None:
-        self.frames.clear()
-        self.effects.clear()
-
     def connects(self) -> list[int]:
-        return sorted(effect.peer for effect in self.effects if isinstance(effect, Connect))
+        return sorted(connects(self.effects))
 
     def disconnects(self) -> list[int]:
-        return sorted(effect.peer for effect in self.effects if isinstance(effect, Disconnect))
+        return sorted(peer for peer, _ in disconnects(self.effects))
 
     def delivered(self) -> list[Message]:
-        return [effect.message for effect in self.effects if type(effect).__name__ == "Deliver"]
+        return deliveries(self.effects)
 
     def rejects(self) -> list[str]:
-        events = [effect.event for effect in self.effects if type(effect).__name__ == "Trace"]
-        return [event.reason for event in events if event.event == "reject"]
+        return [event.reason for event in traces(self.effects) if event.event == "reject"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
+from peer.protocols.gossipsub.parameters import GossipsubParameters
 from tests.conformance.lone_node import ME, LoneNode
 
 SCORED = {"scoring": True}
@@ -165,8 +166,8 @@ def test_who_leaves_names_nobody():
 
 def test_the_peers_named_can_form_a_full_mesh():
     """v1.1 Peer Exchange: the recommended number of peers to exchange is larger than D_hi."""
-    node = LoneNode()
-    assert node.overlay._p.prune_peers > node.overlay._p.d_hi
+    parameters = GossipsubParameters()
+    assert parameters.prune_peers > parameters.d_hi
 
 
 def test_peer_exchange_is_off_by_default():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from peer.core.contract import TimerFired
 from peer.core.frames import Data
 from peer.protocols.gossipsub.frames import Graft, Ihave, Prune
 from peer.protocols.gossipsub.mesh import EXPLICIT
@@ -24,7 +23,7 @@ def test_the_connections_are_made_at_the_start_and_looked_after():
     node.link((50, 51))
     node.unlink(51)
     node.forget()
-    node.give(TimerFired(EXPLICIT))
+    node.fire(EXPLICIT)
     assert node.connects() == [51]
 
 

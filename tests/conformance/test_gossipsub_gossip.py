@@ -154,7 +154,7 @@ def test_a_network_that_loses_frames_is_repaired_by_gossip_alone(gossip: bool):
     pump = Pump(nodes, lambda a, b: 10**7, seed=4)
     pump.start()
     pump.run(5 * SECOND_NS)
-    pump._faults = Faults(drop_ratio=0.3)
+    pump.faults = Faults(drop_ratio=0.3)
     for sequence in range(10):
         pump.give(sequence, Publish((0,), message_id(sequence, 0), b"x"))
         pump.run(10 * SECOND_NS)

@@ -21,6 +21,19 @@ def with_mesh(**parameters) -> LoneNode:
     return node
 
 
+def ids(sequences: range) -> list[int]:
+    """The ids of the messages that ``withheld`` sends."""
+    return [message_id(500, sequence) for sequence in sequences]
+
+
+def withheld(node: LoneNode, sequences: range) -> int:
+    """Let peer 0 send these messages, and return how many of them peer 2, in the mesh, is not sent."""
+    node.forget()
+    for sequence in sequences:
+        node.message(0, sequence)
+    return len(sequences) - node.receivers(Data).count(2)
+
+
 # ------------------------------------------------------------------------------------------------------- sending
 
 
@@ -170,14 +183,23 @@ def test_the_number_of_idontwants_is_limited_per_heartbeat_and_peer():
 def test_what_is_remembered_of_a_peer_is_bounded():
     """v1.2 Basic scenario: to prevent DoS the number is limited; go also limits the ids of each to 10."""
     node = with_mesh(max_idontwant_messages=5)
-    for beat in range(10):
-        for number in range(20):
-            node.refuse(2, *range(1000 * beat + 50 * number, 1000 * beat + 50 * number + 50))
-        node.beat()
-    windows = node.node._parts["dissemination"]._unwanted._windows
-    assert sum(len(ids) for window in windows for ids in window.values()) <= 5 * 10 * 3
+    refused = range(10 * 8 * 50)
+    for first in range(0, len(refused), 50):
+        node.refuse(2, *ids(refused[first : first + 50]))
+        if first % 400 == 350:
+            node.beat()
+    assert 0 < withheld(node, refused) <= 5 * 10 * 3
+
+
+def test_what_a_peer_did_not_want_is_forgotten_with_its_link():
+    """v1.2 Basic scenario: what is remembered is of the peer, and ends with its connection."""
+    node = with_mesh()
+    node.refuse(2, *ids(range(5)))
+    assert withheld(node, range(5)) == 5
+    node.refuse(2, *ids(range(5, 10)))
     node.unlink(2)
-    assert not any(2 in window for window in windows)
+    node.link(2, graft=True)
+    assert withheld(node, range(5, 10)) == 0
 
 
 def test_a_graylisted_peer_is_not_heeded():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from peer.core.contract import FrameReceived
 from peer.core.frames import Data, Subscriptions
 from peer.protocols.gossipsub.frames import Graft, Prune
 from peer.protocols.gossipsub.parameters import GossipsubParameters, ScoreParameters
@@ -241,7 +240,9 @@ def test_first_deliveries_are_credited_to_the_first_sender():
 
 def test_near_first_deliveries_count_once_and_within_the_window():
     """P3: received within a configurable window of first delivery; a replay does not build score."""
-    node = node_with({"mesh_message_deliveries_weight": -1, "mesh_message_deliveries_threshold": 3})
+    # Nothing fades before the deficits are looked at: the decay sets the activation only.
+    score = {"mesh_message_deliveries_threshold": 3, "mesh_message_deliveries_decay": 1.0}
+    node = node_with({"mesh_message_deliveries_weight": -1} | score)
     node.link(range(5), graft=True)
     for sequence in range(3):
         node.message(0, sequence)
@@ -252,8 +253,6 @@ def test_near_first_deliveries_count_once_and_within_the_window():
         node.wait(0.011)
         node.message(3, sequence)
     node.wait(6)
-    # Nothing fades before the deficits are looked at: the decay sets the activation only.
-    node.overlay.scores._p = msgspec.structs.replace(node.overlay.scores._p, mesh_message_deliveries_decay=1.0)
     node.decay()
     assert [node.score(peer) for peer in range(5)] == [0, 0, -4, -9, -9]
 
@@ -364,7 +363,7 @@ def test_a_score_at_the_graylist_threshold_is_still_heard():
     node = node_with({"graylist_threshold": -90.0})
     node.link(range(3), graft=True)
     node.overlay.scores.penalise(1, 3)
-    node.give(FrameReceived(1, Data(500 << 32, (0,), 1, 255, b"")))
+    node.receive(1, Data(500 << 32, (0,), 1, 255, b""))
     assert len(node.delivered()) == 1
 
 

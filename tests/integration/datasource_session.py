@@ -1,20 +1,21 @@
 """Run by test_datasource.py in a process of its own: read captures through Spark and print the sorted rows' digests.
 
-The folder with Trellis's code is put on this process's path only: the executors have to get the code from ``register``.
+``PYTHONPATH`` names the folder with the code to this process only: the executors have to get it from ``register``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 
-ROOT, MASTER, CAPTURES, TRACED = sys.argv[1:]
-sys.path.insert(0, ROOT)
+from metrics.pcap.schemas import SCHEMAS
+from metrics.pcap.source import register
+from metrics.session import session
 
-from metrics.pcap.schemas import SCHEMAS  # noqa: E402
-from metrics.pcap.source import register  # noqa: E402
-from metrics.session import session  # noqa: E402
+MASTER, CAPTURES, TRACED = sys.argv[1:]
+del os.environ["PYTHONPATH"]
 
 TABLES = ("conns", "frames", "spans", "wire", "captures")
 

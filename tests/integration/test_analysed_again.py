@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from fabricate import Fabrication
-
 from metrics import report, summary, tables
 from metrics.rundata import RunDir
 from metrics.tables.schemas import TABLES
+from tests.fabricate import Fabrication
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -13,10 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from fabricate import Fabrication
-
 from metrics.tables.schemas import TABLES
+from tests.fabricate import Fabrication
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -27,14 +25,14 @@ SHARED = """
 import os, signal, sys
 from pathlib import Path
 
-sys.path.insert(0, sys.argv.pop(1))  # known to the driver alone: the code reaches executors as a zip or not at all
+del os.environ["PYTHONPATH"]  # known to the driver alone: the code reaches executors as a zip or not at all
 from metrics import tables
 from metrics.pcap import source
 from metrics.tables import logs, shares
 
 notes = Path(sys.argv[3])
-shares._LEAST_ROWS, logs._SHARE_BYTES, source._PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
-write = shares._write
+shares.LEAST_ROWS, logs.SHARE_BYTES, source.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
+write = shares.write_share
 
 def dying(rows, targets, share):
     # The last task of every table dies once, in the middle of its first part.
@@ -53,7 +51,7 @@ def dying(rows, targets, share):
         metrics.tables.shares.pq = Dying
     write(rows, targets, share)
 
-shares._write = dying
+shares.write_share = dying
 tables.build(Path(sys.argv[1]), sys.argv[2])
 """
 
@@ -104,9 +102,9 @@ def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local:
     """Two executors with two cores each: every kernel runs as four shares, and one of them twice."""
     run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
     notes.mkdir()
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "scratch")  # executors that are ended leave theirs behind
-    argv = [sys.executable, "-c", SHARED, str(ROOT), str(run_dir), "local-cluster[2,2,1024]", str(notes)]
+    argv = [sys.executable, "-c", SHARED, str(run_dir), "local-cluster[2,2,1024]", str(notes)]
     subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)
     assert_equal(local, run_dir)
     kernels = {"carried", "deliveries", "messages", "published"}  # by the first table that each of them writes

@@ -80,9 +80,9 @@ def expected(captures: tuple[Path, Path]) -> dict[str, list[object]]:
 
 
 def read_with(master: str, captures: tuple[Path, Path], tmp_path: Path) -> dict[str, object]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     script = Path(__file__).with_name("datasource_session.py")
-    command = [sys.executable, str(script), str(ROOT), master, *map(str, captures)]
+    command = [sys.executable, str(script), master, *map(str, captures)]
     done = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )

@@ -161,7 +161,7 @@ def test_a_dropped_connection_ends_the_agent_and_removes_its_folder(tmp_path: Pa
         deployment = deployed(machine, tmp_path, "r")
         assert any("peer.runtime.agent" in line for line in box.processes())
         # The cable is pulled: the connection ends without a word from us.
-        deployment._sessions["m0"]._connection.transport.sock.close()
+        deployment.sessions["m0"].connection.transport.sock.close()
         await_bare(box)
         assert box.processes() == []
         assert box.files(machine.work) == ["packages"]
@@ -205,7 +205,7 @@ def test_a_killed_agent_is_seen_at_once_and_nothing_of_it_stays(tmp_path: Path, 
     with machines(tmp_path, 1) as [(box, machine)]:
         deployment = deployed(machine, tmp_path, "r")
         assert deployment.faults() == {}
-        session = deployment._sessions["m0"]
+        session = deployment.sessions["m0"]
         run = f"TRELLIS_RUN={session.work}"
         session.run(f"env {run} setsid sh -c 'trap \"\" HUP TERM; sleep 600 & wait' > /dev/null 2>&1 < /dev/null &")
         session.run(f"kill -KILL $(cat {session.work}/agent.pid)")
@@ -226,10 +226,10 @@ def test_a_package_that_somebody_has_put_there_is_not_run(tmp_path: Path):
         deployment.connect()
         package = stand_in(tmp_path / "peer")
         place = f"{machine.work}/packages/{package.sha256[:16]}"
-        deployment._sessions["m0"].run(f"mkdir -p {place}/peer && echo evil > {place}/peer/__init__.py")
+        deployment.sessions["m0"].run(f"mkdir -p {place}/peer && echo evil > {place}/peer/__init__.py")
         with pytest.raises(DeploymentError, match="does not have the content that its name says; remove it"):
             deployment.ship(package)
-        deployment._sessions["m0"].run(f"rm -r {place} && chmod 777 {machine.work}")
+        deployment.sessions["m0"].run(f"rm -r {place} && chmod 777 {machine.work}")
         with pytest.raises(DeploymentError, match="others may write to /tmp/work"):
             deployment.ship(package)
 
@@ -246,7 +246,7 @@ def test_a_machine_that_sends_something_else_is_named_and_keeps_what_it_has(tmp_
             deployment.await_ready(20)
             deployment.start(5_000)
             deployment.wait(20)
-            bad = deployment._sessions["m1"]
+            bad = deployment.sessions["m1"]
             bad.run(f"cd {bad.work} && echo mine > plan.json && printf '%s' '{LIAR}' > /tmp/tar && chmod +x /tmp/tar")
             run = bad.open_channel
             bad.open_channel = lambda command, **options: run(f"PATH=/tmp:$PATH; {command}", **options)

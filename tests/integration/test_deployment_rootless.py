@@ -20,7 +20,7 @@ with serving_ssh(Path("/tmp/m"), "127.0.0.1", 2222) as machine:
     with Deployment([machine], "r", Path("/tmp/logs")) as deployment:
         deployment.connect()
         deployment.ship()
-        print(deployment._sessions["local"].run("id -u && unshare --net echo entered"))
+        print(deployment.sessions["local"].run("id -u && unshare --net echo entered"))
 """
 OUTSIDE = """
 import sys

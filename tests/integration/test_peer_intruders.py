@@ -5,15 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import sys
-from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from event_loop import LIMIT_S, run
-from integration.test_peer_links import GREETING, RUN, Network, data
 
 from peer.core import links as links_module
 from peer.core.frames import Bye, Frame, Hello
@@ -22,6 +16,8 @@ from peer.runtime import pool as pool_module
 from peer.runtime.addresses import AddressBook
 from peer.runtime.arrivals import MOST_PER_NODE
 from peer.wire import Decoder, encode
+from tests.event_loop import LIMIT_S, run
+from tests.integration.test_peer_links import GREETING, RUN, Network, data
 
 TCP_REPAIR = 19
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
@@ -73,7 +69,7 @@ async def check_alive(net: Network, link: object) -> None:
 async def shrunk_to(net: Network, connections: int) -> None:
     """Wait until node 0 has no more connections than this, links included."""
     async with asyncio.timeout(LIMIT_S):
-        while len(net.pools[0]._open) > connections:
+        while len(net.pools[0].connections) > connections:
             await asyncio.sleep(0.01)
 
 
@@ -193,7 +189,7 @@ def test_only_so_many_connections_of_an_address_may_be_no_links():
     async def scenario() -> None:
         async with Network(3, hosts=HOSTS) as net:
             silent = [await Intruder.come(net, HOSTS[1]) for _ in range(MOST_PER_NODE)]
-            await net.owners[0].until(lambda: len(net.pools[0]._open) == MOST_PER_NODE)
+            await net.owners[0].until(lambda: len(net.pools[0].connections) == MOST_PER_NODE)
             late = await Intruder.come(net, HOSTS[1], GREETING)
             assert await late.answer() == []
             assert net.pools[0].counts.rejected == {"too_many_connections": 1}
@@ -218,7 +214,7 @@ def test_what_was_refused_counts_until_it_is_gone():
                 refused.append(await Intruder.come(net, HOSTS[1], GREETING + GREETING))  # up, and refused at once
                 await net.owners[0].until(lambda before=before: len(net.owners[0].named("reject")) > before)
             assert reasons(net) == ["second_hello"] * MOST_PER_NODE + ["too_many_connections"]
-            assert len(net.pools[0]._open) <= MOST_PER_NODE + 1
+            assert len(net.pools[0].connections) <= MOST_PER_NODE + 1
             for intruder in refused:
                 intruder.go()
 
@@ -266,11 +262,11 @@ def test_no_crowd_of_intruders_ends_a_link_or_stays(seed: int, monkeypatch: pyte
                     crowd.append(await Intruder.come(net, draws.choice([*HOSTS[1:2], STRANGE]), content()))
                 if crowd and draws.random() < 0.3:
                     crowd.pop(draws.randrange(len(crowd))).go()
-                assert len(net.pools[0]._open) <= 3 * (MOST_PER_NODE + 1) + 1
+                assert len(net.pools[0].connections) <= 3 * (MOST_PER_NODE + 1) + 1
                 await asyncio.sleep(draws.choice([0, 0, 0.005]))
             await check_alive(net, link)
             await shrunk_to(net, 1)
-            assert not net.pools[0]._arrivals._from
+            assert not net.pools[0].arrivals
             assert not net.pools[0].table.waiting
             await check_alive_again(net, link)
             for intruder in crowd:

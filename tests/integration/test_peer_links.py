@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from event_loop import LIMIT_S, run
 
 from peer.core import links as links_module
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
@@ -22,6 +17,7 @@ from peer.runtime.addresses import AddressBook
 from peer.runtime.pool import LinkPool
 from peer.trace import TraceEvent
 from peer.wire import Decoder, encode
+from tests.event_loop import LIMIT_S, run
 
 RUN = 77
 
@@ -177,7 +173,7 @@ def test_opens_in_any_order_and_with_any_haste_end_in_one_link(seed: int):
         async with Network(2) as net:
             proxies = [await Proxy.start(net.addresses[node], draws.choice([0, 0.003, 0.01])) for node in range(2)]
             for pool in net.pools:
-                pool._addresses = AddressBook(tuple(proxy.address for proxy in proxies))
+                pool.addresses = AddressBook(tuple(proxy.address for proxy in proxies))
             first = draws.randrange(2)
             net.pools[first].connect(1 - first)
             await asyncio.sleep(draws.choice([0, 0.001, 0.004, 0.012]))
@@ -245,7 +241,7 @@ def test_traced_offsets_are_where_the_frames_lie_in_the_byte_stream():
     async def scenario() -> None:
         async with Network(2) as net:
             proxy = await Proxy.start(net.addresses[1])
-            net.pools[0]._addresses = AddressBook((net.addresses[0], proxy.address))
+            net.pools[0].addresses = AddressBook((net.addresses[0], proxy.address))
             net.pools[0].connect(1)
             await net.linked((0, 1))
             draws = Random(1)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from event_loop import LIMIT_S, run
 
 from peer.core import contract
 from peer.core.directory import Directory, PeerInfo
@@ -22,6 +18,7 @@ from peer.runtime.metrics import make_registry
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
+from tests.event_loop import LIMIT_S, run
 
 FLOOD = {"name": "flood"}
 
@@ -83,10 +80,10 @@ class Network:
     def node(self, node: int) -> contract.Node:
         driver = self.lives[node].driver
         assert driver is not None
-        return driver._node
+        return driver.node
 
     def events(self, node: int, *names: str) -> list[TraceEvent]:
-        self.traces[node].flush() if self.traces[node]._lines else None
+        self.traces[node].flush()
         lines = (self.folder / f"{node}.jsonl").read_bytes().splitlines()
         decoded = [msgspec.json.decode(line, type=TraceEvent) for line in lines]
         return [event for event in decoded if event.event in names]

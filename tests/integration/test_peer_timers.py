@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from event_loop import LIMIT_S, run
 
 from peer.core.contract import Effect, Event, SetTimer, Started, TimerFired
 from peer.core.randomness import substream
@@ -19,6 +15,7 @@ from peer.runtime.clock import Clock
 from peer.runtime.driver import Driver
 from peer.runtime.pool import LinkPool
 from peer.runtime.tracefile import TraceFile
+from tests.event_loop import LIMIT_S, run
 
 DELAY_NS = 20_000_000
 

@@ -1,5 +1,6 @@
 """A probing process that stops answering, or ends, is an error within bounded time, whatever it was doing."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -60,7 +61,8 @@ def test_a_stuck_or_dead_prober_is_an_error(
     few(prober)
     if ask is sampling:
         prober.start_sampling(1000, 60)
-    os.kill(prober._process.pid, sent)
+    [process] = [child for child in multiprocessing.active_children() if child.name == "prober"]
+    os.kill(process.pid, sent)
     begun = time.monotonic()
     with pytest.raises(TestbedError, match=said):
         ask(prober)

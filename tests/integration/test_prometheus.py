@@ -144,7 +144,7 @@ def test_two_runs_have_a_server_each_and_a_taken_port_is_left_alone(tmp_path: Pa
     taken = int(first.url.rpartition(":")[2])
     ports = iter([taken, taken, free_port()])
     monkeypatch.setattr("harness.prometheus.free_port", lambda: next(ports))
-    monkeypatch.setattr("harness.prometheus._refuse_taken", lambda port: None)  # it was free when we looked
+    monkeypatch.setattr("harness.prometheus.refuse_taken", lambda port: None)  # it was free when we looked
     third = start_prometheus(tmp_path / "c", [], 1)
     assert third.url not in (first.url, second.url)
     for server in (first, second, third):

@@ -40,7 +40,7 @@ SWEEP = """
 import concurrent.futures, os, signal, sys
 from pathlib import Path
 
-sys.path.insert(0, sys.argv.pop(1))  # known to this process alone: workers have what is shipped, or the installation
+del os.environ["PYTHONPATH"]  # known to this process alone: workers have what is shipped, or the installation
 import msgspec
 from harness.studies import executing, sweeping
 
@@ -85,9 +85,9 @@ def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, at
     study = load_study(source, [], seeds=None, quick=False)
     write_spec(out, SweepSpec(study, str(source), code_hash(), (), {}))
     (out / "notes").mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment |= {"SPARK_LOCAL_DIRS": str(tmp_path / "scratch"), "SPARK_LOCAL_IP": "127.0.0.1"}
-    argv = [sys.executable, "-c", SWEEP, str(ROOT), str(out), f"--master={master}"]
+    argv = [sys.executable, "-c", SWEEP, str(out), f"--master={master}"]
     done = subprocess.run(argv, cwd=tmp_path, env=environment, check=False, timeout=200, capture_output=True, text=True)
 
     assert done.returncode == 1, done.stderr[-3000:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-from _synthetic_run import write_run
-from fabricate import SECOND, ZERO_NS, Fabrication
-
+from benchmarks._synthetic_run import write_run
 from metrics import summary, tables
 from metrics.rundata import Summary
 from metrics.tables.schemas import TABLES
+from tests.fabricate import SECOND, ZERO_NS, Fabrication
 
 pytestmark = pytest.mark.spark
 

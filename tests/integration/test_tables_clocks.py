@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from fabricate import Fabrication
-
 from metrics import summary, tables
 from metrics.rundata import Check, RunDir, Summary
 from metrics.tables.hop_evidence import order
 from metrics.tables.schemas import TABLES
+from tests.fabricate import Fabrication
 
 pytestmark = pytest.mark.spark
 

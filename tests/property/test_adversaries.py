@@ -11,25 +11,17 @@ from hypothesis import strategies as st
 from peer.core.adversary import ADVERSARIES
 from peer.core.contract import (
     Connect,
-    Deliver,
-    Directory,
     Disconnect,
-    FrameReceived,
-    LinkDown,
-    LinkUp,
-    PeerInfo,
-    PeerList,
     Publish,
     Send,
     SetTimer,
     Started,
-    TimerFired,
     message_id,
     publisher_of,
 )
 from peer.core.frames import Data
 from peer.protocols.registry import PROTOCOLS, Composition, compose
-from peer.testing import Faults, Pump
+from peer.testing import Faults, Pump, Solo, connects, deliveries
 
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
@@ -79,7 +71,7 @@ def test_a_topic_attacker_or_full_dropper_passes_nothing_on_whatever_the_protoco
     assert all(victims & set(event.topics) and publisher_of(event.message_id) != event.node for event in withheld)
     # They still publish: every honest node that is next to one gets its messages.
     sent = {node for node, _, copy in copies(pump) if publisher_of(copy.message_id) == node}
-    assert sent == {node for node in range(NODES) if pump._nodes[node].state.neighbours}
+    assert sent == {node for node in range(NODES) if pump.nodes[node].state.neighbours}
 
 
 @settings(max_examples=15, deadline=None)
@@ -120,7 +112,7 @@ def test_what_honest_nodes_do_with_what_they_get_is_unchanged(bad, seed):
     source = {(e.node, e.message_id): e.peer for e in pump.traced if e.event in ("deliver", "relay")}
     for (node, message), peer in source.items():
         if node not in bad:
-            assert passed[node, message] == set(pump._nodes[node].state.neighbours) - {peer}
+            assert passed[node, message] == set(pump.nodes[node].state.neighbours) - {peer}
 
 
 def test_a_dropper_drops_the_share_it_is_told_to():
@@ -154,16 +146,15 @@ def test_eclipse_attackers_are_linked_with_each_other_and_mend_their_mesh(protoc
 
 
 def test_a_mesh_link_comes_back_although_the_protocol_does_not_want_it():
-    node = compose(3, 1, (0,), PROTOCOLS["topiary"].composition, {"name": "eclipse", "accomplices": (1, 3, 5)})
-    node.handle(0, Started())
-    effects = node.handle(0, PeerList(Directory(PeerInfo(peer, ()) for peer in (1, 3, 5))))
-    assert Connect(5) in effects
-    node._parts["overlay"].links.chosen.clear()
-    node.handle(1, LinkUp(5, True))
-    effects = node.handle(2, LinkDown(5, "reset", retrying=True))
+    parts = Composition({"name": "topiary", "degree": 1})
+    solo = Solo(compose(3, 1, (0,), parts, {"name": "eclipse", "accomplices": (1, 3, 5)}))
+    assert connects(solo.start({1: ()})) == [1]
+    assert connects(solo.meet({1: (), 3: (), 5: ()})) == [5], "the overlay has all the links that it wants"
+    solo.at(1).link_up(5)
+    effects = solo.at(2).link_down(5, retrying=True)
     assert Disconnect(5, "released") in effects
     assert SetTimer("adversary/mesh", 2 + 100 * MILLISECOND_NS) in effects
-    assert node.handle(2 + 100 * MILLISECOND_NS, TimerFired("adversary/mesh")) == [Connect(5)]
+    assert solo.advance(100 * MILLISECOND_NS) == [Connect(5)]
 
 
 @settings(max_examples=20, deadline=None)
@@ -178,7 +169,7 @@ def test_a_slow_node_handles_everything_so_much_later(bad, seed, delay_ms, fault
     assert set(at) == set(range(NODES))
     assert len(pump.delivered) == NODES
     if faults is None:
-        direct = {node: pump._delay_ns(NODES - 1, node) for node in range(NODES - 1)}
+        direct = {node: pump.delay_ns(NODES - 1, node) for node in range(NODES - 1)}
         for node in set(at) - {NODES - 1}:
             # Complete overlay: nobody is faster than the publisher by more than a detour over honest nodes.
             late = delay_ms * MILLISECOND_NS if node in bad else 0
@@ -188,22 +179,21 @@ def test_a_slow_node_handles_everything_so_much_later(bad, seed, delay_ms, fault
 
 
 def test_the_frames_of_a_link_that_ends_are_handled_at_its_end_and_in_order():
-    slow = compose(0, 1, (0,), COMPLETE, {"name": "slow", "delay_ms": 100})
-    slow.handle(0, Started())
-    slow.handle(0, PeerList(Directory([PeerInfo(5), PeerInfo(6)])))
+    slow = Solo(compose(0, 1, (0,), COMPLETE, {"name": "slow", "delay_ms": 100}))
+    slow.start({5: None, 6: None})
     for peer in (5, 6):
-        slow.handle(1, LinkUp(peer, True))
+        slow.at(1).link_up(peer)
     first, second, third = (Data(message_id(9, n), (0,), 1, 0, b"") for n in range(3))
-    assert slow.handle(10, FrameReceived(5, first)) == [SetTimer("adversary/late", 10 + 100 * MILLISECOND_NS)]
-    assert slow.handle(11, FrameReceived(6, second)) == []
-    assert slow.handle(12, FrameReceived(5, third)) == []
-    delivered = [e.message.message_id for e in slow.handle(20, LinkDown(5, "bye")) if isinstance(e, Deliver)]
-    assert delivered == [first.message_id, third.message_id]
-    assert slow.handle(10 + 100 * MILLISECOND_NS, TimerFired("adversary/late")) == [
+    assert slow.at(10).receive(5, first) == [SetTimer("adversary/late", 10 + 100 * MILLISECOND_NS)]
+    assert slow.at(11).receive(6, second) == []
+    assert slow.at(12).receive(5, third) == []
+    at_the_end = deliveries(slow.at(20).link_down(5, "bye"))
+    assert [message.message_id for message in at_the_end] == [first.message_id, third.message_id]
+    assert slow.at(10 + 100 * MILLISECOND_NS).fire("adversary/late") == [
         SetTimer("adversary/late", 11 + 100 * MILLISECOND_NS)
     ]
-    last = slow.handle(11 + 100 * MILLISECOND_NS, TimerFired("adversary/late"))
-    assert [e.message.message_id for e in last if isinstance(e, Deliver)] == [second.message_id]
+    last = deliveries(slow.at(11 + 100 * MILLISECOND_NS).fire("adversary/late"))
+    assert [message.message_id for message in last] == [second.message_id]
 
 
 @settings(max_examples=20, deadline=None)
@@ -242,6 +232,6 @@ def test_every_protocol_takes_every_behaviour(name: str, protocol: str):
         "dropper": {"drop_ratio": 0.5},
         "asker": {"topics": 3},
     }[name]
-    node = compose(3, 1, (1, 2), PROTOCOLS[protocol].composition, {"name": name} | behaviour)
-    assert all(isinstance(effect, SetTimer) for effect in node.handle(0, Started()))
-    assert node.state.node == 3
+    solo = Solo(compose(3, 1, (1, 2), PROTOCOLS[protocol].composition, {"name": name} | behaviour))
+    assert all(isinstance(effect, SetTimer) for effect in solo.give(Started()))
+    assert solo.node.state.node == 3

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from peer.core.asker import MOST_GUESTS, STAY_NS, Asking
 from peer.core.bitset import bitset
-from peer.core.contract import Connect, Disconnect, Publish, Send, message_id
+from peer.core.contract import Connect, Directory, Disconnect, PeerInfo, Publish, Send, message_id
+from peer.core.parts import Turn
 from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.protocols.stan.frames import StanCollect, StanReply, StanRide
 from peer.protocols.stan.initial_views import draw_views, list_members
@@ -21,7 +22,9 @@ interests = st.lists(st.sets(st.integers(0, TOPICS - 1)).map(sorted).map(tuple),
 faulty = st.sampled_from([None, Faults(0.1, 0.2, 0.2)])
 
 
-def make_pump(protocol: str, wanted: list, seed: int, faults: Faults | None, *, lists: str = "true") -> Pump:
+def make_pump(
+    protocol: str, wanted: list, seed: int, faults: Faults | None, *, lists: str = "true", interval_ms: float = 50.0
+) -> Pump:
     """Node 0 asks. ``lists``: "open" = StAN's lists of subscribers name everybody, which is as good as no lists."""
     parts, given = PROTOCOLS[protocol].composition, [{} for _ in wanted]
     if protocol == "stan":
@@ -37,7 +40,7 @@ def make_pump(protocol: str, wanted: list, seed: int, faults: Faults | None, *, 
             seed,
             topics,
             Composition(parts.overlay | given[node], parts.dissemination, parts.membership, parts.interests),
-            {"name": "asker", "topics": TOPICS, "ask_interval_ms": 50.0} if node == ASKER else None,
+            {"name": "asker", "topics": TOPICS, "ask_interval_ms": interval_ms} if node == ASKER else None,
         )
         for node, topics in enumerate(wanted)
     }
@@ -97,7 +100,12 @@ def test_over_any_other_protocol_it_learns_everything_and_it_never_errs(protocol
 
 @pytest.mark.parametrize("protocol", ["topiary", "spidercast", "similarity", "gossipsub", "scribe", "random"])
 def test_it_learns_from_frames_alone_what_the_bootstrap_service_does_not_tell(protocol: str, monkeypatch):
-    monkeypatch.setattr(Asking, "meet", lambda self, turn, directory: setattr(self, "_directory", directory))
+    meet = Asking.meet
+
+    def meet_without_interests(asking: Asking, turn: Turn, directory: Directory) -> None:
+        meet(asking, turn, Directory(PeerInfo(entry.node) for entry in directory))
+
+    monkeypatch.setattr(Asking, "meet", meet_without_interests)
     wanted = [(0,), (0, 1), (1, 2), (2, 3), (1, 3)]
     pump = make_pump(protocol, wanted, 1, None)
     pump.run(4 * SECOND_NS)
@@ -126,10 +134,9 @@ def test_a_guest_is_asked_and_told_nothing_else_and_its_link_ends():
 
 def test_no_more_than_so_many_guests_at_a_time():
     wanted = [(0,)] * 2 + [(1,)] * 120
-    pump = make_pump("stan", wanted, 5, None)
-    pump._nodes[ASKER]._asking._interval_ns = 1_000_000
+    pump = make_pump("stan", wanted, 5, None, interval_ms=1.0)
     most = 0
     for _ in range(40):
         pump.run(SECOND_NS // 10)
-        most = max(most, len(pump._nodes[ASKER]._asking.guests))
+        most = max(most, len(pump.part(ASKER, "adversary").guests))
     assert most == MOST_GUESTS

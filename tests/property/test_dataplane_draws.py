@@ -37,7 +37,7 @@ def starts(seed: int) -> npt.NDArray[np.int64]:
     """(pairs, 2) cursors and strides of all directed pairs."""
     made = network(seed)
     pairs = [pair(made, source, destination) for source in range(HOSTS) for destination in range(HOSTS)]
-    return np.array([(found._cursor, found._stride) for found in pairs])
+    return np.array([(found.cursor, found.stride) for found in pairs])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_pairs_draws_differ_by_seed_and_direction_and_are_the_same_again(seed:
 def test_a_pair_that_gets_jitter_late_fares_as_one_that_always_had_it(seed: int, before: int, how: str) -> None:
     always, late = network(seed, 3), network(seed, 3, jitter_ms=0.0)
     for _ in range(before):
-        assert pair(late, 0, 1)._stride == 0, "an even pair draws nothing, so it does not look for where to begin"
+        assert pair(late, 0, 1).stride == 0, "an even pair draws nothing, so it does not look for where to begin"
     if how == "set_pair":
         late.set_pair(0, 1, (10.0, 1.0, 0.0))
     else:

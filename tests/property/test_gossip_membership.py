@@ -14,15 +14,11 @@ from peer.core.contract import (
     Connect,
     Directory,
     Disconnect,
-    FrameReceived,
-    LinkDown,
-    LinkUp,
     PeerInfo,
     PeerList,
     Publish,
     Send,
     Started,
-    TimerFired,
     message_id,
 )
 from peer.core.frames import Data, Subscriptions
@@ -32,7 +28,7 @@ from peer.core.membership.newscast import NewscastNews, NewscastReply
 from peer.core.parts import State, Turn
 from peer.protocols.registry import Composition, compose
 from peer.protocols.spidercast.frames import SpiderHeartbeat
-from peer.testing import Faults, Pump
+from peer.testing import Faults, Pump, Solo, disconnects, sends
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -65,16 +61,16 @@ def make_pump(
 
 
 def membership(pump: Pump, node: int):
-    return pump._nodes[node]._parts["membership"]
+    return pump.part(node, "membership")
 
 
 def views(pump: Pump) -> dict[int, set[int]]:
-    return {node: set(membership(pump, node).view) for node in sorted(pump._nodes)}
+    return {node: set(membership(pump, node).view) for node in sorted(pump.nodes)}
 
 
 def acquaintances(pump: Pump) -> dict[int, set[int]]:
     """Views, and whom a node exchanges with just now: Cyclon takes the partner out of the view until it answers."""
-    return {node: view | {membership(pump, node)._partner} - {None} for node, view in views(pump).items()}
+    return {node: view | {membership(pump, node).partner} - {None} for node, view in views(pump).items()}
 
 
 def component(edges: dict[int, set[int]]) -> set[int]:
@@ -139,7 +135,7 @@ def test_every_link_serves_an_exchange_under_way(network):
     pump = make_pump(KINDS[kind], nodes, seed)
     for _ in range(60):
         pump.run(SECOND_NS // 7)
-        partners = {(node, membership(pump, node)._partner) for node in range(nodes)}
+        partners = {(node, membership(pump, node).partner) for node in range(nodes)}
         # The other end learns of the end of a link one way later, 40 ms at most.
         recent = {
             (node, effect.peer)
@@ -149,7 +145,7 @@ def test_every_link_serves_an_exchange_under_way(network):
         for one, other in pump.links():
             assert {(one, other), (other, one)} & (partners | recent)
         for node in range(nodes):
-            assert pump._nodes[node].state.borrowed <= {membership(pump, node)._partner}
+            assert pump.nodes[node].state.borrowed <= {membership(pump, node).partner}
     assert pump.effects
     assert {type(effect.frame) for _, _, effect in pump.effects if isinstance(effect, Send)} <= {
         CyclonShuffle, CyclonReply, NewscastNews, NewscastReply,
@@ -167,8 +163,8 @@ def test_the_dead_leave_the_views(kind, nodes, seed, data):
     # Newscast asks at random: one of six entries is passed over 120 times in a row once in 10^9 cases.
     pump.run(120 * SECOND_NS)
     assert not set().union(*views(pump).values()) & dead
-    for node in pump._nodes:
-        assert not pump._nodes[node].state.borrowed & dead
+    for node in pump.nodes:
+        assert not pump.nodes[node].state.borrowed & dead
 
 
 @settings(max_examples=20, deadline=None)
@@ -181,7 +177,7 @@ def test_cut_links_cost_an_exchange_and_nothing_more(kind, nodes, seed, cuts):
             pump.cut(*pair)
     pump.run(10 * SECOND_NS)
     # Cyclon takes the partner's entry out of the view while it asks.
-    assert all(view or membership(pump, node)._partner is not None for node, view in views(pump).items())
+    assert all(view or membership(pump, node).partner is not None for node, view in views(pump).items())
     begun = Counter(
         node
         for at, node, effect in pump.effects
@@ -194,7 +190,7 @@ def test_cut_links_cost_an_exchange_and_nothing_more(kind, nodes, seed, cuts):
 
 def in_degree_spread(pump: Pump) -> float:
     counts = Counter(peer for view in views(pump).values() for peer in view)
-    return pstdev([counts[node] for node in pump._nodes])
+    return pstdev([counts[node] for node in pump.nodes])
 
 
 def test_in_degrees_even_out_in_cyclon_and_drift_apart_in_newscast():
@@ -227,18 +223,18 @@ def test_other_parts_see_only_links_that_one_of_them_asked_for(network, degree, 
     pump = make_pump(KINDS[kind], nodes, seed, None, choice, announced)
     for _ in range(40):
         pump.run(SECOND_NS // 5)
-        for node, made in pump._nodes.items():
+        for node, made in pump.nodes.items():
             state = made.state
             assert not state.aside & set(state.neighbours)
             assert state.aside | set(state.neighbours) == pump.linked(node)
             for peer in state.neighbours:
                 # A link that one side no longer wants is about to end at the other.
-                other = pump._nodes[peer].state
+                other = pump.nodes[peer].state
                 ending = node not in other.neighbours
                 assert ending or peer in state.wanted or node in other.wanted
     if overlay == "random":
         pump.run(60 * SECOND_NS)  # a view that just lends a node to a shuffle lacks it when the overlay looks
-        chosen = {(node, peer) for node, made in pump._nodes.items() for peer in made._parts["overlay"].links.chosen}
+        chosen = {(node, peer) for node, made in pump.nodes.items() for peer in made.state.wanted}
         assert Counter(node for node, _ in chosen) == dict.fromkeys(range(nodes), min(degree, nodes - 1))
         told = {
             (node, effect.peer)
@@ -266,17 +262,16 @@ def test_messages_flow_over_an_overlay_of_gossiped_views(kind, nodes, seed):
         if isinstance(effect, Send) and isinstance(effect.frame, Data)
     }
     for node, peer in sent:
-        assert peer in pump._nodes[node].state.neighbours
+        assert peer in pump.nodes[node].state.neighbours
 
 
 # ---------------------------------------------------------------------------------------------- one node alone
 
 
 def lone(kind: str, topics=((1,), (2,))) -> tuple:
-    made = compose(0, 1, (7,), Composition(IDLE, membership=KINDS[kind], interests="private"))
-    made.handle(0, Started())
-    made.handle(0, PeerList(Directory([PeerInfo(0, topics[0]), PeerInfo(1, topics[1])])))
-    return made, made._parts["membership"]
+    solo = Solo(compose(0, 1, (7,), Composition(IDLE, membership=KINDS[kind], interests="private")))
+    solo.start({0: topics[0], 1: topics[1]})
+    return solo, solo.part("membership")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -295,16 +290,16 @@ def test_nothing_is_said_of_interests_where_the_service_says_nothing(kind: str):
     ("cyclon", CyclonReply, CyclonShuffle), ("newscast", NewscastReply, NewscastNews),
 ])  # fmt: skip
 def test_what_nobody_asked_for_or_is_too_long_is_rejected(kind: str, reply, request_):
-    made, part = lone(kind)
-    made.handle(1, LinkUp(5, False))
+    solo, part = lone(kind)
+    solo.at(1).link_up(5, outbound=False)
     view = dict(part.view)
-    [unasked] = made.handle(2, FrameReceived(5, reply((Descriptor(5, 0, ()),))))
+    [unasked] = solo.at(2).receive(5, reply((Descriptor(5, 0, ()),)))
     assert (unasked.event.event, unasked.event.reason) == ("reject", "unasked")
     many = tuple(Descriptor(node, 0, ()) for node in range(10, 18))
-    [long] = made.handle(3, FrameReceived(5, request_(many)))
+    [long] = solo.at(3).receive(5, request_(many))
     assert (long.event.event, long.event.reason) == ("reject", "too_many_entries")
     assert part.view == view
-    [answer] = made.handle(4, FrameReceived(5, request_(many[:3])))
+    [answer] = solo.at(4).receive(5, request_(many[:3]))
     assert isinstance(answer, Send)
     assert isinstance(answer.frame, reply)
     assert set(part.view) > {10, 11, 12}
@@ -312,43 +307,40 @@ def test_what_nobody_asked_for_or_is_too_long_is_rejected(kind: str, reply, requ
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exchange_over_the_other_sides_link_is_repeated_over_an_own_one(kind: str):
-    made, part = lone(kind)
-    made.handle(1, LinkUp(1, False))
-    effects = made.handle(SECOND_NS, TimerFired("membership/round"))
-    assert [effect.peer for effect in effects if isinstance(effect, Send)] == [1]
+    solo, part = lone(kind)
+    solo.at(1).link_up(1, outbound=False)
+    effects = solo.at(SECOND_NS).fire("membership/round")
+    assert [peer for peer, _ in sends(effects)] == [1]
     assert Connect(1) not in effects
-    assert made.handle(SECOND_NS + 1, LinkDown(1, "exchanged")) == [Connect(1)]
-    [again] = made.handle(SECOND_NS + 2, LinkUp(1, True))
+    assert solo.at(SECOND_NS + 1).link_down(1, "exchanged") == [Connect(1)]
+    [again] = solo.at(SECOND_NS + 2).link_up(1)
     assert isinstance(again, Send)
-    lost = made.handle(SECOND_NS + 3, LinkDown(1, "exchanged"))
-    assert lost == []
-    assert part._partner is None
+    assert solo.at(SECOND_NS + 3).link_down(1, "exchanged") == []
+    assert part.partner is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_overlay_takes_over_a_borrowed_link_and_keeps_it(kind: str):
-    made, part = lone(kind)
-    effects = made.handle(SECOND_NS, TimerFired("membership/round"))
-    assert Connect(1) in effects
-    made.handle(SECOND_NS + 1, LinkUp(1, True))
-    assert (made.state.aside, list(made.state.neighbours)) == ({1}, [])
-    made.handle(SECOND_NS + 2, FrameReceived(1, SpiderHeartbeat(None, None, 0, None)))
-    assert (made.state.aside, list(made.state.neighbours)) == (set(), [1])
-    assert not made.state.neighbours[1].outbound
-    done = made.handle(SECOND_NS + 3, FrameReceived(1, part.reply(())))
-    assert not [effect for effect in done if isinstance(effect, Disconnect)]
+    solo, part = lone(kind)
+    state = solo.node.state
+    assert Connect(1) in solo.at(SECOND_NS).fire("membership/round")
+    solo.at(SECOND_NS + 1).link_up(1)
+    assert (state.aside, list(state.neighbours)) == ({1}, [])
+    solo.at(SECOND_NS + 2).receive(1, SpiderHeartbeat(None, None, 0, None))
+    assert (state.aside, list(state.neighbours)) == (set(), [1])
+    assert not state.neighbours[1].outbound
+    assert not disconnects(solo.at(SECOND_NS + 3).receive(1, part.reply(())))
     # The driver still has this node's wish: a link that breaks is not to be opened again for nobody.
-    assert made.handle(SECOND_NS + 4, LinkDown(1, "reset", retrying=True)) == [Disconnect(1, "unused")]
+    assert solo.at(SECOND_NS + 4).link_down(1, retrying=True) == [Disconnect(1, "unused")]
 
 
 def test_an_overlay_that_asks_for_a_link_that_stands_aside_has_it_at_once():
-    made = compose(0, 1, (7,), Composition({"name": "random", "degree": 1}, membership=KINDS["cyclon"]))
-    made.handle(0, Started())
-    assert made.handle(1, LinkUp(1, False)) == []
-    effects = made.handle(2, PeerList(Directory([PeerInfo(1, (7,))])))
-    assert effects == [Connect(1), Send(1, Subscriptions((7,)))]
-    assert made.state.neighbours[1].outbound
-    assert not made.state.aside
+    solo = Solo(compose(0, 1, (7,), Composition({"name": "random", "degree": 1}, membership=KINDS["cyclon"])))
+    solo.give(Started())
+    assert solo.at(1).link_up(1, outbound=False) == []
+    assert solo.at(2).meet({1: (7,)}) == [Connect(1), Send(1, Subscriptions((7,)))]
+    assert solo.node.state.neighbours[1].outbound
+    assert not solo.node.state.aside
 
 
 def test_parts_end_their_own_wishes_only():

@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.core.contract import (
-    Connect,
     Directory,
-    Disconnect,
     PeerInfo,
     PeerList,
     Publish,
@@ -20,7 +18,7 @@ from peer.core.contract import (
     message_id,
 )
 from peer.protocols.registry import Composition, compose
-from peer.testing import Faults, Pump
+from peer.testing import Faults, Pump, Solo, connects, disconnects, part_of
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -69,7 +67,7 @@ def start(network: dict, faults: Faults | None = None) -> tuple[Pump, dict]:
 
 
 def meshes(nodes: dict) -> dict[int, dict[int, dict[int, None]]]:
-    return {number: node._parts["overlay"].peers for number, node in nodes.items()}
+    return {number: part_of(node, "overlay").peers for number, node in nodes.items()}
 
 
 def settle(pump: Pump) -> None:
@@ -137,7 +135,7 @@ def test_degrees_keep_their_bounds(network: dict, steps: list[tuple[int, bool, i
         for topic, peers in mine.items():
             linked = [peer for peer, it in state.neighbours.items() if topic in it.interests]
             assert len(peers) <= highest
-            free = [peer for peer in linked if not nodes[node]._parts["overlay"]._backoffs.holds(topic, peer)]
+            free = [peer for peer in linked if not part_of(nodes[node], "overlay").backoffs.holds(topic, peer)]
             assert len(peers) >= min(p["d_lo"], len(set(free) | set(peers)))
 
 
@@ -171,12 +169,10 @@ bounded = st.fixed_dictionaries({"interests": interests, "degree": st.integers(1
 def test_bounded_gossipsub_shares_its_degree_out_among_the_topics(network: dict):
     told = network["interests"]
     parts = Composition({"name": "gossipsub-bounded", "degree": network["degree"]})
-    node = compose(0, network["seed"], told[0], parts)
-    node.handle(0, Started())
-    everybody = Directory(PeerInfo(number, topics) for number, topics in enumerate(told))
-    chosen = [it.peer for it in node.handle(0, PeerList(everybody)) if isinstance(it, Connect)]
+    solo = Solo(compose(0, network["seed"], told[0], parts))
+    chosen = connects(solo.start(dict(enumerate(told))))
     assert len(set(chosen)) == len(chosen) == min(network["degree"], len(told) - 1)
-    slots = node._parts["overlay"].links.chosen
+    slots = solo.part("overlay").links.chosen
     dealt = Counter(topic for topic in slots.values() if topic is not None)
     for peer, topic in slots.items():
         assert topic is None or topic in told[peer]
@@ -190,15 +186,15 @@ def test_bounded_gossipsub_shares_its_degree_out_among_the_topics(network: dict)
 @given(bounded, st.integers(0, TOPICS - 1))
 def test_bounded_gossipsub_deals_again_when_interests_change(network: dict, topic: int):
     told = [(0, 1, 2), *network["interests"]]
-    node = compose(0, network["seed"], told[0], Composition({"name": "gossipsub-bounded", "degree": network["degree"]}))
-    node.handle(0, Started())
-    node.handle(0, PeerList(Directory(PeerInfo(number, topics) for number, topics in enumerate(told))))
-    before = dict(node._parts["overlay"].links.chosen)
-    effects = node.handle(1, Unsubscribe(topic))
-    dropped = {effect.peer for effect in effects if isinstance(effect, Disconnect)}
-    asked = {effect.peer for effect in effects if isinstance(effect, Connect)}
-    slots = node._parts["overlay"].links.chosen
-    assert dropped == {peer for peer, served in before.items() if served not in node.state.topics}
+    parts = Composition({"name": "gossipsub-bounded", "degree": network["degree"]})
+    solo = Solo(compose(0, network["seed"], told[0], parts))
+    solo.start(dict(enumerate(told)))
+    slots = solo.part("overlay").links.chosen
+    before = dict(slots)
+    effects = solo.at(1).give(Unsubscribe(topic))
+    dropped = {peer for peer, _ in disconnects(effects)}
+    asked = set(connects(effects))
+    assert dropped == {peer for peer, served in before.items() if served not in solo.node.state.topics}
     assert slots.keys() == (before.keys() - dropped) | asked
     assert not dropped & asked
     assert topic not in slots.values()

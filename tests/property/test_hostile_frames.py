@@ -10,40 +10,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.core.bitset import bitset
-from peer.core.contract import (
-    Connect,
-    Directory,
-    FrameReceived,
-    LinkUp,
-    PeerList,
-    Publish,
-    Send,
-    Started,
-    TimerFired,
-    message_id,
-)
+from peer.core.contract import Connect, Publish, Send, message_id
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Subscriptions
-from peer.core.node import StatefulNode
 from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.protocols.spidercast import frames as spider
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.protocols.stan.initial_views import draw_views, list_members
-from peer.protocols.stan.overlay import MOST_DIALS, MOST_WALKS
-from peer.testing import Pump
+from peer.protocols.stan.overlay import MOST_DIALS
+from peer.testing import Pump, Solo
+from tests.remembered import numbers_stored
 
 SECOND_NS = 1_000_000_000
 NODES, TOPICS, HOSTILE = 8, 4, 0
 WANTED = [tuple(topic for topic in range(TOPICS) if (node + topic) % 3) for node in range(NODES)]
 
-number = st.one_of(st.integers(0, NODES - 1), st.integers(NODES, 200), st.sampled_from([2**20, 2**31 - 1]))
-topic = st.one_of(st.integers(0, TOPICS - 1), st.sampled_from([TOPICS, 2**32 - 1]))
+NO_NODES = {*range(NODES, 200), 2**20, 2**31 - 1}
+NO_TOPICS = {300, 2**32 - 1}
+number = st.one_of(st.integers(0, NODES - 1), st.sampled_from(sorted(NO_NODES)))
+topic = st.one_of(st.integers(0, TOPICS - 1), st.sampled_from([TOPICS, *sorted(NO_TOPICS)]))
 numbers, topics = (st.lists(each, max_size=6).map(tuple) for each in (number, topic))
 count = st.sampled_from([0, 1, 3, 100, 2**32 - 1])
 state = st.one_of(st.none(), st.tuples(count, count))
 task = st.integers(0, 1)
 common = [
     st.builds(Subscriptions, topics),
-    st.builds(Data, st.integers(0, 2**63 - 1), topics, st.integers(0, 255), st.integers(0, 255), st.just(b"x")),
+    st.builds(Data, st.integers(2**32, 2**63 - 1), topics, st.integers(0, 255), st.integers(0, 255), st.just(b"x")),
 ]
 FRAMES = {
     "stan": st.one_of(
@@ -96,45 +87,42 @@ def make_pump(protocol: str, members: bool) -> tuple[Pump, Hostile]:
 def say(pump: Pump, frame: Frame) -> None:
     """The hostile node links with everybody and says this to each."""
     for node in range(1, NODES):
-        pump._perform(HOSTILE, Connect(node))
+        pump.perform(HOSTILE, Connect(node))
     pump.run(SECOND_NS // 100)
     for node in range(1, NODES):
-        pump._perform(HOSTILE, Send(node, frame))
+        pump.perform(HOSTILE, Send(node, frame))
     pump.run(SECOND_NS // 50)
 
 
-def check_stan(core: object) -> None:
-    overlay, node = core._parts["overlay"], core.state.node
-    listed = {topic: {n for n in range(NODES) if overlay._is_subscriber(n, topic)} for topic in range(TOPICS)}
+def check_stan(pump: Pump, node: int) -> None:
+    """A node has nobody in its views but subscribers, and stores nothing of nodes and topics that do not exist."""
+    overlay, admits = pump.part(node, "overlay"), pump.nodes[node].state.admits
+    listed = {topic: {n for n in range(NODES) if admits(n, topic)} for topic in range(TOPICS)}
     for of in overlay.views.topics:
         assert set(overlay.views[of]) <= listed[of] | {HOSTILE}
         assert set(overlay.views.present(of)) <= listed[of]
     assert set(overlay.views.topics) <= set(WANTED[node])
-    assert set(overlay._replies) <= set(range(NODES))
-    assert all(len(waiting) <= TOPICS for waiting in overlay._replies.values())
-    assert set(overlay._awaited) <= set(WANTED[node])
-    assert all(0 <= walks <= MOST_WALKS for walks in overlay._awaited.values())
-    assert set(overlay._riders) <= set(core.state.neighbours)
-    assert all(riding <= set(WANTED[node]) for riding in overlay._riders.values())
-    assert overlay._lost | set(overlay._used) | set(overlay.views._weights) <= set(range(NODES))
-    assert set(overlay._subscribers) == set(WANTED[node])
-    assert all(peer < NODES for peer, _ in overlay._dials)
-    assert overlay._reopened | overlay._postponed <= set(range(NODES))
+    assert {topic for topic, nodes in listed.items() if nodes} == set(WANTED[node])
+    assert all(len(waiting) <= TOPICS for waiting in overlay.replies.values())
+    assert numbers_stored(overlay).isdisjoint(NO_NODES | NO_TOPICS)
 
 
-def check_spidercast(core: object) -> None:
-    overlay, everybody = core._parts["overlay"], set(range(NODES))
-    for each in overlay._tasks:
-        assert len(each.neighbours) <= each.limit + 5
-        assert set(each.neighbours) | set(each._parting) | set(each._redirects) | set(each._quarantine) <= everybody
-    assert overlay._wanted | overlay._closing | set(overlay._idle_since_ns) <= everybody
+def check_spidercast(pump: Pump, node: int) -> None:
+    """A task has no more neighbours than it may, and nothing is stored of nodes that do not exist."""
+    overlay = pump.part(node, "overlay")
+    for task in overlay.tasks:
+        assert len(task.neighbours) <= task.limit + 5
+    assert numbers_stored(overlay).isdisjoint(NO_NODES)
 
 
-def check_seen(core: object) -> None:
+CHECKS = {"stan": check_stan, "spidercast": check_spidercast}
+
+
+def check_seen(pump: Pump, node: int) -> None:
     """Of each message a node remembers no more topics than it subscribes to."""
-    for remembered in core._parts["dissemination"]._seen.values():
+    for remembered in pump.part(node, "dissemination").seen.values():
         assert len(set(remembered)) == len(remembered)
-        assert set(remembered) <= set(WANTED[core.state.node])
+        assert set(remembered) <= set(WANTED[node])
 
 
 @pytest.mark.parametrize(("protocol", "members"), [("stan", True), ("stan", False), ("spidercast", True)])
@@ -147,10 +135,9 @@ def test_nothing_grows_and_nobody_is_dialled_beyond_the_runs_nodes(protocol, mem
         say(pump, frame)
     pump.run(2 * SECOND_NS)
     for node in range(1, NODES):
-        core = pump._nodes[node]
-        check_stan(core) if protocol == "stan" else check_spidercast(core)
-        check_seen(core)
-        assert core.state.numbers == NODES
+        CHECKS[protocol](pump, node)
+        check_seen(pump, node)
+        assert pump.nodes[node].state.numbers == NODES
     dialled = {effect.peer for _, _, effect in pump.effects if isinstance(effect, Connect)}
     assert dialled <= set(range(NODES))
 
@@ -164,12 +151,12 @@ def test_the_same_frame_a_thousand_times_dials_nobody_more_often_than_a_few_time
     before = len(pump.effects)
     for _ in range(1000):
         for node in range(1, NODES):
-            pump._perform(HOSTILE, Send(node, frame))
+            pump.perform(HOSTILE, Send(node, frame))
         pump.run(SECOND_NS // 100)
     dials = Counter((node, effect.peer) for _, node, effect in pump.effects[before:] if isinstance(effect, Connect))
     assert max(dials.values(), default=0) <= 11 * (TOPICS * MOST_DIALS + 1)
     for node in range(1, NODES):
-        check_stan(pump._nodes[node])
+        check_stan(pump, node)
 
 
 @pytest.mark.parametrize("protocol", ["stan", "spidercast"])
@@ -179,7 +166,7 @@ def test_one_message_repeated_with_ever_more_topics_is_remembered_once(protocol:
     for first in range(0, 2000, 100):
         say(pump, Data(77 << 32, tuple(range(first, first + 100)), 1, UNLIMITED_TTL, b"x"))
     for node in range(1, NODES):
-        check_seen(pump._nodes[node])
+        check_seen(pump, node)
         delivered = [message for _, to, message in pump.delivered if to == node]
         assert len(delivered) == 1
 
@@ -198,21 +185,24 @@ def test_a_forged_copy_of_the_next_message_silences_no_node(protocol: str):
         ]
 
 
-def subscriber_of(topics: tuple[int, ...]) -> StatefulNode:
+def subscriber_of(topics: tuple[int, ...]) -> Solo:
     """StAN's node 1, linked with subscribers 2 and 3 of the same topics, on a walk in each, and with a stranger."""
     listed = f"{bitset(range(1, NODES)):x}"
     given = {"views": [(each, (2, 3)) for each in topics], "members": [(each, listed) for each in topics]}
     parts = PROTOCOLS["stan"].composition
-    core = compose(1, 3, topics, Composition(parts.overlay | given, parts.dissemination, interests=parts.interests))
-    told = [PeerList(Directory()), LinkUp(2, True), LinkUp(3, True), TimerFired("overlay/walk"), LinkUp(HOSTILE, False)]
-    for event in [Started(), *told]:
-        core.handle(0, event)
-    return core
+    mix = Composition(parts.overlay | given, parts.dissemination, interests=parts.interests)
+    solo = Solo(compose(1, 3, topics, mix))
+    solo.start({})
+    solo.link_up(2)
+    solo.link_up(3)
+    solo.fire("overlay/walk")
+    solo.link_up(HOSTILE, outbound=False)
+    return solo
 
 
 @given(st.lists(FRAMES["stan"], max_size=12))
 def test_a_strangers_frames_have_the_same_effects_at_a_subscriber_and_at_another_node(frames: list[Frame]):
     subscriber, other = subscriber_of(tuple(range(TOPICS))), subscriber_of(tuple(range(1000, 1000 + TOPICS)))
     for frame in frames:
-        at_one, at_the_other = (node.handle(1, FrameReceived(HOSTILE, frame)) for node in (subscriber, other))
+        at_one, at_the_other = (solo.at(1).receive(HOSTILE, frame) for solo in (subscriber, other))
         assert at_one == at_the_other

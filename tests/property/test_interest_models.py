@@ -134,9 +134,9 @@ def test_a_node_on_the_grid_takes_what_lies_within_its_radius(seed: int, side: i
     spec = InterestsSpec(grid_side=side, radius_max=radius, copies_max=5)
     model = GridInterests(spec, topics, seed)
     everything = GridInterests(InterestsSpec(grid_side=side, radius_max=1, copies_max=5), topics, seed)
-    assert set(model._topic.tolist()) == set(range(topics)), "every topic has a copy"
-    assert ((model._x >= 0) & (model._x < side) & (model._y >= 0) & (model._y < side)).all()
-    assert (everything._x == model._x).all(), "the radii leave the topics where they are"
+    assert set(model.topic.tolist()) == set(range(topics)), "every topic has a copy"
+    assert ((model.x >= 0) & (model.x < side) & (model.y >= 0) & (model.y < side)).all()
+    assert (everything.x == model.x).all(), "the radii leave the topics where they are"
     if side == 1:
         assert model.draw(3, 0) == tuple(range(topics))
 

@@ -10,21 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.bitset import bitset, members
-from peer.core.contract import (
-    Connect,
-    Directory,
-    Disconnect,
-    LinkDown,
-    LinkUp,
-    PeerInfo,
-    PeerList,
-    SetTimer,
-    Started,
-    TimerFired,
-)
+from peer.core.contract import Disconnect, Effect, Event, SetTimer
 from peer.core.outgoing import FORGET_NS, REFILL, REFILL_NS, OutgoingLinks
 from peer.core.parts import State, Turn
 from peer.protocols.registry import Composition, compose
+from peer.testing import Solo, connects, timers
 
 SECOND_NS = 1_000_000_000
 ME = 0
@@ -35,28 +25,26 @@ OVERLAYS = [
 ]
 
 
-class Chooser:
+class Chooser(Solo):
     """A node with an overlay that opens three links, all of which come up at once."""
 
     def __init__(self, overlay: dict, others: int, seed: int = 1) -> None:
-        self.node = compose(ME, seed, (0,), Composition(overlay))
+        super().__init__(compose(ME, seed, (0,), Composition(overlay)))
         self.linked: list[int] = []
-        self.node.handle(0, Started())
-        self.told = Directory(PeerInfo(number, (0,)) for number in range(others + 1))
-        self.give(0, PeerList(self.told))
+        self.start(dict.fromkeys(range(others + 1), (0,)))
 
-    def give(self, now_ns: int, event) -> list[int]:
-        """Whom it asks for in answer."""
-        asked = [it.peer for it in self.node.handle(now_ns, event) if isinstance(it, Connect)]
-        for peer in asked:
+    def give(self, event: Event) -> list[Effect]:
+        effects = super().give(event)
+        for peer in connects(effects):
             if peer not in self.linked:
-                self.node.handle(now_ns, LinkUp(peer, True))
                 self.linked.append(peer)
-        return asked
+                self.link_up(peer)
+        return effects
 
     def fail(self, now_ns: int, peer: int) -> list[int]:
+        """Lose the link to a peer for good, and return the nodes that this one asks for in its place."""
         self.linked.remove(peer)
-        return self.give(now_ns, LinkDown(peer, "reset", retrying=False))
+        return connects(self.at(now_ns).link_down(peer))
 
 
 others = st.sets(st.integers(1, 8)).map(frozenset)
@@ -108,12 +96,12 @@ def test_links_are_refilled_from_the_candidates_until_none_is_left(degree, looks
             chosen.remove(about)
             failed_ns[about] = now_ns
         failed_ns = {peer: at_ns for peer, at_ns in failed_ns.items() if now_ns - at_ns < FORGET_NS}
-        asked = [effect.peer for effect in turn.effects if isinstance(effect, Connect)]
-        timers = [effect for effect in turn.effects if isinstance(effect, SetTimer)]
+        asked = connects(turn.effects)
+        due = [effect for effect in turn.effects if isinstance(effect, SetTimer)]
         fresh = set(members(membership.known)) - set(chosen) - set(failed_ns)
         if not fills:
             assert not asked
-            assert not timers
+            assert not due
             continue
         assert len(asked) == len(set(asked)) == min(degree - len(chosen), len(fresh))
         assert set(asked) <= fresh
@@ -124,7 +112,7 @@ def test_links_are_refilled_from_the_candidates_until_none_is_left(degree, looks
         chosen += asked
         assert list(links.chosen) == chosen
         is_due = len(chosen) < degree and (looks_again or failed_ns)
-        assert timers == ([SetTimer(REFILL, now_ns + REFILL_NS)] if is_due else [])
+        assert due == ([SetTimer(REFILL, now_ns + REFILL_NS)] if is_due else [])
 
 
 def test_a_preference_may_hold_for_one_time_only():
@@ -134,6 +122,13 @@ def test_a_preference_may_hold_for_one_time_only():
     assert links.chosen == {3: 7}
     links.link_down(Turn(State(ME, 1, ()), 1), 3, retrying=False)
     assert links.chosen == {2: None}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])
+def test_a_node_that_finds_too_few_others_looks_again_except_with_bounded_gossipsub(overlay: dict):
+    solo = Solo(compose(ME, 1, (0,), Composition(overlay)))
+    solo.start({1: (0,)})
+    assert (solo.timers.get(REFILL) == REFILL_NS) == (overlay["name"] != "gossipsub-bounded")
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])
@@ -147,22 +142,13 @@ def test_a_node_that_failed_is_a_candidate_again_after_a_while(overlay: dict):
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])
-def test_a_node_that_finds_too_few_others_looks_again_except_with_bounded_gossipsub(overlay: dict):
-    node = compose(ME, 1, (0,), Composition(overlay))
-    node.handle(0, Started())
-    effects = node.handle(0, PeerList(Directory([PeerInfo(1, (0,))])))
-    assert (SetTimer(REFILL, REFILL_NS) in effects) == (overlay["name"] != "gossipsub-bounded")
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])
 def test_where_all_others_failed_they_are_tried_again_soon(overlay: dict):
     chooser = Chooser(overlay, others=3)
     failed = chooser.linked[0]
-    effects = chooser.node.handle(SECOND_NS, LinkDown(failed, "reset", retrying=False))
-    [timer] = [it for it in effects if isinstance(it, SetTimer)]
-    assert timer.name == "overlay/refill"
-    assert timer.at_ns < FORGET_NS
-    assert Connect(failed) in chooser.node.handle(timer.at_ns, TimerFired(timer.name))
+    [(name, at_ns)] = timers(chooser.at(SECOND_NS).link_down(failed)).items()
+    assert name == "overlay/refill"
+    assert at_ns < FORGET_NS
+    assert failed in connects(chooser.at(at_ns).fire(name))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda overlay: overlay["name"])

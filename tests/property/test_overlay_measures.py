@@ -152,7 +152,7 @@ def test_both_ways_to_search_paths_agree(count: int, data: st.DataObject) -> Non
     pairs = data.draw(st.sets(st.tuples(node, node).filter(lambda pair: pair[0] < pair[1]), max_size=3 * count))
     used = sorted({end for pair in pairs for end in pair})
     links = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-    together, each = shortest_paths(count, links), paths._search_each(count, links)
+    together, each = shortest_paths(count, links), paths.search_each(count, links)
     assert together == (pytest.approx(each) if used else each)
 
 

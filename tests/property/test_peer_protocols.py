@@ -97,7 +97,7 @@ def test_exactly_those_whom_the_rule_reaches_get_the_message_once(network: dict,
     start_ns = pump.now_ns
     pump.give(publisher, Publish(network["topics"], identifier, b"payload"))
     pump.run(10 * SECOND_NS)
-    reached, transmissions = reference(network, pump.links(), pump._delay_ns, publisher)
+    reached, transmissions = reference(network, pump.links(), pump.delay_ns, publisher)
     interested = {node for node, mine in enumerate(network["interests"]) if set(mine) & set(network["topics"])}
     got = [(node, (at - start_ns, message.hops)) for at, node, message in pump.delivered]
     assert len(got) == len(dict(got))

@@ -41,7 +41,7 @@ def rings(interests: dict[NodeId, set[int]]) -> set[tuple[NodeId, NodeId, int]]:
 def logical(pump: Pump) -> set[tuple[NodeId, NodeId, int]]:
     return {
         (node, peer, topic)
-        for node, core in pump._nodes.items()
+        for node, core in pump.nodes.items()
         for peer, neighbour in core.state.neighbours.items()
         for topic in neighbour.logical
     }

@@ -12,7 +12,7 @@ from peer.core.bitset import bitset
 from peer.core.contract import Directory, Event, NodeId, PeerInfo, PeerList, Publish, Subscribe, Unsubscribe, message_id
 from peer.protocols.registry import Composition, compose
 from peer.protocols.scribe.forest import Forest, Tree
-from peer.protocols.scribe.pastry import Pastry, distance, node_key
+from peer.protocols.scribe.pastry import Pastry, distance, make_key, node_key
 from peer.testing import Faults, Pump
 from tests.hash_seeds import outputs_under_hash_seeds
 
@@ -45,8 +45,8 @@ class BoundedPump(Pump):
 
     def give(self, node: NodeId, event: Event) -> None:
         super().give(node, event)
-        if node in self._nodes:
-            check_degrees(self._nodes[node]._parts["overlay"].forest, self.bounds)
+        if node in self.nodes:
+            check_degrees(self.part(node, "overlay").forest, self.bounds)
 
 
 def start(network: dict, bounds: tuple[int, int], faults: Faults | None = None) -> Pump:
@@ -64,7 +64,7 @@ def start(network: dict, bounds: tuple[int, int], faults: Faults | None = None) 
 
 
 def forests(pump: Pump) -> dict[NodeId, Forest]:
-    return {node: core._parts["overlay"].forest for node, core in pump._nodes.items()}
+    return {node: pump.part(node, "overlay").forest for node in pump.nodes}
 
 
 def trees(pump: Pump) -> dict[int, dict[NodeId, Tree]]:
@@ -78,8 +78,8 @@ def trees(pump: Pump) -> dict[int, dict[NodeId, Tree]]:
 
 def members(pump: Pump) -> dict[int, set[NodeId]]:
     found: dict[int, set[NodeId]] = {}
-    for node, core in pump._nodes.items():
-        for group in core._parts["overlay"]._own_groups():
+    for node in pump.nodes:
+        for group in pump.part(node, "overlay").own_groups():
             found.setdefault(group, set()).add(node)
     return found
 
@@ -89,8 +89,8 @@ def check_whole(pump: Pump) -> None:
     wanted = members(pump)
     for group, places in trees(pump).items():
         [root] = [node for node, tree in places.items() if tree.is_root]
-        keys = {node: node_key(node) for node in pump._nodes}
-        key = pump._nodes[root]._parts["overlay"]._key(group)
+        keys = {node: node_key(node) for node in pump.nodes}
+        key = make_key(f"group/{group}")
         assert root == min(keys, key=lambda node: (distance(keys[node], key), node))
         reached, frontier = {root}, [root]
         while frontier:
@@ -118,16 +118,16 @@ def check_degrees(forest: Forest, bounds: tuple[int, int]) -> None:
     assert {peer: len(groups) for peer, groups in forest.parents.items()} == above
 
 
-def check_deliveries(pump: Pump, publisher: NodeId, topics: tuple[int, ...], sequence: int) -> None:
+def check_deliveries(pump: Pump, grouping: str, publisher: NodeId, topics: tuple[int, ...], sequence: int) -> None:
     """All subscribers in the trees of the message's groups get it, and nobody else."""
     before = len(pump.delivered)
     pump.give(publisher, Publish(topics, message_id(publisher, sequence), b"payload"))
     pump.run(10 * SECOND_NS)
     got = Counter(node for _, node, _ in pump.delivered[before:])
-    subscribers = {node for node, core in pump._nodes.items() if not core.state.topics.isdisjoint(topics)}
-    overlay = pump._nodes[publisher]._parts["overlay"]
-    if not overlay._by_topic:
-        subscribers &= trees(pump)[overlay._random_group].keys()
+    subscribers = {node for node, core in pump.nodes.items() if not core.state.topics.isdisjoint(topics)}
+    if grouping == "random":
+        [group] = pump.part(publisher, "overlay").own_groups()
+        subscribers &= trees(pump)[group].keys()
     assert got == dict.fromkeys(subscribers, 1)
 
 
@@ -154,10 +154,10 @@ def test_trees_are_whole_and_messages_reach_their_groups(network: dict, data: st
     pump = start(network, AMPLE)
     check_whole(pump)
     for sequence in range(3):
-        publisher = data.draw(st.sampled_from(sorted(pump._nodes)))
+        publisher = data.draw(st.sampled_from(sorted(pump.nodes)))
         topics = data.draw(st.sets(st.integers(0, TOPICS - 1), min_size=1, max_size=2).map(sorted).map(tuple))
-        if pump._nodes[publisher].state.topics.issuperset(topics):
-            check_deliveries(pump, publisher, topics, sequence)
+        if pump.nodes[publisher].state.topics.issuperset(topics):
+            check_deliveries(pump, network["parameters"]["grouping"], publisher, topics, sequence)
 
 
 events = st.lists(
@@ -168,18 +168,18 @@ events = st.lists(
 def disturb(pump: Pump, changes: list[tuple[str, int, int]]) -> None:
     """Links are cut, nodes crash, and interests change; then the bootstrap service says who is left."""
     for what, which, topic in changes:
-        node = sorted(pump._nodes)[which % len(pump._nodes)]
+        node = sorted(pump.nodes)[which % len(pump.nodes)]
         links = sorted(pump.links())
         if what == "cut" and links:
             pump.cut(*links[which % len(links)])
-        elif what == "crash" and len(pump._nodes) > 2:
+        elif what == "crash" and len(pump.nodes) > 2:
             pump.crash(node)
         elif what == "change":
-            is_subscribed = topic in pump._nodes[node].state.topics
+            is_subscribed = topic in pump.nodes[node].state.topics
             pump.give(node, Unsubscribe(topic) if is_subscribed else Subscribe(topic))
         pump.run(SECOND_NS // 5)
-    everybody = Directory(PeerInfo(node) for node in pump._nodes)
-    for node in tuple(pump._nodes):
+    everybody = Directory(PeerInfo(node) for node in pump.nodes)
+    for node in tuple(pump.nodes):
         pump.give(node, PeerList(everybody))
 
 
@@ -188,7 +188,7 @@ def disturb(pump: Pump, changes: list[tuple[str, int, int]]) -> None:
 def test_trees_are_whole_again_after_losses_and_churn(network: dict, changes: list[tuple[str, int, int]], drop: float):
     pump = start(network, AMPLE, Faults(drop, drop, drop))
     disturb(pump, changes)
-    pump._faults = Faults()
+    pump.faults = Faults()
     pump.run(90 * SECOND_NS)
     check_whole(pump)
 
@@ -201,8 +201,8 @@ def test_no_degree_is_exceeded_and_nobody_is_told_twice(
     pump = start(network, bounds, Faults(drop, drop, drop))
     for sequence, change in enumerate(changes):
         disturb(pump, [change])
-        publisher = sorted(pump._nodes)[0]
-        topics = tuple(sorted(pump._nodes[publisher].state.topics))
+        publisher = sorted(pump.nodes)[0]
+        topics = tuple(sorted(pump.nodes[publisher].state.topics))
         if topics:
             pump.give(publisher, Publish(topics, message_id(publisher, sequence), b"payload"))
             pump.run(3 * SECOND_NS)

@@ -25,7 +25,7 @@ from peer.core.contract import (
 from peer.core.frames import Frame
 from peer.protocols.registry import Composition, compose
 from peer.protocols.spidercast.frames import SpiderConnect, SpiderDisconnect, SpiderDisconnectOk, SpiderLeave
-from peer.testing import Faults, Pump
+from peer.testing import Faults, Pump, part_of
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -54,6 +54,7 @@ class World(Pump):
 
     def __init__(self, network: dict, faults: Faults | None = None, **given: object) -> None:
         self.asked_to_part = 0
+        self.margin = network["margin"]
         self._requested_ns: dict[tuple[NodeId, NodeId], int] = {}
         self.wanted = {node: frozenset(topics) for node, topics in enumerate(network["interests"])}
         overlay = {
@@ -70,20 +71,16 @@ class World(Pump):
         super().__init__(self.cores, lambda source, destination: delays[source, destination], faults, seed)
         self.start({node: tuple(topics) for node, topics in self.wanted.items()})
 
-    def give(self, node: NodeId, event: Event) -> None:
-        """Whoever is gone hears nothing."""
-        if node in self._nodes:
-            super().give(node, event)
-
     def lose(self, node: NodeId) -> None:
         """A node dies without a word: its links look alive to the others."""
-        del self._nodes[node], self.cores[node], self.wanted[node]
+        self.vanish(node)
+        del self.cores[node], self.wanted[node]
 
-    def _perform(self, node: NodeId, effect: Effect) -> None:
+    def perform(self, node: NodeId, effect: Effect) -> None:
         if isinstance(effect, Connect) or (isinstance(effect, Send) and isinstance(effect.frame, SpiderConnect)):
             self._requested_ns[min(node, effect.peer), max(node, effect.peer)] = self.now_ns
         self.asked_to_part += isinstance(effect, Send) and isinstance(effect.frame, SpiderDisconnect)
-        super()._perform(node, effect)
+        super().perform(node, effect)
 
     def tell_all(self) -> None:
         """The bootstrap service answers anew."""
@@ -92,7 +89,7 @@ class World(Pump):
             self.give(node, PeerList(everybody))
 
     def task(self, node: NodeId, code: int):
-        return self.cores[node]._parts["overlay"]._tasks[code]
+        return part_of(self.cores[node], "overlay").tasks[code]
 
     def covers(self, node: NodeId, topic: int, code: int) -> int:
         """How many neighbours share the topic, by their true interests."""
@@ -134,7 +131,7 @@ class World(Pump):
             others = [peer for peer in self.cores if peer != node and topic in self.wanted[peer]]
             for peer in others:
                 theirs = self.task(peer, code)
-                assert peer in task.neighbours or len(theirs.neighbours) >= theirs.limit + theirs._margin, (node, topic)
+                assert peer in task.neighbours or len(theirs.neighbours) >= theirs.limit + self.margin, (node, topic)
 
 
 class Observer(World):
@@ -163,7 +160,7 @@ class Observer(World):
                     self._hurt[node, code] = self.now_ns
             super().give(node, event)
         for code in range(TASKS):
-            assert len(self.task(node, code).neighbours) <= self.task(node, code).limit + self.task(node, code)._margin
+            assert len(self.task(node, code).neighbours) <= self.task(node, code).limit + self.margin
 
     def watch(self, node: NodeId, peer: NodeId, frame: SpiderDisconnect | SpiderDisconnectOk, handle) -> None:
         task = self.task(node, frame.task)
@@ -179,13 +176,13 @@ class Observer(World):
         elif self._hurt.get((node, frame.task), -1) < self._asked_ns[node, peer, frame.task]:
             assert self._asked_above[node, peer, frame.task] or not self.uncovered(node, frame.task)
 
-    def _perform(self, node: NodeId, effect: Effect) -> None:
+    def perform(self, node: NodeId, effect: Effect) -> None:
         if isinstance(effect, Send) and isinstance(effect.frame, SpiderDisconnect):
             task = self.task(node, effect.frame.task)
             key = (node, effect.peer, effect.frame.task)
             self._asked_above[key] = len(task.neighbours) > task.limit
             self._asked_ns[key] = self.now_ns
-        super()._perform(node, effect)
+        super().perform(node, effect)
 
 
 @settings(max_examples=60, deadline=None)
@@ -216,7 +213,7 @@ def test_at_rest_both_ends_agree_and_every_node_is_covered_as_far_as_others_have
 def test_rest_is_found_once_the_links_behave(network: dict, drop: float, duplicate: float, reorder: float):
     world = World(network, Faults(drop, duplicate, reorder))
     world.run(15 * SECOND_NS)
-    world._faults = Faults()
+    world.faults = Faults()
     world.run(60 * SECOND_NS)
     world.check_rest()
 

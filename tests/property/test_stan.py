@@ -28,7 +28,7 @@ from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.protocols.stan.aligned_views import weigh
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.protocols.stan.initial_views import draw_views, list_members
-from peer.testing import Faults, Pump
+from peer.testing import Faults, Pump, part_of
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -93,9 +93,9 @@ class World(Pump):
     def views(self) -> dict[tuple[NodeId, int], tuple[NodeId, ...]]:
         """(node, topic) -> the view."""
         return {
-            (node, topic): core._parts["overlay"].views[topic]
-            for node, core in self.cores.items()
-            for topic in core._parts["overlay"].views.topics
+            (node, topic): part_of(self.cores[node], "overlay").views[topic]
+            for node in self.cores
+            for topic in part_of(self.cores[node], "overlay").views.topics
         }
 
     def present(self) -> set[tuple[NodeId, NodeId, int]]:
@@ -103,7 +103,7 @@ class World(Pump):
         return {
             (node, peer, topic)
             for node, topic in self.views()
-            for peer in self.cores[node]._parts["overlay"].views.present(topic)
+            for peer in part_of(self.cores[node], "overlay").views.present(topic)
         }
 
     def logical(self) -> set[tuple[NodeId, NodeId, int]]:
@@ -116,7 +116,8 @@ class World(Pump):
 
     def rest(self) -> None:
         """Set out on no more walks, and wait until those under way have ended."""
-        self._timers.clear()
+        for node in self.nodes:
+            self.clear_timers(node)
         self.run(4 * SECOND_NS)
 
     def publish(self, node: NodeId, topics: tuple[int, ...], number: int) -> int:
@@ -233,7 +234,7 @@ def check_rest(world: World) -> None:
     assert world.links() == {(min(node, peer), max(node, peer)) for node, peer, _ in present}
     assert world.logical() == present
     for node, core in world.cores.items():
-        assert not core._parts["overlay"]._replies
+        assert not part_of(core, "overlay").replies
         for peer, neighbour in core.state.neighbours.items():
             riding = {topic for one, other, topic in present if {one, other} == {node, peer}}
             assert neighbour.forwards == riding

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.contract import (
-    LinkUp,
     Trace,
     message_id,
 )
@@ -244,7 +243,7 @@ def test_the_literal_reading_keeps_the_latest(literal: bool):
 def test_arrivals_are_measured_from_the_earliest_copy_of_any_neighbour():
     desk = Desk(degree=3)
     incoming = next(node for node in range(40) if node not in desk.chosen)
-    desk.node.handle(1, LinkUp(incoming, False))
+    desk.at(1).link_up(incoming, outbound=False)
     desk.settle(SECOND_NS // 2)
     for lag_ms, peers in ((0, [incoming]), (50, desk.chosen)):
         for peer in peers:
@@ -348,11 +347,13 @@ def test_late_copies_of_the_overlaps_messages_do_not_count_among_an_epochs():
     desk.settle(SECOND_NS // 2)
     for sequence in range(10):
         desk.copy(SECOND_NS, desk.chosen[1], 50, sequence)
-    overlay = desk.node._parts["overlay"]
-    assert overlay._epoch == 0
-    assert not overlay._passed, "those of the next overlap are noted anew"
+    assert desk.scores == []
     desk.copy(SECOND_NS, desk.chosen[1], 50, 10)
-    assert overlay._epoch == 1
+    assert len(desk.scores) == 1
+    desk.settle(2 * SECOND_NS)
+    for sequence in (0, *range(11, 20)):
+        desk.copy(3 * SECOND_NS, desk.chosen[1], 50, sequence)
+    assert len(desk.scores) == 2, "only those of the last overlap are left out"
 
 
 def test_an_epoch_of_messages_counts_those_of_other_topics_too():
@@ -360,4 +361,4 @@ def test_an_epoch_of_messages_counts_those_of_other_topics_too():
     desk.settle(SECOND_NS // 2)
     for sequence in range(10):
         desk.copy(SECOND_NS, desk.chosen[0], 50, sequence, topic=1 + sequence % 2)
-    assert desk.node._parts["overlay"]._epoch == 1
+    assert len(desk.scores) == 1

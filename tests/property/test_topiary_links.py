@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.core.contract import LinkDown, LinkUp, Publish, message_id
+from peer.core.contract import Publish, message_id
 from peer.core.payload import make_payload
 from peer.protocols.registry import Composition, compose
-from peer.testing import Pump
+from peer.testing import Pump, connects
 from tests.topiary_desk import SECOND_NS, Desk
 
 MILLISECOND_NS = 1_000_000
@@ -22,15 +22,15 @@ def test_a_neighbour_that_is_lost_is_replaced_and_one_that_may_come_back_is_not(
     desk = Desk(degree=3)
     desk.settle(SECOND_NS // 2)
     lost, kept, third = desk.chosen
-    _, asked = desk.give(SECOND_NS, LinkDown(kept, "reset", True))
-    assert asked == []
-    desk.give(SECOND_NS, LinkUp(kept, True))
+    assert connects(desk.at(SECOND_NS).link_down(kept, retrying=True)) == []
+    desk.link_up(kept)
     desk.chosen.remove(lost)
-    _, [newcomer] = desk.give(SECOND_NS, LinkDown(lost, "reset", False))
+    [newcomer] = connects(desk.link_down(lost))
     for sequence in range(10):
         desk.copy(2 * SECOND_NS, (kept, third)[sequence % 2], 50, sequence)
     assert desk.end_epoch(5 * SECOND_NS) == []
-    assert list(desk.node._parts["overlay"].links.chosen) == [kept, third, newcomer]
+    assert desk.settle(6 * SECOND_NS) == set()
+    assert all(map(desk.keeps, (kept, third, newcomer)))
 
 
 def test_a_neighbour_that_is_given_up_and_drawn_again_is_not_released():
@@ -45,7 +45,7 @@ def test_a_neighbour_that_is_given_up_and_drawn_again_is_not_released():
 def test_a_link_that_the_other_side_opened_counts_as_this_nodes_once_it_chose_it():
     desk = Desk(degree=2, kept_ratio=0.5, nodes=dict.fromkeys(range(4), (1,)))
     [incoming] = {1, 2, 3} - set(desk.chosen)
-    desk.node.handle(1, LinkUp(incoming, False))
+    desk.at(1).link_up(incoming, outbound=False)
     desk.settle(SECOND_NS // 2)
     neighbours = desk.node.state.neighbours
     assert not neighbours[incoming].outbound
@@ -84,7 +84,10 @@ def test_degrees_hold_and_both_ends_agree_after_every_epoch(nodes, degree, seed,
             counts[publisher] += 1
         pump.run(2 * SECOND_NS)
     pump.run(SECOND_NS)
-    wanted = {node: set(made[node]._parts["overlay"].links.chosen) for node in range(nodes)}
+    wanted = {
+        node: {peer for peer, neighbour in core.state.neighbours.items() if neighbour.outbound}
+        for node, core in made.items()
+    }
     assert all(len(mine) == min(degree, nodes - 1) for mine in wanted.values())
     expected = {(min(a, b), max(a, b)) for a, mine in wanted.items() for b in mine}
     assert pump.links() == expected, "every link is held by one end at least, and every held link is up"

@@ -3,21 +3,16 @@
 ``trellis bench first_packets --modelled 2000`` has the numbers of docs/verdict.md; these are fewer of the same.
 """
 
-import sys
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
 
+from benchmarks._stalling_network import draw_stalls, introduce
 from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from metrics.first_packets import Attempt, standing
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-
-from _stalling_network import draw_stalls, introduce
 
 CITIES = cities_underlay(world_cities()[:20])
 STALLS = [(0.05, 15, 40), (0.6, 15, 40), (2.0, 5, 40), (20.0, 2, 10)]

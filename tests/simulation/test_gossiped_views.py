@@ -11,6 +11,7 @@ from harness.testbeds.simulated.network import Network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo
 from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.testing import part_of
 from peer.trace import TraceEvent
 
 SECOND_NS = 1_000_000_000
@@ -71,7 +72,7 @@ def test_links_are_those_of_neighbours_and_of_exchanges_under_way(kind: str, los
     for second in range(10, 40):
         simulation.run(second * SECOND_NS)
         made = nodes(simulation)
-        busy = {(number, node._parts["membership"]._partner) for number, node in made.items()}
+        busy = {(number, part_of(node, "membership").partner) for number, node in made.items()}
         for number, host in simulation.hosts.items():
             state = host.node.state
             assert set(host.links) == set(state.neighbours) | state.aside
@@ -98,6 +99,6 @@ def test_crashed_nodes_leave_all_views_and_wishes(kind: str):
         simulation.crash(number)
     simulation.run(80 * SECOND_NS)
     for number, node in nodes(simulation).items():
-        assert not dead & set(node._parts["membership"].view)
+        assert not dead & set(part_of(node, "membership").view)
         assert not dead & (node.state.borrowed | set(simulation.hosts[number].table.wanted))
-        assert len(node._parts["membership"].view) >= 8
+        assert len(part_of(node, "membership").view) >= 8

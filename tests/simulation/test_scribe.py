@@ -12,6 +12,7 @@ from harness.experiment import Experiment
 from harness.studies.form import RunSpec
 from harness.studies.simulating import PointRun, simulate_point
 from peer.protocols.scribe.forest import Forest
+from peer.testing import part_of
 
 NODES, TOPICS = 100, 20
 SECOND_NS = 1_000_000_000
@@ -73,13 +74,13 @@ def test_trees_hold_under_churn():
 
 def test_at_rest_the_links_are_those_of_the_trees_and_no_degree_is_exceeded():
     bounds = {"degree": 3, "children": 4}
-    simulation = PointRun(experiment(**bounds), RunSpec(length_s=60), MEASURES, Path())._simulation
+    simulation = PointRun(experiment(**bounds), RunSpec(length_s=60), MEASURES, Path()).simulation
     simulation.run(31 * SECOND_NS)
     for host in simulation.hosts.values():
         host.timers.clear()
     simulation.run(45 * SECOND_NS)
     forests: dict[int, Forest] = {
-        number: host.node._parts["overlay"].forest for number, host in simulation.hosts.items()
+        number: part_of(host.node, "overlay").forest for number, host in simulation.hosts.items()
     }
     for number, forest in forests.items():
         assert set(simulation.hosts[number].links) == forest.parents.keys() | forest.children.keys()

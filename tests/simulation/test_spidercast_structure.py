@@ -50,7 +50,7 @@ def test_spidercast_connects_every_topic_with_fewer_links_than_rings_and_others_
     assert connected == TOPICS
     control = sum(isinstance(e, Send) and not isinstance(e.frame, SpiderHeartbeat) for _, _, e in pump.effects)
     assert control < 4 * graph.ecount()  # two to build a link, and now and then one to ask whether it is needed
-    for node, core in pump._nodes.items():
+    for node, core in pump.nodes.items():
         for topic in core.state.topics:
             assert sum(topic in neighbour.forwards for neighbour in core.state.neighbours.values()) >= 3, (node, topic)
     _, rings, connected = build(name="ring-per-topic")

@@ -15,6 +15,7 @@ from peer.core.contract import Effect, Event, FrameReceived
 from peer.core.frames import Data
 from peer.core.node import ComposedNode
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.testing import part_of
 
 SECOND_NS = 1_000_000_000
 NODES, TOPICS = 100, 20
@@ -70,12 +71,12 @@ def test_one_way_overlays_fall_apart_unless_nodes_learn_from_walks_and_stay_conn
 
 @pytest.mark.parametrize("loss_ratio", [0.0, 0.05])
 def test_at_rest_every_link_is_some_views_and_no_link_of_an_answer_is_left(loss_ratio: float):
-    simulation = PointRun(experiment(loss_ratio=loss_ratio), RunSpec(length_s=60), VIEWS, Path())._simulation
+    simulation = PointRun(experiment(loss_ratio=loss_ratio), RunSpec(length_s=60), VIEWS, Path()).simulation
     simulation.run(21 * SECOND_NS)
     for host in simulation.hosts.values():
         host.timers.clear()
     simulation.run(50 * SECOND_NS)
-    views = {number: host.node._parts["overlay"].views.topics_by_node() for number, host in simulation.hosts.items()}
+    views = {number: part_of(host.node, "overlay").views.topics_by_node() for number, host in simulation.hosts.items()}
     for number, host in simulation.hosts.items():
         neighbours = {number: neighbour.logical for number, neighbour in host.node.state.neighbours.items()}
         assert {peer: topics for peer, topics in neighbours.items() if topics} == views[number]

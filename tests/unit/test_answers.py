@@ -13,7 +13,7 @@ import pytest
 from harness.deployment import answers, session
 from harness.deployment.answers import StepError, log_agent, read_answer, words_on
 from harness.deployment.clock import read_clock_offset
-from harness.deployment.fleet import _words_of
+from harness.deployment.fleet import words_of
 from harness.deployment.session import CommandError, Session
 from harness.errors import DeploymentError, printable
 from harness.inventory import Machine
@@ -83,7 +83,7 @@ def silent() -> Iterator[FakeChannel]:
 def machine_that_answers(channel: FakeChannel) -> Session:
     machine = Machine("m", "192.0.2.1", key="/none", known_hosts="/none", work="/tmp/work")
     found = Session(machine, "r")
-    found._base = Path("/tmp/work")  # type: ignore[assignment]
+    found.base = Path("/tmp/work")  # type: ignore[assignment]
     found.open_channel = lambda *_, **__: channel  # type: ignore[method-assign,assignment]
     return found
 
@@ -92,7 +92,7 @@ def machine_that_answers(channel: FakeChannel) -> Session:
 def test_a_machine_that_sends_nothing_is_given_up(silent: FakeChannel, tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         machine_that_answers(silent).fetch({"exits.jsonl": "exits-m.jsonl"}, tmp_path, 10_000)
-    assert _words_of(TimeoutError()) == "it did not answer in time"
+    assert words_of(TimeoutError()) == "it did not answer in time"
 
 
 @pytest.mark.timeout(20)

@@ -36,11 +36,11 @@ class Sweeper:
     def sweep(self, phase: str, packets: int, pace: Any, pairs: Any = None, attempt: int = 1) -> pa.Table:
         asked = PAIRS if pairs is None else [tuple(pair) for pair in np.asarray(pairs).tolist()]
         self.sent.append(asked)
-        rows = [self._row(phase, packets, attempt, *pair) for pair in asked]
+        rows = [self.row(phase, packets, attempt, *pair) for pair in asked]
         self.tables.append(pa.Table.from_pylist(rows, SCHEMA))
         return self.tables[-1]
 
-    def _row(self, phase: str, packets: int, attempt: int, src: int, dst: int) -> dict[str, Any]:
+    def row(self, phase: str, packets: int, attempt: int, src: int, dst: int) -> dict[str, Any]:
         row = {"src": src, "dst": dst, "phase": phase, "attempt": attempt, "at_ns": 0, "asked_jitter_ms": 0.0}
         row |= {"asked_there_ms": DELAY_MS, "asked_rtt_ms": 2 * DELAY_MS, "sent": packets, "received": packets}
         return row | {
@@ -130,7 +130,7 @@ def test_probes_that_are_early_are_no_ones_stall(tmp_path: Path) -> None:
 
 
 def test_random_pairs_of_the_workload_are_all_kept() -> None:
-    row = Sweeper(lambda attempt, src, dst: 0.1)._row("during", 1, 1, 0, 1)
+    row = Sweeper(lambda attempt, src, dst: 0.1).row("during", 1, 1, 0, 1)
     rows = pa.Table.from_pylist([row, row, row | {"attempt": 2, "phase": "after"}, row | {"phase": "after"}], SCHEMA)
     assert [(each["phase"], each["attempt"]) for each in last_attempts(rows).to_pylist()] == [
         ("during", 1), ("during", 1), ("after", 2),
@@ -138,7 +138,7 @@ def test_random_pairs_of_the_workload_are_all_kept() -> None:
 
 
 def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
-    row = Sweeper(lambda attempt, src, dst: 0.1)._row("before", 3, 1, 0, 1)
+    row = Sweeper(lambda attempt, src, dst: 0.1).row("before", 3, 1, 0, 1)
     old = {name: value for name, value in row.items() if name not in ("attempt", "rtt_at_ns", "asked_there_ms")}
     pq.write_table(pa.Table.from_pylist([old]), tmp_path / "achieved.parquet")
     rows = read_achieved(tmp_path)

@@ -175,7 +175,7 @@ def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     taken = []
     for _ in range(3):
-        free = run._free_run_dir("x", 7)
+        free = run.free_run_dir("x", 7)
         free.mkdir(parents=True)
         taken.append(free)
     assert len(set(taken)) == 3

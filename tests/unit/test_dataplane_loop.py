@@ -32,10 +32,10 @@ def test_the_loop_never_sleeps_longer_than_a_virtual_millisecond(
     ours, theirs = socket.socketpair()
     with ours, theirs:
         plane = Plane(ours, mmap.mmap(-1, gauges.SIZE_BYTES), False)
-        plane._clock = clock = Clock(dilation)
+        plane.clock = clock = Clock(dilation)
         network = Network(np.zeros((3, 0, 0)), 1)
-        plane._forwarder = Forwarder(network, clock.now_ns, lambda *_: b"", lambda *_: 0)
+        plane.forwarder = Forwarder(network, clock.now_ns, lambda *_: b"", lambda *_: 0)
         begin_ns = clock.now_ns()
-        woke_ns = plane._sleep(begin_ns + 10**12)
+        woke_ns = plane.sleep(begin_ns + 10**12)
     assert asked_s == [pytest.approx(longest_s)]
-    assert begin_ns <= plane._forwarder.intake.empty_ns == woke_ns <= clock.virtual_ns(time.monotonic_ns())
+    assert begin_ns <= plane.forwarder.intake.empty_ns == woke_ns <= clock.virtual_ns(time.monotonic_ns())

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from harness.commands import doctor
 from harness.doctor import collisions, facts, probes
-from harness.doctor.collisions import NameCollisionError, find_collisions
+from harness.doctor.collisions import find_collisions
 from harness.doctor.facts import Attempt, Facts, TimerLateness
 from harness.doctor.findings import Finding, can_run
 from harness.doctor.programs import read_programs
@@ -148,15 +150,17 @@ def test_a_room_found_elsewhere_collides() -> None:
     assert "/elsewhere/peer" in collision
 
 
-def test_a_collision_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_collision_is_refused(tmp_path: Path) -> None:
     info = tmp_path / "stranger-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
     (info / "top_level.txt").write_text("peer\n")
-    collisions.refuse_name_collisions()
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    with pytest.raises(NameCollisionError, match="'peer' is also owned by the distribution stranger"):
-        collisions.refuse_name_collisions()
+    argv = [sys.executable, "-c", "from harness.doctor import collisions; collisions.refuse_name_collisions()"]
+    assert subprocess.run(argv, cwd=collisions.CHECKOUT, check=False).returncode == 0
+    beside = os.environ | {"PYTHONPATH": str(tmp_path)}
+    refused = subprocess.run(argv, cwd=collisions.CHECKOUT, env=beside, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "NameCollisionError: the import name 'peer' is also owned by the distribution stranger" in refused.stderr
 
 
 # ------------------------------------------------------------------------------------------------------- the verb

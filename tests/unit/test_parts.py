@@ -74,7 +74,7 @@ def test_no_part_changes_the_links():
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_part_writes_the_fields_that_it_lists_and_no_others(protocol: str):
     node = make_node(protocol)
-    for part in dict.fromkeys(node._parts.values()):
+    for part in dict.fromkeys(node.parts.values()):
         assert part.writes <= FIELDS
         for field in FIELDS:
             is_neighbours = field in Neighbour.__struct_fields__
@@ -94,9 +94,9 @@ def test_a_part_writes_the_fields_that_it_lists_and_no_others(protocol: str):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_logical_links_are_set_by_their_owner_alone(protocol: str):
     node = make_node(protocol)
-    owners = [part for part in dict.fromkeys(node._parts.values()) if "logical" in part.writes]
+    owners = [part for part in dict.fromkeys(node.parts.values()) if "logical" in part.writes]
     assert len(owners) == 1
-    for part in node._parts.values():
+    for part in node.parts.values():
         if part not in owners:
             with pytest.raises(AttributeError, match="logical"):
                 part.set_logical(None, 1, (5,), "")
@@ -130,7 +130,7 @@ def test_only_the_node_and_the_turn_touch_what_is_behind_the_views():
 def test_only_the_membership_changes_the_candidates(membership: str):
     node = compose(0, 1, (5,), Composition({"name": "random"}, membership={"name": membership}))
     with pytest.raises(AttributeError):
-        node._parts["membership"].known = 6
+        node.parts["membership"].known = 6
 
 
 def test_the_page_has_every_field_and_the_parts_that_write_it():
@@ -140,7 +140,7 @@ def test_the_page_has_every_field_and_the_parts_that_write_it():
     public = {field for field in FIELDS if not field.startswith("_")}
     assert public <= writers.keys()
     for protocol in PROTOCOLS:
-        for role, part in make_node(protocol)._parts.items():
+        for role, part in make_node(protocol).parts.items():
             assert all(role in writers[field] for field in part.writes if role != "dissemination")
 
 
@@ -175,9 +175,9 @@ def test_a_part_in_two_roles_hears_of_each_event_once_and_of_the_timers_of_both(
 
 @pytest.mark.parametrize("protocol", ["gossipsub", "scribe"])
 def test_a_dissemination_that_is_an_overlay_fills_both_roles(protocol: str):
-    parts = make_node(protocol)._parts
+    parts = make_node(protocol).parts
     assert parts["overlay"] is parts["dissemination"]
-    apart = compose(0, 1, (5,), Composition({"name": protocol}, interests="announced-only"))._parts
+    apart = compose(0, 1, (5,), Composition({"name": protocol}, interests="announced-only")).parts
     assert isinstance(apart["dissemination"], Flood)
     assert isinstance(parts["overlay"], type(apart["overlay"])), "the overlay alone is what the whole extends"
 

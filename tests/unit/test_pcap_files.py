@@ -159,19 +159,19 @@ def test_lockstep_and_loop_find_the_same_records(kind: str, monkeypatch: pytest.
     if kind == "pcapng":
         content = section() + interface("1") + b"".join(enhanced(0, ts_ns, data) for ts_ns, data in packets)
     proofs = []
-    original = walk._lockstep
+    original = walk.lockstep
 
     def observed(*given: object) -> object:
         proofs.append(original(*given))  # type: ignore[arg-type]
         return proofs[-1]
 
-    monkeypatch.setattr(walk, "_lockstep", observed)
+    monkeypatch.setattr(walk, "lockstep", observed)
     for cut in (0, 1, 17, 100, 5000):
         data = np.frombuffer(content[: len(content) - cut], np.uint8)
         fast = read_bytes(data)
-        monkeypatch.setattr(walk, "_CURSORS", 1)
+        monkeypatch.setattr(walk, "CURSORS", 1)
         slow = read_bytes(data)
-        monkeypatch.setattr(walk, "_CURSORS", 384)
+        monkeypatch.setattr(walk, "CURSORS", 384)
         assert fast.at.tolist() == slow.at.tolist()
         assert fast.unread_bytes == slow.unread_bytes
     assert len(proofs) == 5 and all(proof is not None for proof in proofs)

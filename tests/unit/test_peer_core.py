@@ -6,62 +6,53 @@ import pytest
 
 from peer.core import contract
 from peer.core.contract import (
-    Connect,
     ContractError,
-    Deliver,
     Directory,
     FrameReceived,
-    LinkDown,
     LinkUp,
     Message,
-    PeerInfo,
     PeerList,
     Publish,
     Send,
     SetTimer,
     Started,
     TimerFired,
-    Trace,
     message_id,
-    one_by_one,
     publisher_of,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Hello, Subscriptions, frame_type, kind_names, register
 from peer.core.randomness import substream
 from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.testing import Solo, connects, deliveries, sends, traces
 
 RANDOM = {"name": "random", "degree": 2}
 
 
-def node(topics: tuple[int, ...] = (1,), overlay: dict = RANDOM, **flood: int):
-    made = compose(0, 1, topics, Composition(overlay, {"name": "flood", **flood}))
-    assert made.handle(0, Started()) == []
-    return made
+def node(topics: tuple[int, ...] = (1,), overlay: dict = RANDOM, **flood: int) -> Solo:
+    solo = Solo(compose(0, 1, topics, Composition(overlay, {"name": "flood", **flood})))
+    assert solo.give(Started()) == []
+    return solo
 
 
 HEARD = message_id(1, 9)
 
 
-def linked(*peers: int, **options):
+def linked(*peers: int, **options) -> Solo:
     made = node(**options)
     for peer in peers:
-        [hello] = made.handle(1, LinkUp(peer, True))
+        [hello] = made.at(1).link_up(peer)
         assert hello == Send(peer, Subscriptions((1,)))
     return made
 
 
-def sends(effects: list) -> list[tuple[int, Frame]]:
-    return [(effect.peer, effect.frame) for effect in one_by_one(effects) if isinstance(effect, Send)]
-
-
-def traces(effects: list) -> list[str]:
-    return [effect.event.event for effect in effects if isinstance(effect, Trace)]
+def traced(effects: list) -> list[str]:
+    return [event.event for event in traces(effects)]
 
 
 def test_a_driver_that_breaks_the_contract_is_told():
-    fresh = compose(0, 1, (), PROTOCOLS["random"].composition)
+    fresh = Solo(compose(0, 1, (), PROTOCOLS["random"].composition))
     with pytest.raises(ContractError, match="before Started"):
-        fresh.handle(0, LinkUp(1, True))
+        fresh.link_up(1)
     made = linked(1)
     for event, words in (
         (Started(), "Started after"),
@@ -71,29 +62,29 @@ def test_a_driver_that_breaks_the_contract_is_told():
         (contract.Event(), "not an event"),
     ):
         with pytest.raises(ContractError, match=words):
-            made.handle(5, event)
-    made.handle(9, PeerList(Directory()))
+            made.at(5).give(event)
+    made.at(9).give(PeerList(Directory()))
     with pytest.raises(ContractError, match="ran back"):
-        made.handle(8, PeerList(Directory()))
+        made.at(8).give(PeerList(Directory()))
 
 
 def test_a_frame_that_no_part_takes_is_rejected_and_the_link_stays():
     made = linked(1)
-    effects = made.handle(2, FrameReceived(1, Hello(1, 1)))
-    assert traces(effects) == ["reject"]
-    assert sends(made.handle(3, Publish((1,), 5, b""))) == [(1, Data(5, (1,), 1, 1, b""))]
+    effects = made.at(2).receive(1, Hello(1, 1))
+    assert traced(effects) == ["reject"]
+    assert sends(made.at(3).give(Publish((1,), 5, b""))) == [(1, Data(5, (1,), 1, 1, b""))]
 
 
 def test_the_first_copy_is_delivered_and_sent_on_and_the_second_is_noted():
     made = linked(1, 2, 3)
     copy = Data(HEARD, (1, 8), 2, 1, b"x")
-    effects = made.handle(2, FrameReceived(1, copy))
-    assert [effect for effect in effects if isinstance(effect, Deliver)] == [Deliver(Message(HEARD, (1, 8), b"x", 2))]
+    effects = made.at(2).receive(1, copy)
+    assert deliveries(effects) == [Message(HEARD, (1, 8), b"x", 2)]
     assert sends(effects) == [(2, Data(HEARD, (1, 8), 3, 1, b"x")), (3, Data(HEARD, (1, 8), 3, 1, b"x"))]
-    [first] = [effect.event for effect in effects if isinstance(effect, Trace)]
+    [first] = traces(effects)
     assert (first.event, first.ts_ns, first.node, first.peer, first.hops) == ("deliver", 2, 0, 1, 2)
-    assert traces(made.handle(3, FrameReceived(2, copy))) == ["duplicate"]
-    assert sends(made.handle(3, FrameReceived(2, copy))) == []
+    assert traced(made.at(3).receive(2, copy)) == ["duplicate"]
+    assert sends(made.at(3).receive(2, copy)) == []
 
 
 @pytest.mark.parametrize(
@@ -109,63 +100,58 @@ def test_the_first_copy_is_delivered_and_sent_on_and_the_second_is_noted():
 )
 def test_the_ttl_counts_uninterested_nodes_only(ttl: int, topic: int, receivers: list[int], onward: int):
     made = linked(1, 2, 3)
-    made.handle(2, FrameReceived(2, Subscriptions((1,))))
-    made.handle(2, FrameReceived(3, Subscriptions((8,))))
-    out = sends(made.handle(3, FrameReceived(1, Data(HEARD, (topic,), 1, ttl, b""))))
+    made.at(2).receive(2, Subscriptions((1,)))
+    made.at(2).receive(3, Subscriptions((8,)))
+    out = sends(made.at(3).receive(1, Data(HEARD, (topic,), 1, ttl, b"")))
     assert out == [(peer, Data(HEARD, (topic,), 2, onward, b"")) for peer in receivers]
 
 
 def test_a_publisher_sends_by_the_same_rule():
     made = linked(1, 2, ttl=0)
-    made.handle(2, FrameReceived(2, Subscriptions((8,))))
-    effects = made.handle(3, Publish((8, 9), 5, b"abc"))
+    made.at(2).receive(2, Subscriptions((8,)))
+    effects = made.at(3).give(Publish((8, 9), 5, b"abc"))
     assert sends(effects) == [(2, Data(5, (8, 9), 1, 0, b"abc"))]
-    assert traces(effects) == ["publish"]
-    assert traces(made.handle(4, Publish((1,), 6, b""))) == ["publish", "deliver"]
+    assert traced(effects) == ["publish"]
+    assert traced(made.at(4).give(Publish((1,), 6, b""))) == ["publish", "deliver"]
 
 
 def test_hops_stay_at_what_the_header_can_hold():
     made = linked(1, 2)
-    [(_, onward)] = sends(made.handle(2, FrameReceived(1, Data(HEARD, (1,), 255, 255, b""))))
+    [(_, onward)] = sends(made.at(2).receive(1, Data(HEARD, (1,), 255, 255, b"")))
     assert onward.hops == 255
 
 
 def test_only_the_latest_messages_are_remembered():
     made = linked(1, seen_messages=3)
     for number in range(4):
-        made.handle(2, FrameReceived(1, Data(message_id(1, number), (1,), 1, 1, b"")))
-    assert traces(made.handle(3, FrameReceived(1, Data(message_id(1, 3), (1,), 1, 1, b"")))) == ["duplicate"]
-    assert traces(made.handle(3, FrameReceived(1, Data(message_id(1, 0), (1,), 1, 1, b"")))) == ["deliver"]
+        made.at(2).receive(1, Data(message_id(1, number), (1,), 1, 1, b""))
+    assert traced(made.at(3).receive(1, Data(message_id(1, 3), (1,), 1, 1, b""))) == ["duplicate"]
+    assert traced(made.at(3).receive(1, Data(message_id(1, 0), (1,), 1, 1, b""))) == ["deliver"]
 
 
-def connects(effects: list) -> list[int]:
-    return [effect.peer for effect in effects if isinstance(effect, Connect)]
-
-
-def everybody(nodes: int) -> PeerList:
-    return PeerList(Directory(PeerInfo(number) for number in range(nodes)))
+def everybody(nodes: int) -> dict[int, None]:
+    return dict.fromkeys(range(nodes))
 
 
 def test_the_random_overlay_replaces_whom_the_driver_gave_up_and_then_waits():
     made = node()
-    chosen = connects(made.handle(1, everybody(4)))
+    chosen = connects(made.at(1).meet(everybody(4)))
     assert len(set(chosen)) == 2
     assert 0 not in chosen
-    assert made.handle(2, LinkDown(chosen[0], "reset", retrying=True)) == []
-    [third] = connects(made.handle(3, LinkDown(chosen[0], "unreachable")))
+    assert made.at(2).link_down(chosen[0], "reset", retrying=True) == []
+    [third] = connects(made.at(3).link_down(chosen[0], "unreachable"))
     assert {third, *chosen} == {1, 2, 3}
-    [timer] = made.handle(4, LinkDown(third, "unreachable"))
+    [timer] = made.at(4).link_down(third, "unreachable")
     assert isinstance(timer, SetTimer)
-    [again] = connects(made.handle(timer.at_ns, TimerFired(timer.name)))
+    [again] = connects(made.advance(timer.at_ns - 4))
     assert again in (chosen[0], third)
 
 
 def test_the_random_overlay_draws_uniformly():
     counts = dict.fromkeys(range(1, 10), 0)
     for seed in range(3000):
-        made = compose(0, seed, (), Composition({"name": "random", "degree": 3}))
-        made.handle(0, Started())
-        for peer in connects(made.handle(0, everybody(10))):
+        solo = Solo(compose(0, seed, (), Composition({"name": "random", "degree": 3})))
+        for peer in connects(solo.start(everybody(10))):
             counts[peer] += 1
     assert sum(counts.values()) == 9000
     # Chi-squared with 8 degrees of freedom; sampling without replacement only narrows it.
@@ -173,12 +159,11 @@ def test_the_random_overlay_draws_uniformly():
 
 
 def test_in_the_complete_overlay_the_lower_node_opens_and_tries_again():
-    made = compose(2, 1, (), PROTOCOLS["complete"].composition)
-    made.handle(0, Started())
-    assert connects(made.handle(1, everybody(5))) == [3, 4]
-    assert made.handle(2, LinkDown(1, "stop")) == []
-    [timer] = made.handle(3, LinkDown(4, "unreachable"))
-    assert connects(made.handle(timer.at_ns, TimerFired(timer.name))) == [4]
+    solo = Solo(compose(2, 1, (), PROTOCOLS["complete"].composition))
+    assert connects(solo.start(everybody(5))) == [3, 4]
+    assert solo.at(2).link_down(1, "stop") == []
+    [timer] = solo.at(3).link_down(4, "unreachable")
+    assert connects(solo.advance(timer.at_ns - 3)) == [4]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from peer.core.contract import SetTimer, Started
 from peer.core.dissemination.flood import FloodParameters
 from peer.protocols.registry import DISSEMINATIONS, INTERESTS, MEMBERSHIPS, PROTOCOLS, compose
 from peer.runtime import link
+from peer.testing import Solo
 from peer.trace import EVENTS, VERSION, TraceEvent
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -78,5 +79,5 @@ def test_every_protocol_is_in_the_readme(name: str):
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_protocols_default_composition_can_be_made(name: str):
-    effects = compose(3, 1, (1, 2), PROTOCOLS[name].composition).handle(0, Started())
+    effects = Solo(compose(3, 1, (1, 2), PROTOCOLS[name].composition)).give(Started())
     assert all(isinstance(effect, SetTimer) for effect in effects), "nobody to talk to without a bootstrap list"

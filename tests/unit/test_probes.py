@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.echo import _request
+from harness.testbeds.emulated.echo import make_request
 from harness.testbeds.emulated.probes import asked_jitter_ms, asked_rtt_ms, interleave
 from topologies.model import Host, Underlay
 
@@ -44,7 +44,7 @@ def test_asked_jitter_of_a_round_trip_adds_variances() -> None:
 
 @pytest.mark.parametrize(("nonce", "index"), [(0, 0), (0xFFFFFFFF, 0xFFFFFFFF), (0x12345678, 60_269), (0xFFFF0000, 1)])
 def test_request_has_a_checksum_that_makes_its_sum_all_ones(nonce: int, index: int) -> None:
-    packet = _request(nonce, index)
+    packet = make_request(nonce, index)
     assert len(packet) == 64
     total = sum(struct.unpack(">32H", packet))
     while total >> 16:

@@ -78,7 +78,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
     def analyse(run_dir: Path, _: str | None) -> Summary:
         return summary(*outcomes.pop(0), attempt=RunDir(run_dir).attempt)
 
-    monkeypatch.setattr(command, "_run_stage", stage)
+    monkeypatch.setattr(command, "perform_stage", stage)
     monkeypatch.setattr(command, "analyse", analyse)
 
     def make_plan(experiment: Any, _: Path) -> Any:

@@ -134,12 +134,12 @@ def test_learning_shows_each_epochs_delay_ratio_and_score() -> None:
 
 
 def test_bytes_on_the_wire_are_stacked_by_class_and_second() -> None:
-    names = [name for name, _, _ in figures._OVERHEAD]
+    names = [name for name, _, _ in figures.OVERHEAD]
     columns: Columns = {"second_ns": [ZERO_NS, ZERO_NS, ZERO_NS + SECOND]}
     columns |= {name: [1000 * number, 2000, 500 * number] for number, name in enumerate(names, 1)}
     (axes,) = panels(figures.overhead(Shown(overhead=columns)))
     below = np.zeros(2)
-    for number, (layer, (_, label, _)) in enumerate(zip(axes.collections, figures._OVERHEAD, strict=True), 1):
+    for number, (layer, (_, label, _)) in enumerate(zip(axes.collections, figures.OVERHEAD, strict=True), 1):
         above = below + np.array([number + 2, number / 2])
         (path,) = layer.get_paths()
         drawn = {(float(x), round(float(y), 6)) for x, y in path.vertices}

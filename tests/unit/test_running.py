@@ -78,7 +78,7 @@ def test_a_disk_that_is_full_at_the_collection_is_a_problem_and_not_the_end(
     file, run_dir = tmp_path / "brief.toml", tmp_path / "run"
     file.write_text(EXPERIMENT)
     write_plan(make_plan(load_experiment(file, []), file), run_dir)
-    monkeypatch.setattr(running, "_make_testbed", NotingTestbed)
+    monkeypatch.setattr(running, "make_testbed", NotingTestbed)
     run, deployment = running.Run(run_dir), DeploymentOnFullDisk(run_dir)
     assert (run_dir / RESERVE_FILE).exists()
     clocks = run_dir / CLOCKS_FILE
@@ -99,7 +99,7 @@ def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
     file, run_dir = tmp_path / "brief.toml", tmp_path / "run"
     file.write_text(EXPERIMENT)
     write_plan(make_plan(load_experiment(file, []), file), run_dir)
-    monkeypatch.setattr(running, "_make_testbed", NotingTestbed)
+    monkeypatch.setattr(running, "make_testbed", NotingTestbed)
     run, deployment = running.Run(run_dir), WaitingDeployment()
     run.lead_s = 0.0
     run.perform(deployment)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def test_a_run_that_fails_gives_its_reserve_back(tmp_path: Path, monkeypatch: py
         assert (run_dir / RESERVE_FILE).exists()
         raise TestbedError("boot", "no")
 
-    monkeypatch.setattr(running, "_stage_of", lambda run_dir: fail)
+    monkeypatch.setattr(running, "stage_of", lambda run_dir: fail)
     monkeypatch.setattr(sys, "argv", ["running", str(tmp_path)])
     assert running.main() == TestbedError("boot", "no").exit_code
     assert list(tmp_path.iterdir()) == []

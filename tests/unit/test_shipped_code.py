@@ -33,7 +33,6 @@ JOB = Job(
 
 PERFORM = """
 import sys
-sys.path.insert(0, sys.argv[1])
 from harness.studies import executing, store
 assert str(store.ROOT) == sys.argv[1], store.ROOT
 sys.stdout.buffer.write(executing.perform((sys.stdin.buffer.read(), store.code_hash())))
@@ -41,18 +40,18 @@ sys.stdout.buffer.write(executing.perform((sys.stdin.buffer.read(), store.code_h
 
 
 def outcome_of(code: str) -> Success | Failure:
-    return executing._OUTCOMES.decode(perform((msgspec.json.encode(JOB), code)))
+    return executing.OUTCOMES.decode(perform((msgspec.json.encode(JOB), code)))
 
 
 def test_the_shipped_code_makes_the_same_result_under_the_same_hash(tmp_path: Path) -> None:
     """A run from the zip alone: packages, data files and the hash of what was imported."""
     shipped = pack_code(tmp_path, PACKAGES)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = os.environ | {"PYTHONPATH": str(shipped)}
     argv = [sys.executable, "-P", "-c", PERFORM, str(shipped)]
     done = subprocess.run(
         argv, input=msgspec.json.encode(JOB), env=environment, cwd=tmp_path, check=True, stdout=subprocess.PIPE
     )
-    there, here = executing._OUTCOMES.decode(done.stdout), outcome_of(code_hash())
+    there, here = executing.OUTCOMES.decode(done.stdout), outcome_of(code_hash())
     assert isinstance(there, Success) and isinstance(here, Success)
     assert there.result.code == here.result.code == code_hash()
     assert there.result.rows == here.result.rows != ()
@@ -88,6 +87,6 @@ def test_packets_are_read_by_all_cores_of_the_cluster(tmp_path: Path, monkeypatc
     spark.sparkContext.defaultParallelism = 37
     monkeypatch.setattr(pipeline, "register", lambda session: None)
     run = SimpleNamespace(path=tmp_path, tables=tmp_path / "tables", manifest=SimpleNamespace(epoch_offset_ns=5))
-    pipeline.Pipeline(spark, run)._write_packets()
+    pipeline.Pipeline(spark, run).write_packets()
     options = spark.read.format.return_value.option.return_value.options.call_args.kwargs
     assert options["parallelism"] == "37"

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from peer.core.bitset import bitset
 from peer.core.contract import (
-    LinkDown,
-    LinkUp,
     Subscribe,
     Unsubscribe,
 )
@@ -26,7 +24,8 @@ from peer.protocols.spidercast.frames import (
     SpiderLeave,
     SpiderRedirect,
 )
-from tests.spidercast_desk import GREEDY, SECOND_NS, Desk, View, closed, connects, logical, sends, timers
+from peer.testing import connects, disconnects, sends, timers
+from tests.spidercast_desk import GREEDY, SECOND_NS, Desk, View, logical
 
 # --------------------------------------------------------------------------------------------------- Figure 2
 
@@ -41,7 +40,7 @@ def test_figure_2_lines_4_to_10_and_20_an_under_covered_node_asks_with_its_targe
     desk = Desk((1, 2), {5: (1, 2, 9)})
     assert sends(desk.ask(5)) == [(5, SpiderConnect(GREEDY, 0, 6, 0, (1, 2)))]
     assert connects(desk.round(after_s=0.5)) == []  # one request at a time
-    desk.hear(5, SpiderConnectOk(GREEDY, 1, 3, 0, (1, 2, 9)))
+    desk.receive(5, SpiderConnectOk(GREEDY, 1, 3, 0, (1, 2, 9)))
     desk.give(Subscribe(9))
     assert desk.beat()[5].greedy == (1, 6)  # the limit is computed at the next round
     desk.round()
@@ -65,9 +64,9 @@ def test_figure_2_line_13_the_next_round_is_one_timeout_later():
 def test_figure_2_lines_15_to_19_who_was_named_by_a_redirect_comes_first():
     desk = Desk((1, 2), {5: (1, 2), 6: (1, 2), 7: (1, 2), 8: (2,)})
     [first] = connects(desk.round())
-    desk.give(LinkUp(first, True))
-    assert closed(desk.hear(first, SpiderRedirect(GREEDY, 8, (2,)))) == [(first, "redirected")]
-    desk.give(LinkDown(first, "redirected"))
+    desk.link_up(first)
+    assert disconnects(desk.receive(first, SpiderRedirect(GREEDY, 8, (2,)))) == [(first, "redirected")]
+    desk.link_down(first, "redirected")
     assert connects(desk.round()) == [8]
 
 
@@ -75,8 +74,8 @@ def test_figure_2_lines_15_to_19_who_was_named_by_a_redirect_comes_first():
 def test_a_redirect_to_nobody_to_oneself_or_to_a_node_that_covers_nothing_missing_is_not_followed(unfit):
     desk = Desk((1, 2), {5: (1, 2), 6: (1,), 9: (3,)})
     desk.ask(5)
-    desk.hear(5, SpiderRedirect(GREEDY, *unfit))
-    desk.give(LinkDown(5, "redirected"))
+    desk.receive(5, SpiderRedirect(GREEDY, *unfit))
+    desk.link_down(5, "redirected")
     assert connects(desk.round()) == [6]
 
 
@@ -154,8 +153,8 @@ def test_a_redirect_names_a_node_or_is_not_followed():
     """A number of 2**31 - 1 in the quarantine would cost 256 MiB in every round."""
     desk = Desk((1, 2), {5: (1, 2), 6: (1,)})
     desk.ask(5)
-    desk.hear(5, SpiderRedirect(GREEDY, 2**31 - 1, (1, 2)))
-    desk.give(LinkDown(5, "redirected"))
+    desk.receive(5, SpiderRedirect(GREEDY, 2**31 - 1, (1, 2)))
+    desk.link_down(5, "redirected")
     assert connects(desk.round()) == [6]
 
 
@@ -163,8 +162,8 @@ def test_a_redirect_names_a_node_or_is_not_followed():
 def test_a_redirect_to_a_planned_node_that_the_bootstrap_service_has_not_named_yet_is_followed(nodes, followed):
     desk = Desk((1, 2), {5: (1, 2), 6: (1,)}, nodes=nodes)
     desk.ask(5)
-    desk.hear(5, SpiderRedirect(GREEDY, 8, (1, 2)))
-    desk.give(LinkDown(5, "redirected"))
+    desk.receive(5, SpiderRedirect(GREEDY, 8, (1, 2)))
+    desk.link_down(5, "redirected")
     assert connects(desk.round()) == [followed]
 
 
@@ -175,22 +174,22 @@ def test_who_was_asked_to_part_is_not_counted_on_until_the_timeout():
         desk.settle(peer)
     [(asked, _)] = sends(desk.round())
     others = [peer for peer in (5, 6, 7) if peer != asked]
-    assert sends(desk.hear(others[0], SpiderDisconnect(GREEDY))) == []
+    assert sends(desk.receive(others[0], SpiderDisconnect(GREEDY))) == []
     desk.now_ns += SECOND_NS
-    assert sends(desk.hear(others[0], SpiderDisconnect(GREEDY))) == [(others[0], SpiderDisconnectOk(GREEDY))]
+    assert sends(desk.receive(others[0], SpiderDisconnect(GREEDY))) == [(others[0], SpiderDisconnectOk(GREEDY))]
 
 
 def test_who_did_not_part_is_not_asked_again_until_its_degree_has_risen_or_an_interest_has_changed():
     desk = Desk((1,), {5: (1,), 6: (1,)}, greedy_coverage=1)
     for peer in (5, 6):
         desk.invite(peer)
-    desk.hear(5, SpiderHeartbeat((4, 4), None, 0, None))
+    desk.receive(5, SpiderHeartbeat((4, 4), None, 0, None))
     asked = [(5, SpiderDisconnect(GREEDY))]
     assert sends(desk.round()) == asked
     for degree, again in [(4, []), (3, []), (4, asked), (4, [])]:
-        desk.hear(5, SpiderHeartbeat((degree, degree), None, 0, None))
+        desk.receive(5, SpiderHeartbeat((degree, degree), None, 0, None))
         assert sends(desk.round()) == again, degree
-    desk.hear(5, SpiderHeartbeat((4, 4), None, 1, (1, 3)))
+    desk.receive(5, SpiderHeartbeat((4, 4), None, 1, (1, 3)))
     assert sends(desk.round()) == asked
     assert sends(desk.round()) == []
     desk.give(Subscribe(3))
@@ -237,7 +236,7 @@ def test_figure_3_line_9_only_neighbours_that_have_reached_their_target_are_aske
     desk = Desk((1,), {5: (1,), 6: (1,), 7: (1,)}, greedy_coverage=1, connect_timeout_s=1)
     for peer in (5, 6, 7):
         desk.invite(peer, degree=2, target=3)
-    desk.hear(6, SpiderHeartbeat((3, 3), None, 0, None))
+    desk.receive(6, SpiderHeartbeat((3, 3), None, 0, None))
     assert parted(desk) == {6}
 
 
@@ -246,7 +245,7 @@ def test_figure_3_line_9_to_the_letter_takes_only_those_above_their_target():
     desk.invite(5, degree=3, target=3)
     desk.invite(6, degree=3, target=3)
     assert parted(desk) == set()
-    desk.hear(6, SpiderHeartbeat((4, 3), None, 0, None))
+    desk.receive(6, SpiderHeartbeat((4, 3), None, 0, None))
     assert parted(desk) == {6}
 
 
@@ -286,27 +285,27 @@ def test_figure_4_lines_7_to_9_a_full_node_names_the_neighbour_with_most_in_comm
     assert sends(effects) == [(8, SpiderRedirect(GREEDY, 6, (1, 3, 4)))]  # 7 is at its target and margin: full
     assert logical(effects) == []
     for peer in (5, 6):
-        desk.hear(peer, SpiderHeartbeat((5, 3), None, 0, None))
+        desk.receive(peer, SpiderHeartbeat((5, 3), None, 0, None))
     assert sends(desk.invite(8)) == [(8, SpiderRedirect(GREEDY, None, ()))]
 
 
 def test_figure_4_lines_12_to_18_an_answer_makes_a_neighbour_unless_the_node_has_become_full():
     desk = Desk((1,), {4: (1,), 5: (1,), 6: (1,)}, greedy_coverage=1, margin=1)
     [peer] = connects(desk.round())
-    desk.give(LinkUp(peer, True))
+    desk.link_up(peer)
     others = [other for other in (4, 5, 6) if other != peer]
     for other in others:
         desk.invite(other)
-    effects = desk.hear(peer, SpiderConnectOk(GREEDY, 1, 1, 0, (1,)))
+    effects = desk.receive(peer, SpiderConnectOk(GREEDY, 1, 1, 0, (1,)))
     assert sends(effects) == [(peer, SpiderLeave(GREEDY))]
-    assert closed(effects) == [(peer, "unneeded")]
+    assert disconnects(effects) == [(peer, "unneeded")]
     assert sorted(desk.neighbours()) == sorted(others)
 
 
 def test_an_answer_to_no_request_is_refused():
     desk = Desk((1,), {5: (1,)})
-    desk.give(LinkUp(5, False))
-    assert sends(desk.hear(5, SpiderConnectOk(GREEDY, 1, 1, 0, (1,)))) == [(5, SpiderLeave(GREEDY))]
+    desk.link_up(5, outbound=False)
+    assert sends(desk.receive(5, SpiderConnectOk(GREEDY, 1, 1, 0, (1,)))) == [(5, SpiderLeave(GREEDY))]
     assert desk.neighbours() == []
 
 
@@ -314,42 +313,42 @@ def test_who_is_a_neighbour_already_is_told_again_and_not_counted_twice():
     desk = Desk((1,), {5: (1,)}, greedy_coverage=2)
     desk.invite(5)
     assert sends(desk.invite(5)) == [(5, SpiderConnectOk(GREEDY, 1, 2, 0, (1,)))]
-    assert desk.node._parts["overlay"]._tasks[GREEDY].aim.missing() == 1
+    assert desk.part("overlay").tasks[GREEDY].aim.missing() == 1
 
 
 def test_figure_4_lines_19_20_and_34_to_38_a_neighbour_that_leaves_wakes_the_task():
     desk = Desk((1,), {5: (1,)}, greedy_coverage=1)
     desk.invite(5)
     desk.round()
-    effects = desk.hear(5, SpiderLeave(GREEDY))
+    effects = desk.receive(5, SpiderLeave(GREEDY))
     assert logical(effects) == [("prune", 5, (1,), "leave")]
-    assert closed(effects) == [(5, "leave")]
+    assert disconnects(effects) == [(5, "leave")]
     assert timers(effects) == {"overlay/greedy": desk.now_ns}
 
 
 def test_figure_4_lines_21_to_27_a_node_parts_if_it_stays_covered_or_is_above_its_target():
     desk = Desk((1,), {5: (1,), 6: (1,), 7: ()}, greedy_coverage=1)
     desk.invite(5)
-    assert sends(desk.hear(5, SpiderDisconnect(GREEDY))) == []  # 5 is needed
+    assert sends(desk.receive(5, SpiderDisconnect(GREEDY))) == []  # 5 is needed
     desk.invite(6)
-    effects = desk.hear(5, SpiderDisconnect(GREEDY))
+    effects = desk.receive(5, SpiderDisconnect(GREEDY))
     assert sends(effects) == [(5, SpiderDisconnectOk(GREEDY))]
     assert logical(effects) == [("prune", 5, (1,), "disconnect")]
-    assert closed(effects) == []  # 5 opened the link and closes it
+    assert disconnects(effects) == []  # 5 opened the link and closes it
     assert desk.beat()[6].greedy == (1, 1)  # line 27
     desk.invite(7)
-    assert sends(desk.hear(6, SpiderDisconnect(GREEDY))) == [(6, SpiderDisconnectOk(GREEDY))]  # 2 > L = 1
+    assert sends(desk.receive(6, SpiderDisconnect(GREEDY))) == [(6, SpiderDisconnectOk(GREEDY))]  # 2 > L = 1
     assert desk.neighbours() == [7]
 
 
 def test_figure_4_lines_27_and_28_the_answer_to_disconnect_ends_the_relation_and_the_link_of_whom_opened_it():
     desk = Desk((1,), {5: (1,), 6: (1,)}, greedy_coverage=1)
     [peer] = connects(desk.round())
-    desk.give(LinkUp(peer, True))
-    desk.hear(peer, SpiderConnectOk(GREEDY, 1, 1, 0, (1,)))
-    effects = desk.hear(peer, SpiderDisconnectOk(GREEDY))
+    desk.link_up(peer)
+    desk.receive(peer, SpiderConnectOk(GREEDY, 1, 1, 0, (1,)))
+    effects = desk.receive(peer, SpiderDisconnectOk(GREEDY))
     assert logical(effects) == [("prune", peer, (1,), "disconnect")]
-    assert closed(effects) == [(peer, "disconnect")]
+    assert disconnects(effects) == [(peer, "disconnect")]
     assert timers(effects) == {"overlay/greedy": desk.now_ns}
 
 
@@ -361,7 +360,7 @@ def test_figure_4_lines_29_and_30_a_silent_neighbour_is_suspected():
     desk.settle(6)
     effects = desk.round("heartbeat", 0.5)
     assert logical(effects) == [("prune", 5, (1,), "suspect")]
-    assert closed(effects) == [(5, "suspect")]
+    assert disconnects(effects) == [(5, "suspect")]
     assert [peer for peer, _ in sends(effects)] == [6]
 
 

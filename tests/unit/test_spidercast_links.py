@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from peer.core.contract import (
-    LinkDown,
-    LinkUp,
     Subscribe,
     Unsubscribe,
 )
@@ -14,14 +12,15 @@ from peer.protocols.spidercast.frames import (
     SpiderHeartbeat,
     SpiderLeave,
 )
-from tests.spidercast_desk import GREEDY, RANDOM, SECOND_NS, Desk, closed, connects, logical, sends, timers
+from peer.testing import connects, disconnects, sends, timers
+from tests.spidercast_desk import GREEDY, RANDOM, SECOND_NS, Desk, logical
 
 
 def test_a_node_that_was_asked_is_left_alone_for_the_quarantine():
     desk = Desk((1,), {5: (1,)}, quarantine_s=10)
     desk.ask(5)
-    assert closed(desk.round()) == [(5, "no_answer")]
-    desk.give(LinkDown(5, "no_answer"))
+    assert disconnects(desk.round()) == [(5, "no_answer")]
+    desk.link_down(5, "no_answer")
     assert connects(desk.round(after_s=8.9)) == []
     assert connects(desk.round(after_s=0.2)) == [5]
 
@@ -29,25 +28,25 @@ def test_a_node_that_was_asked_is_left_alone_for_the_quarantine():
 def test_a_link_that_does_not_come_up_is_given_up_after_the_timeout():
     desk = Desk((1,), {5: (1,)})
     desk.round()
-    assert closed(desk.round()) == [(5, "no_answer")]
-    assert closed(desk.give(LinkUp(5, False))) == []  # the other side's own link may stay
+    assert disconnects(desk.round()) == [(5, "no_answer")]
+    assert disconnects(desk.link_up(5, outbound=False)) == []  # the other side's own link may stay
 
 
 def test_a_request_on_the_other_sides_link_gets_one_of_its_own_when_that_closes():
     desk = Desk((1,), {5: (1,)})
-    desk.give(LinkUp(5, False))
+    desk.link_up(5, outbound=False)
     assert sends(desk.round()) == [(5, SpiderConnect(GREEDY, 0, 3, 0, (1,)))]
-    assert connects(desk.give(LinkDown(5, "unneeded"))) == [5]
-    assert sends(desk.give(LinkUp(5, True))) == [(5, SpiderConnect(GREEDY, 0, 3, 0, (1,)))]
-    assert connects(desk.give(LinkDown(5, "refused"))) == []
+    assert connects(desk.link_down(5, "unneeded")) == [5]
+    assert sends(desk.link_up(5)) == [(5, SpiderConnect(GREEDY, 0, 3, 0, (1,)))]
+    assert connects(desk.link_down(5, "refused")) == []
 
 
 def test_a_broken_link_ends_the_relation_and_is_not_kept_alive():
     desk = Desk((1,), {5: (1,)}, greedy_coverage=1)
     desk.ask(5)
-    desk.hear(5, SpiderConnectOk(GREEDY, 1, 1, 0, (1,)))
-    effects = desk.give(LinkDown(5, "reset", retrying=True))
-    assert closed(effects) == [(5, "unused")]
+    desk.receive(5, SpiderConnectOk(GREEDY, 1, 1, 0, (1,)))
+    effects = desk.link_down(5, "reset", retrying=True)
+    assert disconnects(effects) == [(5, "unused")]
     assert desk.neighbours() == []
 
 
@@ -61,10 +60,10 @@ def test_the_tasks_keep_neighbours_of_their_own_and_share_the_link():
     beats = desk.beat()
     assert (beats[5].greedy, beats[5].random) == ((2, 1), (1, 1))
     assert (beats[6].greedy, beats[6].random) == ((2, 1), None)
-    effects = desk.hear(5, SpiderLeave(GREEDY))
-    assert (logical(effects), closed(effects)) == ([], [])
-    effects = desk.hear(5, SpiderLeave(RANDOM))
-    assert (logical(effects), closed(effects)) == ([("prune", 5, (1,), "leave")], [(5, "leave")])
+    effects = desk.receive(5, SpiderLeave(GREEDY))
+    assert (logical(effects), disconnects(effects)) == ([], [])
+    effects = desk.receive(5, SpiderLeave(RANDOM))
+    assert (logical(effects), disconnects(effects)) == ([("prune", 5, (1,), "leave")], [(5, "leave")])
 
 
 def test_a_heartbeat_that_does_not_name_a_task_is_no_sign_of_life_for_it():
@@ -73,10 +72,10 @@ def test_a_heartbeat_that_does_not_name_a_task_is_no_sign_of_life_for_it():
     desk.invite(5, RANDOM)
     for _ in range(4):
         desk.now_ns += SECOND_NS
-        desk.hear(5, SpiderHeartbeat(None, (1, 1), 0, None))
+        desk.receive(5, SpiderHeartbeat(None, (1, 1), 0, None))
     effects = desk.round("heartbeat", 0.0)
     assert sends(effects) == [(5, SpiderHeartbeat(None, (1, 1), 0, None))]
-    assert closed(effects) == []
+    assert disconnects(effects) == []
 
 
 def test_a_changed_interest_is_told_in_heartbeats_for_as_long_as_a_neighbour_may_miss_them():
@@ -96,11 +95,11 @@ def test_a_changed_interest_is_told_in_heartbeats_for_as_long_as_a_neighbour_may
 def test_a_neighbours_new_interest_replaces_the_old_one_and_never_the_other_way_round():
     desk = Desk((1, 2), {5: (1,)}, greedy_coverage=1)
     desk.invite(5)
-    effects = desk.hear(5, SpiderHeartbeat((1, 1), None, 2, (2,)))
+    effects = desk.receive(5, SpiderHeartbeat((1, 1), None, 2, (2,)))
     assert logical(effects) == [("prune", 5, (1,), "unsubscribed"), ("graft", 5, (2,), None)]
     assert desk.node.state.neighbours[5].interests == {2}
-    assert logical(desk.hear(5, SpiderHeartbeat((1, 1), None, 1, (1,)))) == []
-    assert desk.node._parts["overlay"]._tasks[GREEDY].aim.uncovered() == [1]
+    assert logical(desk.receive(5, SpiderHeartbeat((1, 1), None, 1, (1,)))) == []
+    assert desk.part("overlay").tasks[GREEDY].aim.uncovered() == [1]
 
 
 def test_section_3_3_1_an_adaptive_node_with_just_k_neighbours_covers_its_topics_at_random_too():
@@ -112,7 +111,7 @@ def test_section_3_3_1_an_adaptive_node_with_just_k_neighbours_covers_its_topics
         desk.invite(peer)
         raised = [name for name in timers(desk.round()) if name == "overlay/random"]
     assert raised  # degree 3 = K_g, so K_r = 1
-    aim = desk.node._parts["overlay"]._tasks[RANDOM].aim
+    aim = desk.part("overlay").tasks[RANDOM].aim
     seen = [aim.times]
     for peer in (8, 9, 10, 11, 12):
         desk.invite(peer, RANDOM)
@@ -130,11 +129,11 @@ def test_an_adaptive_node_that_has_more_neighbours_than_k_stays_as_it_is():
 
 def test_a_link_that_nobody_uses_is_closed_after_a_while_and_not_before():
     desk = Desk((1,), {5: (1,), 6: (1,)}, greedy_coverage=1, suspect_after_s=3)
-    desk.give(LinkUp(5, False))
-    assert closed(desk.round("heartbeat", 1.0)) == []
-    assert closed(desk.round("heartbeat", 3.0)) == []
-    assert closed(desk.round("heartbeat", 0.5)) == [(5, "idle")]
-    assert closed(desk.round("heartbeat", 0.5)) == []
+    desk.link_up(5, outbound=False)
+    assert disconnects(desk.round("heartbeat", 1.0)) == []
+    assert disconnects(desk.round("heartbeat", 3.0)) == []
+    assert disconnects(desk.round("heartbeat", 0.5)) == [(5, "idle")]
+    assert disconnects(desk.round("heartbeat", 0.5)) == []
 
 
 def test_a_link_is_brief_until_its_other_end_is_a_neighbour_and_after_it_was_one():
@@ -142,7 +141,7 @@ def test_a_link_is_brief_until_its_other_end_is_a_neighbour_and_after_it_was_one
     brief = lambda: desk.node.state.neighbours[5].brief  # noqa: E731 - a name for what is looked at
     desk.ask(5)
     assert brief()
-    desk.hear(5, SpiderConnectOk(GREEDY, 1, 3, 0, (1,)))
+    desk.receive(5, SpiderConnectOk(GREEDY, 1, 3, 0, (1,)))
     assert not brief()
-    desk.hear(5, SpiderLeave(GREEDY))
+    desk.receive(5, SpiderLeave(GREEDY))
     assert brief()

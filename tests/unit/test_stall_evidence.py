@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from metrics.certificate import _publish_lag, _receive
-from metrics.checks import Evidence, _delay_agreement, _wire_delay
+from metrics.certificate import publish_lag, receive_delay
+from metrics.checks import Evidence, delay_agreement, wire_delay
 from metrics.rundata import Check
 from metrics.stalls import Stalls, is_the_hosts, merge
-from metrics.tables.evidence import _agreement, _publications
+from metrics.tables.evidence import count_agreement, count_publications
 
 MS = 1_000_000
 AT = 5_000 * MS
@@ -41,9 +41,9 @@ def publications(*lags_ms: int | None) -> pa.Table:
 
 def test_publications_are_explained_by_stalls_between_schedule_and_publication() -> None:
     rows = publications(0, 20, 21, 40, 41, 90, None)
-    found = [_publications(run(*host), rows) for host in ((), ((2, 21),), ((-50, -1),), ((42, 95),))]
+    found = [count_publications(run(*host), rows) for host in ((), ((2, 21),), ((-50, -1),), ((42, 95),))]
     assert [(each["lag_late"], each["lag_explained"]) for each in found] == [(4, 0), (4, 3), (4, 0), (4, 0)]
-    assert _publications(run((2, 21), (40, 95)), rows)["lag_explained"] == 4
+    assert count_publications(run((2, 21), (40, 95)), rows)["lag_explained"] == 4
 
 
 def deliveries(*rows: tuple[int, int, int]) -> pa.Table:
@@ -70,7 +70,7 @@ def deliveries(*rows: tuple[int, int, int]) -> pa.Table:
     ],
 )
 def test_deliveries_are_explained_by_stalls_near_either_end(host: list[tuple[int, int]], explained: int) -> None:
-    found = _agreement(run(*host), deliveries((0, 130, 100), (0, 109, 100), (900, 130, 105)))
+    found = count_agreement(run(*host), deliveries((0, 130, 100), (0, 109, 100), (900, 130, 105)))
     assert (found["difference_late"], found["difference_explained"]) == (2, explained)
 
 
@@ -92,7 +92,7 @@ def checked() -> list[Check]:
         wire |= {f"{name}_tested": 1000, f"{name}_late": 40, f"{name}_explained": 35}
         wire |= {f"{name}_ms_{figure}": 2.0 for figure in ("p50", "p99", "max")}
     found = evidence(hops=hops, messages=lag, deliveries=agreed, wire=wire)
-    return [_publish_lag(found), _receive(found), _delay_agreement(found), *_wire_delay(run(), found)]
+    return [publish_lag(found), receive_delay(found), delay_agreement(found), *wire_delay(run(), found)]
 
 
 def test_each_check_says_how_many_of_its_samples_are_explained() -> None:
@@ -112,5 +112,5 @@ def test_of_a_few_hops_one_may_be_late(tested: int, allowed: int) -> None:
         "jittered_tested": 0,
         "jittered_ms_p99": None,
     }
-    [check] = _wire_delay(run(), evidence(wire=wire))
+    [check] = wire_delay(run(), evidence(wire=wire))
     assert check.allowed == allowed

@@ -78,7 +78,7 @@ def test_statuses_are_words() -> None:
 def test_the_lead_grows_with_the_machines_and_with_how_long_they_take_to_answer(count: int, lead_s: float) -> None:
     deployment = Deployment([Machine(f"m{i}", "192.0.2.1", "k", "h") for i in range(count)], "t", Path("/none"))
     assert deployment.lead_s == 1.0
-    deployment._call_s = {"m0": 0.3} | {f"m{i}": 0.1 for i in range(1, count)}
+    deployment.call_s = {"m0": 0.3} | {f"m{i}": 0.1 for i in range(1, count)}
     assert deployment.lead_s == pytest.approx(lead_s)
 
 
@@ -105,12 +105,12 @@ def test_a_late_start_is_a_reason_and_worse_when_publications_are_late(tmp_path:
     write_plan(make_plan(load_experiment(source), source), tmp_path / "run")
     save_inventory(Inventory(tuple(Machine(f"m{i}", f"192.0.2.{i}", "k", "h") for i in range(3))), tmp_path / "run")
     run, other = Run(tmp_path / "run"), Run(tmp_path / "run")
-    run._judge_leads({"m0": 0, "m1": -1, "m2": -4_999_000_000})
+    run.judge_leads({"m0": 0, "m1": -1, "m2": -4_999_000_000})
     assert run.problems == [
         ("suspect", "the peers on m1 were told to start 0.000 s too late, of 5 s of warm-up"),
         ("suspect", "the peers on m2 were told to start 4.999 s too late, of 5 s of warm-up"),
     ]
     assert run.counters == {"start_lead_ns_min": -4_999_000_000}
-    other._judge_leads({"m0": -5_000_000_000})
+    other.judge_leads({"m0": -5_000_000_000})
     assert [severity for severity, _ in other.problems] == ["invalid"]
     assert run.record.folder != other.record.folder

@@ -73,7 +73,7 @@ def test_a_file_without_a_node_for_its_name_has_its_lines_nodes(tmp_path: Path) 
 
 
 def test_states_count_rare_events_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "_BLOCK_BYTES", 10)
+    monkeypatch.setattr(traces, "BLOCK_BYTES", 10)
     rare = [("join", "joined"), ("leave", "left"), ("leave", "crashed"), ("drop", "queue"), ("leave", None)]
     lines = [
         f'{{"ts_ns":5,"node":3,"event":"{event}"' + (f',"reason":"{reason}"' if reason else "") + "}\n"

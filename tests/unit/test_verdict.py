@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from fabricate import SECOND, ZERO_NS, Fabrication
-
 from metrics.certificate import check_certificate
 from metrics.checks import Evidence, check_consistency, is_complete
 from metrics.rundata import Check, FinalState, Manifest, Phase, RunDir
 from metrics.verdict import judge
+from tests.fabricate import SECOND, ZERO_NS, Fabrication
 
 
 def manifest(**changes: Any) -> Manifest:

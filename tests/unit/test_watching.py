@@ -32,14 +32,14 @@ def test_a_delivery_counts_once_and_the_set_of_those_due_shrinks_to_nothing():
     deliver(watch, 7, 5, *range(1, NODES))
     deliver(watch, 7, 9, 3)
     assert list(batch.delays_ns) == [5] * (NODES - 1)
-    assert [flight.due for flight in watch._flights.values()] == [0]
+    assert [flight.due for flight in watch.flights.values()] == [0]
 
 
 def test_messages_are_forgotten_after_a_while_and_their_batches_kept():
     watch = Watch(everybody(), 0, 1)
     for number in range(50):
         publish(watch, number, number * LATEST_NS // 5)
-        assert len(watch._flights) <= 6
+        assert len(watch.flights) <= 6
     deliver(watch, 44, 49 * LATEST_NS // 5, 1)
     deliver(watch, 43, 49 * LATEST_NS // 5, 1)
     assert [len(batch.delays_ns) for batch in watch.batches] == [0] * 44 + [1] + [0] * 5

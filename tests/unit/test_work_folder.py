@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
@@ -13,8 +14,16 @@ from harness.errors import TestbedError
 from harness.reserve import RESERVE_FILE, Reserve
 from harness.testbeds.emulated import sandbox, testbed
 from harness.testbeds.emulated.work_folder import WORK_FOLDER, remove_work_folder
+from peer.runtime.clock import UNDILATED
 
 SHIPPED = ("packages/0123/peer/trace/__init__.py", "token/agent.json", "token/overlay.json", "token/schedule.jsonl")
+
+
+STAND_INS = (
+    *("Certifier", "Pace", "PressureLog", "Prober", "UserspacePlane", "Watchdog"),
+    *("find_groups", "hosts", "make_vigil", "read_throttling", "sandbox", "start_sshd"),
+)
+"""What the testbed is made of but for its work folder."""
 
 
 def write(run_dir: Path, *names: str) -> None:
@@ -43,17 +52,19 @@ def test_files_that_were_not_collected_stay(name: str, tmp_path: Path) -> None:
 def test_the_testbed_keeps_what_was_not_collected(
     left: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("hosts", "read_throttling", "find_groups", "_plane_counters", "_plane_problems"):
+    for name in STAND_INS:
         monkeypatch.setattr(testbed, name, MagicMock())
-    closing = object.__new__(testbed.EmulatedTestbed)
-    closing.__dict__ |= {
-        f"_{part}": MagicMock() for part in ("hosts", "prober", "pressure", "sshd", "throttling", "watchdog")
-    }
-    closing.__dict__ |= {"_plane": MagicMock(complaints=[]), "_vigil": None, "_captured": None, "_problems": []}
-    closing.__dict__ |= {"_run_dir": tmp_path, "_disk": tmp_path / WORK_FOLDER}
-    write(tmp_path, *SHIPPED, *left)
-    closing.close()
-    assert (tmp_path / WORK_FOLDER).exists() == bool(left)
+    monkeypatch.setattr(testbed, "WORK", tmp_path / "mounted")
+    testbed.hosts.start.return_value = [SimpleNamespace(number=0, netns="netns")]
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    plan = MagicMock(placement=[SimpleNamespace(host=0, machine="m", wan_ip="10.0.0.1", ctl_ip="10.1.0.1")])
+    plan.experiment.verdict.lateness_p99_ms = 0.5
+    emulated = testbed.EmulatedTestbed(plan, MagicMock(), run_dir, 0, UNDILATED)
+    emulated.boot()
+    write(run_dir, *SHIPPED, *left)
+    emulated.close()
+    assert (run_dir / WORK_FOLDER).exists() == bool(left)
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), TestbedError("run it", "signal 9 ended it")])
@@ -68,6 +79,6 @@ def test_a_stage_that_is_killed_leaves_no_reserve_and_no_empty_work_folder(
 
     monkeypatch.setattr(sandbox, "run", be_killed)
     with pytest.raises(type(end)):
-        run._run_stage("emulated", tmp_path)
+        run.perform_stage("emulated", tmp_path)
     assert not (tmp_path / RESERVE_FILE).exists()
     assert (tmp_path / WORK_FOLDER).exists() == bool(kept)

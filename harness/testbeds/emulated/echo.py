@@ -96,7 +96,7 @@ class EchoSockets:
         return sent, received
 
     def _send(self, index: int, source: int, destination: int) -> int:
-        packet = _request(self._nonce, index)
+        packet = make_request(self._nonce, index)
         now = time.time_ns()
         try:
             self._sockets[source].sendto(packet, self._addresses[destination])
@@ -121,7 +121,7 @@ class EchoSockets:
                 counted += 1
 
 
-def _request(nonce: int, index: int) -> bytes:
+def make_request(nonce: int, index: int) -> bytes:
     """An echo request that carries its index; RFC 1071 checksum."""
     words = 0x0800 + (nonce >> 16) + (nonce & 0xFFFF) + (index >> 16) + (index & 0xFFFF)
     words = (words & 0xFFFF) + (words >> 16)

@@ -16,17 +16,20 @@ MOST_HOPS = 255
 class Spreading(Part):
     """Remembers which messages it has seen and delivers first copies; subclasses say who gets the next copies.
 
+    Attributes:
+        seen: the latest messages, each with the topics under which it was seen.
+
     Args:
         state: the node's.
         seen_messages: how many of the latest messages are remembered.
     """
 
     frames: ClassVar[tuple[type[Frame], ...]] = (Data,)
-    __slots__ = ("_order", "_seen", "_seen_messages")
+    __slots__ = ("_order", "_seen_messages", "seen")
 
     def __init__(self, state: State, seen_messages: int) -> None:
         super().__init__(state)
-        self._seen: dict[MessageId, tuple[TopicId, ...]] = {}
+        self.seen: dict[MessageId, tuple[TopicId, ...]] = {}
         self._order: deque[MessageId] = deque()  # a dict's oldest key is behind the places of all that were deleted
         self._seen_messages = seen_messages
 
@@ -34,7 +37,7 @@ class Spreading(Part):
         """Deliver a message of this node's own where this node subscribes, and send it to others."""
         identifier, topics, payload = publication.message_id, publication.topics, publication.payload
         turn.trace("publish", message_id=identifier, topics=topics, len_bytes=len(payload))
-        if identifier in self._seen:
+        if identifier in self.seen:
             return
         self.remember(identifier, topics)
         if not self.state.topics.isdisjoint(topics):
@@ -52,7 +55,7 @@ class Spreading(Part):
         Ids are predictable. If the copy were taken, the node would later not publish its own message of that id.
         """
         assert isinstance(frame, Data)
-        if frame.message_id not in self._seen and publisher_of(frame.message_id) == self.state.node:
+        if frame.message_id not in self.seen and publisher_of(frame.message_id) == self.state.node:
             turn.trace("reject", peer=peer, message_id=frame.message_id, topics=frame.topics, reason="own_message")
         else:
             self.receive_copy(turn, peer, frame)
@@ -67,7 +70,7 @@ class Spreading(Part):
         Returns:
             The topics remembered with the message; None where it is new.
         """
-        before = self._seen.get(copy.message_id)
+        before = self.seen.get(copy.message_id)
         if before is not None:
             turn.trace_copy("duplicate", peer, copy)
         elif self.state.topics.isdisjoint(copy.topics):
@@ -79,7 +82,7 @@ class Spreading(Part):
 
     def remember(self, identifier: MessageId, topics: tuple[TopicId, ...]) -> None:
         """A message was seen, under these topics in all."""
-        seen = self._seen
+        seen = self.seen
         known = len(seen)
         seen[identifier] = topics
         if len(seen) > known:

@@ -69,6 +69,9 @@ class GossipMembership(Part):
     discloses them, and are otherwise mute about them.
 
     Subclasses say what ``clock`` ages go by and which partner, entries and merge they want.
+
+    Attributes:
+        partner: the node with which an exchange of this node's own is under way; None = no exchange.
     """
 
     borrows = True
@@ -83,7 +86,7 @@ class GossipMembership(Part):
         self._contacts = min(parameters.contacts, size)
         self._period_ns = max(round(parameters.period_s * SECOND_NS), 1)
         self._directory = Directory()
-        self._partner: NodeId | None = None
+        self.partner: NodeId | None = None
         self._asked = False
         self._again = False
         self._known: Bitset | None = None
@@ -185,24 +188,24 @@ class GossipMembership(Part):
     def fire(self, turn: Turn, name: str) -> None:
         """Begin an exchange."""
         turn.set_timer(ROUND, turn.now_ns + self._period_ns)
-        if self._partner is not None:
+        if self.partner is not None:
             self._end(turn, "unanswered", failed=True)
         self._bootstrap(turn)
         if self.view:
-            self._partner, self._again = self.next_partner(turn), False
+            self.partner, self._again = self.next_partner(turn), False
             self._reach(turn)
 
     def _reach(self, turn: Turn) -> None:
         """Ask the partner as soon as there is a link to it."""
-        assert self._partner is not None, "there is an exchange"
-        self._asked = self.state.is_linked(self._partner)
+        assert self.partner is not None, "there is an exchange"
+        self._asked = self.state.is_linked(self.partner)
         if self._asked:
-            turn.send(self._partner, self.request(self.offer(turn)))
+            turn.send(self.partner, self.request(self.offer(turn)))
         else:
-            turn.borrow(self._partner)
+            turn.borrow(self.partner)
 
     def _end(self, turn: Turn, reason: str, *, failed: bool) -> None:
-        partner, self._partner, self._asked = self._partner, None, False
+        partner, self.partner, self._asked = self.partner, None, False
         assert partner is not None, "there is an exchange"
         if partner in self.state.borrowed:
             turn.give_back(partner, reason)
@@ -211,12 +214,12 @@ class GossipMembership(Part):
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Ask the partner, if it is that one."""
-        if peer == self._partner and not self._asked:
+        if peer == self.partner and not self._asked:
             self._reach(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """Begin again, once, where the link was there and closed under the exchange; else the exchange has failed."""
-        if peer != self._partner:
+        if peer != self.partner:
             return
         interrupted, self._asked = self._asked, False
         if retrying and peer in self.state.borrowed:
@@ -234,7 +237,7 @@ class GossipMembership(Part):
             turn.trace("reject", peer=peer, kind=frame.kind, reason="too_many_entries")
         elif isinstance(frame, self.request):
             turn.send(peer, self.reply(self.answer(turn, frame.entries)))
-        elif peer == self._partner and self._asked:
+        elif peer == self.partner and self._asked:
             self.conclude(turn, frame.entries)
             self._end(turn, "exchanged", failed=False)
         else:

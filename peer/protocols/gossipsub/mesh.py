@@ -35,6 +35,7 @@ class Mesh(Part):
         fanout: the peers for topics without subscription, which a ``Router`` keeps.
         scores: what this node thinks of its peers.
         promises: what peers advertised and have not sent yet.
+        backoffs: which peers may not be grafted yet.
 
     Source: gossipsub v1.0, Router State, Topic Membership, Mesh Maintenance; v1.1, all protocol extensions.
     """
@@ -59,7 +60,7 @@ class Mesh(Part):
         self._interval_ns = to_ns(parameters.heartbeat_interval_s)
         self._draws = substream(state.seed, state.node, "gossipsub/mesh")
         self._connections = Connections(state, membership, parameters.connections)
-        self._backoffs = Backoffs()
+        self.backoffs = Backoffs()
         self._controls = Controls()
         self._heartbeats = 0
 
@@ -152,7 +153,7 @@ class Mesh(Part):
         """The neighbours on a topic that may come into its mesh now."""
         mesh = self.peers[topic]
         return [
-            peer for peer in self.subscribers(topic, 0.0) if peer not in mesh and not self._backoffs.holds(topic, peer)
+            peer for peer in self.subscribers(topic, 0.0) if peer not in mesh and not self.backoffs.holds(topic, peer)
         ]
 
     def subscribers(self, topic: TopicId, score: float) -> list[NodeId]:
@@ -173,7 +174,7 @@ class Mesh(Part):
     def _beat(self, turn: Turn) -> None:
         self._heartbeats += 1
         if self._heartbeats % self._profile.backoff_clear_heartbeats == 0:
-            self._backoffs.clear(turn.now_ns - self._profile.backoff_slack_heartbeats * self._interval_ns)
+            self.backoffs.clear(turn.now_ns - self._profile.backoff_slack_heartbeats * self._interval_ns)
         for peer, broken in self.promises.take_broken(turn.now_ns).items():
             turn.trace("reject", peer=peer, reason="broken_promise")
             self.scores.penalise(peer, broken)
@@ -238,7 +239,7 @@ class Mesh(Part):
         if peer in self._explicit:
             turn.trace("reject", peer=peer, kind=Graft.kind, topics=(topic,), reason="explicit_peer")
             self._dismiss(turn, topic, peer)
-        elif self._backoffs.running(topic, peer, turn.now_ns):
+        elif self.backoffs.running(topic, peer, turn.now_ns):
             turn.trace("reject", peer=peer, kind=Graft.kind, topics=(topic,), reason="backoff")
             self._punish_haste(turn, peer, topic)
             self._dismiss(turn, topic, peer)
@@ -251,7 +252,7 @@ class Mesh(Part):
             self._add(turn, topic, peer)
 
     def _punish_haste(self, turn: Turn, peer: NodeId, topic: TopicId) -> None:
-        began_ns = self._backoffs.until_ns(topic, peer) - to_ns(self._p.prune_backoff_s)
+        began_ns = self.backoffs.until_ns(topic, peer) - to_ns(self._p.prune_backoff_s)
         hasty = turn.now_ns < began_ns + to_ns(self._p.graft_flood_threshold_s)
         self.scores.penalise(peer, 2 if hasty else 1)
 
@@ -261,7 +262,7 @@ class Mesh(Part):
             return
         self._remove(turn, topic, peer, "pruned")
         backoff_ns = pruned.backoff_ms * 1_000_000 or to_ns(self._p.prune_backoff_s)
-        self._backoffs.add(topic, peer, turn.now_ns + backoff_ns)
+        self.backoffs.add(topic, peer, turn.now_ns + backoff_ns)
         if pruned.peers and self.scores.of(peer) >= self._accept_px:
             self._connections.follow(turn, pruned.peers, self._p.prune_peers)
 
@@ -293,7 +294,7 @@ class Mesh(Part):
         """Tell a peer that it is not in a mesh, and for how long neither side shall graft."""
         if backoff_ns is None:
             backoff_ns = to_ns(self._p.prune_backoff_s)
-        self._backoffs.add(topic, peer, turn.now_ns + backoff_ns)
+        self.backoffs.add(topic, peer, turn.now_ns + backoff_ns)
         others = self._others(topic, peer) if exchange and self._p.peer_exchange else ()
         self._controls.prune(peer, Pruned(topic, backoff_ns // 1_000_000, others))
 

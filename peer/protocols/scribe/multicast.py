@@ -44,10 +44,10 @@ class Multicast(Scribe, Spreading):
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
         """Deliver the first copy that the application wants, and pass on what goes a new way."""
-        legs = self._seen.get(copy.message_id, ())
+        legs = self.seen.get(copy.message_id, ())
         is_wanted = not self.state.topics.isdisjoint(copy.topics)
         if legs and is_wanted and DELIVERED not in legs:  # so far it went by in other groups only
-            del self._seen[copy.message_id]
+            del self.seen[copy.message_id]
         self.take(turn, peer, copy)
         if is_wanted and DELIVERED not in legs:
             legs = (*legs, DELIVERED)

@@ -114,7 +114,8 @@ class Scribe(Part):
         """A node's random group; everybody can tell."""
         return make_key(f"member/{node}") % self._p.groups
 
-    def _own_groups(self) -> list[Group]:
+    def own_groups(self) -> list[Group]:
+        """Return the groups that this node is a member of, rising."""
         return sorted(self.state.topics) if self._by_topic else [self._random_group]
 
     def _is_member(self, group: Group) -> bool:
@@ -141,7 +142,7 @@ class Scribe(Part):
             if not (directory.nodes >> peer & 1 or peer in self.state.neighbours):
                 turn.disconnect(peer, "gone")
                 self._do_without(turn, peer)
-        groups = self._own_groups()
+        groups = self.own_groups()
         self._draws.shuffle(groups)
         for group in groups:
             self._join(turn, group)

@@ -42,6 +42,9 @@ class MaintainedOverlay(Part):
     Two neighbours tell each other their interests, so a logical link is there for every topic that they share, from
     the beginning of the first to the end of the last relation.
 
+    Attributes:
+        tasks: the greedy and the random task, in the order of their codes.
+
     Source: SpiderCast sections 2.3 and 2.4.
     """
 
@@ -73,7 +76,7 @@ class MaintainedOverlay(Part):
         self._idle_since_ns: dict[NodeId, int] = {}
         for aim in aims:
             aim.recount(state.topics, ())
-        self._tasks = tuple(
+        self.tasks = tuple(
             Task(code, timer, aim, self, parameters) for code, (timer, aim) in enumerate(zip(TASKS, aims, strict=True))
         )
 
@@ -84,7 +87,7 @@ class MaintainedOverlay(Part):
 
     def start(self, turn: Turn) -> None:
         """Begin the rounds of those tasks that want neighbours, and the heartbeats."""
-        for task in self._tasks:
+        for task in self.tasks:
             if task.aim.wanted:
                 task.start(turn)
         turn.set_timer(HEARTBEAT, turn.now_ns + self.draws.randrange(self._heartbeat_ns))
@@ -94,11 +97,11 @@ class MaintainedOverlay(Part):
         if name == HEARTBEAT:
             self._beat(turn)
         else:
-            self._tasks[TASKS.index(name)].maintain(turn)
+            self.tasks[TASKS.index(name)].maintain(turn)
 
     def leave(self, turn: Turn) -> None:
         """Tell all neighbours."""
-        for code, task in enumerate(self._tasks):
+        for code, task in enumerate(self.tasks):
             for peer in task.neighbours:
                 turn.send(peer, SpiderLeave(code))
 
@@ -120,18 +123,18 @@ class MaintainedOverlay(Part):
         self.interest = tuple(sorted(self.state.topics))
         self.version += 1
         self._telling_until_ns = turn.now_ns + self._suspect_ns + 2 * self._heartbeat_ns
-        for task in self._tasks:
+        for task in self.tasks:
             task.aim_anew(self.state.topics)
         for peer in self._peers():
             self.changed(turn, peer, "left")
 
     def _learn(self, turn: Turn, peer: NodeId, version: int, topics: tuple[TopicId, ...]) -> tuple[int, Interest]:
         """The newest interest known of a peer, with its version, given what it says now."""
-        records = [task.neighbours[peer] for task in self._tasks if peer in task.neighbours]
+        records = [task.neighbours[peer] for task in self.tasks if peer in task.neighbours]
         if records and records[0].version >= version:
             return records[0].version, records[0].interest
         interest = self._share(peer, topics)
-        for task in self._tasks:
+        for task in self.tasks:
             task.learn(peer, version, interest)
         if records:
             self.changed(turn, peer, "unsubscribed")
@@ -152,7 +155,7 @@ class MaintainedOverlay(Part):
             self._hear(turn, peer, frame)
             return
         assert isinstance(frame, TaskFrame)
-        task = self._tasks[frame.task]
+        task = self.tasks[frame.task]
         match frame:
             case SpiderConnect():
                 task.take_connect(turn, peer, frame, *self._learn(turn, peer, frame.version, frame.interest))
@@ -168,7 +171,7 @@ class MaintainedOverlay(Part):
                 task.take_leave(turn, peer)
 
     def _hear(self, turn: Turn, peer: NodeId, frame: SpiderHeartbeat) -> None:
-        for task, state in zip(self._tasks, (frame.greedy, frame.random), strict=True):
+        for task, state in zip(self.tasks, (frame.greedy, frame.random), strict=True):
             if state is not None:
                 task.hear(turn, peer, *state)
         if frame.interest is not None:
@@ -181,24 +184,24 @@ class MaintainedOverlay(Part):
         in ends there by suspicion.
         """
         turn.set_timer(HEARTBEAT, turn.now_ns + self._heartbeat_ns)
-        for task in self._tasks:
+        for task in self.tasks:
             task.suspect_silent(turn, turn.now_ns - self._suspect_ns)
         self._close_idle(turn)
         interest = self.interest if turn.now_ns <= self._telling_until_ns else None
         beats: dict[tuple[bool, ...], SpiderHeartbeat] = {}
         for peer in self._peers():
-            related = tuple(peer in task.neighbours for task in self._tasks)
+            related = tuple(peer in task.neighbours for task in self.tasks)
             if (beat := beats.get(related)) is None:
                 states = [
                     (len(task.neighbours), task.target) if is_neighbour else None
-                    for task, is_neighbour in zip(self._tasks, related, strict=True)
+                    for task, is_neighbour in zip(self.tasks, related, strict=True)
                 ]
                 beat = beats[related] = SpiderHeartbeat(states[0], states[1], self.version, interest)
             turn.send(peer, beat)
 
     def _peers(self) -> list[NodeId]:
         """The distinct neighbours, in the order in which they became so."""
-        first, second = self._tasks
+        first, second = self.tasks
         if not second.neighbours:
             return list(first.neighbours)
         return list(first.neighbours | second.neighbours)
@@ -220,7 +223,7 @@ class MaintainedOverlay(Part):
     def release(self, turn: Turn, peer: NodeId, reason: str, parted: bool = False) -> None:
         """See ``Host``."""
         up = peer in self.state.neighbours
-        if peer in self._closing or any(task.uses(peer) for task in self._tasks):
+        if peer in self._closing or any(task.uses(peer) for task in self.tasks):
             return
         if peer in self._wanted or (parted and up):
             self._wanted.discard(peer)
@@ -234,7 +237,7 @@ class MaintainedOverlay(Part):
             self._idle_since_ns.clear()
             return
         before, now_ns = self._idle_since_ns, turn.now_ns
-        idle = [peer for peer in self.state.neighbours if not any(task.uses(peer) for task in self._tasks)]
+        idle = [peer for peer in self.state.neighbours if not any(task.uses(peer) for task in self.tasks)]
         self._idle_since_ns = {peer: before.get(peer, now_ns) for peer in idle}
         for peer, since_ns in self._idle_since_ns.items():
             if since_ns < now_ns - self._suspect_ns:
@@ -244,7 +247,7 @@ class MaintainedOverlay(Part):
         """See ``Host``: the logical links follow from both interests."""
         if peer not in self.state.neighbours:
             return
-        record = next((task.neighbours[peer] for task in self._tasks if peer in task.neighbours), None)
+        record = next((task.neighbours[peer] for task in self.tasks if peer in task.neighbours), None)
         topics: Interest = record.interest if record is not None else frozenset()
         self.write(peer, interests=topics, forwards=topics, brief=record is None)
         self.set_logical(turn, peer, tuple(sorted(self.state.topics & topics)), reason)
@@ -252,7 +255,7 @@ class MaintainedOverlay(Part):
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the requests that waited for the link; close it if none waits any more."""
         self.write(peer, brief=True)  # until the peer is a neighbour of a task
-        for task in self._tasks:
+        for task in self.tasks:
             task.link_up(turn, peer)
         self.release(turn, peer, "unused")
 
@@ -262,6 +265,6 @@ class MaintainedOverlay(Part):
         self._closing.discard(peer)
         if not retrying:
             self._wanted.discard(peer)
-        for task in self._tasks:
+        for task in self.tasks:
             task.link_down(turn, peer, reason, retrying, own)
         self.release(turn, peer, "unused")

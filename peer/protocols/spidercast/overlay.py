@@ -71,4 +71,4 @@ class SpiderCast(MaintainedOverlay):
             raising = degree < len(self.interest) and self._random.times <= HIGHEST_ADAPTED
         if raising:
             self._random.times += 1
-            self._tasks[1].start(turn)
+            self.tasks[1].start(turn)

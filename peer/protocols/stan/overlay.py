@@ -47,6 +47,10 @@ class Stan(Part):
     of a stranger has the same effects whether this node subscribes to the topic or not. Strangers that walks and
     answers name are ignored.
 
+    Attributes:
+        views: this node's views.
+        replies: the answers that wait for a link to their originator, by originator and topic.
+
     Source: StAN section 2.1, Listing 1; the list and what follows from it are ours.
     """
 
@@ -63,7 +67,7 @@ class Stan(Part):
         self._draws = substream(state.seed, state.node, "overlay")
         self._used: dict[NodeId, tuple[TopicId, ...]] = {}
         self._riders: dict[NodeId, frozenset[TopicId]] = {}
-        self._replies: dict[NodeId, dict[TopicId, StanReply]] = {}
+        self.replies: dict[NodeId, dict[TopicId, StanReply]] = {}
         self._lost: set[NodeId] = set()
         self._dials: dict[tuple[NodeId, TopicId], int] = {}  # in this period, to answer an originator in a topic
         self._reopened: set[NodeId] = set()  # in this period, since their nodes took them for unused
@@ -223,14 +227,14 @@ class Stan(Part):
         if origin in self.state.neighbours:
             turn.send(origin, reply)
             return
-        if origin not in self._replies:
+        if origin not in self.replies:
             dials = self._dials.get((origin, reply.topic), 0)
             if dials == MOST_DIALS:
                 turn.trace("reject", peer=origin, kind=StanCollect.kind, reason="too_many_walks")
                 return
             self._dials[origin, reply.topic] = dials + 1
             turn.connect(origin)
-        self._replies.setdefault(origin, {})[reply.topic] = reply
+        self.replies.setdefault(origin, {})[reply.topic] = reply
 
     def _align(self, turn: Turn, topic: TopicId, nodes: tuple[NodeId, ...]) -> None:
         if self.views.align(topic, nodes):
@@ -242,7 +246,7 @@ class Stan(Part):
         """Send the answers that waited for the link, and say what it is used for."""
         self._lost.discard(peer)
         self.write(peer, brief=True)  # until a view of either side is known to need it
-        for reply in self._replies.pop(peer, {}).values():
+        for reply in self.replies.pop(peer, {}).values():
             turn.send(peer, reply)
         if peer in self._used or self.state.neighbours[peer].outbound:
             self._announce(turn, peer)
@@ -250,11 +254,11 @@ class Stan(Part):
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """A link that is still used is opened again, or its node is missed."""
         self._riders.pop(peer, None)
-        if retrying and peer not in self._used and peer not in self._replies:
+        if retrying and peer not in self._used and peer not in self.replies:
             turn.disconnect(peer, UNUSED)
         if retrying:
             return
-        self._replies.pop(peer, None)
+        self.replies.pop(peer, None)
         if peer in self._used and reason == UNUSED:
             self._reopen(turn, peer)  # it knew of no use yet
         elif peer in self._used:
@@ -289,7 +293,7 @@ class Stan(Part):
                 continue
             if peer in self.state.neighbours:
                 self._announce(turn, peer)
-            elif peer not in self._replies:
+            elif peer not in self.replies:
                 turn.disconnect(peer, UNUSED)
 
     def _announce(self, turn: Turn, peer: NodeId) -> None:

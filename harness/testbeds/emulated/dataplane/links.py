@@ -79,14 +79,15 @@ class Pair:
     """A directed pair of hosts.
 
     Attributes:
+        cursor: where in the tables of draws the latest one was.
+        stride: how far the next draw is from it; 0 until ``seed`` was called.
         dead_end: the cause by which every frame is dropped; None = they pass.
         last_due_ns: due time of the latest frame; none after it is due earlier.
         uneven: whether there is loss or jitter to draw.
     """
 
     __slots__ = (
-        "_cursor",
-        "_stride",
+        "cursor",
         "dead_end",
         "delay_ns",
         "destination",
@@ -94,6 +95,7 @@ class Pair:
         "last_due_ns",
         "loss_ratio",
         "source",
+        "stride",
         "uneven",
     )
 
@@ -102,8 +104,8 @@ class Pair:
         self.destination = destination
         self.dead_end: str | None = None
         self.last_due_ns = 0
-        self._cursor = 0
-        self._stride = 0  # not seeded; odd once it is
+        self.cursor = 0
+        self.stride = 0
         self.set(0.0, 0.0, 0.0)
 
     def seed(self, seed: int) -> None:
@@ -112,9 +114,9 @@ class Pair:
         With an odd stride it passes every sample before it meets one again. Both depend on the seed and on the pair
         alone: a pair that gets its loss or jitter late meets the same fate as one that had it from the beginning.
         """
-        if not self._stride:
+        if not self.stride:
             own = mix(mix(seed & _WORD) ^ (self.source.host << 32 | self.destination.host))
-            self._cursor, self._stride = own & _MASK, own >> 16 & _MASK | 1
+            self.cursor, self.stride = own & _MASK, own >> 16 & _MASK | 1
 
     def set(self, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
         """Change what the network does between the two."""
@@ -125,7 +127,7 @@ class Pair:
 
     def draw_delay_ns(self, draws: Draws) -> int | None:
         """The next frame's delay (>= 0), or None when it is lost."""
-        self._cursor = cursor = (self._cursor + self._stride) & _MASK
+        self.cursor = cursor = (self.cursor + self.stride) & _MASK
         if draws.uniform[cursor] < self.loss_ratio:
             return None
         return max(self.delay_ns + int(self.jitter_ns * draws.normal[cursor]), 0)

@@ -44,7 +44,12 @@ PRIORITY = 10
 
 
 class Plane:
-    """The loop and its commands."""
+    """The loop and its commands.
+
+    Attributes:
+        clock: what its instants go by.
+        forwarder: what the loop drives, from the first command on.
+    """
 
     def __init__(self, control: socket.socket, memory: mmap.mmap, realtime: bool) -> None:
         self._control = control
@@ -54,10 +59,10 @@ class Plane:
         self._poll.register(control, select.EPOLLIN)
         self._links: dict[int, AccessLink] = {}
         self._devices: list[str] = []
-        self._forwarder: Forwarder
+        self.forwarder: Forwarder
         self._recorder: Recorder | None = None
         self._tally: Tally | None = None
-        self._clock = UNDILATED
+        self.clock = UNDILATED
         self._idle_ns = 0
         self._gaps: list[Burst] = []
         self._bursts = dict.fromkeys(gauges.KINDS, 0)
@@ -66,12 +71,12 @@ class Plane:
     def serve(self) -> None:
         """Take the first command, which attaches the hosts, then forward until the end."""
         self._command()
-        if self._forwarder:
-            self._forward(self._forwarder)
+        if self.forwarder:
+            self._forward(self.forwarder)
 
     def _forward(self, forwarder: Forwarder) -> None:
         """The loop. It sleeps only when it has left nothing in the devices that it found ready, as ``intake`` needs."""
-        poll, links, clock, intake = self._poll.poll, self._links, self._clock.now_ns, forwarder.intake
+        poll, links, clock, intake = self._poll.poll, self._links, self.clock.now_ns, forwarder.intake
         now_ns = clock()
         next_tick_ns = now_ns + TICK_NS
         while True:
@@ -97,11 +102,11 @@ class Plane:
                 self._tick(now_ns, now_ns - next_tick_ns)
                 next_tick_ns = now_ns + TICK_NS
             if all_drained:
-                now_ns = self._sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns))
+                now_ns = self.sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns))
 
-    def _sleep(self, until_ns: int) -> int:
+    def sleep(self, until_ns: int) -> int:
         """Wait for an instant or for a readable descriptor; returns the instant afterwards."""
-        clock = self._clock
+        clock = self.clock
         slept_ns = clock.now_ns()
         if until_ns <= slept_ns:
             return slept_ns
@@ -109,13 +114,13 @@ class Plane:
         came, _, _ = select.select((self._poll,), (), (), (until_ns - slept_ns) * clock.dilation / 1e9)
         now_ns = clock.now_ns()
         self._idle_ns += now_ns - slept_ns
-        self._forwarder.intake.wake(slept_ns, until_ns, now_ns, by_frame=bool(came))
+        self.forwarder.intake.wake(slept_ns, until_ns, now_ns, by_frame=bool(came))
         return now_ns
 
     def _tick(self, now_ns: int, lateness_ns: int) -> None:
         """What is done every few milliseconds."""
         if lateness_ns > STALL_NS:
-            self._forwarder.note_lateness(lateness_ns)
+            self.forwarder.note_lateness(lateness_ns)
             self._gaps.append((now_ns - lateness_ns, now_ns, 1))
         recorder = self._recorder
         if recorder:
@@ -127,7 +132,7 @@ class Plane:
         self._publish(now_ns)
 
     def _publish(self, now_ns: int) -> None:
-        forwarder = self._forwarder
+        forwarder = self.forwarder
         for kind, bursts in zip(gauges.KINDS, (self._gaps, forwarder.late, forwarder.intake.bursts), strict=True):
             for burst in bursts:
                 gauges.publish_burst(self._memory, kind, self._bursts[kind], burst)
@@ -136,7 +141,7 @@ class Plane:
         gauges.publish(self._memory, self._snapshot(now_ns))
 
     def _snapshot(self, now_ns: int) -> gauges.Snapshot:
-        forwarder, recorder = self._forwarder, self._recorder
+        forwarder, recorder = self.forwarder, self._recorder
         return gauges.Snapshot(
             at_ns=now_ns,
             idle_ns=self._idle_ns,
@@ -183,8 +188,8 @@ class Plane:
             self._poll.register(device, select.EPOLLIN)
         self._devices = [port.device for port in command.ports]
         largest = max(port.mtu for port in command.ports)
-        self._clock = Clock(command.time_dilation)
-        self._forwarder = Forwarder(network, self._clock.now_ns, os.read, os.write, largest, command.late_ns)
+        self.clock = Clock(command.time_dilation)
+        self.forwarder = Forwarder(network, self.clock.now_ns, os.read, os.write, largest, command.late_ns)
         gc.collect()
         gc.freeze()
         gc.disable()
@@ -192,39 +197,39 @@ class Plane:
 
     def _set_pair(self, command: commands.SetPair, _: list[int]) -> Reply:
         values = (command.delay_ms, command.jitter_ms, command.loss_ratio)
-        self._forwarder.network.set_pair(command.source, command.destination, values)
+        self.forwarder.network.set_pair(command.source, command.destination, values)
         return Reply()
 
     def _set_pairs(self, _: commands.SetPairs, descriptors: list[int]) -> Reply:
-        self._forwarder.network.set_pairs(commands.unwrap_matrices(descriptors[0]))
+        self.forwarder.network.set_pairs(commands.unwrap_matrices(descriptors[0]))
         return Reply()
 
     def _set_rate(self, command: commands.SetRate, _: list[int]) -> Reply:
-        self._forwarder.network.links[command.host].set_rate(command.rate_mbit, command.queue_ms)
+        self.forwarder.network.links[command.host].set_rate(command.rate_mbit, command.queue_ms)
         return Reply()
 
     def _fail(self, command: commands.Fail, _: list[int]) -> Reply:
-        self._forwarder.fail(command.host)
+        self.forwarder.fail(command.host)
         return Reply()
 
     def _restore(self, command: commands.Restore, _: list[int]) -> Reply:
-        self._forwarder.network.set_failed(command.host, False)
+        self.forwarder.network.set_failed(command.host, False)
         return Reply()
 
     def _start_capture(self, command: commands.StartCapture, descriptors: list[int]) -> Reply:
         self._recorder = Recorder(
-            descriptors, len(self._links), command.snaplen_bytes, command.epoch_offset_ns, self._clock.now_ns()
+            descriptors, len(self._links), command.snaplen_bytes, command.epoch_offset_ns, self.clock.now_ns()
         )
-        self._forwarder.recorder = self._recorder
-        self._before_capture = self._forwarder.counters()
+        self.forwarder.recorder = self._recorder
+        self._before_capture = self.forwarder.counters()
         return Reply()
 
     def _stop_capture(self, _: commands.StopCapture, __: list[int]) -> None:
         """Stop recording; the answer comes when the pipes have taken everything."""
-        recorder, now, before = self._recorder, self._forwarder.counters(), self._before_capture
+        recorder, now, before = self._recorder, self.forwarder.counters(), self._before_capture
         assert recorder
-        self._forwarder.recorder = None
-        recorder.finish(self._clock.now_ns())
+        self.forwarder.recorder = None
+        recorder.finish(self.clock.now_ns())
         self._tally = Tally(
             recorder.records_written,
             recorder.records_dropped,
@@ -233,12 +238,12 @@ class Plane:
         )
 
     def _count(self, _: commands.Count, __: list[int]) -> Reply:
-        return Reply(counters=self._forwarder.counters())
+        return Reply(counters=self.forwarder.counters())
 
     def _close(self, _: commands.Close, __: list[int]) -> Reply:
         self._closed = True
-        forwarder = self._forwarder
-        self._publish(self._clock.now_ns())
+        forwarder = self.forwarder
+        self._publish(self.clock.now_ns())
         devices = zip(self._links, self._devices, strict=True)
         summary = {**lateness.summarise(forwarder.histogram), "max": forwarder.lateness_max_ns}
         overruns = sum(tun.read_overruns(descriptor, device) for descriptor, device in devices)

@@ -69,7 +69,7 @@ def read_overruns(descriptor: int, device: str) -> int:
 
 
 def _make(port: Port) -> int:
-    descriptor = _open_clone()
+    descriptor = open_clone()
     try:
         request = struct.pack("16sH22x", port.device.encode(), _IFF_TUN | _IFF_NO_PI)
         fcntl.ioctl(descriptor, _TUNSETIFF, request)
@@ -80,7 +80,12 @@ def _make(port: Port) -> int:
     return descriptor
 
 
-def _open_clone() -> int:
+def open_clone() -> int:
+    """Open the device file of TUN devices.
+
+    Raises:
+        TestbedError: it is missing, or this user may not open it.
+    """
     try:
         return os.open(TUN_PATH, os.O_RDWR | os.O_NONBLOCK)
     except FileNotFoundError as error:

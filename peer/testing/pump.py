@@ -1,16 +1,11 @@
-"""The pump: many nodes in memory on virtual time, over links that may drop, duplicate and reorder frames.
-
-For property tests of protocols. Every frame goes through ``peer.wire``, so that what arrives is what bytes can carry.
-Links follow the rules of ``peer.core.links``. A connection is open at once; ``Hello`` and ``Bye`` take the link's delay
-and suffer no fault. A node that cannot be reached is given up after one attempt, one round trip later.
-"""
+"""The pump: many nodes in memory on virtual time, over links that may drop, duplicate and reorder frames."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from peer import wire
 from peer.core.contract import (
@@ -40,6 +35,7 @@ from peer.core.contract import (
 from peer.core.frames import Frame
 from peer.core.links import Connection, LinkTable
 from peer.core.randomness import substream
+from peer.testing.reading import part_of
 from peer.trace import TraceEvent
 
 MILLISECOND_NS = 1_000_000
@@ -94,12 +90,12 @@ class _Carrier:
 
     def open(self, peer: NodeId) -> None:
         pump = self._pump
-        if peer != self._node and peer in pump._nodes:
+        if peer != self._node and peer in pump.nodes:
             end, other = _End(self._node, peer, True), _End(peer, self._node, False)
             end.other, other.other = other, end
             self.table.opened(end, peer)
         else:
-            round_trip_ns = pump._delay_ns(self._node, peer) + pump._delay_ns(peer, self._node)
+            round_trip_ns = pump.delay_ns(self._node, peer) + pump.delay_ns(peer, self._node)
             pump._after(round_trip_ns, lambda: self.table.failed(peer))
 
     def say_hello(self, end: _End) -> None:
@@ -127,11 +123,25 @@ class _Carrier:
 class Pump:
     """Drives nodes in one process. The same arguments and calls give the same run.
 
+    Every frame goes through ``peer.wire``, so that what arrives is what bytes can carry. Links follow the rules of
+    ``peer.core.links``. A connection is open at once; ``Hello`` and ``Bye`` take the link's delay and suffer no fault.
+    A node that cannot be reached is given up after one attempt, one round trip later. A test that watches a node
+    overrides ``give`` or ``perform``.
+
     Attributes:
+        nodes: the nodes that are up, by number.
+        delay_ns: (source, destination) -> one-way delay of a link (ns).
+        faults: what links do to the frames that are sent from now on; a test may replace it.
         now_ns: the virtual instant.
         delivered: (instant, node, message) of every delivery, in order.
         traced: every trace event, in order.
         effects: (instant, node, effect) of every effect, in order.
+
+    Args:
+        nodes: see above. The pump copies the mapping.
+        delay_ns: see above; 1 ms for every pair by default.
+        faults: see above; none by default.
+        seed: of the faults, and of the pauses between attempts.
     """
 
     def __init__(
@@ -145,30 +155,32 @@ class Pump:
         self.delivered: list[tuple[int, NodeId, Message]] = []
         self.traced: list[TraceEvent] = []
         self.effects: list[tuple[int, NodeId, Effect]] = []
-        self._nodes = dict(nodes)
-        self._delay_ns = delay_ns
-        self._faults = faults or Faults()
+        self.nodes = dict(nodes)
+        self.delay_ns = delay_ns
+        self.faults = faults or Faults()
         self._draws = Random(seed)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
         self._timers: dict[tuple[NodeId, str], int] = {}
-        carriers = {node: _Carrier(self, node, seed) for node in self._nodes}
+        carriers = {node: _Carrier(self, node, seed) for node in self.nodes}
         self._tables = {node: carrier.table for node, carrier in carriers.items()}
 
     def start(self, interests: Mapping[NodeId, tuple[TopicId, ...]] | None = None) -> None:
         """Start every node and tell it of all others, and of their interests where these are given."""
         disclosed = interests or {}
-        everybody = Directory(PeerInfo(node, disclosed.get(node)) for node in self._nodes)
-        for node in self._nodes:
+        everybody = Directory(PeerInfo(node, disclosed.get(node)) for node in self.nodes)
+        for node in self.nodes:
             self.give(node, Started())
-        for node in self._nodes:
+        for node in self.nodes:
             self.give(node, PeerList(everybody))
 
     def give(self, node: NodeId, event: Event) -> None:
-        """Hand an event to a node now, and do what it wants."""
-        for effect in one_by_one(self._nodes[node].handle(self.now_ns, event)):
+        """Hand an event to a node now, and carry out its effects. A node that is gone gets nothing."""
+        if node not in self.nodes and node in self._tables:
+            return
+        for effect in one_by_one(self.nodes[node].handle(self.now_ns, event)):
             self.effects.append((self.now_ns, node, effect))
-            self._perform(node, effect)
+            self.perform(node, effect)
 
     def run(self, duration_ns: int) -> None:
         """Let virtual time pass."""
@@ -188,13 +200,25 @@ class Pump:
                 table.lost(end, CUT)
 
     def crash(self, node: NodeId) -> None:
-        """End a node without a word: its links are cut, and a node that wants one to it finds nobody."""
+        """End a node without a goodbye: its links are cut, and attempts to open one to it fail."""
         table = self._tables[node]
         for peer in sorted(table.links.keys() | table.pending.keys()):
             self.cut(node, peer)
         table.end()
-        del self._nodes[node]
+        self.vanish(node)
+
+    def vanish(self, node: NodeId) -> None:
+        """End a node without closing its links: the other ends see them up, and what is sent on them is lost."""
+        del self.nodes[node]
+        self.clear_timers(node)
+
+    def clear_timers(self, node: NodeId) -> None:
+        """Forget the timers of a node, so that from now on it only answers what it receives."""
         self._timers = {(one, name): at_ns for (one, name), at_ns in self._timers.items() if one != node}
+
+    def part(self, node: NodeId, role: str) -> Any:  # noqa: ANN401 - a test knows the class of the part
+        """Return the part of a node that is up in a role such as "overlay"."""
+        return part_of(self.nodes[node], role)
 
     def links(self) -> set[tuple[NodeId, NodeId]]:
         """Every link that is up, as (lower, higher), as its lower node sees it."""
@@ -204,7 +228,8 @@ class Pump:
         """The nodes to which a node has a link, as it sees it."""
         return set(self._tables[node].links)
 
-    def _perform(self, node: NodeId, effect: Effect) -> None:
+    def perform(self, node: NodeId, effect: Effect) -> None:
+        """Carry out an effect of a node, or one that a test wants in its place."""
         match effect:
             case Send(peer, frame):
                 self._send(node, peer, frame)
@@ -240,7 +265,7 @@ class Pump:
 
     def _tell(self, end: _End, reason: str | None) -> None:
         """Send ``Hello``, or ``Bye`` for a reason, to the other side, behind what was sent before."""
-        end.latest_ns = max(self.now_ns + self._delay_ns(end.node, end.peer), end.latest_ns)
+        end.latest_ns = max(self.now_ns + self.delay_ns(end.node, end.peer), end.latest_ns)
         self._at(end.latest_ns, lambda: self._hear(end.other, reason))
 
     def _hear(self, end: _End, reason: str | None) -> None:
@@ -248,27 +273,27 @@ class Pump:
         table = self._tables[end.node]
         if end.cut:
             return
-        if end.node in self._nodes:
+        if end.node in self.nodes:
             if reason is None:
                 table.introduced(end, end.peer)
                 return
             table.peer_closed(end, reason)
             table.lost(end, CLOSED)
-        self._after(self._delay_ns(end.node, end.peer), lambda: self._tables[end.peer].lost(end.other, CLOSED))
+        self._after(self.delay_ns(end.node, end.peer), lambda: self._tables[end.peer].lost(end.other, CLOSED))
 
     def _send(self, node: NodeId, peer: NodeId, frame: Frame) -> None:
         end = self._tables[node].links.get(peer)
-        if end is None or self._happens(self._faults.drop_ratio):
+        if end is None or self._happens(self.faults.drop_ratio):
             return
         content, other = wire.encode(frame), end.other
-        arrival_ns = max(self.now_ns + self._delay_ns(node, peer), end.latest_ns)
-        if self._happens(self._faults.reorder_ratio):
-            arrival_ns += self._draws.randrange(self._faults.late_ns)
+        arrival_ns = max(self.now_ns + self.delay_ns(node, peer), end.latest_ns)
+        if self._happens(self.faults.reorder_ratio):
+            arrival_ns += self._draws.randrange(self.faults.late_ns)
         else:
             end.latest_ns = arrival_ns
         self._at(arrival_ns, lambda: self._arrive(other, content))
-        if self._happens(self._faults.duplicate_ratio):
-            late_ns = self._draws.randrange(self._faults.late_ns)
+        if self._happens(self.faults.duplicate_ratio):
+            late_ns = self._draws.randrange(self.faults.late_ns)
             self._at(arrival_ns + late_ns, lambda: self._arrive(other, content))
 
     def _happens(self, ratio: float) -> bool:

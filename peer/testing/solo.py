@@ -1,0 +1,117 @@
+"""One node alone, whose driver and neighbours are the test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+
+from peer.core.contract import (
+    CancelTimer,
+    Directory,
+    Effect,
+    Event,
+    FrameReceived,
+    LinkDown,
+    LinkUp,
+    NodeId,
+    PeerInfo,
+    PeerList,
+    SetTimer,
+    Started,
+    TimerFired,
+    TopicId,
+)
+from peer.core.frames import Frame
+from peer.core.node import StatefulNode
+from peer.testing.reading import part_of, sends
+
+F = TypeVar("F", bound=Frame)
+
+
+class Solo:
+    """Drives one node. Nothing happens by itself: the test gives each event, and says when time passes.
+
+    A link comes up when the test says so, also where the node asked for it; frames reach the node as objects. Each
+    method that gives an event returns the effects of that event alone. Timers are kept; ``advance`` fires those that
+    become due, ``fire`` fires one at once, also one that is not set.
+
+    Attributes:
+        node: the node under test.
+        now_ns: the virtual instant.
+        effects: the effects since the start or the last ``forget``, in order.
+        timers: name -> instant (ns) of the timers that are set.
+    """
+
+    def __init__(self, node: StatefulNode) -> None:
+        self.node = node
+        self.now_ns = 0
+        self.effects: list[Effect] = []
+        self.timers: dict[str, int] = {}
+
+    # ------------------------------------------------------------------------------------------- what happens to it
+
+    def give(self, event: Event) -> list[Effect]:
+        """Hand an event to the node now, and return its effects."""
+        if isinstance(event, TimerFired):
+            self.timers.pop(event.name, None)
+        effects = self.node.handle(self.now_ns, event)
+        for effect in effects:
+            if isinstance(effect, SetTimer):
+                self.timers[effect.name] = effect.at_ns
+            elif isinstance(effect, CancelTimer):
+                self.timers.pop(effect.name, None)
+        self.effects += effects
+        return effects
+
+    def at(self, now_ns: int) -> Self:
+        """Set the clock, without firing any timer, and return the driver: ``solo.at(5).link_up(1)``."""
+        self.now_ns = now_ns
+        return self
+
+    def start(self, known: Mapping[NodeId, tuple[TopicId, ...] | None]) -> list[Effect]:
+        """Start the node and tell it of these nodes, each with its topics, or None where they are not disclosed."""
+        return [*self.give(Started()), *self.meet(known)]
+
+    def meet(self, known: Mapping[NodeId, tuple[TopicId, ...] | None]) -> list[Effect]:
+        """The bootstrap service answers: these nodes are there, with these topics (see ``start``)."""
+        return self.give(PeerList(Directory(PeerInfo(node, topics) for node, topics in known.items())))
+
+    def link_up(self, peer: NodeId, outbound: bool = True) -> list[Effect]:
+        """A link comes up. ``outbound``: the node asked for it."""
+        return self.give(LinkUp(peer, outbound))
+
+    def link_down(self, peer: NodeId, reason: str = "reset", retrying: bool = False) -> list[Effect]:
+        """A link ends, or attempts to open one end (see ``peer.core.contract.LinkDown``)."""
+        return self.give(LinkDown(peer, reason, retrying))
+
+    def receive(self, peer: NodeId, frame: Frame) -> list[Effect]:
+        """A neighbour sends a frame."""
+        return self.give(FrameReceived(peer, frame))
+
+    def fire(self, name: str) -> list[Effect]:
+        """Fire a timer now, whenever it is set for."""
+        return self.give(TimerFired(name))
+
+    def advance(self, duration_ns: int) -> list[Effect]:
+        """Let time pass, and fire the timers that become due, each at its instant."""
+        end_ns, effects = self.now_ns + duration_ns, list[Effect]()
+        while due := [(at_ns, name) for name, at_ns in self.timers.items() if at_ns <= end_ns]:
+            at_ns, name = min(due)
+            self.now_ns = max(self.now_ns, at_ns)
+            effects += self.fire(name)
+        self.now_ns = end_ns
+        return effects
+
+    # ---------------------------------------------------------------------------------------------- what a test reads
+
+    def sent(self, kind: type[F], to: NodeId | None = None) -> list[tuple[NodeId, F]]:
+        """Return (receiver, frame) of the frames of a kind in ``effects``, or of those to one peer alone."""
+        return [(peer, frame) for peer, frame in sends(self.effects) if isinstance(frame, kind) and to in (None, peer)]
+
+    def forget(self) -> None:
+        """Forget the effects so far."""
+        self.effects.clear()
+
+    def part(self, role: str) -> Any:  # noqa: ANN401 - a test knows the class of the part
+        """Return the node's part in a role such as "overlay"."""
+        return part_of(self.node, role)
