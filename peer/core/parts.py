@@ -35,7 +35,7 @@ from peer.core.frames import Data, Frame
 from peer.trace import TraceEvent
 
 
-class Neighbour(Struct, frozen=True, eq=False, gc=False):
+class Neighbour(Struct, frozen=True, eq=False):
     """The other end of a physical link.
 
     Attributes:
