@@ -75,14 +75,22 @@ class HyparviewAnswer(SwarmFrame, frozen=True):
 
 @register
 class HyparviewDisconnect(SwarmFrame, frozen=True):
-    """DISCONNECT: the sender does not have the receiver in its active view; ``stays``: it is in the swarm."""
+    """DISCONNECT: the sender does not have the receiver in its active view; ``stays``: it is in the swarm.
+
+    ``nodes``: others of the swarm, if the receiver had to make room. Ours.
+    """
 
     kind: ClassVar[int] = 104
     stays: bool
+    nodes: tuple[NodeNumber, ...]
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
         """See ``Frame``."""
         return SwarmFrame.disclosed(self, sender) if self.stays else ()
+
+    def named(self) -> Iterable[NodeId]:
+        """See ``SwarmFrame``."""
+        return self.nodes
 
 
 @register

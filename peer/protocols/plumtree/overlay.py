@@ -46,9 +46,9 @@ class Hyparview(Part):
 
     A physical link is there as long as a swarm of either end needs it: for a neighbour in its active view, or for a
     request that awaits its answer. A link that was opened for a frame alone, such as the reply to a shuffle, is closed
-    when the frame is sent. A node closes a link that it does not need, and if the other end does after all, it opens the
-    link again. Logical links are the links of active views: of each topic's swarm, or, in the shared overlay, of the
-    topics to which both ends subscribe by the bootstrap service's list.
+    when the frame is sent. A node closes a link that it does not need. If the other end needs it after all, it opens
+    the link again. Logical links are the links of active views: of each topic's swarm, or, in the shared overlay, of
+    the topics to which both ends subscribe by the bootstrap service's list.
 
     Attributes:
         swarms: by number.
@@ -149,7 +149,7 @@ class Hyparview(Part):
         """Tell the sender of a frame on a swarm that this node is not in it, unless the sender knows already."""
         turn.trace("reject", peer=peer, kind=frame.kind, reason="not_subscribed")
         if not isinstance(frame, (HyparviewDisconnect, HyparviewShuffleReply)):
-            self.post(turn, peer, HyparviewDisconnect(frame.swarm, False))
+            self.post(turn, peer, HyparviewDisconnect(frame.swarm, False, ()))
 
     def disown(self, turn: Turn, swarm: SwarmId, peer: NodeId) -> None:
         """Tell a node that wrongly takes this one for its neighbour in a swarm."""

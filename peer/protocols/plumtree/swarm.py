@@ -127,7 +127,7 @@ class Swarm:
     def leave(self, turn: Turn) -> None:
         """The node is no longer in the swarm."""
         for peer in tuple(self.views.active):
-            self._outside.post(turn, peer, HyparviewDisconnect(self._number, False))
+            self._outside.post(turn, peer, HyparviewDisconnect(self._number, False, ()))
             self._remove(turn, peer, "left")
             self._outside.release(turn, peer)
         for peer in self.requests:
@@ -142,8 +142,8 @@ class Swarm:
                 self._take_request(turn, peer, urgent)
             case HyparviewAnswer(accepted=accepted):
                 self._take_answer(turn, peer, accepted)
-            case HyparviewDisconnect(stays=stays):
-                self._take_disconnect(turn, peer, stays)
+            case HyparviewDisconnect(stays=stays, nodes=nodes):
+                self._take_disconnect(turn, peer, stays, nodes[: self._most_named])
             case HyparviewShuffleReply(nodes=nodes):
                 self._learn(nodes[: self._most_named], self._shuffled)
                 self._refill(turn)
@@ -156,7 +156,7 @@ class Swarm:
 
     def disown(self, turn: Turn, peer: NodeId) -> None:
         """Tell a node that wrongly takes this one for its neighbour."""
-        self._outside.post(turn, peer, HyparviewDisconnect(self._number, True))
+        self._outside.post(turn, peer, HyparviewDisconnect(self._number, True, ()))
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str) -> None:
         """A link is gone, or could not be opened: its node has failed, unless it only saw no use for the link."""
@@ -216,8 +216,8 @@ class Swarm:
         self._refill(turn)
         self._outside.release(turn, peer)
 
-    def _take_disconnect(self, turn: Turn, peer: NodeId, stays: bool) -> None:
-        """The neighbour had to make room, or has left the swarm."""
+    def _take_disconnect(self, turn: Turn, peer: NodeId, stays: bool, nodes: tuple[NodeId, ...]) -> None:
+        """This node had to make room at its neighbour, or the neighbour has left the swarm."""
         was_used = self.uses(peer)
         if peer in self.views.active:
             self._remove(turn, peer, "disconnected")
@@ -227,6 +227,7 @@ class Swarm:
             self.requests.pop(peer, None)
         if was_used:
             self._tried.add(peer)
+            self._learn(nodes, ())
             self._refill(turn)
             self._outside.release(turn, peer)
 
@@ -235,9 +236,8 @@ class Swarm:
         if peer in self.views.active:
             return
         if self.views.free <= 0 and (other := self.views.pick_active()) is not None:
-            count = self._p.shuffle_active + self._p.shuffle_passive
-            self._outside.post(turn, other, HyparviewShuffleReply(self._number, self._names(count, other)))
-            self._outside.post(turn, other, HyparviewDisconnect(self._number, True))
+            names = self._names(self._most_named, other)
+            self._outside.post(turn, other, HyparviewDisconnect(self._number, True, names))
             self._remove(turn, other, "displaced")
             self.views.remember(other)
             self._outside.release(turn, other)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from peer.core.contract import MessageId, NodeId
 from peer.protocols.plumtree.frames import Advert
 
@@ -46,7 +48,8 @@ class Tree:
 
     def drop(self, peer: NodeId) -> None:
         """Forget a node that is no longer a neighbour, and what it has announced."""
-        for peers in (self.eager, self.lazy, self.queued, self._announced, *self.missing.values()):
+        held: tuple[dict[NodeId, Any], ...] = (self.eager, self.lazy, self.queued, self._announced)
+        for peers in (*held, *self.missing.values()):
             peers.pop(peer, None)
 
     def note(self, peer: NodeId, advert: Advert) -> bool:
