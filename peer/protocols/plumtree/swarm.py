@@ -163,7 +163,8 @@ class Swarm:
         was_used = self.uses(peer)
         if peer in self.views.active:
             self._remove(turn, peer, reason)
-            self.views.remember(peer)
+            if reason == UNUSED:
+                self.views.remember(peer)
         if reason != UNUSED:
             self.views.passive.pop(peer, None)
         request = self.requests.get(peer)
@@ -240,6 +241,7 @@ class Swarm:
             self._outside.post(turn, other, HyparviewDisconnect(self._number, True, names))
             self._remove(turn, other, "displaced")
             self.views.remember(other)
+            self.requests.pop(other, None)  # its answer may be older than this disconnect
             self._outside.release(turn, other)
         self.views.activate(peer)
         self._outside.neighbour_up(turn, self._number, peer)
