@@ -58,7 +58,7 @@ class HyparviewForwardJoin(SwarmFrame, frozen=True):
 class HyparviewNeighbour(SwarmFrame, frozen=True):
     """NEIGHBOR: the sender asks to become a neighbour; only a request that is not ``urgent`` may be refused.
 
-    Source: HyParView section 4.3, active view management.
+    Source: HyParView section 4, active view management.
     """
 
     kind: ClassVar[int] = 102

@@ -17,8 +17,8 @@ class PlumtreeParameters(Struct, forbid_unknown_fields=True, frozen=True):
     scope: Literal["topic", "shared"] = "topic"
     """`topic`: each topic has views and a tree of its own, of its subscribers; they share physical links. `shared`: one
     overlay and one tree of all nodes, which also relay messages to which they do not subscribe."""
-    active_view: Annotated[int, Meta(ge=1, le=255)] = 5
-    """Most neighbours of a node in an overlay."""
+    active_view: Annotated[int, Meta(ge=2, le=255)] = 5
+    """Most neighbours of a node in an overlay. With one, nodes would displace each other without end."""
     passive_view: Annotated[int, Meta(ge=0, le=10_000)] = 30
     """Most other nodes that a node remembers in an overlay, to replace neighbours."""
     active_walk: Count = 6
