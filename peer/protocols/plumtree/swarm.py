@@ -106,7 +106,6 @@ class Swarm:
         self._number = number
         self._state = state
         self._p = parameters
-        self._draws = draws
         self._outside = outside
         self._timeout_ns = round(parameters.request_timeout_s * 1e9)
         self._most_named = parameters.shuffle_active + parameters.shuffle_passive + 1
