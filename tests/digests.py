@@ -66,8 +66,18 @@ drop_ratio = 0.5
 victim_topics = [0, 1]
 """
 
-ADVERSARIES = ("dropper", "topic-attacker", "asker", "slow")
-"""One per protocol, in turn."""
+ADVERSARIES = {
+    "gossipsub": "topic-attacker",
+    "gossipsub-bounded": "asker",
+    "random": "slow",
+    "scribe": "topic-attacker",
+    "similarity": "asker",
+    "spidercast": "slow",
+    "topiary": "topic-attacker",
+}
+"""The adversary of each protocol's run; of the others, ``DEFAULT_ADVERSARY``."""
+
+DEFAULT_ADVERSARY = "dropper"
 
 SIGNIFICANT_DIGITS = 9
 """Of numbers with a fraction, whose last digits depend on the processor."""
@@ -100,7 +110,7 @@ def digest_run(protocol: str, folder: Path) -> dict[str, str]:
     from metrics import summary, tables
 
     file = folder / f"{protocol}.toml"
-    adversary = ADVERSARIES[protocols().index(protocol) % len(ADVERSARIES)]
+    adversary = ADVERSARIES.get(protocol, DEFAULT_ADVERSARY)
     file.write_text(EXPERIMENT.format(protocol=protocol, adversary=adversary), encoding="utf-8")
     run_dir = folder / protocol
     planned = make_plan(load_experiment(file), file)

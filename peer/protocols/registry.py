@@ -25,6 +25,7 @@ from peer.core.processing import UnhurriedNode
 from peer.protocols import (
     complete_graph,
     gossipsub,
+    plumtree,
     random_graph,
     ring_per_topic,
     scribe,
@@ -63,6 +64,7 @@ PROTOCOLS: dict[str, Description] = {
         gossipsub.PROTOCOL,
         gossipsub.BOUNDED,
         scribe.PROTOCOL,
+        plumtree.PROTOCOL,
         topiary.PROTOCOL,
     )
 }

@@ -1,0 +1,54 @@
+"""HyParView's active views, and the copies that go along Plumtree's trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from harness.planning.copies import Subscribed
+from harness.planning.overlay_models import FirstLinks, Logical, Network, OverlayModel, carry
+from peer.core.bitset import Bitset, members
+from peer.protocols.plumtree.parameters import PlumtreeParameters
+
+
+def model_overlay(
+    parameters: PlumtreeParameters, network: Network, draws: Random, first_links: FirstLinks
+) -> OverlayModel:
+    """Views whose members are drawn at random among nodes that have a place left."""
+    if parameters.scope == "shared":
+        links: list[list[int]] = [[] for _ in range(len(network))]
+        for node, peer in _draw_links(network.known, parameters.active_view, network, draws):
+            links[node].append(peer)
+            links[peer].append(node)
+        return OverlayModel(links)
+    views: list[Logical] = [{} for _ in range(len(network))]
+    for topic, subscribers in network.shared_topics():
+        for node, peer in _draw_links(subscribers, parameters.active_view, network, draws):
+            carry(views, node, peer, topic)
+    return OverlayModel.from_logical(views)
+
+
+def _draw_links(among: Bitset, size: int, network: Network, draws: Random) -> Iterator[tuple[int, int]]:
+    """The links of a swarm: no node has more than ``size``, and no pair has two."""
+    views: dict[int, set[int]] = {node: set() for node in members(among)}
+    for node in network.shuffled(among, draws):
+        fit = [peer for peer in views if peer != node and peer not in views[node] and len(views[peer]) < size]
+        for peer in draws.sample(fit, min(size - len(views[node]), len(fit))):
+            views[node].add(peer)
+            views[peer].add(node)
+            yield node, peer
+
+
+def count_copies(
+    parameters: PlumtreeParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
+) -> int:
+    """Each link of a tree takes one copy, and one more for the duplicates of the first messages, which form the tree.
+
+    How many duplicates there are for each message depends on how many messages follow on the same topic.
+    """
+    if parameters.scope == "shared":
+        reached = [len(subscribed) - 1]
+    else:
+        others = [own for node, own in enumerate(subscribed) if node != publisher]
+        reached = [sum(topic in own for own in others) for topic in topics]
+    return sum(min(2 * nodes, nodes * nodes) for nodes in reached)

@@ -1,0 +1,337 @@
+"""HyParView: a node's part in one swarm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Protocol
+
+from peer.core.contract import NodeId
+from peer.core.frames import Frame
+from peer.core.parts import State, Turn
+from peer.protocols.plumtree.frames import (
+    HyparviewAnswer,
+    HyparviewDisconnect,
+    HyparviewForwardJoin,
+    HyparviewJoin,
+    HyparviewNeighbour,
+    HyparviewShuffle,
+    HyparviewShuffleReply,
+    SwarmFrame,
+    SwarmId,
+)
+from peer.protocols.plumtree.parameters import PlumtreeParameters
+from peer.protocols.plumtree.views import Views
+
+UNUSED = "unused"
+"""Why a link is closed that no swarm needs, as far as the node that closes it knows."""
+
+MOST_REQUESTS = 16
+"""Requests of a node in a swarm that await an answer; other nodes can cause requests, by forwarded joins."""
+
+SCARCE = 2
+"""A node with so many free places, which nobody that it knows fills, joins again."""
+
+
+class Outside(Protocol):
+    """What a swarm needs of the overlay."""
+
+    def post(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Send a frame, over a new link if there is none."""
+
+    def release(self, turn: Turn, peer: NodeId) -> None:
+        """Close the link to a node that no swarm needs, or no longer ask for one."""
+
+    def await_answers(self, turn: Turn) -> None:
+        """Call ``expire`` when the request that was made now is due."""
+
+    def neighbour_up(self, turn: Turn, swarm: SwarmId, peer: NodeId) -> None:
+        """A node is in the active view."""
+
+    def neighbour_down(self, turn: Turn, swarm: SwarmId, peer: NodeId, reason: str) -> None:
+        """A node is no longer in the active view."""
+
+    def contact(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:
+        """The listed node through which all nodes enter a swarm; of those that are not excluded."""
+        ...
+
+    def stranger(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:
+        """A random listed node of a swarm; of those that are not excluded."""
+        ...
+
+
+class Request:
+    """A join, or a request to become a neighbour, that awaits its answer.
+
+    Attributes:
+        frame: what was sent.
+        due_ns: when the other node counts as failed.
+        urgent: whether the answer finds a place even if the active view is full by then.
+        resent: whether it was sent again, since the other node had closed the link before it read the request.
+    """
+
+    __slots__ = ("due_ns", "frame", "resent", "urgent")
+
+    def __init__(self, frame: SwarmFrame, due_ns: int, urgent: bool) -> None:
+        self.frame = frame
+        self.due_ns = due_ns
+        self.urgent = urgent
+        self.resent = False
+
+
+class Swarm:
+    """Keeps a node's views in a swarm.
+
+    The active view is symmetric: a node enters it only when both sides agree, by a join or a request and its answer,
+    over a link that is up. Whatever comes from a node that wrongly takes this one for its neighbour is answered with
+    a disconnect. A neighbour whose link is lost has failed. Free places are filled from the passive view, by one
+    request at a time for each event that may have freed a place; shuffles keep the passive view fresh. A node without
+    neighbours, and one that nobody in its passive view takes, join through a node that the bootstrap service lists.
+
+    Args:
+        number: the swarm's.
+        state: the node's.
+        parameters: sizes, walks and times.
+        draws: for what is chosen at random.
+        outside: the overlay, with the links that its swarms share.
+
+    Source: HyParView section 4; docs/protocols/plumtree.md says what is ours.
+    """
+
+    def __init__(
+        self, number: SwarmId, state: State, parameters: PlumtreeParameters, draws: Random, outside: Outside
+    ) -> None:
+        self.views = Views(state.node, parameters, draws)
+        self.requests: dict[NodeId, Request] = {}
+        self._number = number
+        self._state = state
+        self._p = parameters
+        self._outside = outside
+        self._timeout_ns = round(parameters.request_timeout_s * 1e9)
+        self._most_named = parameters.shuffle_active + parameters.shuffle_passive + 1
+        self._tried: set[NodeId] = set()  # since the last shuffle, in vain
+        self._shuffled: tuple[NodeId, ...] = ()
+
+    def uses(self, peer: NodeId) -> bool:
+        """Whether the link to a node is needed."""
+        return peer in self.views.active or peer in self.requests
+
+    # ------------------------------------------------------------------------------------------ entering, leaving
+
+    def enter(self, turn: Turn) -> None:
+        """Find neighbours, if there are none yet."""
+        if not self.views.active and not self.requests:
+            self._refill(turn)
+
+    def leave(self, turn: Turn) -> None:
+        """The node is no longer in the swarm."""
+        for peer in tuple(self.views.active):
+            self._outside.post(turn, peer, HyparviewDisconnect(self._number, False, ()))
+            self._remove(turn, peer, "left")
+            self._outside.release(turn, peer)
+        for peer in self.requests:
+            self._outside.release(turn, peer)
+
+    def receive(self, turn: Turn, peer: NodeId, frame: SwarmFrame) -> None:
+        """Take a frame of HyParView."""
+        match frame:
+            case HyparviewJoin():
+                self._take_join(turn, peer)
+            case HyparviewNeighbour(urgent=urgent):
+                self._take_request(turn, peer, urgent)
+            case HyparviewAnswer(accepted=accepted):
+                self._take_answer(turn, peer, accepted)
+            case HyparviewDisconnect(stays=stays, nodes=nodes):
+                self._take_disconnect(turn, peer, stays, nodes[: self._most_named])
+            case HyparviewShuffleReply(nodes=nodes):
+                self._learn(nodes[: self._most_named], self._shuffled)
+                self._refill(turn)
+            case _ if peer not in self.views.active:
+                self.disown(turn, peer)
+            case HyparviewForwardJoin(node=node, ttl=ttl):
+                self._take_walk(turn, peer, node, min(ttl, self._p.active_walk))
+            case HyparviewShuffle(origin=origin, ttl=ttl, nodes=nodes):
+                self._take_shuffle(turn, peer, origin, min(ttl, self._p.shuffle_walk), nodes[: self._most_named])
+
+    def disown(self, turn: Turn, peer: NodeId) -> None:
+        """Tell a node that wrongly takes this one for its neighbour."""
+        self._outside.post(turn, peer, HyparviewDisconnect(self._number, True, ()))
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str) -> None:
+        """A link is gone, or could not be opened: its node has failed, unless it only saw no use for the link."""
+        was_used = self.uses(peer)
+        if peer in self.views.active:
+            self._remove(turn, peer, reason)
+            if reason == UNUSED:
+                self.views.remember(peer)
+        if reason != UNUSED:
+            self.views.passive.pop(peer, None)
+        request = self.requests.get(peer)
+        if request is not None and reason == UNUSED and not request.resent:
+            request.resent = True
+            self._outside.post(turn, peer, request.frame)
+        elif request is not None:
+            self._fail(peer)
+        if was_used:
+            self._refill(turn)
+
+    # ------------------------------------------------------------------------------------------------ active view
+
+    def _take_join(self, turn: Turn, peer: NodeId) -> None:
+        """Become the neighbour of a node that enters, and introduce it to others."""
+        self._admit(turn, peer)
+        self._outside.post(turn, peer, HyparviewAnswer(self._number, True))
+        for other in self.views.active:
+            if other != peer:
+                self._outside.post(turn, other, HyparviewForwardJoin(self._number, peer, self._p.active_walk))
+
+    def _take_walk(self, turn: Turn, peer: NodeId, node: NodeId, ttl: int) -> None:
+        """A node enters: become its neighbour where its walk ends, and remember it or not on the way."""
+        if node in self.views.active or node == self._state.node or not self._state.may_be_node(node):
+            return
+        following = self.views.pick_active(peer) if ttl > 0 else None
+        if following is None:
+            if node not in self.requests and len(self.requests) < MOST_REQUESTS:
+                self._ask(turn, node, HyparviewNeighbour(self._number, True), urgent=True)
+            return
+        if ttl == self._p.passive_walk:
+            self.views.remember(node)
+        self._outside.post(turn, following, HyparviewForwardJoin(self._number, node, ttl - 1))
+
+    def _take_request(self, turn: Turn, peer: NodeId, urgent: bool) -> None:
+        accepted = urgent or peer in self.views.active or self.views.free > 0
+        if accepted:
+            self._admit(turn, peer)
+        self._outside.post(turn, peer, HyparviewAnswer(self._number, accepted))
+
+    def _take_answer(self, turn: Turn, peer: NodeId, accepted: bool) -> None:
+        """Both sides agree, or not: an answer may come too late, or find no place any more."""
+        request = self.requests.pop(peer, None)
+        if not accepted:
+            self._tried.add(peer)
+        elif request is not None and (request.urgent or self.views.free > 0):
+            self._admit(turn, peer)
+        elif peer not in self.views.active:
+            self.disown(turn, peer)
+        self._refill(turn)
+        self._outside.release(turn, peer)
+
+    def _take_disconnect(self, turn: Turn, peer: NodeId, stays: bool, nodes: tuple[NodeId, ...]) -> None:
+        """This node had to make room at its neighbour, or the neighbour has left the swarm."""
+        was_used = self.uses(peer)
+        if peer in self.views.active:
+            self._remove(turn, peer, "disconnected")
+            self.views.remember(peer)
+        if not stays:
+            self.views.passive.pop(peer, None)
+            self.requests.pop(peer, None)
+        if was_used:
+            self._tried.add(peer)
+            self._learn(nodes, ())
+            self._refill(turn)
+            self._outside.release(turn, peer)
+
+    def _admit(self, turn: Turn, peer: NodeId) -> None:
+        """Take a node into the active view. In a full one, a random member makes room."""
+        if peer in self.views.active:
+            return
+        if self.views.free <= 0 and (other := self.views.pick_active()) is not None:
+            names = self._names(self._most_named, other)
+            self._outside.post(turn, other, HyparviewDisconnect(self._number, True, names))
+            self._remove(turn, other, "displaced")
+            self.views.remember(other)
+            self.requests.pop(other, None)  # its answer may be older than this disconnect
+            self._outside.release(turn, other)
+        self.views.activate(peer)
+        self._outside.neighbour_up(turn, self._number, peer)
+
+    def _remove(self, turn: Turn, peer: NodeId, reason: str) -> None:
+        del self.views.active[peer]
+        self._outside.neighbour_down(turn, self._number, peer, reason)
+
+    # --------------------------------------------------------------------------------------------------- requests
+
+    def expire(self, turn: Turn) -> None:
+        """Give up requests that were not answered in time."""
+        overdue = [peer for peer, request in self.requests.items() if request.due_ns <= turn.now_ns]
+        for peer in overdue:
+            self._fail(peer)
+            self._outside.release(turn, peer)
+        if overdue:
+            self._refill(turn)
+
+    def _fail(self, peer: NodeId) -> None:
+        """A node does not answer."""
+        del self.requests[peer]
+        self.views.passive.pop(peer, None)
+        self._tried.add(peer)
+
+    def _ask(self, turn: Turn, peer: NodeId, frame: SwarmFrame, *, urgent: bool) -> None:
+        self.requests[peer] = Request(frame, turn.now_ns + self._timeout_ns, urgent)
+        self._outside.post(turn, peer, frame)
+        self._outside.await_answers(turn)
+
+    def _join(self, turn: Turn, contact: NodeId) -> None:
+        self._ask(turn, contact, HyparviewJoin(self._number), urgent=True)
+
+    def _refill(self, turn: Turn) -> None:
+        """Where a place in the active view is free, ask a node of the passive view; without any neighbour, insist."""
+        pending = sum(peer not in self.views.active for peer in self.requests)
+        if self.views.free <= pending or pending >= MOST_REQUESTS:
+            return
+        isolated = not self.views.active
+        peer = self.views.pick_passive(self.requests, self._tried)
+        if peer is None and isolated:
+            peer = self.views.pick_passive(self.requests)
+        if peer is not None:
+            self._ask(turn, peer, HyparviewNeighbour(self._number, isolated), urgent=isolated)
+        elif isolated and not pending:
+            contact = self._outside.contact(self._number, self._tried)
+            if contact is not None:
+                self._join(turn, contact)
+
+    # --------------------------------------------------------------------------------------------------- shuffles
+
+    def tick(self, turn: Turn) -> None:
+        """Exchange names with another node, and fill the active view from a node's whole knowledge once more."""
+        is_stuck = not self.views.active or self.views.free >= SCARCE
+        is_stuck &= not self.requests and self._tried.issuperset(self.views.passive)
+        self._tried.clear()
+        stranger = self._outside.stranger(self._number, self.views.active) if is_stuck else None
+        if stranger is not None:
+            self._join(turn, stranger)
+        else:
+            self._refill(turn)
+        self._shuffle(turn)
+
+    def _shuffle(self, turn: Turn) -> None:
+        target = self.views.pick_active()
+        if target is None:
+            return
+        active = self.views.sample_active(self._p.shuffle_active, target)
+        self._shuffled = (*active, *self.views.sample_passive(self._p.shuffle_passive))
+        walk = HyparviewShuffle(self._number, self._state.node, self._p.shuffle_walk, self._shuffled)
+        self._outside.post(turn, target, walk)
+
+    def _take_shuffle(self, turn: Turn, peer: NodeId, origin: NodeId, ttl: int, nodes: tuple[NodeId, ...]) -> None:
+        """Pass the walk on; where it ends, exchange as many names as it brought."""
+        if origin == self._state.node or not self._state.may_be_node(origin):
+            return
+        following = self.views.pick_active(peer, origin) if ttl > 1 else None
+        if following is not None:
+            self._outside.post(turn, following, HyparviewShuffle(self._number, origin, ttl - 1, nodes))
+            return
+        given = self._names(len(nodes) + 1, origin)
+        if given:
+            self._outside.post(turn, origin, HyparviewShuffleReply(self._number, given))
+        self._learn((origin, *nodes), given)
+
+    def _names(self, count: int, receiver: NodeId) -> tuple[NodeId, ...]:
+        """Random nodes for another one's passive view: of the passive view, and neighbours if these do not suffice."""
+        passive = self.views.sample_passive(count, receiver)
+        return (*passive, *self.views.sample_active(count - len(passive), receiver))
+
+    def _learn(self, nodes: Iterable[NodeId], sent: tuple[NodeId, ...]) -> None:
+        for node in nodes:
+            if self._state.may_be_node(node):
+                self.views.remember(node, sent)

@@ -1,0 +1,778 @@
+"""Plumtree over HyParView on the pump: views that agree, trees that reach everybody, and repair after failures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from peer.core.contract import (
+    Connect,
+    Deliver,
+    Directory,
+    Disconnect,
+    Effect,
+    FrameReceived,
+    LinkDown,
+    LinkUp,
+    MessageId,
+    NodeId,
+    PeerInfo,
+    PeerList,
+    Publish,
+    Send,
+    SetTimer,
+    Started,
+    Subscribe,
+    TimerFired,
+    Unsubscribe,
+    message_id,
+    one_by_one,
+)
+from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.node import StatefulNode
+from peer.protocols.plumtree import PROTOCOL
+from peer.protocols.plumtree.broadcast import MOST_REPLIES, Broadcast
+from peer.protocols.plumtree.frames import (
+    SHARED,
+    Advert,
+    HyparviewAnswer,
+    HyparviewDisconnect,
+    HyparviewForwardJoin,
+    HyparviewJoin,
+    HyparviewNeighbour,
+    HyparviewShuffle,
+    HyparviewShuffleReply,
+    PlumtreeGraft,
+    PlumtreeIhave,
+    PlumtreePrune,
+    SwarmId,
+)
+from peer.protocols.plumtree.overlay import MOST_DIALS, MOST_POSTED, SHUFFLE, Hyparview
+from peer.protocols.plumtree.swarm import MOST_REQUESTS, UNUSED, Swarm
+from peer.protocols.plumtree.tree import MOST_ANNOUNCED, Tree
+from peer.protocols.registry import Composition, compose
+from peer.testing import Faults, Pump
+from tests.hash_seeds import outputs_under_hash_seeds
+
+SECOND_NS = 1_000_000_000
+TOPICS = 3
+FAST = {"shuffle_s": 1.0, "request_timeout_s": 1.0}
+PATIENT = {"missing_timeout_ms": 2000.0}
+"""So long that no message is asked for that still comes by itself."""
+
+networks = st.fixed_dictionaries(
+    {
+        "interests": st.lists(st.sets(st.integers(0, TOPICS - 1)).map(sorted).map(tuple), min_size=2, max_size=16),
+        "scope": st.sampled_from(["topic", "shared"]),
+        "active_view": st.integers(4, 6),
+        "passive_view": st.sampled_from([4, 12]),
+        "seed": st.integers(0, 2**32),
+    }
+)
+
+
+class LossyPump(Pump):
+    """A pump that loses the first copy of a message on its way to one node.
+
+    Attributes:
+        loses: the message, and the node that does not get the first copy.
+        lost: the links on which copies were lost, as (sender, receiver).
+    """
+
+    loses: tuple[MessageId, NodeId] | None = None
+    lost: tuple[tuple[NodeId, NodeId], ...] = ()
+
+    def _send(self, node: NodeId, peer: NodeId, frame: Frame) -> None:
+        if isinstance(frame, Data) and self.loses == (frame.message_id, peer):
+            self.loses, self.lost = None, (*self.lost, (node, peer))
+        else:
+            super()._send(node, peer, frame)
+
+
+def composition(**parameters: object) -> Composition:
+    part = {"name": "plumtree", **parameters}
+    return Composition(part, part, interests="private")
+
+
+def start(network: dict, faults: Faults | None = None, **parameters: object) -> LossyPump:
+    """A network that has had twenty seconds to find itself."""
+    sizes = {key: network[key] for key in ("scope", "active_view", "passive_view")}
+    parts, seed = composition(**(FAST | sizes | parameters)), network["seed"]
+    nodes = {node: compose(node, seed, topics, parts) for node, topics in enumerate(network["interests"])}
+    pump = LossyPump(nodes, lambda a, b: 10**6 * (1 + (a * 31 + b * 17) % 90), faults, seed)
+    pump.start(dict(enumerate(network["interests"])))
+    pump.run(20 * SECOND_NS)
+    return pump
+
+
+def rest(pump: Pump) -> None:
+    """Stop all shuffles, and let what they began come to an end."""
+    pump._timers = {(node, name): at_ns for (node, name), at_ns in pump._timers.items() if name != SHUFFLE}
+    pump.run(10 * SECOND_NS)
+
+
+def overlay_of(core: StatefulNode) -> Hyparview:
+    return core.parts["overlay"]
+
+
+def trees_of(core: StatefulNode) -> dict[SwarmId, Tree]:
+    broadcast: Broadcast = core.parts["dissemination"]
+    return broadcast._trees
+
+
+def swarms(pump: Pump) -> dict[SwarmId, dict[NodeId, Swarm]]:
+    """Every swarm's places, by node."""
+    found: dict[SwarmId, dict[NodeId, Swarm]] = {}
+    for node, core in pump.nodes.items():
+        for number, swarm in overlay_of(core).swarms.items():
+            found.setdefault(number, {})[node] = swarm
+    return found
+
+
+def is_connected(links: dict[NodeId, set[NodeId]]) -> bool:
+    reached = {min(links)}
+    frontier = list(reached)
+    while frontier:
+        fresh = links[frontier.pop()] - reached
+        reached |= fresh
+        frontier += fresh
+    return reached == links.keys()
+
+
+def active_links(places: dict[NodeId, Swarm]) -> dict[NodeId, set[NodeId]]:
+    return {node: set(swarm.views.active) for node, swarm in places.items()}
+
+
+def check_views(pump: Pump, network: dict) -> None:
+    """At rest: both ends of every link agree, views keep their bounds, and there are no other links."""
+    pairs = set()
+    for number, places in swarms(pump).items():
+        for node, swarm in places.items():
+            views = swarm.views
+            assert len(views.active) <= network["active_view"]
+            assert len(views.passive) <= network["passive_view"]
+            assert not {node, *views.active} & views.passive.keys()
+            assert not swarm.requests
+            assert all(node in places[peer].views.active for peer in views.active)
+            tree = trees_of(pump.nodes[node]).get(number, Tree())
+            assert {*tree.eager, *tree.lazy} == views.active.keys()
+            assert not tree.eager.keys() & tree.lazy.keys()
+            pairs |= {(min(node, peer), max(node, peer)) for peer in views.active}
+            if number != SHARED:
+                assert all(number in pump.nodes[node].state.neighbours[peer].logical for peer in views.active)
+    assert pump.links() == pairs
+
+
+def check_tree(pump: Pump, number: SwarmId) -> None:
+    """The eager links of a swarm have no cycle and connect all its nodes."""
+    trees = {node: trees_of(pump.nodes[node]).get(number, Tree()) for node in swarms(pump)[number]}
+    links = {node: set(tree.eager) for node, tree in trees.items()}
+    assert all(node in links[peer] for node, peers in links.items() for peer in peers)
+    assert sum(map(len, links.values())) == 2 * (len(links) - 1)
+    assert is_connected(links)
+
+
+def publish(pump: Pump, publisher: NodeId, topics: tuple[int, ...], number: int) -> int:
+    """Publish a message, which all subscribers get once.
+
+    Returns:
+        How many copies were sent.
+    """
+    before, sent = len(pump.delivered), len(pump.effects)
+    pump.give(publisher, Publish(topics, message_id(publisher, number), b"payload"))
+    pump.run(10 * SECOND_NS)
+    got = Counter(node for _, node, _ in pump.delivered[before:])
+    assert got == {node: 1 for node, core in pump.nodes.items() if not core.state.topics.isdisjoint(topics)}
+    return sum(isinstance(effect, Send) and isinstance(effect.frame, Data) for _, _, effect in pump.effects[sent:])
+
+
+def draw_swarm(pump: Pump, data: st.DataObject) -> tuple[SwarmId, NodeId, tuple[int, ...]]:
+    """A swarm, a node of it, and topics of messages that travel in it alone."""
+    places = swarms(pump)
+    assume(places)
+    number = data.draw(st.sampled_from(sorted(places)))
+    publisher = data.draw(st.sampled_from(sorted(places[number])))
+    return number, publisher, (number if number != SHARED else data.draw(st.integers(0, TOPICS - 1)),)
+
+
+# ------------------------------------------------------------------------------------------------------- networks
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks)
+def test_at_rest_views_are_symmetric_and_bounded_and_connect_every_swarm(network: dict):
+    pump = start(network)
+    rest(pump)
+    check_views(pump, network)
+    assert all(is_connected(active_links(places)) for places in swarms(pump).values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks, st.data())
+def test_messages_of_one_source_leave_a_tree_that_later_ones_cross_once(network: dict, data: st.DataObject):
+    pump = start(network, **PATIENT)
+    rest(pump)
+    number, publisher, topics = draw_swarm(pump, data)
+    publish(pump, publisher, topics, 0)
+    check_tree(pump, number)
+    for sequence in (1, 2):
+        assert publish(pump, publisher, topics, sequence) == len(swarms(pump)[number]) - 1
+        check_tree(pump, number)
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks, st.data())
+def test_a_message_on_several_topics_reaches_all_their_subscribers_once(network: dict, data: st.DataObject):
+    pump = start(network, **PATIENT)
+    rest(pump)
+    for sequence in range(3):
+        publisher = data.draw(st.sampled_from(sorted(pump.nodes)))
+        topics = data.draw(st.sets(st.integers(0, TOPICS - 1), min_size=1).map(sorted).map(tuple))
+        publish(pump, publisher, topics, sequence)
+    check_views(pump, network)
+
+
+@pytest.mark.parametrize("scope", ["topic", "shared"])
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32))
+def test_after_the_crash_of_three_tenths_the_passive_views_repair_the_overlay(scope: str, seed: int):
+    network = {"interests": [(0,)] * 24, "scope": scope, "active_view": 5, "passive_view": 12, "seed": seed}
+    pump = start(network)
+    pump.give(0, Publish((0,), message_id(0, 0), b"payload"))
+    pump.run(5 * SECOND_NS)
+    for node in Random(seed).sample(range(24), 7):
+        pump.crash(node)
+    pump.run(20 * SECOND_NS)
+    rest(pump)
+    check_views(pump, network)
+    [places] = swarms(pump).values()
+    assert is_connected(active_links(places))
+    assert len(places) == 17
+    for sequence, publisher in enumerate(sorted(places)[:2], 1):
+        publish(pump, publisher, (0,), sequence)
+
+
+@pytest.mark.parametrize("scope", ["topic", "shared"])
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 11))
+def test_a_lost_copy_is_asked_for_and_the_tree_is_whole_again(scope: str, seed: int, victim: NodeId):
+    network = {"interests": [(0,)] * 12, "scope": scope, "active_view": 4, "passive_view": 12, "seed": seed}
+    pump = start(network)
+    rest(pump)
+    for sequence in range(2):
+        publish(pump, 0, (0,), sequence)
+    identifier = message_id(0, 2)
+    pump.loses = identifier, victim
+    before = len(pump.effects)
+    [number] = swarms(pump)
+    publish(pump, 0, (0,), 2)
+    assert [receiver for _, receiver in pump.lost] == [victim]
+    asked = [effect.frame for _, _, effect in pump.effects[before:] if isinstance(effect, Send)]
+    assert PlumtreeGraft(number, identifier) in asked
+    publish(pump, 0, (0,), 3)
+    check_tree(pump, number)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32))
+def test_trees_that_are_optimised_still_reach_everybody(seed: int):
+    network = {"interests": [(0,)] * 16, "scope": "topic", "active_view": 4, "passive_view": 12, "seed": seed}
+    pump = start(network, optimisation_threshold=1, missing_timeout_ms=50.0, graft_timeout_ms=50.0)
+    rest(pump)
+    for sequence in range(6):
+        publish(pump, sequence % 3, (0,), sequence)
+
+
+events = st.lists(
+    st.tuples(st.sampled_from(["cut", "crash", "change", "publish"]), st.integers(0, 50), st.integers(0, TOPICS - 1)),
+    max_size=6,
+)
+
+
+def disturb(pump: Pump, changes: list[tuple[str, int, int]]) -> None:
+    """Links are cut, nodes crash, interests change, messages travel; then the bootstrap service says who is left."""
+    for sequence, (what, which, topic) in enumerate(changes):
+        node = sorted(pump.nodes)[which % len(pump.nodes)]
+        links = sorted(pump.links())
+        if what == "cut" and links:
+            pump.cut(*links[which % len(links)])
+        elif what == "crash" and len(pump.nodes) > 2:
+            pump.crash(node)
+        elif what == "change":
+            is_subscribed = topic in pump.nodes[node].state.topics
+            pump.give(node, Unsubscribe(topic) if is_subscribed else Subscribe(topic))
+        elif what == "publish":
+            pump.give(node, Publish((topic,), message_id(node, sequence), b"payload"))
+        pump.run(SECOND_NS // 5)
+    listed = Directory(PeerInfo(node, tuple(sorted(core.state.topics))) for node, core in pump.nodes.items())
+    for node in tuple(pump.nodes):
+        pump.give(node, PeerList(listed))
+
+
+@settings(max_examples=30, deadline=None)
+@given(networks, events, st.floats(0, 0.2))
+def test_views_agree_again_after_losses_and_churn_and_nobody_is_told_twice(
+    network: dict, changes: list[tuple[str, int, int]], drop: float
+):
+    pump = start(network, Faults(drop, drop, drop))
+    disturb(pump, changes)
+    pump.faults = Faults()
+    pump.run(45 * SECOND_NS)
+    rest(pump)
+    check_views(pump, network)
+    copies = Counter((node, message.message_id) for _, node, message in pump.delivered)
+    assert set(copies.values()) <= {1}
+
+
+# ---------------------------------------------------------------------------------------------------- hostile nodes
+
+
+class Hostile:
+    """A node that is linked with all others and says what it is given to say."""
+
+    def handle(self, now_ns: int, event: object) -> list[Effect]:
+        return []
+
+
+NODES = 8
+number = st.one_of(st.integers(0, NODES - 1), st.integers(NODES, 200), st.just(2**31 - 1))
+numbers = st.lists(number, max_size=40).map(tuple)
+swarm_id = st.sampled_from([SHARED, 0, 0, 1, 1, 2, 77, 2**32 - 1])
+hops = st.sampled_from([0, 1, 3, 6, 255])
+identifier = st.one_of(st.integers(0, 2**40), st.just(2**63 - 1))
+adverts = st.lists(st.builds(Advert, identifier, hops), max_size=20).map(tuple)
+HOSTILE_FRAMES = st.one_of(
+    st.builds(HyparviewJoin, swarm_id),
+    st.builds(HyparviewForwardJoin, swarm_id, number, hops),
+    st.builds(HyparviewNeighbour, swarm_id, st.booleans()),
+    st.builds(HyparviewAnswer, swarm_id, st.booleans()),
+    st.builds(HyparviewDisconnect, swarm_id, st.booleans(), numbers),
+    st.builds(HyparviewShuffle, swarm_id, number, hops, numbers),
+    st.builds(HyparviewShuffleReply, swarm_id, numbers),
+    st.builds(PlumtreeIhave, swarm_id, adverts),
+    st.builds(PlumtreeGraft, swarm_id, st.one_of(st.none(), identifier)),
+    st.builds(PlumtreePrune, swarm_id),
+    st.builds(Data, identifier, st.lists(st.integers(0, 5), max_size=4).map(tuple), hops, hops, st.just(b"x")),
+)
+
+
+@pytest.mark.parametrize("scope", ["topic", "shared"])
+@settings(max_examples=40, deadline=None)
+@given(st.lists(HOSTILE_FRAMES, min_size=5, max_size=40))
+def test_whatever_a_node_says_nothing_grows_and_nobody_is_dialled_beyond_the_runs_nodes(scope: str, frames: list):
+    parts, interests = composition(scope=scope, passive_view=3, active_view=3, **FAST), [(0, 1)] * NODES
+    nodes: dict = {0: Hostile()}
+    nodes |= {node: compose(node, 3, interests[node], parts) for node in range(1, NODES)}
+    pump = Pump(nodes)
+    pump.start(dict(enumerate(interests)))
+    pump.run(3 * SECOND_NS)
+    for frame in frames:
+        for node in range(1, NODES):
+            pump.perform(0, Connect(node))
+        pump.run(SECOND_NS // 100)
+        for node in range(1, NODES):
+            pump.perform(0, Send(node, frame))
+        pump.run(SECOND_NS // 50)
+        for node in range(1, NODES):
+            check_bounds(nodes[node])
+    assert {effect.peer for _, _, effect in pump.effects if isinstance(effect, Connect)} <= set(range(NODES))
+
+
+def check_bounds(core: StatefulNode) -> None:
+    overlay, everybody = overlay_of(core), set(range(NODES))
+    assert set(overlay._posted) <= everybody
+    assert all(len(posted) <= MOST_POSTED for posted in overlay._posted.values())
+    assert overlay.swarms.keys() in ({SHARED}, {0, 1})
+    for swarm in overlay.swarms.values():
+        assert len(swarm.views.active) <= 3
+        assert len(swarm.views.passive) <= 3
+        assert len(swarm.requests) <= MOST_REQUESTS
+        assert {*swarm.views.active, *swarm.views.passive, *swarm.requests, *swarm._tried} <= everybody
+        assert core.state.node not in {*swarm.views.active, *swarm.views.passive, *swarm.requests}
+        assert swarm.views.active.keys() <= core.state.neighbours.keys()
+    assert trees_of(core).keys() <= overlay.swarms.keys()
+    assert core.state.numbers == NODES
+
+
+# --------------------------------------------------------------------------------------------------------- one node
+
+
+def lone(**parameters: object) -> StatefulNode:
+    """Node 1, alone in the swarm of topic 0."""
+    core = compose(1, 3, (0,), composition(**parameters), nodes=200)
+    core.handle(0, Started())
+    return core
+
+
+def befriend(core: StatefulNode, *peers: NodeId) -> None:
+    """Give the node these neighbours."""
+    for peer in peers:
+        core.handle(0, LinkUp(peer, False))
+        assert sent(core.handle(0, FrameReceived(peer, HyparviewNeighbour(0, True)))) == [(peer, accept())]
+
+
+def accept() -> HyparviewAnswer:
+    return HyparviewAnswer(0, True)
+
+
+def sent(effects: list[Effect]) -> list[tuple[NodeId, Frame]]:
+    return [(effect.peer, effect.frame) for effect in one_by_one(effects) if isinstance(effect, Send)]
+
+
+def hear(core: StatefulNode, peer: NodeId, frame: Frame, now_ns: int = 0) -> list[tuple[NodeId, Frame]]:
+    return sent(core.handle(now_ns, FrameReceived(peer, frame)))
+
+
+def dialled(effects: list[Effect]) -> list[NodeId]:
+    return [effect.peer for effect in effects if isinstance(effect, Connect)]
+
+
+def place_of(core: StatefulNode) -> Swarm:
+    return overlay_of(core).swarms[0]
+
+
+def test_a_join_is_accepted_and_forwarded_and_in_a_full_view_a_member_makes_room():
+    core = lone(active_view=2, active_walk=4)
+    befriend(core, 2, 3)
+    core.handle(0, LinkUp(4, False))
+    effects = core.handle(0, FrameReceived(4, HyparviewJoin(0)))
+    views = place_of(core).views
+    [displaced] = views.passive
+    [kept] = views.active.keys() - {4}
+    assert {displaced, kept} == {2, 3}
+    walk = HyparviewForwardJoin(0, 4, 4)
+    assert sent(effects) == [(displaced, HyparviewDisconnect(0, True, (kept,))), (4, accept()), (kept, walk)]
+    assert Disconnect(displaced, UNUSED) in effects
+
+
+def test_only_an_urgent_request_finds_a_place_in_a_full_view():
+    core = lone(active_view=2)
+    befriend(core, 4, 5)
+    core.handle(0, LinkUp(3, False))
+    assert hear(core, 3, HyparviewNeighbour(0, False)) == [(3, HyparviewAnswer(0, False))]
+    assert list(place_of(core).views.active) == [4, 5]
+    assert (3, accept()) in hear(core, 3, HyparviewNeighbour(0, True))
+    assert set(place_of(core).views.active) in ({3, 4}, {3, 5})
+
+
+def test_a_forwarded_join_is_remembered_on_its_way_and_ends_at_a_new_neighbour():
+    core = lone(passive_walk=3)
+    befriend(core, 2, 3)
+    assert hear(core, 2, HyparviewForwardJoin(0, 10, 5)) == [(3, HyparviewForwardJoin(0, 10, 4))]
+    assert 10 not in place_of(core).views.passive
+    assert hear(core, 2, HyparviewForwardJoin(0, 9, 3)) == [(3, HyparviewForwardJoin(0, 9, 2))]
+    assert 9 in place_of(core).views.passive
+    assert dialled(core.handle(0, FrameReceived(2, HyparviewForwardJoin(0, 11, 0)))) == [11]
+    assert sent(core.handle(0, LinkUp(11, True))) == [(11, HyparviewNeighbour(0, True))]
+    assert dialled(core.handle(0, FrameReceived(11, accept()))) == [9]
+    assert list(place_of(core).views.active) == [2, 3, 11]
+
+
+def test_a_forwarded_join_ends_at_a_node_whose_only_neighbour_sent_it():
+    core = lone()
+    befriend(core, 2)
+    assert dialled(core.handle(0, FrameReceived(2, HyparviewForwardJoin(0, 9, 6)))) == [9]
+
+
+@pytest.mark.parametrize("frame", [HyparviewForwardJoin(0, 9, 6), HyparviewShuffle(0, 9, 6, ()), PlumtreePrune(0)])
+def test_a_node_that_is_no_neighbour_is_told_so(frame: Frame):
+    core = lone()
+    befriend(core, 2)
+    core.handle(0, LinkUp(3, False))
+    assert hear(core, 3, frame) == [(3, HyparviewDisconnect(0, True, ()))]
+    assert 9 not in place_of(core).views.passive
+
+
+def test_a_shuffle_is_passed_on_and_answered_where_it_ends():
+    core = lone(active_view=2)
+    befriend(core, 2, 3)
+    assert hear(core, 2, HyparviewShuffle(0, 9, 6, (11, 12))) == [(3, HyparviewShuffle(0, 9, 5, (11, 12)))]
+    assert dialled(core.handle(0, FrameReceived(2, HyparviewShuffle(0, 9, 1, (11, 12, 500))))) == [9]
+    assert set(place_of(core).views.passive) == {9, 11, 12}
+    effects = core.handle(0, LinkUp(9, True))
+    [(receiver, reply)] = sent(effects)
+    assert receiver == 9
+    assert isinstance(reply, HyparviewShuffleReply)
+    assert set(reply.nodes) == {2, 3}
+    assert effects[-1] == Disconnect(9, UNUSED)
+
+
+def test_a_shuffle_names_neighbours_and_others_and_a_full_view_forgets_those_that_were_sent():
+    core = lone(active_view=3, passive_view=2, shuffle_active=1, shuffle_passive=1, shuffle_s=1.0)
+    befriend(core, 2, 3, 4)
+    hear(core, 2, HyparviewShuffleReply(0, (20, 21)))
+    [(receiver, walk)] = sent(core.handle(SECOND_NS, TimerFired(SHUFFLE)))
+    assert isinstance(walk, HyparviewShuffle)
+    assert (walk.origin, walk.ttl, len(walk.nodes)) == (1, 6, 2)
+    neighbour, other = walk.nodes
+    assert neighbour in {2, 3, 4} - {receiver}
+    assert other in {20, 21}
+    hear(core, 2, HyparviewShuffleReply(0, (22,)), SECOND_NS)
+    assert set(place_of(core).views.passive) == {20, 21, 22} - {other}
+
+
+def test_a_lost_neighbour_is_replaced_from_the_passive_view():
+    core = lone(active_view=2)
+    befriend(core, 2, 3)
+    assert not dialled(core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,)))))
+    assert dialled(core.handle(0, LinkDown(2, "crashed"))) == [7]
+    assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, False))]
+    hear(core, 7, accept())
+    assert list(place_of(core).views.active) == [3, 7]
+    assert not place_of(core).views.passive
+
+
+def test_a_node_without_neighbours_insists():
+    core = lone()
+    befriend(core, 2)
+    assert not dialled(core.handle(0, LinkDown(2, "crashed")))
+    core.handle(0, LinkUp(3, False))
+    assert dialled(core.handle(0, FrameReceived(3, HyparviewShuffleReply(0, (7,))))) == [7]
+    assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, True))]
+
+
+def test_a_node_that_refuses_is_kept_and_not_asked_again_before_the_next_shuffle():
+    core = lone(active_view=3)
+    befriend(core, 2)
+    assert dialled(core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,))))) == [7]
+    assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, False))]
+    assert Disconnect(7, UNUSED) in core.handle(0, FrameReceived(7, HyparviewAnswer(0, False)))
+    core.handle(0, LinkDown(7, UNUSED))
+    assert list(place_of(core).views.passive) == [7]
+    assert dialled(core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,))))) == []
+    assert dialled(core.handle(10 * SECOND_NS, TimerFired(SHUFFLE))) == [7]
+
+
+def test_a_request_whose_link_was_closed_as_unused_is_sent_again_once():
+    core = lone()
+    befriend(core, 2)
+    core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,))))
+    core.handle(0, LinkUp(7, True))
+    assert dialled(core.handle(0, LinkDown(7, UNUSED))) == [7]
+    assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, False))]
+    assert dialled(core.handle(0, LinkDown(7, UNUSED))) == []
+
+
+def test_a_request_that_is_not_answered_in_time_fails_and_a_later_answer_is_taken_back():
+    core = lone(request_timeout_s=2.0)
+    befriend(core, 2)
+    effects = core.handle(5, FrameReceived(2, HyparviewShuffleReply(0, (7,))))
+    assert SetTimer("overlay/requests", 5 + 2 * SECOND_NS) in effects
+    core.handle(6, LinkUp(7, True))
+    ended = core.handle(5 + 2 * SECOND_NS, TimerFired("overlay/requests"))
+    assert Disconnect(7, UNUSED) in ended
+    assert 7 not in place_of(core).views.passive
+    assert (7, HyparviewDisconnect(0, True, ())) in hear(core, 7, accept(), 3 * SECOND_NS)
+
+
+def test_who_unsubscribes_leaves_the_swarm_and_says_so_also_to_those_that_come_later():
+    core = lone()
+    befriend(core, 2, 3)
+    goodbye = HyparviewDisconnect(0, False, ())
+    effects = core.handle(0, Unsubscribe(0))
+    assert sent(effects) == [(2, goodbye), (3, goodbye)]
+    assert {Disconnect(2, UNUSED), Disconnect(3, UNUSED)} <= {e for e in effects if isinstance(e, Disconnect)}
+    assert hear(core, 2, HyparviewJoin(0)) == [(2, goodbye)]
+    assert hear(core, 2, PlumtreePrune(0)) == [(2, goodbye)]
+    assert hear(core, 2, goodbye) == []
+    copy = core.handle(0, FrameReceived(2, Data(message_id(5, 1), (0,), 1, UNLIMITED_TTL, b"x")))
+    assert not any(isinstance(effect, (Deliver, Send)) for effect in copy)
+
+
+def test_all_nodes_enter_a_swarm_through_one_listed_node():
+    parts = composition()
+    listed = PeerList(Directory(PeerInfo(node, (5,)) for node in range(20)))
+    asked = Counter()
+    for node in range(20):
+        core = compose(node, node, (5,), parts, nodes=20)
+        asked.update(dialled(core.handle(0, Started()) + core.handle(0, listed)))
+    assert sorted(asked.values()) == [1, 19]
+
+
+# --------------------------------------------------------------------------------------------------------- the tree
+
+
+def copy_of(identifier: MessageId, hops: int = 1) -> Data:
+    return Data(identifier, (0,), hops, UNLIMITED_TTL, b"payload")
+
+
+def test_first_copies_go_on_to_eager_neighbours_and_are_announced_to_lazy_ones_in_batches():
+    core = lone(ihave_delay_ms=5.0)
+    befriend(core, 2, 3, 4)
+    assert hear(core, 4, PlumtreePrune(0)) == []
+    first, second = message_id(9, 1), message_id(9, 2)
+    effects = core.handle(7, FrameReceived(2, copy_of(first)))
+    assert sent(effects) == [(3, copy_of(first, 2))]
+    assert SetTimer("dissemination/announce", 7 + 5_000_000) in effects
+    assert hear(core, 2, copy_of(second, 4), 8) == [(3, copy_of(second, 5))]
+    announced = PlumtreeIhave(0, (Advert(first, 2), Advert(second, 5)))
+    assert sent(core.handle(5_000_007, TimerFired("dissemination/announce"))) == [(4, announced)]
+
+
+def test_another_copy_makes_its_link_lazy_until_it_brings_a_first_one():
+    core = lone()
+    befriend(core, 2, 3)
+    hear(core, 2, copy_of(message_id(9, 1)))
+    assert hear(core, 3, copy_of(message_id(9, 1))) == [(3, PlumtreePrune(0))]
+    assert hear(core, 2, copy_of(message_id(9, 2))) == []
+    hear(core, 3, copy_of(message_id(9, 3)))
+    assert list(trees_of(core)[0].eager) == [2, 3]
+
+
+def test_an_announced_message_that_does_not_come_is_asked_for_in_turn():
+    core = lone(missing_timeout_ms=40.0, graft_timeout_ms=20.0)
+    befriend(core, 2, 3)
+    missing = message_id(9, 1)
+    timer = f"dissemination/missing/0/{missing}"
+    for peer in (2, 3):
+        hear(core, peer, PlumtreePrune(0))
+    announced = PlumtreeIhave(0, (Advert(missing, 3),))
+    assert SetTimer(timer, 40_000_000) in core.handle(0, FrameReceived(3, announced))
+    assert not core.handle(1, FrameReceived(2, announced)), "the timer runs already"
+    effects = core.handle(40_000_000, TimerFired(timer))
+    assert sent(effects) == [(3, PlumtreeGraft(0, missing))]
+    assert SetTimer(timer, 60_000_000) in effects
+    assert sent(core.handle(60_000_000, TimerFired(timer))) == [(2, PlumtreeGraft(0, missing))]
+    assert list(trees_of(core)[0].eager) == [3, 2]
+    assert core.handle(80_000_000, TimerFired(timer)) == []
+    assert not trees_of(core)[0].missing
+
+
+def test_a_message_that_comes_in_time_and_one_that_is_here_are_not_asked_for():
+    core = lone()
+    befriend(core, 2, 3)
+    identifier = message_id(9, 1)
+    hear(core, 3, PlumtreePrune(0))
+    hear(core, 3, PlumtreeIhave(0, (Advert(identifier, 3),)))
+    hear(core, 2, copy_of(identifier))
+    assert not trees_of(core)[0].missing
+    assert (
+        core.handle(0, FrameReceived(3, PlumtreeIhave(0, (Advert(identifier, 3), Advert(message_id(1, 0), 3))))) == []
+    )
+
+
+@pytest.mark.parametrize(("copy_hops", "is_replaced"), [(8, True), (7, False)])
+def test_a_much_shorter_lazy_link_replaces_the_eager_one(copy_hops: int, is_replaced: bool):
+    core = lone(optimisation_threshold=7)
+    befriend(core, 2, 3)
+    identifier = message_id(9, 1)
+    hear(core, 3, PlumtreePrune(0))
+    hear(core, 3, PlumtreeIhave(0, (Advert(identifier, 1),)))
+    changes = hear(core, 2, copy_of(identifier, copy_hops))
+    tree = trees_of(core)[0]
+    assert changes == ([(3, PlumtreeGraft(0, None)), (2, PlumtreePrune(0))] if is_replaced else [])
+    assert list(tree.eager) == ([3] if is_replaced else [2])
+
+
+def test_a_message_is_sent_on_request_a_few_times_while_it_is_kept():
+    core = lone(cache_s=10.0)
+    befriend(core, 2, 3)
+    identifier = message_id(9, 1)
+    hear(core, 2, copy_of(identifier))
+    asked = PlumtreeGraft(0, identifier)
+    hear(core, 3, PlumtreePrune(0))
+    replies = [hear(core, 3, asked) for _ in range(MOST_REPLIES + 1)]
+    assert replies == [[(3, copy_of(identifier, 2))]] * MOST_REPLIES + [[]]
+    assert list(trees_of(core)[0].eager) == [2, 3]
+    hear(core, 2, copy_of(message_id(9, 2)), 11 * SECOND_NS)
+    assert hear(core, 2, asked, 11 * SECOND_NS) == []
+
+
+def test_a_neighbour_that_goes_takes_its_announcements_along():
+    core = lone()
+    befriend(core, 2, 3)
+    missing = message_id(9, 1)
+    hear(core, 3, PlumtreeIhave(0, (Advert(missing, 3),)))
+    core.handle(0, LinkDown(3, "crashed"))
+    assert not sent(core.handle(SECOND_NS, TimerFired(f"dissemination/missing/0/{missing}")))
+
+
+def test_a_neighbour_that_announces_too_much_does_not_hide_what_others_announce():
+    core = lone()
+    befriend(core, 2, 3)
+    for first in range(0, 3 * MOST_ANNOUNCED, MOST_ANNOUNCED):
+        hear(core, 2, PlumtreeIhave(0, tuple(Advert(message_id(9, first + n), 1) for n in range(MOST_ANNOUNCED))))
+    hear(core, 3, PlumtreeIhave(0, (Advert(message_id(8, 0), 1),)))
+    missing = trees_of(core)[0].missing
+    assert len(missing) == MOST_ANNOUNCED + 1
+    assert message_id(8, 0) in missing
+
+
+# ----------------------------------------------------------------------------------------------------- description
+
+TELLING = [
+    (HyparviewJoin(4), [9]),
+    (HyparviewForwardJoin(4, 5, 6), [9, 5]),
+    (HyparviewNeighbour(4, False), [9]),
+    (HyparviewAnswer(4, False), [9]),
+    (HyparviewDisconnect(4, True, (5,)), [9, 5]),
+    (HyparviewDisconnect(4, False, ()), []),
+    (HyparviewShuffle(4, 5, 6, (7, 8)), [9, 5, 7, 8]),
+    (HyparviewShuffleReply(4, (7, 8)), [9, 7, 8]),
+    (PlumtreeIhave(4, ()), [9]),
+    (PlumtreeGraft(4, None), [9]),
+    (PlumtreePrune(4), [9]),
+    (HyparviewShuffle(SHARED, 5, 6, (7, 8)), []),
+]
+
+
+@pytest.mark.parametrize(("frame", "subscribers"), TELLING)
+def test_a_frame_tells_that_the_nodes_that_it_names_subscribe_to_its_topic(frame: Frame, subscribers: list[NodeId]):
+    assert [(node, tuple(topics)) for node, topics in frame.disclosed(9)] == [(node, (4,)) for node in subscribers]
+
+
+def test_whoever_is_in_a_topics_swarm_answers_a_request_and_others_say_that_they_are_not():
+    core = lone()
+    core.handle(0, LinkUp(2, False))
+    mine, foreign = Hyparview.ask_interests(2, (0, 4))
+    told = [list(frame.disclosed(1)) for question in (mine, foreign) for _, frame in hear(core, 2, question)]
+    assert told == [[(1, (0,))], []]
+
+
+def test_copies_follow_links_in_the_swarms_of_topics_and_shuffles_are_background():
+    assert Broadcast.copies_follow_links({}, told=False, several=True)
+    assert not Broadcast.copies_follow_links({"scope": "shared"}, told=False, several=True)
+    assert set(PROTOCOL.background_frames) == {HyparviewShuffle, HyparviewShuffleReply}
+
+
+def test_no_more_links_are_opened_at_a_time_than_so_many():
+    core = lone()
+    befriend(core, 2, 3)
+    opened = set()
+    for origin in range(4, 4 + 2 * MOST_DIALS):
+        opened.update(dialled(core.handle(0, FrameReceived(2, HyparviewShuffle(0, origin, 1, ())))))
+    assert len(opened) == MOST_DIALS
+
+
+SCRIPT = """
+import hashlib
+from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
+from peer.protocols.registry import Composition, compose
+from peer.testing import Faults, Pump
+digest = hashlib.sha256()
+for scope in ("topic", "shared"):
+    part = {"name": "plumtree", "scope": scope, "shuffle_s": 1.0, "active_view": 3, "passive_view": 4}
+    parts = Composition(part, part, interests="private")
+    wanted = {n: tuple(t for t in range(6) if (n * 7 + t * 3) % 4 < 2) for n in range(20)}
+    pump = Pump({n: compose(n, 5, topics, parts) for n, topics in wanted.items()},
+                lambda a, b: 10**6 + a * 1000 + b, Faults(0.05, 0.1, 0.2), 3)
+    pump.start(wanted)
+    for step in range(20):
+        pump.run(300_000_000)
+        pump.give(step % 15, Publish((step % 6, (step + 1) % 6), message_id(step % 15, step), b"x"))
+        pump.give((step * 2) % 15, (Subscribe if step % 2 else Unsubscribe)(step % 6))
+        pump.cut(step % 15, (step + 1) % 15)
+    pump.run(10_000_000_000)
+    digest.update(repr(pump.effects).encode())
+    assert len(pump.delivered) > 50
+print(digest.hexdigest())
+"""
+
+
+def test_the_same_seed_gives_the_same_effects_under_any_hash_seed():
+    [digest] = outputs_under_hash_seeds(SCRIPT)
+    assert len(digest.strip()) == 64
