@@ -173,11 +173,12 @@ def test_a_part_in_two_roles_hears_of_each_event_once_and_of_the_timers_of_both(
     assert part.heard == ["start", "overlay/x", "dissemination/y", "subscribe"]
 
 
-@pytest.mark.parametrize("protocol", ["gossipsub", "scribe"])
+@pytest.mark.parametrize("protocol", [name for name, it in PROTOCOLS.items() if "dissemination" in it.parts])
 def test_a_dissemination_that_is_an_overlay_fills_both_roles(protocol: str):
     parts = make_node(protocol).parts
     assert parts["overlay"] is parts["dissemination"]
-    apart = compose(0, 1, (5,), Composition({"name": protocol}, interests="announced-only")).parts
+    interests = PROTOCOLS[protocol].composition.interests
+    apart = compose(0, 1, (5,), Composition({"name": protocol}, interests=interests)).parts
     assert isinstance(apart["dissemination"], Flood)
     assert isinstance(parts["overlay"], type(apart["overlay"])), "the overlay alone is what the whole extends"
 
