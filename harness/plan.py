@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from harness.experiment import Experiment
+from metrics.rundir import Placement
 from peer.core.schedule import Action
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
@@ -18,16 +19,6 @@ MOST_EMULATED_HOSTS = 1000
 
 METRICS_PORT = 9100
 """The port of the Prometheus endpoints, on the control network."""
-
-
-class Placement(Struct, frozen=True):
-    """Where a node runs: its host (index into the underlay), machine, and addresses."""
-
-    node: int
-    host: int
-    machine: str
-    wan_ip: str
-    ctl_ip: str
 
 
 class Prediction(Struct, frozen=True):

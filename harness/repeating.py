@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from harness.rundir import ATTEMPT_FILE, Attempt, Summary
-from metrics.rundata import VALID
+from metrics.rundir import VALID, Attempt, Summary, write_document
+from metrics.rundir.files import ATTEMPT_FILE
 from metrics.stalls import is_the_hosts
 
 
@@ -30,7 +28,7 @@ def next_attempt(run_dir: Path, summary: Summary) -> Attempt:
 
 def write_attempt(attempt: Attempt, run_dir: Path) -> None:
     """Write it into the directory of the run that it is."""
-    (run_dir / ATTEMPT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(attempt), indent=1))
+    write_document(run_dir / ATTEMPT_FILE, attempt)
 
 
 def directory_of(attempt: Attempt, out: Path) -> Path:

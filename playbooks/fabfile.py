@@ -23,6 +23,7 @@ from harness.errors import ExperimentError, TrellisError
 from harness.inventory import Machine, load_inventory
 from harness.planning import read_plan
 from harness.testbeds.remote import RemoteTestbed
+from metrics.rundir import RunDirError
 
 
 @task(help={"inventory": "the machines (TOML)"})
@@ -110,7 +111,7 @@ def _connected(machines: Sequence[Machine], token: str) -> Iterator[Deployment]:
 def _one_line_errors() -> Iterator[None]:
     try:
         yield
-    except TrellisError as error:
+    except (TrellisError, RunDirError) as error:
         raise Exit(str(error), code=error.exit_code) from None
 
 

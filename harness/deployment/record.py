@@ -6,9 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import ExperimentError
-
-RECORD = "deployment.json"
+from metrics.rundir import read_document, write_document
+from metrics.rundir.files import DEPLOYMENT_FILE
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -19,22 +18,14 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def write_record(record: Record, run_dir: Path) -> None:
-    """Keep it in the run directory; it is there whole or not at all."""
-    unfinished = run_dir / f"{RECORD}.part"
-    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-    unfinished.replace(run_dir / RECORD)
+    """Keep it in the run directory."""
+    write_document(run_dir / DEPLOYMENT_FILE, record)
 
 
 def read_record(run_dir: Path) -> Record:
     """What ``write_record`` kept.
 
     Raises:
-        ExperimentError: it is not there: the run has not got so far.
+        RunDirError: it is not there: the run has not got so far.
     """
-    path = run_dir / RECORD
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
-    except OSError as error:
-        raise ExperimentError(str(path), error.strerror or str(error)) from None
-    except msgspec.MsgspecError as error:
-        raise ExperimentError(str(path), str(error)) from None
+    return read_document(run_dir / DEPLOYMENT_FILE, msgspec.json.Decoder(Record).decode)

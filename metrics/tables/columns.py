@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
