@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import msgspec
+
 from harness.errors import ExperimentError
-from harness.planning.files import read_overlay
-from peer.files import record_file
+from metrics.rundir import read_document
+from peer.files import OVERLAY_FILE, record_file
 from peer.runtime.recording import Replay, replay
-from peer.runtime.spec import NodeSpec
+from peer.runtime.spec import NodeSpec, OverlayDocument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
         ExperimentError: there is no recording, or it cannot be read.
         RunDirError: the overlay document is missing or damaged.
     """
-    specs = _read_specs(arguments.run)
+    overlay = read_document(arguments.run / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
+    specs = {spec.node: spec for spec in overlay.nodes}
     nodes = sorted(specs) if arguments.node is None else [arguments.node]
     recorded = [node for node in nodes if (arguments.run / record_file(node)).exists()]
     if not recorded:
@@ -38,10 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
     for node, outcome in outcomes.items():
         print(_sentence(node, outcome))
     return 1 if any(outcome.difference for outcome in outcomes.values()) else 0
-
-
-def _read_specs(run_dir: Path) -> dict[int, NodeSpec]:
-    return {spec.node: spec for spec in read_overlay(run_dir).nodes}
 
 
 def _replay(run_dir: Path, spec: NodeSpec) -> Replay:

@@ -52,19 +52,10 @@ def read_plan(run_dir: Path) -> PlannedRun:
     return PlannedRun(
         plan=read_document(run_dir / PLAN_FILE, msgspec.json.Decoder(Plan).decode),
         underlay=read_document(run_dir / UNDERLAY_FILE, Underlay.from_json),
-        overlay=read_overlay(run_dir),
+        overlay=read_document(run_dir / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode),
         schedule=tuple(read_document(run_dir / SCHEDULE_FILE, decode_schedule)),
         source=run_dir / EXPERIMENT_FILE,
     )
-
-
-def read_overlay(run_dir: Path) -> OverlayDocument:
-    """Read the overlay document of a planned run.
-
-    Raises:
-        RunDirError: it is missing or damaged.
-    """
-    return read_document(run_dir / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
 
 
 def hash_documents(

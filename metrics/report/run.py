@@ -109,7 +109,7 @@ class Run(RunDir):
 
     def host_links(self) -> list[tuple[int, int]]:
         """Pairs of hosts (lower number first) whose nodes are physical neighbours then."""
-        host_of = {place.node: place.host for place in self.placement}
+        host_of = {place.node: place.host for place in self.plan.placement}
         pairs = {
             tuple(sorted((host_of[node], host_of[peer]))) for node, peers in self.neighbours().items() for peer in peers
         }

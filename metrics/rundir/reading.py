@@ -47,11 +47,7 @@ def require_run_dir(path: Path) -> None:
 
 
 def read_document(path: Path, decode: Callable[[bytes], Value]) -> Value:
-    """Read a file that must be there.
-
-    Args:
-        path: the file, directly in the run directory.
-        decode: makes a value of its content, or raises ``ValueError`` (as msgspec does), ``KeyError`` or ``TypeError``.
+    """Read a file, directly in a run directory, that must be there.
 
     Raises:
         RunDirError: it is missing or cannot be read.

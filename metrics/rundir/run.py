@@ -9,26 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.json import Decoder
 
-from metrics.rundir.documents import (
-    SCHEMA_VERSION,
-    Attempt,
-    ClockOffset,
-    Header,
-    Manifest,
-    Placement,
-    PlanOutline,
-    Summary,
-)
-from metrics.rundir.files import (
-    ATTEMPT_FILE,
-    CAPTURE_FOLDER,
-    CLOCKS_FILE,
-    MANIFEST_FILE,
-    PLAN_FILE,
-    SUMMARY_FILE,
-    TABLES_FOLDER,
-    UNDERLAY_FILE,
-)
+from metrics.rundir import files
+from metrics.rundir.documents import SCHEMA_VERSION, Attempt, ClockOffset, Header, Manifest, PlanOutline, Summary
 from metrics.rundir.reading import DamagedError, RunDirError, read_document, read_lines
 from metrics.rundir.timeline import Phase, Timeline
 
@@ -44,7 +26,7 @@ _LINES = Decoder(dict[str, Any])
 
 def read_clocks(run_dir: Path) -> dict[str, ClockOffset]:
     """Read every machine's clocks; none if all processes of the run read those of this computer."""
-    path = run_dir / CLOCKS_FILE
+    path = run_dir / files.CLOCKS_FILE
     return read_document(path, _CLOCKS.decode) if path.exists() else {}
 
 
@@ -63,29 +45,29 @@ class RunDir:
 
     def __init__(self, path: Path, tables: Path | None = None) -> None:
         self.path = path
-        self.tables = tables or path / TABLES_FOLDER
+        self.tables = tables or path / files.TABLES_FOLDER
 
     @cached_property
     def manifest(self) -> Manifest:
         """``manifest.json``."""
-        return self._read(MANIFEST_FILE, Decoder(Manifest).decode)
+        return self._read(files.MANIFEST_FILE, Decoder(Manifest).decode)
 
     @cached_property
     def plan(self) -> PlanOutline:
         """``plan.json``."""
-        return self._read(PLAN_FILE, Decoder(PlanOutline).decode)
+        return self._read(files.PLAN_FILE, Decoder(PlanOutline).decode)
 
     @cached_property
     def underlay(self) -> Underlay:
         """``underlay.json``."""
         from topologies.model import Underlay
 
-        return self._read(UNDERLAY_FILE, Underlay.from_json)
+        return self._read(files.UNDERLAY_FILE, Underlay.from_json)
 
     @cached_property
     def summary(self) -> Summary:
         """``summary.json``."""
-        return self._read(SUMMARY_FILE, Decoder(Summary).decode)
+        return self._read(files.SUMMARY_FILE, Decoder(Summary).decode)
 
     def _read(self, name: str, decode: Callable[[bytes], Value]) -> Value:
         version, maker = self._header.schema_version, self._header.maker
@@ -102,7 +84,7 @@ class RunDir:
 
     @cached_property
     def _header(self) -> Header:
-        return read_document(self.path / MANIFEST_FILE, Decoder(Header).decode)
+        return read_document(self.path / files.MANIFEST_FILE, Decoder(Header).decode)
 
     @property
     def experiment(self) -> dict[str, Any]:
@@ -112,7 +94,7 @@ class RunDir:
     @property
     def attempt(self) -> Attempt | None:
         """``attempt.json``, None if the run repeats no other."""
-        path = self.path / ATTEMPT_FILE
+        path = self.path / files.ATTEMPT_FILE
         return read_document(path, Decoder(Attempt).decode) if path.exists() else None
 
     @cached_property
@@ -123,20 +105,15 @@ class RunDir:
         return read_stalls(self.path)
 
     @property
-    def placement(self) -> tuple[Placement, ...]:
-        """Where each node ran."""
-        return self.plan.placement
-
-    @property
     def nodes(self) -> list[int]:
         """Every node of the run."""
-        return [place.node for place in self.placement]
+        return [place.node for place in self.plan.placement]
 
     @property
     def nodes_by_host(self) -> list[int]:
         """The node on each host; -1 = none."""
-        nodes = [-1] * (1 + max(place.host for place in self.placement))
-        for place in self.placement:
+        nodes = [-1] * (1 + max(place.host for place in self.plan.placement))
+        for place in self.plan.placement:
             nodes[place.host] = place.node
         return nodes
 
@@ -144,12 +121,12 @@ class RunDir:
     def clocks(self) -> dict[int, ClockOffset]:
         """Every node's clocks, by the machine that it ran on; none if all processes read those of one computer."""
         machines = read_clocks(self.path)
-        return {place.node: machines[place.machine] for place in self.placement if place.machine in machines}
+        return {place.node: machines[place.machine] for place in self.plan.placement if place.machine in machines}
 
     @property
     def captures(self) -> list[Path]:
         """The capture files, none if nothing was captured."""
-        return sorted(path for path in (self.path / CAPTURE_FOLDER).glob("*.pcap*") if path.is_file())
+        return sorted(path for path in (self.path / files.CAPTURE_FOLDER).glob("*.pcap*") if path.is_file())
 
     @property
     def timeline(self) -> Timeline:

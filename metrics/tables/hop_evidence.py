@@ -50,7 +50,7 @@ def order(run: RunDir) -> dict[str, Any]:
 
 def _unsure_ns(run: RunDir, rows: pa.Table) -> Ints:
     """By how much a hop's delay may be wrong: between machines the sum of their clocks' errors, within one nothing."""
-    places = sorted(run.placement, key=lambda place: place.node)
+    places = sorted(run.plan.placement, key=lambda place: place.node)
     errors = np.array([run.clocks[place.node].error_ns if place.node in run.clocks else 0 for place in places])
     if not errors.any():
         return np.zeros(len(rows), np.int64)

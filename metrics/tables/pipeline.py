@@ -92,7 +92,7 @@ class Pipeline:
     def _stage_pairs(self) -> None:
         """What was asked of every directed pair of nodes, as matrices that tasks map: pairs may be 100 million."""
         underlay = self._run.underlay
-        hosts = {place.node: place.host for place in self._run.placement}
+        hosts = {place.node: place.host for place in self._run.plan.placement}
         size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
         self._pairs.mkdir()
         for name, matrix in (("delay_ms", underlay.delay_ms), ("jitter_ms", underlay.jitter_ms)):
@@ -105,7 +105,7 @@ class Pipeline:
 
     def _stage_nodes(self) -> DataFrame:
         """The nodes and their addresses."""
-        places = self._run.placement
+        places = self._run.plan.placement
         columns = {"node": [place.node for place in places], "ip": [place.wan_ip for place in places]}
         return self._stage_small("nodes", pa.table(columns, pa.schema([("node", pa.int32()), ("ip", pa.string())])))
 
