@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fabricate import Fabrication
 
 from metrics import report, summary, tables
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
 from metrics.tables.schemas import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -18,7 +18,7 @@ from _synthetic_run import write_run
 from fabricate import SECOND, ZERO_NS, Fabrication
 
 from metrics import summary, tables
-from metrics.rundata import Summary
+from metrics.rundir import Summary
 from metrics.tables.schemas import TABLES
 
 pytestmark = pytest.mark.spark

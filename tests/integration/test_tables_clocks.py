@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fabricate import Fabrication
 
 from metrics import summary, tables
-from metrics.rundata import Check, RunDir, Summary
+from metrics.rundir import Check, RunDir, Summary
 from metrics.tables.hop_evidence import order
 from metrics.tables.schemas import TABLES
 

@@ -11,7 +11,7 @@ import pytest
 
 from metrics.certificate import _publish_lag, _receive
 from metrics.checks import Evidence, _delay_agreement, _wire_delay
-from metrics.rundata import Check
+from metrics.rundir import Check
 from metrics.stalls import Stalls, is_the_hosts, merge
 from metrics.tables.evidence import _agreement, _publications
 

@@ -18,7 +18,7 @@ from fabricate import SECOND, ZERO_NS, Fabrication
 
 from metrics.certificate import check_certificate
 from metrics.checks import Evidence, check_consistency, is_complete
-from metrics.rundata import Check, FinalState, Manifest, Phase, RunDir
+from metrics.rundir import Check, FinalState, Manifest, Phase, RunDir
 from metrics.verdict import judge
 
 
