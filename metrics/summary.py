@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from metrics.adversaries import of_nodes, read_adversaries
 from metrics.probing import last_attempts, read_achieved
 from metrics.rundir import Check, RunDir, Summary, write_document
-from metrics.rundir.files import SUMMARY_FILE
+from metrics.rundir.files import SUMMARY_FILE, table_file
 from metrics.verdict import judge
 from peer.core.frames import Data
 
@@ -88,7 +88,7 @@ def _learning(run: RunDir) -> dict[str, Any]:
 
 
 def _read(run: RunDir, name: str, columns: list[str] | None = None) -> pa.Table:
-    return pq.read_table(run.tables / f"{name}.parquet", columns=columns)
+    return pq.read_table(run.tables / table_file(name), columns=columns)
 
 
 def _quantile(values: Values, share: float) -> float | None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from metrics.adversaries import read_adversaries
 from metrics.probing import last_attempts, read_achieved
 from metrics.rundir import RunDir
+from metrics.rundir.files import table_file
 from metrics.tables.columns import read_columns
 from metrics.tables.schemas import require_tables
 
@@ -71,7 +72,7 @@ class Run(RunDir):
     def table(self, name: str) -> pd.DataFrame | None:
         """A table of the analysis, None when the run has none of that name."""
         if name not in self._tables:
-            path = self.tables / f"{name}.parquet"
+            path = self.tables / table_file(name)
             self._tables[name] = pq.read_table(path).to_pandas() if path.exists() else None
         return self._tables[name]
 

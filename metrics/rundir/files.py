@@ -33,6 +33,11 @@ REPORT_PAGE = f"{REPORT_FOLDER}/index.html"
 ANALYSIS_LOG = "analysis.log"
 
 
+def table_file(name: str) -> str:
+    """Return the name of a table, which is a folder of Parquet files, in the folder of tables."""
+    return f"{name}.parquet"
+
+
 def exits_file(machine: str) -> str:
     """Return where a machine's agent tells how its peers ended; ``*`` matches every machine's."""
     return f"exits-{machine}.jsonl"

@@ -21,7 +21,7 @@ from metrics.certificate import check_certificate
 from metrics.checks import Evidence, check_consistency, is_complete
 from metrics.pcap.source import register, ship_code
 from metrics.rundir import RunDir
-from metrics.rundir.files import CAPTURE_FOLDER
+from metrics.rundir.files import CAPTURE_FOLDER, table_file
 from metrics.rundir.parquet import with_version
 from metrics.tables import agreement, churn, deliveries, disclosures, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.condensed import build_and_condense
@@ -264,7 +264,7 @@ class Pipeline:
     # ---------------------------------------------------------------------------------------------- files
 
     def _path(self, name: str) -> Path:
-        return self._tables / f"{name}.parquet"
+        return self._tables / table_file(name)
 
     def _folders(self, *names: str) -> dict[str, Path]:
         """Where tasks write: tables of the run to their place, others to the staging folder."""

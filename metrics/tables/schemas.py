@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metrics.rundir import SCHEMA_VERSION, RunDir, RunDirError
+from metrics.rundir.files import table_file
 from metrics.rundir.parquet import version_of
 
 TABLES: Final[dict[str, dict[str, str]]] = {
@@ -301,7 +302,7 @@ def require_tables(run: RunDir) -> None:
         RunDirError: a table is of a newer version, or lacks a column.
     """
     for name, columns in TABLES.items():
-        part = min((run.tables / f"{name}.parquet").glob("*.parquet"), default=None)
+        part = min((run.tables / table_file(name)).glob("*.parquet"), default=None)
         if part is None:
             continue
         footer = pq.read_metadata(part)
