@@ -224,18 +224,8 @@ def check_first_packets(run_dir: Path) -> list[Check]:
     """The checks ``first_packet`` (every pair's) and ``first_packet_hosts`` (every host's)."""
     slots = read(run_dir)
     if slots is None:
-        return [
-            Check(
-                "first_packet",
-                1,
-                1,
-                1,
-                0,
-                "",
-                SUSPECT,
-                f"{FIRST_PACKETS_FILE} is missing: no first packets were compared",
-            )
-        ]
+        missing = f"{FIRST_PACKETS_FILE} is missing: no first packets were compared"
+        return [Check("first_packet", 1, 1, 1, 0, "", SUSPECT, missing)]
     attempts = judge(slots, read_stalls(run_dir))
     return [_check(name, title, attempts) for name, title in CHECKS.items()]
 

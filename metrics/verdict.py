@@ -54,9 +54,9 @@ def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
 def _ended_early(manifest: Manifest, state: FinalState) -> bool:
     """Whether a process that is to exit did so before the peers were told to stop, as one does that is asked to end."""
     cooldown = manifest.timeline.phase("cooldown")
-    if cooldown is None or state.at_ns is None:
+    if state.expected != "exited" or state.at_ns is None or cooldown is None:
         return False
-    return state.expected == "exited" and state.at_ns < cooldown.end_ns
+    return state.at_ns < cooldown.end_ns
 
 
 def describe(check: Check) -> str:

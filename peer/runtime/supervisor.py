@@ -18,17 +18,8 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client import start_http_server
 
+from peer import files
 from peer.core.schedule import decode_schedule
-from peer.files import (
-    AGENT_FILE,
-    EXITS_FILE,
-    LOGS_FOLDER,
-    OVERLAY_FILE,
-    RECORD_FOLDER,
-    SCHEDULE_FILE,
-    TRACE_FOLDER,
-    log_file,
-)
 from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.bootstrap import Step, timeline
@@ -61,11 +52,11 @@ def read_orders(folder: Path) -> Orders:
         OSError: a document is missing.
         ValueError: one is malformed, or they do not fit together; names the document.
     """
-    agent = _read(folder / AGENT_FILE, msgspec.json.Decoder(AgentSpec).decode)
-    overlay = _read(folder / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
-    schedule = _read(folder / SCHEDULE_FILE, decode_schedule)
+    agent = _read(folder / files.AGENT_FILE, msgspec.json.Decoder(AgentSpec).decode)
+    overlay = _read(folder / files.OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
+    schedule = _read(folder / files.SCHEDULE_FILE, decode_schedule)
     if [spec.node for spec in overlay.nodes] != list(range(len(agent.addresses))):
-        raise ValueError(f"{OVERLAY_FILE} must name the nodes 0 .. n-1 in order, {AGENT_FILE} an address for each")
+        raise ValueError("overlay.json must name the nodes 0 .. n-1 in order, agent.json an address for each")
     steps: dict[int, list[Step]] = defaultdict(list)
     refreshes = []
     try:
@@ -75,7 +66,7 @@ def read_orders(folder: Path) -> Orders:
             else:
                 steps[step.action.node].append(step)
     except ValueError as error:
-        raise ValueError(f"{SCHEDULE_FILE}: {error}") from None
+        raise ValueError(f"schedule.jsonl: {error}") from None
     own_steps = {node: tuple(own) for node, own in steps.items()}
     return Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder)
 
@@ -102,9 +93,9 @@ class Supervisor:
     def start_children(self) -> None:
         """Fork every peer. No loop and no thread may exist yet."""
         allow_open_files(len(self._orders.agent.addresses))  # also for the peers, which inherit it
-        for name in (TRACE_FOLDER, LOGS_FOLDER, RECORD_FOLDER):
+        for name in (files.TRACE_FOLDER, files.LOGS_FOLDER, files.RECORD_FOLDER):
             (self._orders.folder / name).mkdir(exist_ok=True)
-        (self._orders.folder / EXITS_FILE).touch()
+        (self._orders.folder / files.EXITS_FILE).touch()
         adopt_orphans()
         gc.collect()
         gc.freeze()
@@ -260,13 +251,13 @@ class Supervisor:
             self._done.set()
 
     def _last_words(self, child: Child) -> str:
-        path = self._orders.folder / log_file(child.node)
+        path = self._orders.folder / files.log_file(child.node)
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _note(self, ended: Exit) -> None:
         line = msgspec.json.encode(ended) + b"\n"
-        with (self._orders.folder / EXITS_FILE).open("ab", buffering=0) as exits:
+        with (self._orders.folder / files.EXITS_FILE).open("ab", buffering=0) as exits:
             end = exits.seek(0, os.SEEK_END)
             try:
                 written = exits.write(line)
