@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import ValidationError
 from msgspec.json import Decoder
 
 from metrics.rundir import files
@@ -77,10 +78,13 @@ class RunDir:
         try:
             return read_document(self.path / name, decode)
         except DamagedError as error:
-            if version == SCHEMA_VERSION:
+            if version == SCHEMA_VERSION or not isinstance(error.cause, ValidationError):
                 raise
-            problem = f"{known}, but {name} lacks what it needs ({error.cause})"
-            raise RunDirError(self.path, f"{problem}; use {maker}, or run the experiment again") from None
+            remedy = f"use {maker}, or run the experiment again"
+            if name == files.SUMMARY_FILE:
+                remedy = f"compute it again: trellis report {self.path}"
+            problem = f"{known}, but {name} lacks what it needs ({error.cause}); {remedy}"
+            raise RunDirError(self.path, problem) from None
 
     @cached_property
     def _header(self) -> Header:

@@ -178,6 +178,19 @@ def test_an_older_run_that_lacks_something_is_refused_in_a_sentence(name: str, r
     assert said.endswith("; use the Trellis that made the run (version 0.3, revision abc), or run the experiment again")
 
 
+def test_a_file_of_an_older_run_that_is_cut_off_is_damaged(run_dir: Path) -> None:
+    path = run_dir / PLAN_FILE
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(RunDirError, match=rf"^{run_dir}: plan\.json is damaged: "):
+        _ = RunDir(run_dir).plan
+
+
+def test_an_older_summary_that_lacks_something_is_to_be_computed_again(run_dir: Path) -> None:
+    (run_dir / SUMMARY_FILE).write_text('{"verdict": "valid"}')
+    with pytest.raises(RunDirError, match=rf"^{run_dir}: has schema version 0, .*: trellis report {run_dir}$"):
+        _ = RunDir(run_dir).summary
+
+
 @pytest.mark.parametrize("name", ["manifest", "plan", "underlay", "summary"])
 def test_a_newer_run_is_refused_whatever_is_read_of_it(name: str, run_dir: Path) -> None:
     change_manifest(run_dir, schema_version=SCHEMA_VERSION + 1, zero_ns=None)
