@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from metrics.rundir import VALID, Attempt, Summary, write_document
-from metrics.rundir.files import ATTEMPT_FILE
+from metrics.rundir import VALID, Attempt, Summary
 from metrics.stalls import is_the_hosts
 
 
@@ -24,11 +23,6 @@ def next_attempt(run_dir: Path, summary: Summary) -> Attempt:
     """The attempt after a run."""
     number = summary.attempt.attempt if summary.attempt else 1
     return Attempt(number + 1, str(run_dir), summary.reasons)
-
-
-def write_attempt(attempt: Attempt, run_dir: Path) -> None:
-    """Write it into the directory of the run that it is."""
-    write_document(run_dir / ATTEMPT_FILE, attempt)
 
 
 def directory_of(attempt: Attempt, out: Path) -> Path:

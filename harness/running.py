@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from harness import manifest
-from harness.deployment import Deployment, Record, build_agent_specs, make_token, nodes_by_machine, write_record
+from harness.deployment import Deployment, build_agent_specs, make_token, nodes_by_machine
 from harness.deployment.agents import DRAIN_S
 from harness.errors import DeploymentError, TestbedError, TrellisError, printable
 from harness.plan import Plan, PlannedRun
@@ -26,8 +26,8 @@ from harness.reserve import Reserve
 from harness.supervision import PartLostError, Supervision
 from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
-from metrics.rundir import FinalState, Manifest, RunDirError, Timeline, read_clocks, read_lines
-from metrics.rundir.files import RESERVE_FILE, agent_log, exits_file
+from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
+from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, agent_log, exits_file
 from peer.files import LOGS_FOLDER, OVERLAY_FILE, SCHEDULE_FILE, log_file
 from peer.runtime.clock import Clock
 
@@ -153,7 +153,7 @@ class Run:
             return
         server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
         self.record = Record(self.record.folder, server.url)
-        write_record(self.record, self.run_dir)
+        write_document(self.run_dir / DEPLOYMENT_FILE, self.record)
         self.supervision.add(server.lost)
         try:
             yield
@@ -240,7 +240,7 @@ def run_planned(run_dir: Path) -> Manifest:
     testbed, phase_log = run.testbed, run.phase_log
     with phase_log.phase("boot", f"boot {len(run.plan.placement)} hosts"):
         testbed.boot()
-    write_record(run.record, run_dir)
+    write_document(run_dir / DEPLOYMENT_FILE, run.record)
     held = run.plan.experiment.testbed == "remote"  # the emulated machine vanishes by itself
     with Deployment(testbed.machines(), run.record.folder, run_dir / LOGS_FOLDER, held=held) as deployment:
         with phase_log.phase("deploy"):

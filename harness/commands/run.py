@@ -20,11 +20,11 @@ from harness.loading import load_experiment
 from harness.plan import PlannedRun
 from harness.planning import make_plan, write_plan
 from harness.progress import step
-from harness.repeating import directory_of, is_spoiled_by_host, next_attempt, write_attempt
+from harness.repeating import directory_of, is_spoiled_by_host, next_attempt
 from harness.testbeds.emulated import sandbox
 from harness.testbeds.emulated.work_folder import remove_work_folder
-from metrics.rundir import Attempt, Summary
-from metrics.rundir.files import MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
+from metrics.rundir import Attempt, Summary, write_document
+from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
 
 RUNS = Path("runs")
 
@@ -98,7 +98,7 @@ def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None
     with _saying_what_is_left(run_dir):
         write_plan(planned, run_dir)
         if attempt:
-            write_attempt(attempt, run_dir)
+            write_document(run_dir / ATTEMPT_FILE, attempt)
         if experiment.inventory:
             save_inventory(load_inventory(planned.source.parent / experiment.inventory), run_dir)
     return run_dir

@@ -73,7 +73,8 @@ def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iter
     stack.callback(server.stop)
     yield f"prometheus  {server.url}"
     if (run_dir / MANIFEST_FILE).is_file():
-        times, interval_s = _measured(run := RunDir(run_dir)), run.experiment["prometheus"]["scrape_interval_s"]
+        finished = RunDir(run_dir)
+        times, interval_s = _measured(finished), float(finished.experiment["prometheus"]["scrape_interval_s"])
         for title, expressions in GRAPHS.items():
             yield f"  {title}: {graph_url(server.url, expressions, times[1], times[1] - times[0], interval_s)}"
 

@@ -14,6 +14,7 @@ from metrics.rundir.documents import ClockOffset as ClockOffset
 from metrics.rundir.documents import FinalState as FinalState
 from metrics.rundir.documents import Manifest as Manifest
 from metrics.rundir.documents import Placement as Placement
+from metrics.rundir.documents import Record as Record
 from metrics.rundir.documents import Stall as Stall
 from metrics.rundir.documents import Summary as Summary
 from metrics.rundir.reading import RunDirError as RunDirError

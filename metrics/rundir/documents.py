@@ -124,6 +124,13 @@ class Check(Struct, frozen=True):
     allowed: int | None = None
 
 
+class Record(Struct, frozen=True):
+    """``deployment.json``: the run's ``folder`` below every machine's work folder, and where ``prometheus`` listens."""
+
+    folder: str
+    prometheus: str | None = None
+
+
 class Attempt(Struct, frozen=True):
     """``attempt.json`` of a run that repeats another one, which stalls of the host spoiled.
 
