@@ -14,7 +14,8 @@ from harness.testbeds.emulated.dataplane.faults import Firsts, LateFirsts
 from harness.testbeds.emulated.probes import Prober
 from metrics import first_packets
 from metrics.first_packets import Attempt
-from metrics.rundata import STALLS_FILE, Stall
+from metrics.rundir import Stall
+from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import merge, read_stalls
 from topologies.model import Underlay
 

@@ -15,14 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-import msgspec
-
 from harness.errors import TrellisError
-from harness.rundir import Summary
 from harness.testbeds.emulated import sandbox
-
-LOG = "analysis.log"
-"""What Spark and the analysis had to say, in the run directory; of interest when they fail."""
+from metrics.rundir import RunDir, Summary
+from metrics.rundir.files import ANALYSIS_LOG
 
 LOCAL = ("local", "here")
 """How masters begin that need no network; "here" is none: the module then does all in its own process."""
@@ -43,17 +39,18 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
         master: a Spark master; None = all cores of this machine.
 
     Raises:
-        AnalysisError: the run did not finish, is being analysed, or the analysis failed; carries its last words.
+        RunDirError: the run did not finish, or cannot be read.
+        AnalysisError: the run is being analysed, or the analysis failed; carries its last words.
         TestbedError: no sandbox could be made.
     """
-    if not (run_dir / "manifest.json").exists():
-        raise AnalysisError(f"{run_dir}: has no manifest.json: the run did not finish")
-    run_spark(__name__, run_dir, LOG, master)
-    return msgspec.json.decode((run_dir / "summary.json").read_bytes(), type=Summary)
+    run = RunDir(run_dir)
+    _ = run.manifest, run.plan
+    run_spark(__name__, run_dir, ANALYSIS_LOG, master)
+    return run.summary
 
 
 @contextmanager
-def exclusive(folder: Path, words: str = LOG) -> Iterator[IO[bytes]]:
+def exclusive(folder: Path, words: str = ANALYSIS_LOG) -> Iterator[IO[bytes]]:
     """The file that takes what a stage says, for one stage at a time: a second one is refused.
 
     It is free again when the last process that has it open has ended, one that outlives its parent included.

@@ -13,6 +13,7 @@ from importlib import import_module
 from harness.doctor.programs import program_path
 from harness.errors import TrellisError
 from harness.interruption import describe, exit_code, heed_sigterm
+from metrics.rundir import RunDirError
 
 DESCRIPTION = "An emulated-WAN testbed for peer-to-peer publish/subscribe overlays."
 
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["PATH"] = program_path()  # for all that is started from here on: what the doctor finds is what runs
     try:
         return _run(argv, chosen)
-    except TrellisError as error:
+    except (TrellisError, RunDirError) as error:
         print(f"trellis {chosen}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # as in "trellis compare ... | head"

@@ -202,6 +202,11 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     cooldown_s: Span = 3.0
     """From the last publication to the stop: the last messages arrive."""
 
+    @property
+    def spans_s(self) -> dict[str, float]:
+        """The lengths of the phases, in their order."""
+        return {"warmup": self.warmup_s, "workload": self.duration_s, "cooldown": self.cooldown_s}
+
 
 class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Packets kept from the emulated network."""

@@ -16,11 +16,11 @@ from msgspec import Meta, Struct
 from harness.errors import ExperimentError
 from harness.experiment import Name
 from harness.plan import METRICS_PORT, PEER_PORT
+from metrics.rundir import read_document, write_document
+from metrics.rundir.files import INVENTORY_FILE
 
 MAX_HOSTS_PER_ADDRESS = METRICS_PORT - PEER_PORT
 """Hosts that share an address differ by port, and the peers' ports end where the metrics ports begin."""
-
-SAVED = "inventory.json"
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -110,22 +110,16 @@ def load_inventory(path: Path) -> Inventory:
 
 def save_inventory(inventory: Inventory, run_dir: Path) -> None:
     """Keep the inventory, its paths absolute, beside the plan that was made from it."""
-    (run_dir / SAVED).write_bytes(msgspec.json.format(msgspec.json.encode(inventory), indent=1) + b"\n")
+    write_document(run_dir / INVENTORY_FILE, inventory)
 
 
 def saved_inventory(run_dir: Path) -> Inventory:
     """What ``save_inventory`` kept.
 
     Raises:
-        ExperimentError: it is not there, or not an inventory.
+        RunDirError: it is not there, or not an inventory.
     """
-    path = run_dir / SAVED
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Inventory)
-    except OSError as error:
-        raise ExperimentError(str(path), error.strerror or str(error)) from None
-    except msgspec.MsgspecError as error:
-        raise ExperimentError(str(path), str(error)) from None
+    return read_document(run_dir / INVENTORY_FILE, msgspec.json.Decoder(Inventory).decode)
 
 
 def _seats(machine: Machine) -> list[Seat]:

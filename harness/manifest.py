@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from harness.progress import step
-from harness.rundir import Manifest, Phase
 from metrics.processors import usable_processors
+from metrics.rundir import SCHEMA_VERSION, Manifest, Phase, write_document
+from metrics.rundir.files import MANIFEST_FILE
 from peer.runtime.clock import Clock
 
 _PACKAGES = (
@@ -34,8 +35,8 @@ _CLOCK_SAMPLES = 200
 _ROOT = Path(__file__).parents[1]
 
 
-class Timeline:
-    """The phases of the running stage, in the order in which they ended."""
+class PhaseLog:
+    """Records the phases of the running stage, in the order in which they end."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -121,10 +122,8 @@ def pss_mib(processes: Iterable[int]) -> float:
 
 
 def write(run_dir: Path, manifest: Manifest) -> None:
-    """Close the running stage. The file appears whole or not at all."""
-    unfinished = run_dir / "manifest.json.part"
-    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-    unfinished.replace(run_dir / "manifest.json")
+    """Close the running stage. The manifest says the schema version of the run directory."""
+    write_document(run_dir / MANIFEST_FILE, replace(manifest, schema_version=SCHEMA_VERSION))
 
 
 def _cpu_model() -> str:

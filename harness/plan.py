@@ -7,27 +7,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from harness.experiment import Experiment
+from metrics.rundir import Placement
 from peer.core.schedule import Action
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
 
 PEER_PORT = 9000
+"""The TCP port that peers listen on, on the emulated network."""
+
 MOST_EMULATED_HOSTS = 1000
 """A Linux bridge, which the control network is, has 1024 ports."""
-"""The TCP port that peers listen on, on the emulated network."""
 
 METRICS_PORT = 9100
 """The port of the Prometheus endpoints, on the control network."""
-
-
-class Placement(Struct, frozen=True):
-    """Where a node runs: its host (index into the underlay), machine, and addresses."""
-
-    node: int
-    host: int
-    machine: str
-    wan_ip: str
-    ctl_ip: str
 
 
 class Prediction(Struct, frozen=True):

@@ -21,6 +21,7 @@ from harness.doctor.programs import find_program
 from harness.errors import TestbedError, describe_status
 from harness.standing_back import make_session_nice
 from metrics.prometheus import TSDB_FOLDER, Target, write_config
+from metrics.rundir.files import PROMETHEUS_FOLDER, PROMETHEUS_LOG
 
 LOOPBACK = "127.0.0.1"
 START_S = 30.0
@@ -109,9 +110,9 @@ def start_prometheus(run_dir: Path, targets: Sequence[Target], scrape_interval_s
     Raises:
         TestbedError: it is not installed or did not start; carries its own words.
     """
-    folder = run_dir / "prometheus"
+    folder = run_dir / PROMETHEUS_FOLDER
     config = write_config(folder, targets, scrape_interval_s)
-    log_path = run_dir / "logs" / "prometheus.log"
+    log_path = run_dir / PROMETHEUS_LOG
     log_path.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, PORTS + 1):
         port = free_port()
@@ -143,7 +144,7 @@ def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
     Raises:
         TestbedError: the run has no data, or the server did not start.
     """
-    data = (run_dir / "prometheus" / TSDB_FOLDER).absolute()
+    data = (run_dir / PROMETHEUS_FOLDER / TSDB_FOLDER).absolute()
     if not data.is_dir():
         raise TestbedError(f"open {data}", "the run recorded no Prometheus data")
     user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from harness.rundir import ATTEMPT_FILE, Attempt, Summary
-from metrics.rundata import VALID
+from metrics.rundir import VALID, Attempt, Summary
 from metrics.stalls import is_the_hosts
 
 
@@ -26,11 +23,6 @@ def next_attempt(run_dir: Path, summary: Summary) -> Attempt:
     """The attempt after a run."""
     number = summary.attempt.attempt if summary.attempt else 1
     return Attempt(number + 1, str(run_dir), summary.reasons)
-
-
-def write_attempt(attempt: Attempt, run_dir: Path) -> None:
-    """Write it into the directory of the run that it is."""
-    (run_dir / ATTEMPT_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(attempt), indent=1))
 
 
 def directory_of(attempt: Attempt, out: Path) -> Path:

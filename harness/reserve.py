@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from harness.errors import TestbedError
+from metrics.rundir.files import RESERVE_FILE
 
-RESERVE_FILE = ".reserve"
 RESERVE_BYTES = 4 << 20
 """Enough for the manifest, the certificate and the ends of logs of a run of some hundred hosts."""
 

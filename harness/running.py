@@ -15,18 +15,20 @@ from pathlib import Path
 import msgspec
 
 from harness import manifest
-from harness.deployment import Deployment, Record, build_agent_specs, make_token, nodes_by_machine, write_record
+from harness.deployment import Deployment, build_agent_specs, make_token, nodes_by_machine
 from harness.deployment.agents import DRAIN_S
 from harness.errors import DeploymentError, TestbedError, TrellisError, printable
 from harness.plan import Plan, PlannedRun
 from harness.planning import read_plan
 from harness.progress import step
 from harness.prometheus import Prometheus, start_prometheus
-from harness.reserve import RESERVE_FILE, Reserve
-from harness.rundir import FinalState, Manifest, read_clocks
+from harness.reserve import Reserve
 from harness.supervision import PartLostError, Supervision
 from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
+from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
+from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, agent_log, exits_file
+from peer.files import LOGS_FOLDER, OVERLAY_FILE, SCHEDULE_FILE, log_file
 from peer.runtime.clock import Clock
 
 READY_S, READY_S_PER_HOST = 60.0, 0.2
@@ -49,7 +51,7 @@ class Run:
         self.plan = planned.plan
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
-        self.timeline = manifest.Timeline(self.clock)
+        self.phase_log = manifest.PhaseLog(self.clock)
         self.problems: list[tuple[str, str]] = []
         self.resources: dict[str, float] = {}
         self.counters: dict[str, int] = {}
@@ -75,7 +77,7 @@ class Run:
         """Bring every peer to the barrier."""
         sites, metrics = self.testbed.sites(), self.testbed.metrics()
         specs = build_agent_specs(self.plan.experiment, sites, metrics)
-        overlay, schedule = ((self.run_dir / name).read_bytes() for name in ("overlay.json", "schedule.jsonl"))
+        overlay, schedule = ((self.run_dir / name).read_bytes() for name in (OVERLAY_FILE, SCHEDULE_FILE))
         deployment.connect()
         deployment.check_versions()
         deployment.ship()
@@ -86,41 +88,38 @@ class Run:
 
     def perform(self, deployment: Deployment) -> None:
         """Lift the barrier and see the workload through, from warm-up to the last peer's end."""
-        workload, clock = self.plan.experiment.workload, self.clock
+        clock = self.clock
         self.supervision.add(self.reserve.lost)  # first: other parts end for want of space, too
         self.supervision.add(lambda: {f"the agent on {name}": words for name, words in deployment.faults().items()})
         self.supervision.add(self.testbed.lost)
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
-        self.zero_ns = start_ns + round(workload.warmup_s * 1e9)
+        planned = Timeline.plan(start_ns, self.plan.experiment.workload.spans_s)
+        self.zero_ns = planned.zero_ns
         self.judge_leads(deployment.start(self._zero_epoch_ns))
         try:
-            self._pass_phases(start_ns)
+            self._pass_phases(planned)
         except PartLostError:
             self.was_cut_short = True
             with self.noting("the peers were not asked to end"):
                 deployment.stop_running()
         self.problems += [("invalid", f"lost during the run: {text}") for text in self.supervision.problems]
-        with self.timeline.phase("stop"), self.noting("the peers did not end", "invalid"):
+        with self.phase_log.phase("stop"), self.noting("the peers did not end", "invalid"):
             self.resources = self.testbed.resources()  # not before: reading a process's memory holds it up
             self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
 
-    def _pass_phases(self, start_ns: int) -> None:
+    def _pass_phases(self, planned: Timeline) -> None:
         """Wait from warm-up to the end of the cool-down.
 
         Raises:
             PartLostError: a part of the run is lost, and the run is to end with it.
         """
-        workload, clock = self.plan.experiment.workload, self.clock
-        spans_s = {"warmup": workload.warmup_s, "workload": workload.duration_s, "cooldown": workload.cooldown_s}
-        for name, span_s in spans_s.items():
-            end_ns = start_ns + round(span_s * 1e9)
+        for phase in planned.phases:
             try:
-                with step(name, clock.real_s(span_s)):
-                    self.supervision.wait_until(end_ns)
+                with step(phase.name, self.clock.real_s((phase.end_ns - phase.start_ns) / 1e9)):
+                    self.supervision.wait_until(phase.end_ns)
             finally:
-                end_ns = min(end_ns, max(start_ns, clock.now_ns()))
-                self.timeline.add(name, start_ns, end_ns)
-            start_ns = end_ns
+                end_ns = min(phase.end_ns, max(phase.start_ns, self.clock.now_ns()))
+                self.phase_log.add(phase.name, phase.start_ns, end_ns)
 
     def judge_leads(self, leads_ns: Mapping[str, int]) -> None:
         """Note the machines whose peers were told of the start too late.
@@ -139,7 +138,7 @@ class Run:
     def _hear_agents(self, statuses: Mapping[str, int]) -> None:
         """An agent that ended before its peers had has said why; what peers did wrong their final states tell."""
         for machine, status in statuses.items():
-            log = self.run_dir / "logs" / f"agent-{machine}.log"
+            log = self.run_dir / LOGS_FOLDER / agent_log(machine)
             words = [
                 line
                 for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -158,7 +157,7 @@ class Run:
             return
         server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
         self.record = Record(self.record.folder, server.url)
-        write_record(self.record, self.run_dir)
+        write_document(self.run_dir / DEPLOYMENT_FILE, self.record)
         self.supervision.add(server.lost)
         try:
             yield
@@ -191,8 +190,7 @@ class Run:
 
     def longest_s(self) -> float:
         """An upper limit of the virtual time from the start of the recording to its end."""
-        workload = self.plan.experiment.workload
-        return self.lead_s + workload.warmup_s + workload.duration_s + workload.cooldown_s + DRAIN_S + STOP_S
+        return self.lead_s + sum(self.plan.experiment.workload.spans_s.values()) + DRAIN_S + STOP_S
 
     @contextlib.contextmanager
     def noting(self, problem: str, severity: str = "suspect") -> Iterator[None]:
@@ -208,7 +206,7 @@ class Run:
             self.problems.append(
                 ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
             )
-        with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
+        with self.phase_log.phase("collect"), self.noting("not everything was collected", "invalid"):
             deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
 
     def conclude(self, findings: Findings) -> Manifest:
@@ -219,7 +217,7 @@ class Run:
             testbed=self.plan.experiment.testbed,
             epoch_offset_ns=self.epoch_offset_ns,
             zero_ns=self.zero_ns,
-            phases=tuple(self.timeline.phases),
+            phases=tuple(self.phase_log.phases),
             final_states=final_states,
             counters={**findings.counters, **self.counters},
             versions=manifest.versions(),
@@ -243,15 +241,15 @@ def run_planned(run_dir: Path) -> Manifest:
         DeploymentError: a machine could not.
     """
     run = Run(run_dir)
-    testbed, timeline = run.testbed, run.timeline
-    with timeline.phase("boot", f"boot {len(run.plan.placement)} hosts"):
+    testbed, phase_log = run.testbed, run.phase_log
+    with phase_log.phase("boot", f"boot {len(run.plan.placement)} hosts"):
         testbed.boot()
-    write_record(run.record, run_dir)
+    write_document(run_dir / DEPLOYMENT_FILE, run.record)
     held = run.plan.experiment.testbed == "remote"  # the emulated machine vanishes by itself
-    with Deployment(testbed.machines(), run.record.folder, run_dir / "logs", held=held) as deployment:
-        with timeline.phase("deploy"):
+    with Deployment(testbed.machines(), run.record.folder, run_dir / LOGS_FOLDER, held=held) as deployment:
+        with phase_log.phase("deploy"):
             run.deploy(deployment)
-        with timeline.phase("probe_before"):
+        with phase_log.phase("probe_before"):
             testbed.probe("before")
         testbed.start_recording(run.longest_s())
         with run.scraping():
@@ -259,9 +257,9 @@ def run_planned(run_dir: Path) -> Manifest:
         with run.noting("the recording did not end well", "invalid"):
             testbed.stop_recording()
         if not run.was_cut_short:
-            with timeline.phase("settle"):
+            with phase_log.phase("settle"):
                 time.sleep(SETTLE_S)
-            with timeline.phase("probe_after"), run.noting("no probes after the workload", "invalid"):
+            with phase_log.phase("probe_after"), run.noting("no probes after the workload", "invalid"):
                 testbed.probe("after")
         run.collect(deployment)
     return run.conclude(testbed.close())
@@ -272,7 +270,7 @@ def main() -> int:
     run_dir = Path(sys.argv[1])
     try:
         stage_of(run_dir)(run_dir)
-    except TrellisError as error:
+    except (TrellisError, RunDirError) as error:
         print(f"trellis run: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -312,18 +310,17 @@ def make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock
 def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
     """How every peer ended, by the account of its machine's agent; a peer that it does not speak of is missing.
 
-    Agents say when by their machines' clocks, the result does so by ours. An account that cannot be read says nothing.
+    Agents say when by their machines' clocks, the result does so by ours.
     """
     expected = plan.experiment.peer.expected_final_state
     clocks = read_clocks(run_dir)
     told: dict[tuple[str, str], FinalState] = {}
-    for path in run_dir.glob("exits-*.jsonl"):
-        ahead_ns = clocks[machine].monotonic_ns if (machine := path.stem.removeprefix("exits-")) in clocks else 0
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            for state in msgspec.json.Decoder(FinalState).decode_lines(path.read_bytes()):
-                at_ns = None if state.at_ns is None else state.at_ns - ahead_ns
-                words = {"state": printable(state.state), "detail": printable(state.detail)}
-                told[machine, state.process] = msgspec.structs.replace(state, expected=expected, at_ns=at_ns, **words)
+    for machine in {place.machine for place in plan.placement}:
+        ahead_ns = clocks[machine].monotonic_ns if machine in clocks else 0
+        for state in read_lines(run_dir / exits_file(machine), msgspec.json.Decoder(FinalState).decode):
+            at_ns = None if state.at_ns is None else state.at_ns - ahead_ns
+            words = {"state": printable(state.state), "detail": printable(state.detail)}
+            told[machine, state.process] = msgspec.structs.replace(state, expected=expected, at_ns=at_ns, **words)
     names = [(place.machine, f"peer-{place.node}") for place in plan.placement]
     return [told.get(name, FinalState(name[1], expected, "missing")) for name in names]
 
@@ -332,7 +329,7 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
     """A Python peer writes to standard error only when something is wrong. Other programs may do as they like."""
     if plan.experiment.peer.command:
         return []
-    said = {place.node: run_dir / "logs" / f"{place.node}.log" for place in plan.placement}
+    said = {place.node: run_dir / log_file(place.node) for place in plan.placement}
     said = {node: path for node, path in said.items() if path.exists() and path.stat().st_size}
     if not said:
         return []

@@ -7,12 +7,13 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
+from peer.files import OVERLAY_FILE
 
 
 def read_adversaries(run: RunDir, kind: str | None = None) -> frozenset[int]:
     """The nodes to which ``overlay.json`` gives a behaviour, or those with one kind of it."""
-    nodes = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
+    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
     bad = {node["node"]: node["behaviour"] for node in nodes if node.get("behaviour")}
     return frozenset(node for node, behaviour in bad.items() if kind in (None, behaviour["name"]))
 

@@ -15,7 +15,7 @@ from metrics.checks import JITTER_SIGMAS, Evidence
 from metrics.first_packets import check_first_packets
 from metrics.plane_checks import check_plane
 from metrics.probing import QUANTILES, explained, last_attempts, limits_ms, read_achieved, repeats
-from metrics.rundata import INVALID, SUSPECT, Check, RunDir
+from metrics.rundir import INVALID, SUSPECT, Check, RunDir
 from metrics.stalls import Stalls, blame, read_stalls
 
 PROBES_LOST_RATIO = 0.001

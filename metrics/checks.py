@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from metrics.recount import count_changes, recount
-from metrics.rundata import INVALID, SUSPECT, Check, RunDir
+from metrics.rundir import INVALID, SUSPECT, Check, RunDir
 from metrics.stalls import blame
 from peer.protocols.registry import copies_follow_links
 

@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from metrics.probing import MOST_ATTEMPTS, met_stall
-from metrics.rundata import SUSPECT, Check
+from metrics.rundir import SUSPECT, Check
+from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.stalls import Stalls, blame, read_stalls
 
-FILE = "first_packets.parquet"
 SCHEMA = pa.schema(
     [
         ("attempt", pa.int32()),
@@ -172,7 +172,7 @@ class Attempt(Struct, frozen=True):
 
 def read(run_dir: Path) -> pa.Table | None:
     """The slots of a run, None where none were recorded."""
-    path = run_dir / FILE
+    path = run_dir / FIRST_PACKETS_FILE
     return pq.read_table(path) if path.exists() else None
 
 
@@ -224,7 +224,8 @@ def check_first_packets(run_dir: Path) -> list[Check]:
     """The checks ``first_packet`` (every pair's) and ``first_packet_hosts`` (every host's)."""
     slots = read(run_dir)
     if slots is None:
-        return [Check("first_packet", 1, 1, 1, 0, "", SUSPECT, f"{FILE} is missing: no first packets were compared")]
+        missing = f"{FIRST_PACKETS_FILE} is missing: no first packets were compared"
+        return [Check("first_packet", 1, 1, 1, 0, "", SUSPECT, missing)]
     attempts = judge(slots, read_stalls(run_dir))
     return [_check(name, title, attempts) for name, title in CHECKS.items()]
 

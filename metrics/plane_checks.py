@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from metrics.dataplane import Burst, Span, busy_spans, merge_counts, quantile_ns, spans
-from metrics.rundata import INVALID, SUSPECT, Check, RunDir
+from metrics.rundir import INVALID, SUSPECT, Check, RunDir
 from metrics.stalls import Bools, Ints, blame
 
 PLANE_BUSY_RATIO = 0.95

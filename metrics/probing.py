@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from metrics.rundir.files import ACHIEVED_FILE
 from metrics.stalls import Stalls
 
 QUANTILES = {"p50": 0.5, "p99": 0.99}
@@ -29,7 +30,7 @@ _MS_NS = 1e6
 
 def read_achieved(run_dir: Path) -> pa.Table | None:
     """``achieved.parquet``, None where there is none. Runs of earlier versions had one attempt and no more columns."""
-    path = run_dir / "achieved.parquet"
+    path = run_dir / ACHIEVED_FILE
     if not path.exists():
         return None
     rows = pq.read_table(path)

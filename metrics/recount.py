@@ -12,7 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 
 ENDS = ("leave", "crash")
 
@@ -38,7 +39,7 @@ def recount(run: RunDir, margin_ns: int) -> Recount:
     expected = 0
     publications: list[dict[str, Any]] = []
     changes: list[tuple[int, int, frozenset[int]]] = []
-    for action in run.lines("schedule.jsonl"):
+    for action in run.lines(SCHEDULE_FILE):
         if action["action"] == "publish":
             interested = set().union(*(members.get(topic, set()) for topic in action["topics"]))
             expected += len(interested - {action["node"]})
@@ -51,7 +52,7 @@ def recount(run: RunDir, margin_ns: int) -> Recount:
 def count_changes(run: RunDir) -> int:
     """How many ``join`` and ``leave`` events the scheduled changes leave in complete traces."""
     total = 0
-    for action in run.lines("schedule.jsonl"):
+    for action in run.lines(SCHEDULE_FILE):
         if action["action"] in ("subscribe", "unsubscribe"):
             total += len(action["topics"])
         elif action["action"] != "publish":
@@ -60,7 +61,7 @@ def count_changes(run: RunDir) -> int:
 
 
 def _nodes(run: RunDir) -> list[dict[str, Any]]:
-    nodes: list[dict[str, Any]] = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
+    nodes: list[dict[str, Any]] = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
     return nodes
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import DecodeError, Struct, json, structs
+from msgspec import Struct, json, structs
 
-from metrics.rundata import STALLS_FILE, Check, Stall
+from metrics.rundir import Check, Stall, read_document, read_lines
+from metrics.rundir.files import PLAN_FILE, STALLS_FILE
 
+_STALLS = json.Decoder(Stall)
 _STALLED = "stalls of the host explain {explained:,} of {late:,} late {things}"
 
 Ints = npt.NDArray[np.int64]
@@ -90,14 +92,9 @@ def is_the_hosts(check: Check) -> bool:
 
 
 def read_stalls(run_dir: Path) -> Stalls:
-    """The run's stalls; none where the file is missing. A last line that was cut off is left out."""
-    path = run_dir / STALLS_FILE
+    """Read the run's stalls, none if the file is missing."""
     found: dict[str, list[tuple[int, int]]] = {"host": [], "plane": []}
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            stall = json.decode(line, type=Stall)
-        except DecodeError:
-            break
+    for stall in read_lines(run_dir / STALLS_FILE, _STALLS.decode):
         found.setdefault(stall.source, []).append((stall.start_ns, stall.end_ns))
     host, plane = (merge(np.array(found[source], np.int64).reshape(-1, 2)) for source in ("host", "plane"))
     return Stalls(host, plane, round(SLACK_NS / _dilation(run_dir)))
@@ -105,8 +102,8 @@ def read_stalls(run_dir: Path) -> Stalls:
 
 def _dilation(run_dir: Path) -> float:
     """The run's ``time_dilation``, by its plan."""
-    path = run_dir / "plan.json"
-    return float(json.decode(path.read_bytes())["experiment"]["time_dilation"]) if path.exists() else 1.0
+    path = run_dir / PLAN_FILE
+    return float(read_document(path, json.decode)["experiment"]["time_dilation"]) if path.exists() else 1.0
 
 
 def merge(intervals: Ints) -> Ints:

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from metrics.adversaries import of_nodes, read_adversaries
 from metrics.probing import last_attempts, read_achieved
-from metrics.rundata import Check, RunDir, Summary
+from metrics.rundir import Check, RunDir, Summary, write_document
+from metrics.rundir.files import SUMMARY_FILE, table_file
 from metrics.verdict import judge
 from peer.core.frames import Data
 
@@ -38,14 +39,12 @@ def write(run_dir: Path) -> Summary:
         headline=numbers,
         checks=checks,
         run_id=run.manifest.run_id,
-        name=run.plan["name"],
-        seed=run.plan["seed"],
+        name=run.plan.name,
+        seed=run.plan.seed,
         protocol=run.experiment["protocol"],
         attempt=run.attempt,
     )
-    unfinished = run_dir / "summary.json.part"
-    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1))
-    unfinished.replace(run_dir / "summary.json")
+    write_document(run_dir / SUMMARY_FILE, summary)
     return summary
 
 
@@ -89,7 +88,7 @@ def _learning(run: RunDir) -> dict[str, Any]:
 
 
 def _read(run: RunDir, name: str, columns: list[str] | None = None) -> pa.Table:
-    return pq.read_table(run.tables / f"{name}.parquet", columns=columns)
+    return pq.read_table(run.tables / table_file(name), columns=columns)
 
 
 def _quantile(values: Values, share: float) -> float | None:
@@ -169,10 +168,8 @@ _OVERLAY = (
 
 def _overlay(run: RunDir) -> dict[str, Any]:
     """The overlay's measures at the workload's end."""
-    workload = run.phase("workload")
-    end_ns = workload.end_ns if workload is not None else run.manifest.zero_ns
     overlay = _read(run, "overlay", ["at_ns", *_OVERLAY])
-    row = overlay.filter(pc.equal(overlay["at_ns"], end_ns)).to_pylist()[0]
+    row = overlay.filter(pc.equal(overlay["at_ns"], run.timeline.published_ns)).to_pylist()[0]
     return {name: row[name] for name in _OVERLAY}
 
 

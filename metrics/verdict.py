@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metrics.rundata import INVALID, SUSPECT, VALID, Check, FinalState, Manifest
+from metrics.rundir import INVALID, SUSPECT, VALID, Check, FinalState, Manifest
 
 _SIGNALLED = "signalled"
 
@@ -53,8 +53,10 @@ def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
 
 def _ended_early(manifest: Manifest, state: FinalState) -> bool:
     """Whether a process that is to exit did so before the peers were told to stop, as one does that is asked to end."""
-    ends_ns = [phase.end_ns for phase in manifest.phases if phase.name == "cooldown"]
-    return state.expected == "exited" and state.at_ns is not None and any(state.at_ns < end_ns for end_ns in ends_ns)
+    cooldown = manifest.timeline.phase("cooldown")
+    if state.expected != "exited" or state.at_ns is None or cooldown is None:
+        return False
+    return state.at_ns < cooldown.end_ns
 
 
 def describe(check: Check) -> str:

@@ -18,11 +18,13 @@ from fabric import task
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from harness.deployment import Deployment, build_package, make_token, nodes_by_machine, read_record
+from harness.deployment import Deployment, build_package, make_token, nodes_by_machine
 from harness.errors import ExperimentError, TrellisError
 from harness.inventory import Machine, load_inventory
 from harness.planning import read_plan
 from harness.testbeds.remote import RemoteTestbed
+from metrics.rundir import Record, RunDirError, read_document
+from metrics.rundir.files import DEPLOYMENT_FILE
 
 
 @task(help={"inventory": "the machines (TOML)"})
@@ -86,7 +88,8 @@ def _connected_to_inventory(path: Path) -> Iterator[Deployment]:
 def _connected_to_run(run_dir: Path) -> Iterator[Deployment]:
     with _one_line_errors():
         machines = _remote_testbed(run_dir).machines()
-        with _connected(machines, read_record(run_dir).folder) as deployment:
+        record = read_document(run_dir / DEPLOYMENT_FILE, msgspec.json.Decoder(Record).decode)
+        with _connected(machines, record.folder) as deployment:
             deployment.ship()  # where the agent's commands are; the run has shipped the same package
             yield deployment
 
@@ -110,7 +113,7 @@ def _connected(machines: Sequence[Machine], token: str) -> Iterator[Deployment]:
 def _one_line_errors() -> Iterator[None]:
     try:
         yield
-    except TrellisError as error:
+    except (TrellisError, RunDirError) as error:
         raise Exit(str(error), code=error.exit_code) from None
 
 

@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.experiment import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
-from metrics.first_packets import FILE, SCHEMA
-from metrics.rundata import STALLS_FILE, Stall
+from metrics.first_packets import SCHEMA
+from metrics.rundir import Stall
+from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE
 from peer.core.contract import message_id
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.trace import TraceEvent
@@ -494,7 +495,7 @@ class Fabrication:
             }
             control = {f"control_{name}": value for name, value in probe.items()}
             slots.append({"attempt": 1, "host_first": src == 0 or (src, dst) == (1, 0)} | probe | control)
-        pq.write_table(pa.Table.from_pylist(slots, SCHEMA), run_dir / FILE)
+        pq.write_table(pa.Table.from_pylist(slots, SCHEMA), run_dir / FIRST_PACKETS_FILE)
 
     def _plane_lines(self) -> list[dict[str, Any]]:
         """One line per second, and a second one in the workload's third second, as after a pause of the machine."""

@@ -5,15 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.errors import ExperimentError
-
-if TYPE_CHECKING:
-    from metrics.report import Run
-
+from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE
 
 UNBOUNDED = 10_000
 """Columns of what is no terminal: a file or a program takes lines of any length."""
@@ -28,10 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the runs side by side; write the page if asked."""
+    from metrics.report import Run
     from metrics.report.comparison import differing_settings, headline_rows, labels, write_comparison
 
     finished = [path for path in arguments.runs if _is_finished(path)]
-    runs = [_open(path) for path in finished or arguments.runs]
+    runs = [Run(path) for path in finished or arguments.runs]
     if arguments.json:
         document = [{"run_dir": str(run.path), **msgspec.to_builtins(run.summary)} for run in runs]
         print(msgspec.json.encode(document).decode())
@@ -49,26 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _is_finished(path: Path) -> bool:
     """Whether a run came to its end; one that did not is left out, and said to be so."""
-    if not (path / "plan.json").is_file() or (path / "manifest.json").is_file():
+    if not (path / PLAN_FILE).is_file() or (path / MANIFEST_FILE).is_file():
         return True
     print(f"left out: {path}: the run did not finish", file=sys.stderr)
     return False
-
-
-def _open(path: Path) -> Run:
-    from metrics.report import Run
-
-    if not (path / "plan.json").is_file():
-        raise ExperimentError(str(path), "not a run directory: it has no plan.json")
-    try:
-        return Run(path)
-    except msgspec.DecodeError as error:
-        raise ExperimentError(str(path), f"summary.json or manifest.json is damaged: {error}") from None
-    except FileNotFoundError as error:
-        missing = Path(error.filename).name
-        raise ExperimentError(
-            str(path), f"not an analysed run ({missing} is missing; try: trellis report {path})"
-        ) from None
 
 
 def _print(titles: list[str], settings: list[tuple[str, list[object]]], rows: list[tuple[str, list[object]]]) -> None:

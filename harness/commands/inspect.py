@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.errors import ExperimentError
+from metrics.rundir import RunDir
+from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE
 
 if TYPE_CHECKING:
     from scapy.packet import Packet
@@ -47,9 +49,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         ExperimentError: the file is no capture.
+        RunDirError: it is in the directory of a run of a version that cannot be read.
     """
     from scapy.error import Scapy_Exception
 
+    _require_version(arguments.capture)
     trouble: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     try:
@@ -66,6 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError(str(arguments.capture), f"not a capture: {error}") from error
     print(_summary(kinds, trouble), file=sys.stderr)
     return 0
+
+
+def _require_version(capture: Path) -> None:
+    """Refuse a run's capture if the run has frames that only another version of Trellis knows."""
+    folder = capture.absolute().parent
+    if folder.name == CAPTURE_FOLDER and (folder.parent / MANIFEST_FILE).is_file():
+        _ = RunDir(folder.parent).manifest
 
 
 def _lines(arguments: argparse.Namespace, trouble: Counter[str]) -> Iterator[tuple[str, str]]:

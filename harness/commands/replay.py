@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ExperimentError
+from metrics.rundir import read_document
+from peer.files import OVERLAY_FILE, record_file
 from peer.runtime.recording import Replay, replay
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
@@ -26,10 +28,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         ExperimentError: there is no recording, or it cannot be read.
+        RunDirError: the overlay document is missing or damaged.
     """
-    specs = _read_specs(arguments.run)
+    overlay = read_document(arguments.run / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
+    specs = {spec.node: spec for spec in overlay.nodes}
     nodes = sorted(specs) if arguments.node is None else [arguments.node]
-    recorded = [node for node in nodes if (arguments.run / "record" / f"{node}.msgpack").exists()]
+    recorded = [node for node in nodes if (arguments.run / record_file(node)).exists()]
     if not recorded:
         what = "recording" if arguments.node is None else f"recording of node {arguments.node}"
         raise ExperimentError(str(arguments.run), f"has no {what}: run the experiment with --set peer.record=true")
@@ -39,18 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if any(outcome.difference for outcome in outcomes.values()) else 0
 
 
-def _read_specs(run_dir: Path) -> dict[int, NodeSpec]:
-    try:
-        overlay = msgspec.json.decode((run_dir / "overlay.json").read_bytes(), type=OverlayDocument)
-    except OSError as error:
-        raise ExperimentError(str(error.filename), error.strerror or "cannot be read") from None
-    except msgspec.DecodeError as error:
-        raise ExperimentError(str(run_dir / "overlay.json"), str(error)) from None
-    return {spec.node: spec for spec in overlay.nodes}
-
-
 def _replay(run_dir: Path, spec: NodeSpec) -> Replay:
-    path = run_dir / "record" / f"{spec.node}.msgpack"
+    path = run_dir / record_file(spec.node)
     try:
         return replay(path, spec)
     except (OSError, ValueError) as error:

@@ -20,11 +20,11 @@ from harness.loading import load_experiment
 from harness.plan import PlannedRun
 from harness.planning import make_plan, write_plan
 from harness.progress import step
-from harness.repeating import directory_of, is_spoiled_by_host, next_attempt, write_attempt
-from harness.reserve import RESERVE_FILE
-from harness.rundir import Attempt, Summary
+from harness.repeating import directory_of, is_spoiled_by_host, next_attempt
 from harness.testbeds.emulated import sandbox
 from harness.testbeds.emulated.work_folder import remove_work_folder
+from metrics.rundir import Attempt, Summary, write_document
+from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
 
 RUNS = Path("runs")
 
@@ -98,7 +98,7 @@ def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None
     with _saying_what_is_left(run_dir):
         write_plan(planned, run_dir)
         if attempt:
-            write_attempt(attempt, run_dir)
+            write_document(run_dir / ATTEMPT_FILE, attempt)
         if experiment.inventory:
             save_inventory(load_inventory(planned.source.parent / experiment.inventory), run_dir)
     return run_dir
@@ -130,10 +130,10 @@ def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        if (run_dir / "manifest.json").exists():
+        if (run_dir / MANIFEST_FILE).exists():
             interrupt.add_note(f"{run_dir} is whole but not analysed: trellis report does it")
         elif run_dir.exists():
-            interrupt.add_note(f"{run_dir} has no manifest.json, so what there is of the run cannot be analysed")
+            interrupt.add_note(f"{run_dir} has no {MANIFEST_FILE}, so what there is of the run cannot be analysed")
         raise
 
 
@@ -150,7 +150,7 @@ def print_outcome(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
     for name, value in summary.headline.items():
         if value is not None:
             print(f"{name:>32}  {_number(value)}")
-    print(f"report: {run_dir / 'report' / 'index.html'}")
+    print(f"report: {run_dir / REPORT_PAGE}")
 
 
 def _number(value: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,8 @@ from pathlib import Path
 from harness.errors import ExperimentError
 from harness.prometheus import LOOPBACK, free_port, reopen_prometheus
 from metrics.prometheus import GRAPHS, graph_url
+from metrics.rundir import RunDir, require_run_dir
+from metrics.rundir.files import MANIFEST_FILE, PROMETHEUS_FOLDER, REPORT_FOLDER, REPORT_PAGE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,15 +32,14 @@ def _port(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Serve what the run has: a report, Prometheus data, or both."""
     run_dir: Path = arguments.run
-    if not (run_dir / "plan.json").is_file():
-        raise ExperimentError(str(run_dir), "not a run directory: it has no plan.json")
+    require_run_dir(run_dir)
     with contextlib.ExitStack() as stack:
         lines = [
             *_show_metrics(stack, run_dir, arguments.prometheus_port),
             *_missing_report(run_dir),
         ]
         try:
-            server = _ReportServer(run_dir / "report", arguments.port)
+            server = _ReportServer(run_dir / REPORT_FOLDER, arguments.port)
         except OSError as error:
             raise ExperimentError(f"--port {arguments.port}", error.strerror or str(error)) from None
         stack.callback(server.server_close)
@@ -66,35 +66,27 @@ class _QuietHandler(SimpleHTTPRequestHandler):
 
 def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iterator[str]:
     """Start Prometheus on the run's data; lines that tell where to look."""
-    if not (run_dir / "prometheus").is_dir():
+    if not (run_dir / PROMETHEUS_FOLDER).is_dir():
         yield "prometheus  the run recorded no metrics"
         return
     server = reopen_prometheus(run_dir, port or free_port())
     stack.callback(server.stop)
     yield f"prometheus  {server.url}"
-    if times := _measured(run_dir):
-        interval_s = _scrape_interval_s(run_dir)
+    if (run_dir / MANIFEST_FILE).is_file():
+        finished = RunDir(run_dir)
+        times, interval_s = _measured(finished), float(finished.experiment["prometheus"]["scrape_interval_s"])
         for title, expressions in GRAPHS.items():
             yield f"  {title}: {graph_url(server.url, expressions, times[1], times[1] - times[0], interval_s)}"
 
 
 def _missing_report(run_dir: Path) -> Iterator[str]:
-    if not (run_dir / "report" / "index.html").is_file():
+    if not (run_dir / REPORT_PAGE).is_file():
         yield f"            (no report yet: trellis report {run_dir})"
 
 
-def _measured(run_dir: Path) -> tuple[float, float] | None:
-    """First and last instant of the run's phases, in s since the epoch; None when the run did not finish."""
-    manifest = run_dir / "manifest.json"
-    if not manifest.is_file():
-        return None
-    document = json.loads(manifest.read_bytes())
-    instants_ns = [phase[end] for phase in document["phases"] for end in ("start_ns", "end_ns")]
-    if not instants_ns:
-        return None
-    offset_ns, dilation = document["epoch_offset_ns"], document.get("time_dilation", 1)
-    return (min(instants_ns) * dilation + offset_ns) / 1e9, (max(instants_ns) * dilation + offset_ns) / 1e9
-
-
-def _scrape_interval_s(run_dir: Path) -> float:
-    return float(json.loads((run_dir / "plan.json").read_bytes())["experiment"]["prometheus"]["scrape_interval_s"])
+def _measured(run: RunDir) -> tuple[float, float]:
+    """First and last instant of the run's phases, in s since the epoch."""
+    manifest, dilation = run.manifest, run.manifest.time_dilation
+    first_ns = min((phase.start_ns for phase in manifest.phases), default=manifest.zero_ns)
+    offset_ns, last_ns = manifest.epoch_offset_ns, run.timeline.end_ns
+    return (first_ns * dilation + offset_ns) / 1e9, (last_ns * dilation + offset_ns) / 1e9

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from harness.errors import ExperimentError
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
@@ -21,15 +19,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Compute the tables and the summary; the verdict is printed and leaves the exit code alone."""
     from harness.analysis import exclusive
     from metrics import summary, tables
+    from metrics.rundir import RunDir
 
     run_dir: Path = arguments.run
-    for name in ("manifest.json", "plan.json", "underlay.json"):
-        if not (run_dir / name).exists():
-            raise ExperimentError(str(run_dir), f"not a finished run ({name} is missing)")
+    run = RunDir(run_dir)
+    _ = run.manifest, run.plan
     with exclusive(run_dir):
         tables.build(run_dir, arguments.master, packets=arguments.packets)
         written = summary.write(run_dir)
-    print(f"{run_dir / 'tables'}: {len(tables.TABLES) + arguments.packets} tables; verdict {written.verdict}")
+    print(f"{run.tables}: {len(tables.TABLES) + arguments.packets} tables; verdict {written.verdict}")
     for reason in written.reasons:
         print(f"  {reason}")
     return 0

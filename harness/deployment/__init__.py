@@ -6,12 +6,10 @@
 from harness.deployment.agents import Site, build_agent_specs, emulated_sites, nodes_by_machine
 from harness.deployment.fleet import Deployment, Versions, make_token
 from harness.deployment.package import Package, build_package
-from harness.deployment.record import Record, read_record, write_record
 
 __all__ = [
     "Deployment",
     "Package",
-    "Record",
     "Site",
     "Versions",
     "build_agent_specs",
@@ -19,6 +17,4 @@ __all__ = [
     "emulated_sites",
     "make_token",
     "nodes_by_machine",
-    "read_record",
-    "write_record",
 ]

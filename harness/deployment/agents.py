@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from harness.experiment import Experiment
 from harness.plan import METRICS_PORT, PEER_PORT, Plan
+from metrics.rundir import Timeline
+from metrics.rundir.files import exits_file
+from peer.files import EXITS_FILE, log_file, record_file, trace_file
 from peer.runtime.spec import AgentSpec, PeerPlace
 
 DRAIN_S = 1.0
@@ -54,8 +57,8 @@ def nodes_by_machine(sites: Iterable[Site]) -> dict[str, list[int]]:
 
 def files_of(machine: str, nodes: Iterable[int]) -> dict[str, str]:
     """What a machine's peers and its agent may leave in the run's folder there -> its path in the run directory."""
-    names = [name for n in nodes for name in (f"trace/{n}.jsonl", f"logs/{n}.log", f"record/{n}.msgpack")]
-    return {**{name: name for name in names}, "exits.jsonl": f"exits-{machine}.jsonl"}
+    names = [file(node) for node in nodes for file in (trace_file, log_file, record_file)]
+    return {**{name: name for name in names}, EXITS_FILE: exits_file(machine)}
 
 
 def build_agent_specs(
@@ -85,19 +88,18 @@ def _agent_spec(
     experiment: Experiment,
     agent_metrics: tuple[str, int] | None,
 ) -> AgentSpec:
-    workload = experiment.workload
-    stop_s = workload.duration_s + workload.cooldown_s
+    planned = Timeline.plan(0, experiment.workload.spans_s)
     metrics = experiment.peer.metrics
     return AgentSpec(
         machine=machine,
         run=run,
         peers=tuple(PeerPlace(site.node, site.listen, site.metrics if metrics else None, site.netns) for site in sites),
         addresses=addresses,
-        warmup_ns=round(workload.warmup_s * 1e9),
-        stop_ns=round(stop_s * 1e9),
+        warmup_ns=planned.zero_ns,
+        stop_ns=planned.stop_ns - planned.zero_ns,
         drain_ns=round(DRAIN_S * 1e9),
         send_queue_bytes=experiment.peer.send_queue_bytes,
-        lease_s=(workload.warmup_s + stop_s + DRAIN_S) * experiment.time_dilation + LEASE_MARGIN_S,
+        lease_s=(planned.stop_ns / 1e9 + DRAIN_S) * experiment.time_dilation + LEASE_MARGIN_S,
         time_dilation=experiment.time_dilation,
         record=experiment.peer.record,
         command=experiment.peer.command,

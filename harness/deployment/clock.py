@@ -7,7 +7,7 @@ import time
 
 from harness.deployment.answers import StepError
 from harness.deployment.session import COMMAND_S, LINE_BYTES, Session
-from harness.rundir import ClockOffset
+from metrics.rundir import ClockOffset
 
 ROUNDS = 20
 

@@ -22,7 +22,9 @@ from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_
 from harness.deployment.session import FAULTS, CommandError, Session
 from harness.errors import DeploymentError, printable
 from harness.inventory import Machine
-from harness.rundir import CLOCKS_FILE, ClockOffset, FinalState
+from metrics.rundir import ClockOffset, FinalState, write_document
+from metrics.rundir.files import CLOCKS_FILE, agent_log
+from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE
 from peer.runtime.spec import AgentSpec
 
 Result = TypeVar("Result")
@@ -133,7 +135,7 @@ class Deployment:
         def push_one(session: Session) -> None:
             session.make_folder(held=self._held)
             agent = msgspec.json.encode(specs[session.machine.name])
-            for name, content in (("agent.json", agent), ("overlay.json", overlay), ("schedule.jsonl", schedule)):
+            for name, content in ((AGENT_FILE, agent), (OVERLAY_FILE, overlay), (SCHEDULE_FILE, schedule)):
                 session.put(session.work / name, content)
 
         self._each("push", push_one)
@@ -266,11 +268,7 @@ class Deployment:
         except DeploymentError:
             after = self.clocks  # the step that failed has said so: what was read before is all that is known
         self.clocks = {name: merge_offsets(self.clocks.get(name, clock), clock) for name, clock in after.items()}
-        try:
-            path.write_bytes(msgspec.json.format(msgspec.json.encode(self.clocks), indent=1))
-        except OSError:
-            path.unlink(missing_ok=True)  # half of it could not be read later
-            raise
+        write_document(path, self.clocks)
 
     def _await_ready(self, session: Session, deadline: float) -> None:
         while not self._is_ready(session):
@@ -295,7 +293,7 @@ class Deployment:
         return status.ready
 
     def _log_of(self, session: Session) -> Path:
-        return self.logs / f"agent-{session.machine.name}.log"
+        return self.logs / agent_log(session.machine.name)
 
     def _each(
         self,

@@ -11,13 +11,16 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.plan import Plan, PlannedRun
+from metrics.rundir import read_document
+from metrics.rundir.files import EXPERIMENT_FILE, PLAN_FILE, UNDERLAY_FILE
 from peer.core.schedule import Action, decode_schedule, encode_schedule
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
 
 
 def write_plan(planned: PlannedRun, run_dir: Path) -> None:
-    """Write ``experiment.toml``, ``plan.json``, ``underlay.json``, ``overlay.json`` and ``schedule.jsonl``.
+    """Write the experiment file, the plan, the underlay, the overlay and the schedule.
 
     The directory is made if need be; files that are there already are never overwritten.
 
@@ -25,11 +28,11 @@ def write_plan(planned: PlannedRun, run_dir: Path) -> None:
         ExperimentError: the directory holds a plan already, or cannot be written.
     """
     documents = {
-        "experiment.toml": [planned.source.read_bytes()],
-        "plan.json": [encode_plan(planned.plan)],
-        "underlay.json": planned.underlay.to_json(),
-        "overlay.json": [encode_overlay(planned.overlay)],
-        "schedule.jsonl": [encode_schedule(planned.schedule)],
+        EXPERIMENT_FILE: [planned.source.read_bytes()],
+        PLAN_FILE: [encode_plan(planned.plan)],
+        UNDERLAY_FILE: planned.underlay.to_json(),
+        OVERLAY_FILE: [encode_overlay(planned.overlay)],
+        SCHEDULE_FILE: [encode_schedule(planned.schedule)],
     }
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -44,20 +47,15 @@ def read_plan(run_dir: Path) -> PlannedRun:
     """Read back what ``write_plan`` wrote.
 
     Raises:
-        ExperimentError: a file is missing or not what was written there.
+        RunDirError: a file is missing or not what was written there.
     """
-    try:
-        return PlannedRun(
-            plan=msgspec.json.decode((run_dir / "plan.json").read_bytes(), type=Plan),
-            underlay=Underlay.from_json((run_dir / "underlay.json").read_bytes()),
-            overlay=msgspec.json.decode((run_dir / "overlay.json").read_bytes(), type=OverlayDocument),
-            schedule=tuple(decode_schedule((run_dir / "schedule.jsonl").read_bytes())),
-            source=run_dir / "experiment.toml",
-        )
-    except OSError as error:
-        raise ExperimentError(str(error.filename), error.strerror or "cannot be read") from None
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise ExperimentError(str(run_dir), f"not a plan: {error}") from None
+    return PlannedRun(
+        plan=read_document(run_dir / PLAN_FILE, msgspec.json.Decoder(Plan).decode),
+        underlay=read_document(run_dir / UNDERLAY_FILE, Underlay.from_json),
+        overlay=read_document(run_dir / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode),
+        schedule=tuple(read_document(run_dir / SCHEDULE_FILE, decode_schedule)),
+        source=run_dir / EXPERIMENT_FILE,
+    )
 
 
 def hash_documents(

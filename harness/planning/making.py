@@ -11,7 +11,7 @@ from harness.errors import ExperimentError
 from harness.experiment import Experiment, ProcessingSpec, section_of
 from harness.inventory import load_inventory
 from harness.loading import check_rules
-from harness.plan import Placement, Plan, PlannedRun
+from harness.plan import Plan, PlannedRun
 from harness.planning.composing import choose_behaviour, choose_parts
 from harness.planning.files import hash_documents
 from harness.planning.prediction import predict, refuse_oversized
@@ -19,6 +19,7 @@ from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
 from harness.workload.interests import Interests
+from metrics.rundir import Placement
 from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
 from peer.protocols.description import Choice, ParameterError

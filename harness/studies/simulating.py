@@ -21,6 +21,7 @@ from harness.workload.churn import Span
 from harness.workload.drawing import Workload, draw_membership, draw_workload
 from harness.workload.membership import first_population
 from metrics.disclosure import disclosed_ratio, measure_disclosure
+from metrics.rundir import Timeline
 from peer.core.bitset import bitset, members
 from peer.core.frames import Bye, Data, Hello
 from peer.protocols.registry import background_kinds
@@ -221,11 +222,8 @@ def _times(experiment: Experiment, run: RunSpec) -> _Times:
     if run.length_s is not None:
         end_ns = START_NS + round(run.length_s * SECOND_NS)
         return _Times(START_NS, end_ns, START_NS + round(run.control_from_s * SECOND_NS), end_ns, publishes=False)
-    workload = experiment.workload
-    zero_ns = START_NS + round(workload.warmup_s * SECOND_NS)
-    published_ns = zero_ns + round(workload.duration_s * SECOND_NS)
-    end_ns = published_ns + round(workload.cooldown_s * SECOND_NS)
-    return _Times(zero_ns, end_ns, zero_ns, published_ns, publishes=True)
+    planned = Timeline.plan(START_NS, experiment.workload.spans_s)
+    return _Times(planned.zero_ns, planned.end_ns, planned.zero_ns, planned.published_ns, publishes=True)
 
 
 def _draw_workload(experiment: Experiment, nodes: int, folder: Path, times: _Times) -> Workload:

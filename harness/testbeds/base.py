@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from harness.deployment.agents import Site
 from harness.inventory import Machine
-from harness.rundir import FinalState
+from metrics.rundir import FinalState
 
 Moment = Literal["before", "after"]
 

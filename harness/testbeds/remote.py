@@ -13,8 +13,8 @@ from harness.deployment.agents import Site
 from harness.errors import TestbedError
 from harness.inventory import MAX_HOSTS_PER_ADDRESS, Machine, saved_inventory
 from harness.plan import METRICS_PORT, Plan
-from harness.rundir import read_clocks
 from harness.testbeds.base import Findings, Moment
+from metrics.rundir import read_clocks
 
 AGENT_METRICS_PORT = METRICS_PORT + MAX_HOSTS_PER_ADDRESS
 

@@ -9,6 +9,7 @@ from metrics.replacing import replacing
 from metrics.report.figures import FIGURES
 from metrics.report.page import render
 from metrics.report.run import Run
+from metrics.rundir.files import REPORT_FOLDER, REPORT_PAGE
 
 __all__ = ["Run", "write"]
 
@@ -23,12 +24,12 @@ def write(run_dir: Path) -> Path:
         The path of ``report/index.html``.
 
     Raises:
-        FileNotFoundError: the run has not been analysed.
+        RunDirError: the run has not been analysed, or cannot be read.
     """
     run = Run(run_dir)
-    with replacing(run_dir, "report") as folder:
+    with replacing(run_dir, REPORT_FOLDER) as folder:
         _write(run, folder)
-    return run_dir / "report" / "index.html"
+    return run_dir / REPORT_PAGE
 
 
 def _write(run: Run, folder: Path) -> None:
@@ -43,4 +44,4 @@ def _write(run: Run, folder: Path) -> None:
         canvas.savefig(path, dpi=144)
         encoded = base64.b64encode(path.read_bytes()).decode()
         drawn.append({"name": figure.name, "title": figure.title, "caption": figure.caption, "png": encoded})
-    (folder / "index.html").write_text(render(run, drawn, missing), encoding="utf-8")
+    (folder / Path(REPORT_PAGE).name).write_text(render(run, drawn, missing), encoding="utf-8")

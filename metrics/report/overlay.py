@@ -44,9 +44,7 @@ def measures_over_time(run: Run) -> dict[str, Any] | None:
     overlay = run.table("overlay")
     if overlay is None or overlay.empty:
         return None
-    workload = run.phase("workload")
-    end_ns = workload.end_ns if workload is not None else run.zero_ns
-    inside = overlay[(overlay["at_ns"] >= run.zero_ns) & (overlay["at_ns"] <= end_ns)]
+    inside = overlay[(overlay["at_ns"] >= run.zero_ns) & (overlay["at_ns"] <= run.timeline.published_ns)]
     early = overlay[(overlay["at_ns"] < run.zero_ns) & (overlay["physical_links"] > 0)]
     chosen = pd.concat([early.head(1), inside.iloc[sorted({0, len(inside) // 2, len(inside) - 1})]])
     return {

@@ -74,7 +74,7 @@ def sentence(run: Run) -> str:
     slowly = "" if dilation == 1 else f", {dilation:g} times slower than reported"
     return (
         f"{peers} peers {places} ({experiment['underlay']['kind']}), protocol {experiment['protocol']}{published}, "
-        f"seed {run.plan['seed']}, testbed {experiment['testbed']}{slowly}."
+        f"seed {run.plan.seed}, testbed {experiment['testbed']}{slowly}."
     )
 
 

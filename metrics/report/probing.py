@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from metrics import first_packets
 from metrics.probing import read_achieved
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
 from metrics.stalls import read_stalls
 
 

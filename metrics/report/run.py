@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -14,26 +13,29 @@ import pyarrow.parquet as pq
 
 from metrics.adversaries import read_adversaries
 from metrics.probing import last_attempts, read_achieved
-from metrics.rundata import RunDir, Summary
+from metrics.rundir import RunDir
+from metrics.rundir.files import table_file
 from metrics.tables.columns import read_columns
+from metrics.tables.schemas import require_tables
 
 
 class Run(RunDir):
     """One run directory after the analysis.
 
     Raises:
-        FileNotFoundError: the run has not been analysed.
+        RunDirError: the run has not been analysed, or cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.summary = msgspec.json.decode((path / "summary.json").read_bytes(), type=Summary)
+        _ = self.plan, self.manifest, self.summary
+        require_tables(self)
         self._tables: dict[str, pd.DataFrame | None] = {}
 
     @property
     def name(self) -> str:
         """The experiment's name."""
-        return str(self.plan["name"])
+        return str(self.plan.name)
 
     @property
     def zero_ns(self) -> int:
@@ -70,7 +72,7 @@ class Run(RunDir):
     def table(self, name: str) -> pd.DataFrame | None:
         """A table of the analysis, None when the run has none of that name."""
         if name not in self._tables:
-            path = self.tables / f"{name}.parquet"
+            path = self.tables / table_file(name)
             self._tables[name] = pq.read_table(path).to_pandas() if path.exists() else None
         return self._tables[name]
 
@@ -108,7 +110,7 @@ class Run(RunDir):
 
     def host_links(self) -> list[tuple[int, int]]:
         """Pairs of hosts (lower number first) whose nodes are physical neighbours then."""
-        host_of = {place["node"]: place["host"] for place in self.plan["placement"]}
+        host_of = {place.node: place.host for place in self.plan.placement}
         pairs = {
             tuple(sorted((host_of[node], host_of[peer]))) for node, peers in self.neighbours().items() for peer in peers
         }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from metrics.replacing import replacing
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
+from metrics.rundir.files import REPORT_FOLDER, SUMMARY_FILE, TABLES_FOLDER
 from metrics.tables.schemas import TABLES
 
 __all__ = ["TABLES", "build"]
@@ -22,7 +23,7 @@ def build(run_dir: Path, master: str | None = None, *, packets: bool = False) ->
         packets: also write the ``packets`` table, a row a captured packet.
 
     Raises:
-        FileNotFoundError: the run did not finish (no manifest), or a document of it is missing.
+        RunDirError: the run did not finish (no manifest), or a document of it cannot be read.
     """
     from metrics.session import session
     from metrics.tables.pipeline import Pipeline
@@ -30,7 +31,7 @@ def build(run_dir: Path, master: str | None = None, *, packets: bool = False) ->
     run_dir = run_dir.absolute()
     run = RunDir(run_dir)
     _ = run.manifest, run.plan, run.underlay
-    with replacing(run_dir, "tables", outdated=("summary.json", "report")) as made:
+    with replacing(run_dir, TABLES_FOLDER, outdated=(SUMMARY_FILE, REPORT_FOLDER)) as made:
         run.tables = made
         with session(master, light=not packets) as spark:
             Pipeline(spark, run).write(packets=packets)

@@ -14,14 +14,15 @@ import pyarrow.parquet as pq
 
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
+from metrics.rundir.files import table_file
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 
 def read_columns(run: RunDir, table: str, *columns: str) -> pa.Table:
     """Some columns of a table of the run."""
-    return pq.read_table(run.tables / f"{table}.parquet", columns=list(columns))
+    return pq.read_table(run.tables / table_file(table), columns=list(columns))
 
 
 def numbers(column: Column, missing: int = 0) -> Ints:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from metrics.certificate import PUBLISH_LAG_P99_MS
 from metrics.checks import DELAY_AGREEMENT_P99_MS, Evidence
 from metrics.pcap import CAPTURES, CONNS
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
 from metrics.tables import hop_evidence
 from metrics.tables.columns import numbers, of_whole_traces, outside, quantile, read_columns
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES

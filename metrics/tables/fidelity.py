@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from metrics.dataplane import last_counters, second_values, spans
 from metrics.pcap.walk import Ints
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
+from metrics.rundir.files import ACHIEVED_FILE, DATAPLANE_FILE, PRESSURE_FILE
 from metrics.tables.columns import numbers, quantile, read_columns
 
 _SECOND_NS = 1_000_000_000
@@ -30,7 +31,7 @@ def build_fidelity(run: RunDir) -> list[dict[str, Any]]:
     def row(second: int) -> dict[str, Any]:
         return rows.setdefault(second, {"at_ns": zero_ns + second * _SECOND_NS})
 
-    for line in run.lines("pressure.jsonl"):
+    for line in run.lines(PRESSURE_FILE):
         row((line["at_ns"] - zero_ns) // _SECOND_NS).update({name: line.get(name) for name in _PRESSURE})
     for found in (_plane(run), _hops(run), _publications(run), _probes(run)):
         for second, values in found.items():
@@ -40,7 +41,7 @@ def build_fidelity(run: RunDir) -> list[dict[str, Any]]:
 
 def _plane(run: RunDir) -> dict[int, dict[str, Any]]:
     """What the data plane counted, by the second in which it wrote its lines."""
-    lines = run.lines("dataplane.jsonl")
+    lines = run.lines(DATAPLANE_FILE)
     found = second_values(spans(lines), run.manifest.zero_ns)
     for name, last in last_counters(lines).items():
         counted = sum(values.get(name, 0) for values in found.values())
@@ -81,7 +82,7 @@ def _by_second(instants_ns: Ints, zero_ns: int) -> Iterator[tuple[int, Ints]]:
 
 def _probes(run: RunDir) -> dict[int, dict[str, Any]]:
     """Errors of the probes that returned, by the second in which they were sent."""
-    path = run.path / "achieved.parquet"
+    path = run.path / ACHIEVED_FILE
     if not path.exists():
         return {}
     table = pq.read_table(path, columns=["at_ns", "asked_rtt_ms", "rtt_ms"]).drop_null()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from metrics.certificate import RECEIVE_P99_MS
 from metrics.checks import JITTER_SIGMAS
 from metrics.pcap.walk import Bools, Ints
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
 from metrics.tables.columns import Column, group_rows, numbers, of_whole_traces, outside, quantile, read_columns, valid
 from metrics.tables.condensed import INSTANTS
 from peer.core.frames import Data
@@ -50,11 +50,11 @@ def order(run: RunDir) -> dict[str, Any]:
 
 def _unsure_ns(run: RunDir, rows: pa.Table) -> Ints:
     """By how much a hop's delay may be wrong: between machines the sum of their clocks' errors, within one nothing."""
-    places = sorted(run.plan["placement"], key=lambda place: int(place["node"]))
-    errors = np.array([run.clocks[place["node"]].error_ns if place["node"] in run.clocks else 0 for place in places])
+    places = sorted(run.plan.placement, key=lambda place: place.node)
+    errors = np.array([run.clocks[place.node].error_ns if place.node in run.clocks else 0 for place in places])
     if not errors.any():
         return np.zeros(len(rows), np.int64)
-    machines = np.array([place["machine"] for place in places])
+    machines = np.array([place.machine for place in places])
     src, dst = numbers(rows["src_node"]), numbers(rows["dst_node"])
     apart = valid(rows["src_node"], rows["dst_node"]) & (machines[src] != machines[dst])
     return np.where(apart, errors[src] + errors[dst], 0)

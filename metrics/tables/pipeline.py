@@ -20,7 +20,9 @@ from metrics.adversaries import of_nodes, read_adversaries
 from metrics.certificate import check_certificate
 from metrics.checks import Evidence, check_consistency, is_complete
 from metrics.pcap.source import register, ship_code
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
+from metrics.rundir.files import CAPTURE_FOLDER, table_file
+from metrics.rundir.parquet import with_version
 from metrics.tables import agreement, churn, deliveries, disclosures, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
@@ -28,16 +30,16 @@ from metrics.tables.evidence import Sources, gather
 from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
-from metrics.tables.staged import STAGED
+from metrics.tables.staged import STAGED, mark_version
 from metrics.tables.stalls import build_stalls
 from metrics.tables.together import together
 from metrics.tables.traces import EVENTS
 from metrics.tables.wire import Wire
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
 
 _SMALL = frozenset(("conns", "messages", "links", "physical_links", "sharing", "overhead", "control"))
 _CONDENSED = ("streams", "carried", "copies", "sent", "split")
 _OVERLAY = "nodes array<struct<node bigint, topics array<bigint>, up boolean>>"
-_SECOND_NS = 1_000_000_000
 
 
 class Pipeline:
@@ -71,26 +73,26 @@ class Pipeline:
         traces = logs.Logs(self._spark, self._staging)
         captured = bool(self._run.captures)
         ahead_ns = {node: clock.monotonic_ns for node, clock in self._run.clocks.items()}
-        self.states = traces.read(self._run.path / "trace", traced=captured, ahead_ns=ahead_ns)
+        self.states = traces.read(self._run.path / TRACE_FOLDER, traced=captured, ahead_ns=ahead_ns)
         self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
         self.events = traces.events
         self.starts = traces.starts()
         self.wire = Wire(self._spark, self._staging / "wire")
         if captured:
             traced, manifest = traces.complete_traced(self.incomplete), self._run.manifest
-            self.wire.read(self._run.path / "capture", traced, manifest.epoch_offset_ns, manifest.zero_ns)
+            self.wire.read(self._run.path / CAPTURE_FOLDER, traced, manifest.epoch_offset_ns, manifest.zero_ns)
 
     def _stage_plan(self) -> None:
         """What was asked for."""
         self._stage_pairs()
         self.nodes = self._stage_nodes()
         whole = self._spark.read.schema(_OVERLAY).option("multiLine", True)
-        self.overlay = whole.json(str(self._run.path / "overlay.json"))
+        self.overlay = whole.json(str(self._run.path / OVERLAY_FILE))
 
     def _stage_pairs(self) -> None:
         """What was asked of every directed pair of nodes, as matrices that tasks map: pairs may be 100 million."""
         underlay = self._run.underlay
-        hosts = {place["node"]: place["host"] for place in self._run.plan["placement"]}
+        hosts = {place.node: place.host for place in self._run.plan.placement}
         size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
         self._pairs.mkdir()
         for name, matrix in (("delay_ms", underlay.delay_ms), ("jitter_ms", underlay.jitter_ms)):
@@ -103,8 +105,8 @@ class Pipeline:
 
     def _stage_nodes(self) -> DataFrame:
         """The nodes and their addresses."""
-        places = self._run.plan["placement"]
-        columns = {"node": [place["node"] for place in places], "ip": [place["wan_ip"] for place in places]}
+        places = self._run.plan.placement
+        columns = {"node": [place.node for place in places], "ip": [place.wan_ip for place in places]}
         return self._stage_small("nodes", pa.table(columns, pa.schema([("node", pa.int32()), ("ip", pa.string())])))
 
     def _stage_small(self, name: str, table: pa.Table) -> DataFrame:
@@ -141,13 +143,13 @@ class Pipeline:
             self._save("frames", self.wire.table("frames"))
 
     def _stage_messages(self) -> None:
-        schedule, events = self._run.path / "schedule.jsonl", self._staging / "events"
+        schedule, events = self._run.path / SCHEDULE_FILE, self._staging / "events"
         make = partial(deliveries.build_published, schedule, events, self._run.manifest.zero_ns)
         rows = ds.dataset(events, schema=EVENTS).count_rows()
         write_shares(self._spark, make, self._folders("published"), rows)
 
     def _save_links(self) -> None:
-        end_ns = self._run.end_ns
+        end_ns = self._run.timeline.end_ns
         self._save("physical_links", links.build_physical_links(self.events, end_ns))
         self._save("links", links.build_links(self.events, self._table("physical_links"), end_ns))
 
@@ -168,7 +170,7 @@ class Pipeline:
         logical, physical = self._table("links"), self._table("physical_links")
         streams, carried, copies = (self._staged(name) for name in ("streams", "carried", "copies"))
         self._save("conns", build_conns(self.wire.table("conns"), self.nodes, streams, carried, self.interests))
-        grid = self._grid()
+        grid = self._run.timeline.grid
         rows = links.build_sharing("trace", logical, physical, self.lives, grid)
         if self._run.captures:
             self.ends = self._stage_rows("ends", agreement.wire_ends(streams, self._table("conns")))
@@ -191,15 +193,11 @@ class Pipeline:
         self._save_small("stalls", build_stalls(self._run))
 
     def _save_epochs(self) -> None:
-        run = self._run
-        adversaries = read_adversaries(run)
-        begin, workload = run.phase("warmup"), run.phase("workload")
+        adversaries, timeline = read_adversaries(self._run), self._run.timeline
         rows = pq.read_table(self._path("deliveries"), columns=["node", "publish_ns", "message_id", "latency_ms"])
         rows = of_nodes(rows, "node", adversaries, others=True)
-        start_ns = begin.start_ns if begin is not None else run.manifest.zero_ns
-        end_ns = workload.end_ns if workload is not None else run.end_ns
         ends = epochs.epoch_ends(self.events, adversaries)
-        self._save_small("epochs", epochs.build_epochs(ends, rows, start_ns, end_ns))
+        self._save_small("epochs", epochs.build_epochs(ends, rows, timeline.start_ns, timeline.published_ns))
 
     def _save_churn_control(self) -> None:
         workload, rows = self._run.phase("workload"), []
@@ -241,31 +239,21 @@ class Pipeline:
             return {}
         physical, logical = self._table("physical_links"), self._table("links")
         return together(
-            physical=lambda: agreement.compare_physical(self.ends, physical, self.incomplete, self._grid()),
+            physical=lambda: agreement.compare_physical(self.ends, physical, self.incomplete, self._run.timeline.grid),
             logical=lambda: agreement.compare_logical(self.proven, logical, self.incomplete),
         )
 
     def _save_overlay(self) -> None:
         """The overlay's measures over time, and those of its topics and nodes at zero and at the workload's end."""
-        run, zero_ns = self._run, self._run.manifest.zero_ns
-        workload = run.phase("workload")
-        end_ns = workload.end_ns if workload is not None else zero_ns
+        run, timeline = self._run, self._run.timeline
+        end_ns = timeline.published_ns
         physical, logical = (pq.read_table(self._path(name)) for name in ("physical_links", "links"))
         lives, interests = self.lives.toArrow(), self.interests.toArrow()
         intervals = Intervals(lives, interests, physical, logical, read_adversaries(run))
-        self._save_small("overlay", build_overlay(intervals, choose_instants(self._grid(), end_ns, len(run.nodes))))
-        topics, degrees = build_parts(intervals, sorted({zero_ns, end_ns}))
+        self._save_small("overlay", build_overlay(intervals, choose_instants(timeline.grid, end_ns, len(run.nodes))))
+        topics, degrees = build_parts(intervals, sorted({timeline.zero_ns, end_ns}))
         self._save_small("overlay_topics", topics)
         self._save_small("overlay_degrees", degrees)
-
-    def _grid(self) -> tuple[int, int, int]:
-        """Every full second, counted from zero, from the peers' start to the workload's and the cool-down's end."""
-        zero_ns = self._run.manifest.zero_ns
-        named = [self._run.phase(name) for name in ("warmup", "workload", "cooldown")]
-        phases = [phase for phase in named if phase is not None]
-        first = min((phase.start_ns for phase in phases), default=zero_ns)
-        last = max((phase.end_ns for phase in phases), default=zero_ns)
-        return zero_ns, -((zero_ns - first) // _SECOND_NS), (last - zero_ns) // _SECOND_NS
 
     def _save_overhead(self) -> None:
         classes = overhead.frame_classes(self._staged("sent"), self._staged("split"), self.wire.table("spans"))
@@ -276,7 +264,7 @@ class Pipeline:
     # ---------------------------------------------------------------------------------------------- files
 
     def _path(self, name: str) -> Path:
-        return self._tables / f"{name}.parquet"
+        return self._tables / table_file(name)
 
     def _folders(self, *names: str) -> dict[str, Path]:
         """Where tasks write: tables of the run to their place, others to the staging folder."""
@@ -291,11 +279,13 @@ class Pipeline:
         if name in _SMALL:
             chosen = chosen.coalesce(1)
         chosen.write.parquet(str(self._path(name)))
+        mark_version(self._path(name))
 
     def _save_small(self, name: str, rows: list[dict[str, Any]]) -> None:
         path = self._path(name)
         path.mkdir()
-        pq.write_table(pa.Table.from_pylist(rows, arrow_schema(name)), path / "part-0.parquet", compression="zstd")
+        table = with_version(pa.Table.from_pylist(rows, arrow_schema(name)))
+        pq.write_table(table, path / "part-0.parquet", compression="zstd")
 
     def write_packets(self) -> None:
         """Write the table of packets."""
@@ -305,5 +295,5 @@ class Pipeline:
             "epoch_offset_ns": str(self._run.manifest.epoch_offset_ns),
             "parallelism": str(self._spark.sparkContext.defaultParallelism),
         }
-        rows = reader.options(**options).load(str(self._run.path / "capture"))
+        rows = reader.options(**options).load(str(self._run.path / CAPTURE_FOLDER))
         rows.write.parquet(str(self._path("packets")))

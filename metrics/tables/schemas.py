@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from metrics.rundir import SCHEMA_VERSION, RunDir, RunDirError
+from metrics.rundir.files import table_file
+from metrics.rundir.parquet import version_of
 
 TABLES: Final[dict[str, dict[str, str]]] = {
     "conns": {
@@ -288,3 +293,21 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 def arrow_schema(table: str) -> pa.Schema:
     """The columns of a table as Arrow types, for the tables that kernels make."""
     return pa.schema([(column, _ARROW[kind]) for column, kind in TABLES[table].items()])
+
+
+def require_tables(run: RunDir) -> None:
+    """Check that an analysed run's tables can be read. Tables of an older version can if they have every column.
+
+    Raises:
+        RunDirError: a table is of a newer version, or lacks a column.
+    """
+    for name, columns in TABLES.items():
+        part = min((run.tables / table_file(name)).glob("*.parquet"), default=None)
+        if part is None:
+            continue
+        footer = pq.read_metadata(part)
+        version, lacking = version_of(footer), sorted(columns.keys() - set(footer.schema.to_arrow_schema().names))
+        if version > SCHEMA_VERSION or lacking:
+            problem = f"its table {name} has schema version {version}, and this Trellis reads versions up to"
+            problem += f" {SCHEMA_VERSION}" + (f", but it lacks {', '.join(lacking)}" if lacking else "")
+            raise RunDirError(run.path, f"{problem}; compute the tables again: trellis report {run.path}")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from metrics.rundir.parquet import with_version
 from metrics.tables.staged import remove_attempts, whole
 
 LEAST_ROWS, _MOST_ROWS = 200_000, 8_000_000
@@ -58,4 +59,4 @@ def write_share(tables: Mapping[str, pa.Table], targets: Mapping[str, Path], sha
     """
     for name, rows in tables.items():
         with whole(targets[name] / f"part-{share.number}.parquet") as path:
-            pq.write_table(rows, path, compression="zstd", row_group_size=_GROUP_ROWS)
+            pq.write_table(with_version(rows), path, compression="zstd", row_group_size=_GROUP_ROWS)

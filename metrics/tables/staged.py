@@ -14,6 +14,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from metrics.rundir.parquet import VERSION
+
 STAGED = {"compression": "snappy"}
 """What lives for minutes is compressed for speed."""
 
@@ -40,6 +42,17 @@ def remove_attempts(folder: Path) -> None:
     """Remove what attempts left that were killed."""
     for attempt in folder.glob(".*"):
         attempt.unlink(missing_ok=True)
+
+
+def mark_version(folder: Path) -> None:
+    """Add the schema version to the parts of a table that Spark wrote; it has no option for that."""
+    for path in sorted(folder.glob("*.parquet")):
+        part = pq.ParquetFile(path)
+        schema = part.schema_arrow.with_metadata(VERSION)
+        with whole(path) as attempt, pq.ParquetWriter(attempt, schema, compression="zstd") as writer:
+            for group in range(part.num_row_groups):
+                writer.write_table(part.read_row_group(group))
+    remove_attempts(folder)  # and Spark's checksums, which are of the parts before
 
 
 class Part:
@@ -85,6 +98,8 @@ class Part:
             rows = rows.sort_by([(name, "ascending") for name in self._order])
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._attempt, self._schema, compression=self._compression)
+            self._writer = pq.ParquetWriter(
+                self._attempt, self._schema.with_metadata(VERSION), compression=self._compression
+            )
         self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
         self._waiting, self._rows = [], 0

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from peer.core.schedule import to_line
+from peer.files import log_file, spec_file, trace_file
 from peer.runtime.clock import Clock
 from peer.runtime.namespaces import die_with_parent, enter_network
 from peer.runtime.privileges import drop_privileges
@@ -118,7 +119,7 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
     try:
         die_with_parent(parent)
         _lead_group(os.getpid())
-        _redirect(orders.folder / "logs" / f"{place.node}.log")
+        _redirect(orders.folder / log_file(place.node))
         if place.netns is not None:
             enter_network(place.netns)
         drop_privileges()
@@ -161,10 +162,10 @@ def _execute(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     if not line:
         return  # the agent is gone
     zero_ns = int(line)
-    spec = orders.folder / "spec" / f"{place.node}.json"
+    spec = orders.folder / spec_file(place.node)
     spec.parent.mkdir(exist_ok=True)
     spec.write_bytes(msgspec.json.encode(_document(place, orders, zero_ns)))
-    trace = orders.folder / "trace" / f"{place.node}.jsonl"
+    trace = orders.folder / trace_file(place.node)
     assert orders.agent.command is not None, "the caller asks only where there is one"
     words = [_fill_in(word, node=str(place.node), spec=str(spec), trace=str(trace)) for word in orders.agent.command]
     time.sleep(max(0.0, Clock(orders.agent.time_dilation).left_s(zero_ns - orders.agent.warmup_ns)))

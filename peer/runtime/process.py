@@ -22,6 +22,7 @@ from msgspec import Struct
 from prometheus_client import start_http_server
 
 from peer.core.randomness import substream
+from peer.files import record_file, trace_file
 from peer.runtime.addresses import AddressBook
 from peer.runtime.bootstrap import Step, first_directory, tell
 from peer.runtime.clock import Clock
@@ -114,7 +115,7 @@ class Peer:
     @contextlib.contextmanager
     def _tracing(self) -> Iterator[TraceFile]:
         spec = self._spec
-        path = self._orders.folder / "trace" / f"{spec.node}.jsonl"
+        path = self._orders.folder / trace_file(spec.node)
         trace = TraceFile(path, spec.node, spec.topics, self._clock.now_ns())
         yield trace
         # Not in a finally: a peer that failed leaves a trace without its last line.
@@ -136,7 +137,7 @@ class Peer:
         if not self._orders.agent.record:
             yield None
             return
-        recorder = Recorder(self._orders.folder / "record" / f"{self._spec.node}.msgpack")
+        recorder = Recorder(self._orders.folder / record_file(self._spec.node))
         yield recorder
         recorder.close()
 

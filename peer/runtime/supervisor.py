@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client import start_http_server
 
+from peer import files
 from peer.core.schedule import decode_schedule
 from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
@@ -30,7 +31,6 @@ from peer.runtime.namespaces import adopt_orphans
 from peer.runtime.process import Orders
 from peer.runtime.spec import AgentSpec, OverlayDocument
 
-EXITS = "exits.jsonl"
 Document = TypeVar("Document")
 
 STOP_S = 8.0
@@ -52,9 +52,9 @@ def read_orders(folder: Path) -> Orders:
         OSError: a document is missing.
         ValueError: one is malformed, or they do not fit together; names the document.
     """
-    agent = _read(folder / "agent.json", msgspec.json.Decoder(AgentSpec).decode)
-    overlay = _read(folder / "overlay.json", msgspec.json.Decoder(OverlayDocument).decode)
-    schedule = _read(folder / "schedule.jsonl", decode_schedule)
+    agent = _read(folder / files.AGENT_FILE, msgspec.json.Decoder(AgentSpec).decode)
+    overlay = _read(folder / files.OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
+    schedule = _read(folder / files.SCHEDULE_FILE, decode_schedule)
     if [spec.node for spec in overlay.nodes] != list(range(len(agent.addresses))):
         raise ValueError("overlay.json must name the nodes 0 .. n-1 in order, agent.json an address for each")
     steps: dict[int, list[Step]] = defaultdict(list)
@@ -93,9 +93,9 @@ class Supervisor:
     def start_children(self) -> None:
         """Fork every peer. No loop and no thread may exist yet."""
         allow_open_files(len(self._orders.agent.addresses))  # also for the peers, which inherit it
-        for name in ("trace", "logs", "record"):
+        for name in (files.TRACE_FOLDER, files.LOGS_FOLDER, files.RECORD_FOLDER):
             (self._orders.folder / name).mkdir(exist_ok=True)
-        (self._orders.folder / EXITS).touch()
+        (self._orders.folder / files.EXITS_FILE).touch()
         adopt_orphans()
         gc.collect()
         gc.freeze()
@@ -251,16 +251,13 @@ class Supervisor:
             self._done.set()
 
     def _last_words(self, child: Child) -> str:
-        lines = (
-            (self._orders.folder / "logs" / f"{child.node}.log")
-            .read_text(encoding="utf-8", errors="replace")
-            .split("\n")
-        )
+        path = self._orders.folder / files.log_file(child.node)
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
     def _note(self, ended: Exit) -> None:
         line = msgspec.json.encode(ended) + b"\n"
-        with (self._orders.folder / EXITS).open("ab", buffering=0) as exits:
+        with (self._orders.folder / files.EXITS_FILE).open("ab", buffering=0) as exits:
             end = exits.seek(0, os.SEEK_END)
             try:
                 written = exits.write(line)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from metrics.rundata import Manifest
+from metrics.rundir import Manifest
 from tests.e2e.run_experiment import await_step, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.spark]

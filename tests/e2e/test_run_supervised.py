@@ -14,7 +14,7 @@ import pytest
 
 from harness.loading import load_experiment
 from harness.planning import make_plan, write_plan
-from harness.rundir import Manifest
+from metrics.rundir import Manifest
 from tests.e2e.parts import find_part
 from tests.e2e.run_experiment import ROOT, await_step
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from metrics import report, summary, tables
-from metrics.rundata import RunDir
+from metrics.rundir import RunDir
 from metrics.tables.schemas import TABLES
 from tests.fabricate import Fabrication
 

@@ -13,8 +13,8 @@ import pytest
 from harness.deployment import Deployment, Package, build_package, make_token
 from harness.errors import DeploymentError, TestbedError
 from harness.inventory import Machine
-from harness.rundir import ClockOffset
 from harness.testbeds.emulated.sshd import serving_ssh, start_sshd
+from metrics.rundir import ClockOffset
 from peer.runtime.spec import AgentSpec
 from tests.integration.deployment_machines import Box, machines, sandboxed
 

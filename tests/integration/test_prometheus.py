@@ -22,8 +22,8 @@ from prometheus_client import CollectorRegistry, Counter, start_http_server
 from harness.errors import TestbedError
 from harness.manifest import epoch_offset_ns
 from harness.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
-from harness.rundir import Manifest, Phase
 from metrics.prometheus import Target
+from metrics.rundir import Manifest, Phase
 from tests.integration.deployment_machines import prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root
@@ -77,7 +77,7 @@ def write_manifest(run_dir: Path, start_s: float) -> None:
     phase = Phase("workload", int(start_s * 1e9) - offset_ns, time.monotonic_ns())
     manifest = Manifest("r", "emulated", offset_ns, phase.start_ns, (phase,), (), {}, {}, {}, {})
     (run_dir / "manifest.json").write_bytes(msgspec.json.encode(manifest))
-    plan = {"experiment": {"prometheus": {"scrape_interval_s": 1.0}}}
+    plan = {"name": "r", "seed": 1, "experiment": {"prometheus": {"scrape_interval_s": 1.0}}, "placement": []}
     (run_dir / "plan.json").write_text(json.dumps(plan))
 
 

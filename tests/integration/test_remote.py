@@ -22,9 +22,9 @@ from harness.loading import load_experiment
 from harness.plan import METRICS_PORT, PEER_PORT
 from harness.planning import make_plan, read_plan, write_plan
 from harness.prometheus import reopen_prometheus
-from harness.rundir import ClockOffset, Manifest
 from harness.testbeds.remote import RemoteTestbed
 from metrics.prometheus import GRAPHS
+from metrics.rundir import ClockOffset, Manifest
 from tests.integration.deployment_machines import Box, machines, prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root

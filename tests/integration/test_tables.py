@@ -13,7 +13,8 @@ from msgspec import structs
 
 from benchmarks._synthetic_run import write_run
 from metrics import summary, tables
-from metrics.rundata import Summary
+from metrics.rundir import SCHEMA_VERSION, Summary
+from metrics.rundir.parquet import version_of
 from metrics.tables.schemas import TABLES
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 
@@ -87,6 +88,7 @@ def test_tables_have_their_columns_and_open_in_pyarrow(run: Analysed) -> None:
         assert files, name
         for path in files:
             assert pq.read_schema(path).names == list(columns)
+            assert version_of(pq.read_metadata(path)) == SCHEMA_VERSION
             if pq.read_metadata(path).num_rows:
                 assert pq.read_metadata(path).row_group(0).column(0).compression == "ZSTD"
 

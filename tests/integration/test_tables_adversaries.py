@@ -17,7 +17,7 @@ from harness.studies.simulating import Row, simulate_point
 from harness.testbeds.simulated.testbed import simulate_planned
 from metrics import report, summary, tables
 from metrics.adversaries import read_adversaries
-from metrics.rundata import RunDir, Summary
+from metrics.rundir import RunDir, Summary
 
 pytestmark = pytest.mark.spark
 

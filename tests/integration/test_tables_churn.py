@@ -14,7 +14,7 @@ from harness.loading import load_experiment
 from harness.planning import make_plan, write_plan
 from harness.testbeds.simulated.testbed import simulate_planned
 from metrics import summary, tables
-from metrics.rundata import Summary
+from metrics.rundir import Summary
 
 pytestmark = pytest.mark.spark
 

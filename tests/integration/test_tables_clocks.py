@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from metrics import summary, tables
-from metrics.rundata import Check, RunDir, Summary
+from metrics.rundir import Check, RunDir, Summary
 from metrics.tables.hop_evidence import order
 from metrics.tables.schemas import TABLES
 from tests.fabricate import Fabrication

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.testbeds.emulated.watchdog import LATE_NS, PRIORITY, Watchdog
-from metrics.rundata import STALLS_FILE
+from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import covered_ns, read_stalls
 from peer.runtime.clock import UNDILATED, Clock
 from tests.processes import await_end, is_alive

@@ -124,7 +124,9 @@ class Run(tempfile.TemporaryDirectory[str]):
         return SimpleNamespace(
             path=path,
             tables=path / "tables",
-            plan={"placement": [{"node": node, "machine": MACHINES[node]} for node in reversed(NODES)]},
+            plan=SimpleNamespace(
+                placement=[SimpleNamespace(node=each, machine=MACHINES[each]) for each in reversed(NODES)]
+            ),
             clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
             judged_ns=JUDGED_NS,
             nodes_by_host=list(reversed(NODES)),

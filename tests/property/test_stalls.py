@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.rundata import STALLS_FILE, Stall
+from metrics.rundir import Stall
+from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import SLACK_NS, Stalls, merge, read_stalls
 
 LONGEST = 40

@@ -15,7 +15,8 @@ from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
 from metrics import first_packets
 from metrics.probing import last_attempts, read_achieved, repeats
-from metrics.rundata import STALLS_FILE, Stall
+from metrics.rundir import Stall
+from metrics.rundir.files import STALLS_FILE
 from topologies.generated import uniform_underlay
 
 MS, SECOND = 1_000_000, 1_000_000_000

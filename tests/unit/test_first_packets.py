@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.first_packets import FILE, SCHEMA, another_due, check_first_packets, judge, sign_test, standing
-from metrics.rundata import STALLS_FILE, Check, Stall
+from metrics.first_packets import SCHEMA, another_due, check_first_packets, judge, sign_test, standing
+from metrics.rundir import Check, Stall
+from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE
 from metrics.stalls import Stalls, is_the_hosts
 
 MS = 1_000_000
@@ -161,7 +162,7 @@ def test_a_fault_counts_when_no_later_attempt_that_could_find_it_does_not(
 
 
 def checks(folder: Path, rows: pa.Table, *stalls: Stall) -> dict[str, Check]:
-    pq.write_table(rows, folder / FILE)
+    pq.write_table(rows, folder / FIRST_PACKETS_FILE)
     (folder / STALLS_FILE).write_bytes(b"".join(stall.line() for stall in stalls))
     return {check.name: check for check in check_first_packets(folder)}
 

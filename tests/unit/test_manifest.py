@@ -11,9 +11,9 @@ from harness import manifest
 from harness.loading import load_experiment
 from harness.plan import Plan
 from harness.planning import make_plan
-from harness.rundir import ClockOffset, FinalState, Manifest
 from harness.running import peer_states
 from harness.testbeds.emulated.pressure import PressureLog, Reading, count
+from metrics.rundir import SCHEMA_VERSION, ClockOffset, FinalState, Manifest
 from peer.runtime.clock import UNDILATED, Clock
 
 
@@ -31,23 +31,23 @@ def test_versions_name_what_reaches_the_results() -> None:
     assert all(found.values())
 
 
-def test_timeline_keeps_the_order_in_which_phases_ended(capsys) -> None:
-    timeline = manifest.Timeline(UNDILATED)
-    with timeline.phase("boot", "boot 3 hosts"):
+def test_phase_log_keeps_the_order_in_which_phases_ended(capsys) -> None:
+    log = manifest.PhaseLog(UNDILATED)
+    with log.phase("boot", "boot 3 hosts"):
         pass
-    timeline.add("warmup", 5, 7)
-    assert [phase.name for phase in timeline.phases] == ["boot", "warmup"]
-    assert timeline.phases[0].start_ns <= timeline.phases[0].end_ns
+    log.add("warmup", 5, 7)
+    assert [phase.name for phase in log.phases] == ["boot", "warmup"]
+    assert log.phases[0].start_ns <= log.phases[0].end_ns
     assert capsys.readouterr().err.startswith("boot 3 hosts: ")
 
 
-def test_a_dilated_timeline_is_in_virtual_time() -> None:
+def test_a_dilated_phase_log_is_in_virtual_time() -> None:
     clock = Clock(50)
-    timeline = manifest.Timeline(clock)
+    log = manifest.PhaseLog(clock)
     before_ns = clock.now_ns()
-    with timeline.phase("boot"):
+    with log.phase("boot"):
         pass
-    assert before_ns <= timeline.phases[0].start_ns <= timeline.phases[0].end_ns <= clock.now_ns()
+    assert before_ns <= log.phases[0].start_ns <= log.phases[0].end_ns <= clock.now_ns()
 
 
 def test_memory_of_a_process_that_is_gone_is_nothing() -> None:
@@ -61,7 +61,8 @@ def test_manifest_is_written_whole(tmp_path: Path) -> None:
     written = Manifest("run", "emulated", 1, 2, (), (), {"frames_in": 3}, {}, {}, {})
     manifest.write(tmp_path, written)
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
-    assert msgspec.json.decode((tmp_path / "manifest.json").read_bytes(), type=Manifest) == written
+    found = msgspec.json.decode((tmp_path / "manifest.json").read_bytes(), type=Manifest)
+    assert found == replace(written, schema_version=SCHEMA_VERSION)
 
 
 @pytest.mark.parametrize("clock", [UNDILATED, Clock(50)], ids=["undilated", "dilated"])
@@ -135,9 +136,10 @@ def test_a_machine_speaks_of_its_own_peers_only_and_nonsense_says_nothing(tmp_pa
     file.write_text('name = "x"\nprotocol = "complete"\n[underlay]\nhosts = 3\n')
     lies = [FinalState(f"peer-{node}", "signalled", "exited", 0, 5) for node in (0, 2)]
     (tmp_path / "exits-m0.jsonl").write_bytes(b"".join(msgspec.json.encode(lie) + b"\n" for lie in lies))
-    (tmp_path / "exits-m1.jsonl").write_bytes(b'{"process": "peer-1", "expe')
+    whole = msgspec.json.encode(FinalState("peer-1", "exited", "signalled", 9, 5))
+    (tmp_path / "exits-m1.jsonl").write_bytes(whole + b"\n" + b'{"process": "peer-1", "expe')
     (tmp_path / "exits-m2.jsonl").write_bytes(b'\xff{"process": 3}\n')
     states = peer_states(planned_on(file, "m0", "m1", "m2"), tmp_path)
     assert [(state.expected, state.state) for state in states] == [
-        ("exited", "exited"), ("exited", "missing"), ("exited", "missing")
+        ("exited", "exited"), ("exited", "signalled"), ("exited", "missing")
     ]  # fmt: skip

@@ -25,6 +25,7 @@ from harness.planning.overlay_models import Logical, OverlayModel, model_overlay
 from harness.planning.prediction import expected_copies
 from harness.workload.membership import Membership
 from harness.workload.publications import draw_schedule
+from metrics.rundir import RunDirError
 from peer.core.schedule import Join, Leave, Publish
 from peer.protocols.registry import PROTOCOLS, Composition
 from peer.protocols.stan import initial_views
@@ -95,9 +96,12 @@ def test_a_plan_is_never_overwritten(file: Path, tmp_path: Path) -> None:
 def test_a_damaged_plan_is_refused(file: Path, tmp_path: Path) -> None:
     write_plan(plan(file), tmp_path / "run")
     (tmp_path / "run" / "overlay.json").write_text('{"run": 3}')
-    with pytest.raises(ExperimentError, match="not a plan"):
+    with pytest.raises(RunDirError, match=r"run: overlay\.json is damaged: "):
         read_plan(tmp_path / "run")
-    with pytest.raises(ExperimentError, match="No such file"):
+    (tmp_path / "run" / "overlay.json").unlink()
+    with pytest.raises(RunDirError, match=r"run: overlay\.json is missing$"):
+        read_plan(tmp_path / "run")
+    with pytest.raises(RunDirError, match="elsewhere: not a run directory"):
         read_plan(tmp_path / "elsewhere")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metrics.plane_checks import check_plane
-from metrics.rundata import Check, Phase
+from metrics.rundir import Check, Phase
 from metrics.stalls import Stalls, is_the_hosts, merge
 
 MS = 1_000_000

@@ -15,8 +15,8 @@ from harness import cli
 from harness.commands import run as command
 from harness.errors import ExperimentError
 from harness.repeating import is_spoiled_by_host
-from harness.rundir import ATTEMPT_FILE, Attempt, Check, Summary
-from metrics.rundata import RunDir
+from metrics.rundir import Attempt, Check, RunDir, Summary
+from metrics.rundir.files import ATTEMPT_FILE
 from metrics.stalls import blame
 
 LATE = Check("wire_delay", 1000, 1, 7.0, 0.5, "ms", "invalid")

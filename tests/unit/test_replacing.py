@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.analysis import LOG, AnalysisError, exclusive
+from harness.analysis import AnalysisError, exclusive
 from metrics.replacing import replacing
+from metrics.rundir.files import ANALYSIS_LOG
 from metrics.tables.staged import Part, remove_attempts, whole
 
 OUTDATED = ("summary.json", "report")
@@ -83,7 +84,7 @@ def test_a_second_analysis_is_refused_while_the_first_is_at_work(run_dir: Path) 
         log.flush()
         with pytest.raises(AnalysisError, match="another process is at work on it"), exclusive(run_dir):
             pytest.fail("two are at work")
-        assert (run_dir / LOG).read_bytes() == b"the first one's words"
+        assert (run_dir / ANALYSIS_LOG).read_bytes() == b"the first one's words"
     with exclusive(run_dir):
         pass
 

@@ -10,7 +10,8 @@ import pytest
 from metrics import first_packets
 from metrics.probing import read_achieved
 from metrics.report.probing import first_packet_rows, sweep_rows
-from metrics.rundata import STALLS_FILE, RunDir, Stall
+from metrics.rundir import RunDir, Stall
+from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE
 from tests.fabricate import Fabrication
 
 
@@ -30,7 +31,7 @@ def test_every_attempt_at_first_packets_is_shown_and_whose_fault_it_was(run: Run
     late = pc.add(slots["rtt_ms"], 5.0)
     faulty = slots.set_column(slots.schema.get_field_index("rtt_ms"), "rtt_ms", late)
     second = slots.set_column(0, "attempt", pa.array([2] * slots.num_rows, pa.int32()))
-    pq.write_table(pa.concat_tables([faulty, second]), run.path / first_packets.FILE)
+    pq.write_table(pa.concat_tables([faulty, second]), run.path / FIRST_PACKETS_FILE)
     rows = first_packet_rows(run)
     shown = [(row["of"], row["attempt"], row["first_only"], row["outcome"]) for row in rows]
     assert shown[0] == ("pairs", 1, 20, "late")
@@ -53,5 +54,5 @@ def test_every_sweep_and_attempt_is_shown(run: RunDir) -> None:
 
 def test_without_files_there_is_nothing_to_show(run: RunDir) -> None:
     (run.path / "achieved.parquet").unlink()
-    (run.path / first_packets.FILE).unlink()
+    (run.path / FIRST_PACKETS_FILE).unlink()
     assert first_packet_rows(run) == sweep_rows(run) == []

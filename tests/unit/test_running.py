@@ -15,8 +15,9 @@ from harness.errors import TestbedError
 from harness.inventory import Machine
 from harness.loading import load_experiment
 from harness.planning import make_plan, write_plan
-from harness.reserve import RESERVE_FILE, Reserve
-from harness.rundir import CLOCKS_FILE, ClockOffset, Manifest
+from harness.reserve import Reserve
+from metrics.rundir import ClockOffset, Manifest
+from metrics.rundir.files import CLOCKS_FILE, RESERVE_FILE
 
 EXPERIMENT = """
 name = "brief"
@@ -81,15 +82,16 @@ def test_a_disk_that_is_full_at_the_collection_is_a_problem_and_not_the_end(
     monkeypatch.setattr(running, "make_testbed", NotingTestbed)
     run, deployment = running.Run(run_dir), DeploymentOnFullDisk(run_dir)
     assert (run_dir / RESERVE_FILE).exists()
-    clocks = run_dir / CLOCKS_FILE
-    clocks.symlink_to("/dev/full")
+    unfinished = run_dir / f"{CLOCKS_FILE}.part"
+    unfinished.symlink_to("/dev/full")
     run.collect(deployment)
     assert not deployment.had_reserve
     [(severity, text)] = run.problems
     assert severity == "invalid"
     assert text.startswith("not everything was collected: ")
     assert "No space left" in text
-    assert not clocks.is_symlink(), "what was written of it is not to be read"
+    assert not unfinished.is_symlink()
+    assert not (run_dir / CLOCKS_FILE).exists()
 
 
 def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
@@ -103,7 +105,7 @@ def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
     run, deployment = running.Run(run_dir), WaitingDeployment()
     run.lead_s = 0.0
     run.perform(deployment)  # type: ignore[arg-type]
-    cooldown_end_ns = next(phase.end_ns for phase in run.timeline.phases if phase.name == "cooldown")
+    cooldown_end_ns = next(phase.end_ns for phase in run.phase_log.phases if phase.name == "cooldown")
     (asked_ns,) = run.testbed.resources_ns  # type: ignore[attr-defined]
     assert cooldown_end_ns <= asked_ns <= deployment.waited_ns
     assert run.resources == {"peer_processes": 2.0}

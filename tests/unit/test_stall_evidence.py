@@ -11,7 +11,7 @@ import pytest
 
 from metrics.certificate import publish_lag, receive_delay
 from metrics.checks import Evidence, delay_agreement, wire_delay
-from metrics.rundata import Check
+from metrics.rundir import Check
 from metrics.stalls import Stalls, is_the_hosts, merge
 from metrics.tables.evidence import count_agreement, count_publications
 

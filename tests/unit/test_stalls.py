@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metrics.rundata import Check
+from metrics.rundir import Check
 from metrics.stalls import blame, is_the_hosts
 
 PASSED = Check("wire_delay", 1000, 0, 0.3, 0.5, "ms", "invalid", "p99 0.3 ms")

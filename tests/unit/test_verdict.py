@@ -14,7 +14,7 @@ import pytest
 
 from metrics.certificate import check_certificate
 from metrics.checks import Evidence, check_consistency, is_complete
-from metrics.rundata import Check, FinalState, Manifest, Phase, RunDir
+from metrics.rundir import Check, FinalState, Manifest, Phase, RunDir
 from metrics.verdict import judge
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 

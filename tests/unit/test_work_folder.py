@@ -11,9 +11,10 @@ import pytest
 from harness.commands import run
 from harness.deployment.agents import files_of
 from harness.errors import TestbedError
-from harness.reserve import RESERVE_FILE, Reserve
+from harness.reserve import Reserve
 from harness.testbeds.emulated import sandbox, testbed
-from harness.testbeds.emulated.work_folder import WORK_FOLDER, remove_work_folder
+from harness.testbeds.emulated.work_folder import remove_work_folder
+from metrics.rundir.files import RESERVE_FILE, WORK_FOLDER
 from peer.runtime.clock import UNDILATED
 
 SHIPPED = ("packages/0123/peer/trace/__init__.py", "token/agent.json", "token/overlay.json", "token/schedule.jsonl")

@@ -18,6 +18,8 @@ from harness.testbeds.emulated.introduction import Introduction, Slots
 from harness.testbeds.emulated.probes import APART_MS, Prober, asked_rtt_ms, asked_there_ms
 from metrics import first_packets
 from metrics.probing import MOST_ATTEMPTS, broken_quantiles, explained, last_attempts, limits_ms
+from metrics.rundir.files import FIRST_PACKETS_FILE
+from metrics.rundir.parquet import with_version
 from metrics.stalls import read_stalls
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
@@ -62,7 +64,7 @@ class Certifier:
             if not first_packets.another_due(first_packets.judge(pa.concat_tables(tables), read_stalls(self._run_dir))):
                 break
         rows = pa.concat_tables(tables)
-        pq.write_table(rows, self._run_dir / first_packets.FILE)
+        pq.write_table(with_version(rows), self._run_dir / FIRST_PACKETS_FILE)
         return rows
 
     def sweep(self, moment: Moment, packets: int, pace: Callable[[], float], limits: Mapping[str, float]) -> pa.Table:

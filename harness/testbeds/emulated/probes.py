@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets, Instants
+from metrics.rundir.parquet import with_version
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
 
@@ -203,7 +204,7 @@ class Prober:
 
     def write(self, path: Path) -> None:
         """Write all rows, in the order of their phases."""
-        pq.write_table(pa.concat_tables([SCHEMA.empty_table(), *self._tables]), path)
+        pq.write_table(with_version(pa.concat_tables([SCHEMA.empty_table(), *self._tables])), path)
 
     def lost(self) -> dict[str, str]:
         """The prober, when it has ended, and how."""

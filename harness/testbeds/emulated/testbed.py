@@ -25,8 +25,9 @@ from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
 from harness.testbeds.emulated.watchdog import Watchdog
-from harness.testbeds.emulated.work_folder import WORK_FOLDER, remove_work_folder
+from harness.testbeds.emulated.work_folder import remove_work_folder
 from metrics.processors import find_groups, read_throttling
+from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, PRESSURE_FILE, WORK_FOLDER
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
@@ -52,7 +53,7 @@ class EmulatedTestbed:
         self._vigil = make_vigil()
         self._watchdog = Watchdog(run_dir, clock)
         self._throttling = read_throttling(find_groups())
-        self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
+        self._pressure = PressureLog(run_dir / PRESSURE_FILE, clock, psi=self._vigil is None)
 
     def boot(self) -> None:
         """Make hosts, data plane, prober and sshd; from now on processors are watched, virtual ones are kept awake."""
@@ -117,7 +118,7 @@ class EmulatedTestbed:
         """Capture, and probes to random pairs."""
         capture = self._plan.experiment.capture
         if capture.enabled:
-            self._plane.start_capture(self._run_dir / "capture", capture.snaplen_bytes, self._epoch_offset_ns)
+            self._plane.start_capture(self._run_dir / CAPTURE_FOLDER, capture.snaplen_bytes, self._epoch_offset_ns)
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def lost(self) -> dict[str, str]:
@@ -140,7 +141,7 @@ class EmulatedTestbed:
     def close(self) -> Findings:
         """Write the certificate, end the plane, and sum up."""
         with self._noting():
-            self._prober.write(self._run_dir / "achieved.parquet")
+            self._prober.write(self._run_dir / ACHIEVED_FILE)
             self._prober.close()
         self._pressure.stop()
         awake = self._vigil.stop() if self._vigil is not None else 0

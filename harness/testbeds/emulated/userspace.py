@@ -20,6 +20,8 @@ from harness.testbeds.emulated.dataplane.commands import Command, Reply
 from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
 from harness.testbeds.emulated.plane import CaptureCounts, Counters, FinalCounters, Port
+from metrics.rundir.files import DATAPLANE_FILE
+from peer.files import LOGS_FOLDER
 from topologies.model import Matrix, Underlay
 
 REPLY_TIMEOUT_S = 60.0
@@ -62,7 +64,7 @@ class UserspacePlane:
         self._seed = seed
         self._time_dilation, self._late_ns = time_dilation, late_ns
         self._fault = fault
-        self._logs = folder / "logs"
+        self._logs = folder / LOGS_FOLDER
         self._logs.mkdir(parents=True, exist_ok=True)
         self._writer: subprocess.Popen[bytes] | None = None
         self._files: tuple[Path, ...] = ()
@@ -74,7 +76,7 @@ class UserspacePlane:
         self._process = self._start("process", [theirs.fileno(), memory], str(theirs.fileno()), str(memory))
         theirs.close()
         served = [metrics[0], str(metrics[1])] if metrics else []
-        words = [str(memory), str(folder / "dataplane.jsonl"), str(time_dilation), *served]
+        words = [str(memory), str(folder / DATAPLANE_FILE), str(time_dilation), *served]
         self._monitor = self._start("monitor", [memory], *words)
         os.close(memory)
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from threading import BrokenBarrierError
 
 from harness.errors import describe_status
-from harness.rundir import STALLS_FILE, Stall
 from harness.testbeds.emulated.dataplane.process import PRIORITY as PLANE_PRIORITY
+from metrics.rundir import Stall
+from metrics.rundir.files import STALLS_FILE
 from peer.runtime.clock import Clock
 
 PRIORITY = PLANE_PRIORITY + 1

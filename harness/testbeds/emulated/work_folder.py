@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-WORK_FOLDER = ".work"
+from metrics.rundir.files import WORK_FOLDER
+from peer.files import EXITS_FILE, LOGS_FOLDER, RECORD_FOLDER, TRACE_FOLDER
 
-_PEERS_FILES = ("*/trace/*", "*/logs/*", "*/record/*", "*/exits.jsonl")
+_PEERS_FILES = (f"*/{TRACE_FOLDER}/*", f"*/{LOGS_FOLDER}/*", f"*/{RECORD_FOLDER}/*", f"*/{EXITS_FILE}")
 """What is collected (``deployment.agents.files_of``), in the folder of a run."""
 
 

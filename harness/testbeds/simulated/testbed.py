@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import resource
-from itertools import pairwise
 from pathlib import Path
 
 from harness import manifest
 from harness.deployment.agents import DRAIN_S
 from harness.planning import read_plan
 from harness.progress import step
-from harness.rundir import FinalState, Manifest, Phase
 from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.network import matrix_network
 from harness.testbeds.simulated.simulation import Simulation
 from harness.workload.streams import NETWORK
+from metrics.rundir import FinalState, Manifest, Timeline
 from peer.core.contract import Message, NodeId
 from peer.core.randomness import substream
+from peer.files import TRACE_FOLDER, trace_file
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
@@ -38,9 +38,9 @@ class Traces:
 
     frames = True
 
-    def __init__(self, folder: Path, specs: tuple[NodeSpec, ...]) -> None:
-        folder.mkdir()
-        self._paths = [folder / f"{spec.node}.jsonl" for spec in specs]
+    def __init__(self, run_dir: Path, specs: tuple[NodeSpec, ...]) -> None:
+        (run_dir / TRACE_FOLDER).mkdir()
+        self._paths = [run_dir / trace_file(spec.node) for spec in specs]
         self._files = {
             spec.node: TraceFile(path, spec.node, spec.topics, START_NS)
             for spec, path in zip(specs, self._paths, strict=True)
@@ -77,7 +77,7 @@ class SimulatedRun:
         seed = self._planned.plan.seed
         most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-        self._traces = Traces(run_dir / "trace", self._planned.overlay.nodes)
+        self._traces = Traces(run_dir, self._planned.overlay.nodes)
         addresses = {place.node: place.wan_ip for place in self._planned.plan.placement}
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._simulation = Simulation(
@@ -89,30 +89,26 @@ class SimulatedRun:
             encode=experiment.simulator.encode_frames,
             address=addresses.__getitem__,
         )
-        workload = experiment.workload
-        self._zero_ns = START_NS + round(workload.warmup_s * 1e9)
-        self._published_ns = self._zero_ns + round(workload.duration_s * 1e9)
-        self._stop_ns = self._published_ns + round(workload.cooldown_s * 1e9)
-        self._close_ns = self._stop_ns + round(DRAIN_S * 1e9)
-        self._end_ns = self._close_ns + round(LAST_S * 1e9)
+        self._timeline = Timeline.plan(START_NS, experiment.workload.spans_s | {"stop": DRAIN_S + LAST_S})
+        self._close_ns = self._timeline.stop_ns + round(DRAIN_S * 1e9)
 
     def perform(self) -> Manifest:
         """Start the nodes, see the schedule through, stop, and close the running stage."""
         offset_ns = manifest.epoch_offset_ns()
-        simulation = self._simulation
+        simulation, timeline = self._simulation, self._timeline
         Enactment(
             simulation,
             self._planned.overlay,
             self._planned.schedule,
             start_ns=START_NS,
-            zero_ns=self._zero_ns,
-            stop_ns=self._stop_ns,
+            zero_ns=timeline.zero_ns,
+            stop_ns=timeline.stop_ns,
         )
-        simulation.at(self._stop_ns, simulation.quiesce)
+        simulation.at(timeline.stop_ns, simulation.quiesce)
         simulation.at(self._close_ns, simulation.close)
         with step("simulate", 0.0):
-            simulation.run(self._end_ns)
-        return self._conclude(offset_ns, self._traces.close(self._end_ns))
+            simulation.run(timeline.end_ns)
+        return self._conclude(offset_ns, self._traces.close(timeline.end_ns))
 
     def _conclude(self, offset_ns: int, digest: str) -> Manifest:
         planned, simulation = self._planned, self._simulation
@@ -121,8 +117,8 @@ class SimulatedRun:
             run_id=f"{plan.name}-{self._run_dir.name}",
             testbed="simulated",
             epoch_offset_ns=offset_ns,
-            zero_ns=self._zero_ns,
-            phases=self._phases(),
+            zero_ns=self._timeline.zero_ns,
+            phases=self._timeline.phases,
             final_states=tuple(_ended(f"peer-{spec.node}", self._close_ns) for spec in planned.overlay.nodes),
             counters={"events_handled": simulation.handled, "frames_sent": sum(simulation.sent_frames)},
             versions=manifest.versions(),
@@ -131,11 +127,6 @@ class SimulatedRun:
         )
         manifest.write(self._run_dir, result)
         return result
-
-    def _phases(self) -> tuple[Phase, ...]:
-        instants = (START_NS, self._zero_ns, self._published_ns, self._stop_ns, self._end_ns)
-        names = ("warmup", "workload", "cooldown", "stop")
-        return tuple(Phase(name, *span) for name, span in zip(names, pairwise(instants), strict=True))
 
 
 def simulate_planned(run_dir: Path) -> Manifest:

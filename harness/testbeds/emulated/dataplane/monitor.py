@@ -21,9 +21,10 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from harness.rundir import STALLS_FILE, Stall
 from harness.testbeds.emulated.dataplane import gauges, lateness
 from harness.testbeds.emulated.dataplane.gauges import Snapshot
+from metrics.rundir import Stall
+from metrics.rundir.files import STALLS_FILE
 from peer.runtime.clock import Clock
 
 PERIOD_S = 1.0

@@ -1,0 +1,28 @@
+"""The run directory, the only interface between running and analysing (docs/results.md): harness writes, metrics reads.
+
+``files`` names its files, ``reading`` has the rules for missing and damaged ones, ``documents`` are their types and the
+schema version, ``timeline`` the instants of a run, ``parquet`` the version in Parquet files. Only the last needs Arrow.
+"""
+
+from metrics.rundir.documents import INVALID as INVALID
+from metrics.rundir.documents import SCHEMA_VERSION as SCHEMA_VERSION
+from metrics.rundir.documents import SUSPECT as SUSPECT
+from metrics.rundir.documents import VALID as VALID
+from metrics.rundir.documents import Attempt as Attempt
+from metrics.rundir.documents import Check as Check
+from metrics.rundir.documents import ClockOffset as ClockOffset
+from metrics.rundir.documents import FinalState as FinalState
+from metrics.rundir.documents import Manifest as Manifest
+from metrics.rundir.documents import Placement as Placement
+from metrics.rundir.documents import Record as Record
+from metrics.rundir.documents import Stall as Stall
+from metrics.rundir.documents import Summary as Summary
+from metrics.rundir.reading import RunDirError as RunDirError
+from metrics.rundir.reading import read_document as read_document
+from metrics.rundir.reading import read_lines as read_lines
+from metrics.rundir.reading import require_run_dir as require_run_dir
+from metrics.rundir.reading import write_document as write_document
+from metrics.rundir.run import RunDir as RunDir
+from metrics.rundir.run import read_clocks as read_clocks
+from metrics.rundir.timeline import Phase as Phase
+from metrics.rundir.timeline import Timeline as Timeline

@@ -1,0 +1,197 @@
+"""The documents of a run directory as types. docs/results.md explains every file to users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from metrics.rundir.timeline import Phase, Timeline
+
+VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
+
+SCHEMA_VERSION = 1
+"""The version of the run directory: raise it when files change so that programs of the version before misread them."""
+
+
+class Placement(Struct, frozen=True):
+    """Where a node runs: its host (index into the underlay), machine, and addresses."""
+
+    node: int
+    host: int
+    machine: str
+    wan_ip: str
+    ctl_ip: str
+
+
+class PlanOutline(Struct, frozen=True):
+    """What the analysis reads of ``plan.json``. ``harness.plan.Plan`` is all of it.
+
+    ``experiment`` is the resolved experiment as plain values, since its types belong to the harness.
+    """
+
+    name: str
+    seed: int
+    experiment: dict[str, Any]
+    placement: tuple[Placement, ...]
+
+
+class FinalState(Struct, frozen=True):
+    """How a process ended. ``state``: exited, signalled, running, missing."""
+
+    process: str
+    expected: str
+    state: str
+    status: int | None = None
+    at_ns: int | None = None
+    detail: str = ""
+
+
+class Header(Struct, frozen=True):
+    """What every version of ``manifest.json`` has, so that a run of another version can be refused in words.
+
+    Manifests of version 0 do not say their version.
+    """
+
+    schema_version: int = 0
+    versions: dict[str, str] = {}
+
+    @property
+    def maker(self) -> str:
+        """The program that made the run."""
+        known = {"trellis-testbed": "version {}", "trellis revision": "revision {}"}
+        said = ", ".join(text.format(self.versions[name]) for name, text in known.items() if self.versions.get(name))
+        return "the Trellis that made the run" + (f" ({said})" if said else "")
+
+
+class Manifest(Struct, frozen=True):
+    """``manifest.json``. Its presence means: the running stage came to its end.
+
+    Instants are virtual: CLOCK_MONOTONIC divided by ``time_dilation``. An instant's real time since the epoch is
+    instant x time_dilation + ``epoch_offset_ns``; captures are stamped instant + ``epoch_offset_ns``.
+
+    ``problems`` are the running stage's own findings, one sentence each; any of them keeps the run from being valid:
+    each is (severity, text) with severity ``invalid`` or ``suspect``.
+
+    ``deployment`` has the name of the run's ``folder`` below every machine's work folder, and where ``prometheus`` was.
+    """
+
+    run_id: str
+    testbed: str
+    epoch_offset_ns: int
+    zero_ns: int
+    phases: tuple[Phase, ...]
+    final_states: tuple[FinalState, ...]
+    counters: dict[str, int]
+    versions: dict[str, str]
+    kernel: dict[str, str]
+    hashes: dict[str, str]
+    problems: tuple[tuple[str, str], ...] = ()
+    capture_files: tuple[str, ...] = ()
+    resources: dict[str, float] = field(default_factory=dict)
+    time_dilation: float = 1.0
+    deployment: dict[str, str] = field(default_factory=dict)
+    schema_version: int = 0
+
+    @property
+    def timeline(self) -> Timeline:
+        """When what happened."""
+        return Timeline(self.zero_ns, self.phases)
+
+
+class Check(Struct, frozen=True):
+    """A row of the ``checks`` table: one invariant over the run.
+
+    ``severity`` is what a failure makes of the run (``invalid`` or ``suspect``). ``worst`` and ``tolerance`` are in
+    ``unit``. A check that could not be made has ``tested`` 0 and says why in ``detail``.
+
+    Where a stall of the host may be the cause: ``late`` samples were beyond the limit, ``explained`` of them would not
+    have been without such stalls (``metrics.stalls``), and the check fails if more than ``allowed`` are late. None: a
+    stall of the host explains nothing here.
+    """
+
+    name: str
+    tested: int
+    failed: int
+    worst: float
+    tolerance: float
+    unit: str
+    severity: str
+    detail: str = ""
+    late: int | None = None
+    explained: int | None = None
+    allowed: int | None = None
+
+
+class Record(Struct, frozen=True):
+    """``deployment.json``: the run's ``folder`` below every machine's work folder, and where ``prometheus`` listens."""
+
+    folder: str
+    prometheus: str | None = None
+
+
+class Attempt(Struct, frozen=True):
+    """``attempt.json`` of a run that repeats another one, which stalls of the host spoiled.
+
+    Attributes:
+        attempt: 2 for the first repetition.
+        repeats: the directory of the attempt before.
+        reasons: that one's, all of which stalls of the host explain.
+    """
+
+    attempt: int
+    repeats: str
+    reasons: tuple[str, ...]
+
+
+class Summary(Struct, frozen=True):
+    """``summary.json``. ``reasons`` is empty when the verdict is ``valid``.
+
+    ``attempt`` is None but for a run that repeats another one.
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    headline: dict[str, Any]
+    checks: tuple[Check, ...]
+    run_id: str
+    name: str
+    seed: int
+    protocol: str
+    attempt: Attempt | None = None
+
+
+class Stall(Struct, frozen=True, omit_defaults=True):
+    """A line of ``stalls.jsonl``, in ns of virtual time.
+
+    Attributes:
+        source: ``host``: a processor did not run a process that nothing of the run can delay; ``plane``: the data
+            plane's loop came late to what it does every few milliseconds.
+        start_ns: when it was to go on.
+        end_ns: when it did.
+        cpu: the processor; None = the data plane's, whichever that was.
+    """
+
+    source: str
+    start_ns: int
+    end_ns: int
+    cpu: int | None = None
+
+    def line(self) -> bytes:
+        """As a line. Whoever appends it with one write needs no lock."""
+        return msgspec.json.encode(self) + b"\n"
+
+
+class ClockOffset(Struct, frozen=True):
+    """A machine's clocks against ours, those of the computer that the run was started on.
+
+    Attributes:
+        realtime_ns: the machine's CLOCK_REALTIME minus ours.
+        monotonic_ns: the machine's CLOCK_MONOTONIC minus ours (the machines booted at different times).
+        error_ns: both are off by at most this much.
+    """
+
+    realtime_ns: int
+    monotonic_ns: int
+    error_ns: int
