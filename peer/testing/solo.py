@@ -31,9 +31,9 @@ F = TypeVar("F", bound=Frame)
 class Solo:
     """Drives one node. Nothing happens by itself: the test gives each event, and says when time passes.
 
-    A link comes up when the test says so, also where the node asked for it; frames reach the node as objects. Each
-    method that gives an event returns the effects of that event alone. Timers are kept; ``advance`` fires those that
-    become due, ``fire`` fires one at once, also one that is not set.
+    A link comes up when the test says so, even if the node asked for it before. Frames reach the node as objects. Each
+    method that gives an event returns the effects of that event alone. Timers are kept: ``advance`` fires those that
+    become due, and ``fire`` fires one at once, even one that is not set.
 
     Attributes:
         node: the node under test.
@@ -73,19 +73,25 @@ class Solo:
         return [*self.give(Started()), *self.meet(known)]
 
     def meet(self, known: Mapping[NodeId, tuple[TopicId, ...] | None]) -> list[Effect]:
-        """The bootstrap service answers: these nodes are there, with these topics (see ``start``)."""
+        """Give another answer of the bootstrap service: the nodes that are there now (see ``start``)."""
         return self.give(PeerList(Directory(PeerInfo(node, topics) for node, topics in known.items())))
 
     def link_up(self, peer: NodeId, outbound: bool = True) -> list[Effect]:
-        """A link comes up. ``outbound``: the node asked for it."""
+        """Bring a link up. ``outbound``: the node asked for it."""
         return self.give(LinkUp(peer, outbound))
 
     def link_down(self, peer: NodeId, reason: str = "reset", retrying: bool = False) -> list[Effect]:
-        """A link ends, or attempts to open one end (see ``peer.core.contract.LinkDown``)."""
+        """End a link, or the attempts to open one.
+
+        Args:
+            peer: the other end.
+            reason: why, as the driver would say.
+            retrying: whether the driver tries to open the link again.
+        """
         return self.give(LinkDown(peer, reason, retrying))
 
     def receive(self, peer: NodeId, frame: Frame) -> list[Effect]:
-        """A neighbour sends a frame."""
+        """Hand the node a frame of a neighbour."""
         return self.give(FrameReceived(peer, frame))
 
     def fire(self, name: str) -> list[Effect]:

@@ -6,7 +6,7 @@ import pytest
 
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
 from peer.protocols.gossipsub.parameters import GossipsubParameters
-from tests.conformance.lone_node import ME, LoneNode
+from tests.lone_gossipsub import ME, LoneNode
 
 SCORED = {"scoring": True}
 PX = {"peer_exchange": True}

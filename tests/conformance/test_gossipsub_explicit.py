@@ -5,7 +5,7 @@ from __future__ import annotations
 from peer.core.frames import Data
 from peer.protocols.gossipsub.frames import Graft, Ihave, Prune
 from peer.protocols.gossipsub.mesh import EXPLICIT
-from tests.conformance.lone_node import ME, LoneNode
+from tests.lone_gossipsub import ME, LoneNode
 
 
 def agreed(**parameters) -> LoneNode:

@@ -9,7 +9,7 @@ from peer.core.frames import Data
 from peer.protocols.gossipsub.frames import Ihave, Iwant
 from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
-from tests.conformance.lone_node import SECOND_NS, LoneNode
+from tests.lone_gossipsub import SECOND_NS, LoneNode
 
 SCORED = {"scoring": True}
 

@@ -7,7 +7,7 @@ import pytest
 from peer.core.contract import message_id
 from peer.core.frames import Data
 from peer.protocols.gossipsub.frames import Idontwant
-from tests.conformance.lone_node import LoneNode
+from tests.lone_gossipsub import LoneNode
 
 ON = {"idontwant": True}
 LARGE = 1024

@@ -9,7 +9,7 @@ import pytest
 from peer.core.contract import Trace
 from peer.core.frames import Subscriptions
 from peer.protocols.gossipsub.frames import Graft, Prune
-from tests.conformance.lone_node import ME, LoneNode
+from tests.lone_gossipsub import ME, LoneNode
 
 
 @pytest.mark.parametrize(("profile", "d_lo"), [("spec", 4), ("go", 5), ("js", 4)])

@@ -7,7 +7,7 @@ import pytest
 from peer.core.contract import message_id
 from peer.core.frames import Data
 from peer.protocols.gossipsub.frames import Graft, Ihave
-from tests.conformance.lone_node import ME, LoneNode
+from tests.lone_gossipsub import ME, LoneNode
 
 SCORED = {"scoring": True}
 BY_MESH = {"flood_publish": False}

@@ -12,50 +12,50 @@ from peer.core.contract import Publish, message_id
 from peer.core.payload import make_payload
 from peer.protocols.registry import Composition, compose
 from peer.testing import Pump, connects
-from tests.topiary_desk import SECOND_NS, Desk
+from tests.lone_topiary import SECOND_NS, Lone
 
 MILLISECOND_NS = 1_000_000
 TOPICS = 4
 
 
 def test_a_neighbour_that_is_lost_is_replaced_and_one_that_may_come_back_is_not():
-    desk = Desk(degree=3)
-    desk.settle(SECOND_NS // 2)
-    lost, kept, third = desk.chosen
-    assert connects(desk.at(SECOND_NS).link_down(kept, retrying=True)) == []
-    desk.link_up(kept)
-    desk.chosen.remove(lost)
-    [newcomer] = connects(desk.link_down(lost))
+    lone = Lone(degree=3)
+    lone.settle(SECOND_NS // 2)
+    lost, kept, third = lone.chosen
+    assert connects(lone.at(SECOND_NS).link_down(kept, retrying=True)) == []
+    lone.link_up(kept)
+    lone.chosen.remove(lost)
+    [newcomer] = connects(lone.link_down(lost))
     for sequence in range(10):
-        desk.copy(2 * SECOND_NS, (kept, third)[sequence % 2], 50, sequence)
-    assert desk.end_epoch(5 * SECOND_NS) == []
-    assert desk.settle(6 * SECOND_NS) == set()
-    assert all(map(desk.keeps, (kept, third, newcomer)))
+        lone.copy(2 * SECOND_NS, (kept, third)[sequence % 2], 50, sequence)
+    assert lone.end_epoch(5 * SECOND_NS) == []
+    assert lone.settle(6 * SECOND_NS) == set()
+    assert all(map(lone.keeps, (kept, third, newcomer)))
 
 
 def test_a_neighbour_that_is_given_up_and_drawn_again_is_not_released():
-    desk = Desk(degree=2, kept_ratio=0.5, nodes=dict.fromkeys(range(3), (1,)))
-    desk.settle(SECOND_NS // 2)
+    lone = Lone(degree=2, kept_ratio=0.5, nodes=dict.fromkeys(range(3), (1,)))
+    lone.settle(SECOND_NS // 2)
     for sequence in range(10):
-        desk.copy(SECOND_NS, desk.chosen[0], 50, sequence)
-    assert desk.end_epoch(5 * SECOND_NS) == [desk.chosen[1]], "there is nobody else"
-    assert desk.settle(6 * SECOND_NS) == set()
+        lone.copy(SECOND_NS, lone.chosen[0], 50, sequence)
+    assert lone.end_epoch(5 * SECOND_NS) == [lone.chosen[1]], "there is nobody else"
+    assert lone.settle(6 * SECOND_NS) == set()
 
 
 def test_a_link_that_the_other_side_opened_counts_as_this_nodes_once_it_chose_it():
-    desk = Desk(degree=2, kept_ratio=0.5, nodes=dict.fromkeys(range(4), (1,)))
-    [incoming] = {1, 2, 3} - set(desk.chosen)
-    desk.at(1).link_up(incoming, outbound=False)
-    desk.settle(SECOND_NS // 2)
-    neighbours = desk.node.state.neighbours
+    lone = Lone(degree=2, kept_ratio=0.5, nodes=dict.fromkeys(range(4), (1,)))
+    [incoming] = {1, 2, 3} - set(lone.chosen)
+    lone.at(1).link_up(incoming, outbound=False)
+    lone.settle(SECOND_NS // 2)
+    neighbours = lone.node.state.neighbours
     assert not neighbours[incoming].outbound
     for epoch in range(1, 20):
-        desk.copy(5 * epoch * SECOND_NS - 1, desk.chosen[0], 50, epoch)
-        desk.end_epoch(5 * epoch * SECOND_NS)
-        desk.settle(5 * epoch * SECOND_NS + SECOND_NS // 2)
-        if incoming in desk.chosen:
+        lone.copy(5 * epoch * SECOND_NS - 1, lone.chosen[0], 50, epoch)
+        lone.end_epoch(5 * epoch * SECOND_NS)
+        lone.settle(5 * epoch * SECOND_NS + SECOND_NS // 2)
+        if incoming in lone.chosen:
             break
-    assert incoming in desk.chosen
+    assert incoming in lone.chosen
     assert neighbours[incoming].outbound
 
 

@@ -1,6 +1,7 @@
-"""The house's import rules hold, and the checker would notice if they did not."""
+"""The import rules and the rules for tests hold, and the checkers would notice if they did not."""
 
 import ast
+import contextlib
 import re
 import shutil
 import subprocess
@@ -129,3 +130,122 @@ def test_a_room_imports_only_what_its_extras_install(room: str) -> None:
         foreign = imported_packages(path.read_text()) - set(sys.stdlib_module_names) - set(ROOMS)
         for package in foreign:
             assert declared & {normalized(owner) for owner in owners[package]}, f"{path} imports {package}"
+
+
+class RulesForTests(ast.NodeVisitor):
+    """What a test, or a program that one runs, may not do: use private names, or change where modules are found.
+
+    Private is each name that begins with one underscore. It is used by reading or setting it on anything but ``self``,
+    ``cls`` and a module of the standard library, by importing it, and by naming it to ``setattr`` or ``patch``.
+
+    Attributes:
+        broken: (line, what) of each breach.
+    """
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.broken: list[tuple[int, str]] = []
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+        bound = {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names}
+        self.not_ours = {"self", "cls"} | (bound & set(sys.stdlib_module_names))
+        self.visit(tree)
+
+    def note(self, node: ast.expr | ast.stmt, name: str) -> None:
+        if name.startswith("_") and not name.startswith("__") and name != "_":
+            self.broken.append((node.lineno, name))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if not (isinstance(node.value, ast.Name) and node.value.id in self.not_ours):
+            self.note(node, node.attr)
+        self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            self.note(node, alias.name)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = ast.unparse(node.func)
+        if called.rpartition(".")[2] in ("setattr", "getattr", "delattr", "patch", "object"):
+            for given in node.args[:2]:
+                if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                    self.note(node, given.value.rpartition(".")[2])
+            if [ast.unparse(given) for given in node.args[:2]] == ["sys", "'path'"]:
+                self.broken.append((node.lineno, "sys.path"))
+        if called.startswith("sys.path.") or called.endswith("syspath_prepend"):
+            self.broken.append((node.lineno, called))
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.check_targets(node, node.targets)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.check_targets(node, [node.target])
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        self.check_targets(node, node.targets)
+
+    def check_targets(self, node: ast.stmt, targets: list[ast.expr]) -> None:
+        if any(ast.unparse(target).startswith("sys.path") for target in targets):
+            self.broken.append((node.lineno, "sys.path"))
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        """A string of several lines that is Python is a program, which a test runs in a process of its own."""
+        if isinstance(node.value, str) and "\n" in node.value:
+            with contextlib.suppress(SyntaxError, ValueError):
+                inner = RulesForTests(ast.parse(node.value))
+                self.broken += [(node.lineno + line - 1, what) for line, what in inner.broken]
+
+
+def breaches(source: str) -> list[tuple[int, str]]:
+    return RulesForTests(ast.parse(source)).broken
+
+
+PROGRAM = "\n".join(["import sys", "sys.path.append('')"])
+TESTS = sorted(CHECKOUT.glob("tests/**/*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.relative_to(CHECKOUT).as_posix())
+def test_tests_use_no_private_names_and_leave_sys_path_alone(path: Path) -> None:
+    assert breaches(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "node._parts",
+        "net.pools[0]._open",
+        "self.core._parts = {}",
+        "from harness.prometheus import _refuse",
+        'monkeypatch.setattr(walk, "_CURSORS", 1)',
+        'monkeypatch.setattr("harness.prometheus._refuse", None)',
+        'mock.patch("harness.prometheus._refuse")',
+        'mock.patch.object(walk, "_CURSORS")',
+        'getattr(node, "_parts")',
+        "sys.path.insert(0, '')",
+        "sys.path += ['']",
+        "sys.path = []",
+        "sys.path[:0] = ['']",
+        "del sys.path[0]",
+        "monkeypatch.setattr(sys, 'path', [])",
+        "monkeypatch.syspath_prepend('')",
+        f"run({PROGRAM!r})",
+    ],
+)
+def test_a_breach_of_the_tests_rules_is_found(code: str) -> None:
+    assert breaches(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "self._seen, cls._seen",
+        "node.__dict__",
+        "import os; os._exit(7)",
+        "for _ in range(3): found.append(sys.path)",
+        'monkeypatch.setattr(walk, "CURSORS", 1)',
+        "from __future__ import annotations",
+        "from benchmarks._synthetic_run import write_run",
+    ],
+)
+def test_other_code_of_tests_is_let_through(code: str) -> None:
+    assert not breaches(code)

@@ -1,4 +1,4 @@
-"""One SpiderCast node on a table, for unit tests: what it is told, and what it wants done."""
+"""One SpiderCast node whose neighbours are the test."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class View:
         return bitset(node for node, topics in self._interests.items() if topic in topics)
 
 
-class Desk(Solo):
-    """Node 0 on a table: it subscribes to ``topics``, knows ``others``, and is told what happens."""
+class Lone(Solo):
+    """Node 0, which subscribes to ``topics`` and knows ``others``, each with its topics."""
 
     def __init__(
         self,

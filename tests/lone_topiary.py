@@ -12,7 +12,7 @@ from peer.testing import Solo, connects, sends, traces
 SECOND_NS = 1_000_000_000
 
 
-class Desk(Solo):
+class Lone(Solo):
     """A Topiary node with all of its chosen neighbours up, and the copies that it is handed."""
 
     def __init__(
