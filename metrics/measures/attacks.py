@@ -63,7 +63,7 @@ DISCLOSURE: Family[Sequence[Disclosure]] = Family(
         Measure(
             "disclosure_ratio",
             "ratio",
-            "subscriptions of honest nodes, to topics that the asker never had, that askers concluded",
+            "share of honest nodes' subscriptions to topics that an asker never had which it concluded",
             lambda askers: ratio(sum(each.disclosed for each in askers), sum(each.subscriptions for each in askers)),
         ),
     ),
@@ -75,7 +75,7 @@ SLOTS: Family[tuple[int, int]] = Family(
         Measure(
             "adversary_slots_ratio",
             "ratio",
-            "links that honest nodes opened which lead to adversaries",
+            "share of the links opened by honest nodes that lead to adversaries",
             lambda slots: ratio(*slots),
         ),
     ),

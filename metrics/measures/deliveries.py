@@ -53,7 +53,7 @@ DELIVERIES: Family[Deliveries] = Family(
         Measure(
             "delivery_ratio",
             "ratio",
-            "delivery ratio: deliveries over those expected when each message was published",
+            "delivery ratio: deliveries / expected deliveries",
             lambda it: ratio(it.delivered, it.expected),
         ),
         Measure("propagation_delay_ms_mean", "ms", "propagation delay, mean", lambda it: mean(it.delays_ms)),
@@ -70,7 +70,7 @@ DELIVERIES: Family[Deliveries] = Family(
             "propagation delay, 99th percentile",
             lambda it: quantile(it.delays_ms, 0.99),
         ),
-        Measure("propagation_delay_ms_max", "ms", "propagation delay, largest", lambda it: quantile(it.delays_ms, 1)),
+        Measure("propagation_delay_ms_max", "ms", "propagation delay, largest", lambda it: quantile(it.delays_ms, 1.0)),
         Measure(
             "hops_mean", "links", "links that a delivered copy crossed, mean", lambda it: ratio(it.hops, it.counted)
         ),
@@ -83,7 +83,7 @@ DELIVERIES: Family[Deliveries] = Family(
         Measure(
             "relay_ratio",
             "ratio",
-            "copies that are the first one at a relay",
+            "share of all copies that are the first copy at a relay",
             lambda it: ratio(it.relays, it.firsts + it.relays + it.duplicates),
         ),
         Measure(

@@ -78,7 +78,7 @@ EMULATION: Family[Emulation] = Family(
             "lateness_ms_p99_worst",
             "ms",
             "lateness of the data plane in the worst second, 99th percentile",
-            lambda it: quantile(it.second_lateness_ms, 1),
+            lambda it: quantile(it.second_lateness_ms, 1.0),
         ),
     ),
 )

@@ -81,7 +81,9 @@ INTERESTS: Family[Interests] = Family(
             lambda it: it.top(2 * it.sizes[0]),
         ),
         Measure("tdi_40", "ratio", "top-40 intersection of the interests", lambda it: it.top(40)),
-        *_by_level("correlated", "pairs of nodes whose interests correlate", lambda it: it.correlated_nodes),
-        *_by_level("topics_correlated", "pairs of topics whose subscribers correlate", lambda it: it.correlated_topics),
+        *_by_level("correlated", "share of pairs of nodes whose interests correlate", lambda it: it.correlated_nodes),
+        *_by_level(
+            "topics_correlated", "share of pairs of topics whose subscribers correlate", lambda it: it.correlated_topics
+        ),
     ),
 )

@@ -36,7 +36,7 @@ class Measure(Struct, Generic[Facts], frozen=True):
     name: str
     unit: str
     text: str
-    formula: Callable[[Facts], float | None | Iterable[tuple[float, float]]]
+    formula: Callable[[Facts], float | Iterable[tuple[float, float]] | None]
     by: str = ""
 
     @property
@@ -86,10 +86,10 @@ class Family(Struct, Generic[Facts], frozen=True):
         found: list[Value] = []
         for measure in self.measures:
             value = measure.formula(facts) if measure.name in wanted else None
-            if isinstance(value, int | float):
-                found.append((measure.name, None, value))
-            elif value is not None:
+            if isinstance(value, Iterable):
                 found += [(measure.name, by, count) for by, count in value]
+            elif value is not None:
+                found.append((measure.name, None, value))
         return found
 
     def numbers(self, facts: Facts) -> dict[str, float | None]:
