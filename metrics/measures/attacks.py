@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from metrics.measures.deliveries import Deliveries
-from metrics.measures.measure import Family, Measure, ratio
+from metrics.measures.measure import Family, ratio
 
 NodeSet = int
 """Bit i is set for node i."""
@@ -57,31 +57,19 @@ def measure_disclosure(
     return found
 
 
-DISCLOSURE: Family[Sequence[Disclosure]] = Family(
-    "adversaries that ask",
-    (
-        Measure(
-            "disclosure_ratio",
-            "ratio",
-            "share of honest nodes' subscriptions to topics that an asker never had which it concluded",
-            lambda askers: ratio(sum(each.disclosed for each in askers), sum(each.subscriptions for each in askers)),
-        ),
-    ),
+DISCLOSURE = Family[Sequence[Disclosure]]("adversaries that ask")
+DISCLOSURE.add(
+    "disclosure_ratio",
+    "ratio",
+    "share of honest nodes' subscriptions to topics that an asker never had which it concluded",
+    lambda it: ratio(sum(each.disclosed for each in it), sum(each.subscriptions for each in it)),
 )
 
-SLOTS: Family[tuple[int, int]] = Family(
-    "nodes' links (snapshots)",
-    (
-        Measure(
-            "adversary_slots_ratio",
-            "ratio",
-            "share of the links opened by honest nodes that lead to adversaries",
-            lambda slots: ratio(*slots),
-        ),
-    ),
-    "snapshot",
-)
+SLOTS = Family[tuple[int, int]]("nodes' links (snapshots)", "snapshot")
 """Of the links that honest nodes opened: how many lead to adversaries, and how many there are."""
+SLOTS.add(
+    "adversary_slots_ratio", "ratio", "share of honest nodes' own links that lead to adversaries", lambda it: ratio(*it)
+)
 
 
 class Attack(NamedTuple):
@@ -91,15 +79,11 @@ class Attack(NamedTuple):
     deliveries: Deliveries
 
 
-ATTACK: Family[Attack] = Family(
-    "adversaries",
-    (
-        Measure("adversaries", "nodes", "nodes that misbehave on purpose", lambda it: it.adversaries),
-        Measure(
-            "adversaries_delivery_ratio",
-            "ratio",
-            "delivery ratio of the adversaries",
-            lambda it: ratio(it.deliveries.delivered, it.deliveries.expected),
-        ),
-    ),
+ATTACK = Family[Attack]("adversaries")
+ATTACK.add("adversaries", "nodes", "nodes that misbehave on purpose", lambda it: it.adversaries)
+ATTACK.add(
+    "adversaries_delivery_ratio",
+    "ratio",
+    "delivery ratio of the adversaries",
+    lambda it: ratio(it.deliveries.delivered, it.deliveries.expected),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from metrics.measures.measure import Family, Measure, Values, mean, quantile, ratio
+from metrics.measures.measure import Family, Values, ratio
 
 
 class TopicDeliveries(Struct):
@@ -45,63 +45,39 @@ class Deliveries(Struct, frozen=True):
     topics: Mapping[int, TopicDeliveries] = {}
 
 
-DELIVERIES: Family[Deliveries] = Family(
-    "deliveries",
-    (
-        Measure("messages", "messages", "messages published", lambda it: it.messages),
-        Measure("deliveries_expected", "deliveries", "expected deliveries", lambda it: it.expected),
-        Measure(
-            "delivery_ratio",
-            "ratio",
-            "delivery ratio: deliveries / expected deliveries",
-            lambda it: ratio(it.delivered, it.expected),
-        ),
-        Measure("propagation_delay_ms_mean", "ms", "propagation delay, mean", lambda it: mean(it.delays_ms)),
-        Measure("propagation_delay_ms_p50", "ms", "propagation delay, median", lambda it: quantile(it.delays_ms, 0.5)),
-        Measure(
-            "propagation_delay_ms_p90",
-            "ms",
-            "propagation delay, 90th percentile",
-            lambda it: quantile(it.delays_ms, 0.9),
-        ),
-        Measure(
-            "propagation_delay_ms_p99",
-            "ms",
-            "propagation delay, 99th percentile",
-            lambda it: quantile(it.delays_ms, 0.99),
-        ),
-        Measure("propagation_delay_ms_max", "ms", "propagation delay, largest", lambda it: quantile(it.delays_ms, 1.0)),
-        Measure(
-            "hops_mean", "links", "links that a delivered copy crossed, mean", lambda it: ratio(it.hops, it.counted)
-        ),
-        Measure(
-            "duplicates_per_delivery",
-            "copies",
-            "duplicate copies per delivery, including copies at relays",
-            lambda it: ratio(it.duplicates, it.firsts),
-        ),
-        Measure(
-            "relay_ratio",
-            "ratio",
-            "share of all copies that are the first copy at a relay",
-            lambda it: ratio(it.relays, it.firsts + it.relays + it.duplicates),
-        ),
-        Measure(
-            "topic_delivery_ratio",
-            "ratio",
-            "delivery ratio of the messages of each (first) topic",
-            lambda it: ((topic, each.delivered / each.expected) for topic, each in it.topics.items() if each.expected),
-            "topic",
-        ),
-        Measure(
-            "topic_delay_ms_mean",
-            "ms",
-            "propagation delay of the messages of each (first) topic, mean",
-            lambda it: (
-                (topic, each.delay_ns / each.delivered / 1e6) for topic, each in it.topics.items() if each.delivered
-            ),
-            "topic",
-        ),
-    ),
-    "messages",
+DELIVERIES = Family[Deliveries]("deliveries", "messages")
+DELIVERIES.add("messages", "messages", "messages published", lambda it: it.messages)
+DELIVERIES.add("deliveries_expected", "deliveries", "expected deliveries", lambda it: it.expected)
+DELIVERIES.add(
+    "delivery_ratio", "ratio", "delivery ratio: deliveries / expected", lambda it: ratio(it.delivered, it.expected)
+)
+DELIVERIES.add_statistics(
+    "propagation_delay_ms", "ms", "propagation delay", lambda it: it.delays_ms, "mean", "p50", "p90", "p99", "max"
+)
+DELIVERIES.add("hops_mean", "links", "links that a delivered copy crossed, mean", lambda it: ratio(it.hops, it.counted))
+DELIVERIES.add(
+    "duplicates_per_delivery",
+    "copies",
+    "duplicate copies per delivery, including copies at relays",
+    lambda it: ratio(it.duplicates, it.firsts),
+)
+DELIVERIES.add(
+    "relay_ratio",
+    "ratio",
+    "share of all copies that are the first copy at a relay",
+    lambda it: ratio(it.relays, it.firsts + it.relays + it.duplicates),
+)
+DELIVERIES.add(
+    "topic_delivery_ratio",
+    "ratio",
+    "delivery ratio of the messages of each (first) topic",
+    lambda it: ((topic, each.delivered / each.expected) for topic, each in it.topics.items() if each.expected),
+    "topic",
+)
+DELIVERIES.add(
+    "topic_delay_ms_mean",
+    "ms",
+    "propagation delay of the messages of each (first) topic, mean",
+    lambda it: ((topic, each.delay_ns / each.delivered / 1e6) for topic, each in it.topics.items() if each.delivered),
+    "topic",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from metrics.measures.measure import Family, Measure, Values, quantile
+from metrics.measures.measure import Family, Values, largest
 
 
 class Emulation(Struct, frozen=True):
@@ -29,56 +29,26 @@ class Emulation(Struct, frozen=True):
     second_lateness_ms: Values
 
 
-EMULATION: Family[Emulation] = Family(
-    "the network and the hosts",
-    (
-        Measure(
-            "stretch_p50",
-            "",
-            "stretch: delay of a delivery over the one-way delay of the direct path, median",
-            lambda it: quantile(it.stretches, 0.5),
-        ),
-        Measure(
-            "rtt_error_ms_p50",
-            "ms",
-            "RTT error of the idle network, median",
-            lambda it: quantile(it.rtt_errors_ms, 0.5),
-        ),
-        Measure(
-            "rtt_error_ms_p99",
-            "ms",
-            "RTT error of the idle network, 99th percentile",
-            lambda it: quantile(it.rtt_errors_ms, 0.99),
-        ),
-        Measure(
-            "wire_error_ms_p99",
-            "ms",
-            "error of a hop's delay on the wire, 99th percentile",
-            lambda it: it.wire_error_ms_p99,
-        ),
-        Measure(
-            "send_delay_ms_p50",
-            "ms",
-            "delay of a hop in the sender's host, median",
-            lambda it: quantile(it.send_delays_ms, 0.5),
-        ),
-        Measure(
-            "receive_delay_ms_p99",
-            "ms",
-            "delay of a hop in the receiver's host, 99th percentile",
-            lambda it: quantile(it.receive_delays_ms, 0.99),
-        ),
-        Measure(
-            "lateness_ms_p99",
-            "ms",
-            "lateness of the data plane over all frames, 99th percentile",
-            lambda it: it.lateness_ms_p99,
-        ),
-        Measure(
-            "lateness_ms_p99_worst",
-            "ms",
-            "lateness of the data plane in the worst second, 99th percentile",
-            lambda it: quantile(it.second_lateness_ms, 1.0),
-        ),
-    ),
+EMULATION = Family[Emulation]("the network and the hosts")
+EMULATION.add_statistics(
+    "stretch", "", "delay of a delivery / one-way delay of the direct path (stretch)", lambda it: it.stretches, "p50"
+)
+EMULATION.add_statistics(
+    "rtt_error_ms", "ms", "RTT error of the idle network", lambda it: it.rtt_errors_ms, "p50", "p99"
+)
+EMULATION.add(
+    "wire_error_ms_p99", "ms", "error of a hop's wire delay, 99th percentile", lambda it: it.wire_error_ms_p99
+)
+EMULATION.add_statistics(
+    "send_delay_ms", "ms", "delay of a hop in the sender's host", lambda it: it.send_delays_ms, "p50"
+)
+EMULATION.add_statistics(
+    "receive_delay_ms", "ms", "delay of a hop in the receiver's host", lambda it: it.receive_delays_ms, "p99"
+)
+EMULATION.add("lateness_ms_p99", "ms", "lateness of the data plane, 99th percentile", lambda it: it.lateness_ms_p99)
+EMULATION.add(
+    "lateness_ms_p99_worst",
+    "ms",
+    "lateness of the data plane in its worst second, 99th percentile",
+    lambda it: largest(it.second_lateness_ms),
 )

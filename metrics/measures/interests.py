@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from metrics.measures.measure import Family, Measure, ratio
+from metrics.measures.measure import Family, ratio
 from metrics.overlay import correlate, correlate_topics, intersect_top
 from metrics.overlay.snapshot import Integers
 
@@ -39,51 +39,43 @@ class Interests:
         return intersect_top(len(self._nodes), self._pairs, depth)
 
     @cached_property
-    def correlated_nodes(self) -> Mapping[float, float]:
-        """The share of pairs of nodes that correlate, by level."""
-        return dict(zip(LEVELS, correlate(len(self._nodes), self._pairs, self._topics, LEVELS), strict=True))
+    def correlated_nodes(self) -> Sequence[float]:
+        """The share of pairs of nodes that correlate at each of ``LEVELS``."""
+        return correlate(len(self._nodes), self._pairs, self._topics, LEVELS)
 
     @cached_property
-    def correlated_topics(self) -> Mapping[float, float]:
-        """The share of pairs of topics that correlate, by level."""
-        return dict(zip(LEVELS, correlate_topics(len(self._nodes), self._pairs, self._topics, LEVELS), strict=True))
+    def correlated_topics(self) -> Sequence[float]:
+        """The share of pairs of topics that correlate at each of ``LEVELS``."""
+        return correlate_topics(len(self._nodes), self._pairs, self._topics, LEVELS)
 
 
-def _by_level(
-    prefix: str, text: str, shares: Callable[[Interests], Mapping[float, float]]
-) -> tuple[Measure[Interests], ...]:
-    def at(level: float) -> Measure[Interests]:
-        name, meaning = f"{prefix}_{level:.0%}_ratio".replace("%", ""), f"{text} at the {level:.0%} level"
-        return Measure(name, "ratio", meaning.replace("%", " %"), lambda it: shares(it)[level])
-
-    return tuple(map(at, LEVELS))
-
-
-INTERESTS: Family[Interests] = Family(
-    "the interests",
-    (
-        Measure("subscriptions_mean", "topics", "topics per node", lambda it: ratio(sum(it.sizes), len(it.sizes))),
-        Measure(
-            "node_subscriptions", "topics", "topics of each node, most first", lambda it: enumerate(it.sizes, 1), "rank"
-        ),
-        Measure(
-            "topic_subscribers",
-            "nodes",
-            "subscribers of each topic, most first",
-            lambda it: enumerate(it.subscribers, 1),
-            "rank",
-        ),
-        Measure("tdi_20", "ratio", "top-20 intersection of the interests", lambda it: it.top(20)),
-        Measure(
-            "tdi_2d",
-            "ratio",
-            "top-2d intersection of the interests, d = the largest number of topics of a node",
-            lambda it: it.top(2 * it.sizes[0]),
-        ),
-        Measure("tdi_40", "ratio", "top-40 intersection of the interests", lambda it: it.top(40)),
-        *_by_level("correlated", "share of pairs of nodes whose interests correlate", lambda it: it.correlated_nodes),
-        *_by_level(
-            "topics_correlated", "share of pairs of topics whose subscribers correlate", lambda it: it.correlated_topics
-        ),
-    ),
+INTERESTS = Family[Interests]("the interests")
+INTERESTS.add("subscriptions_mean", "topics", "topics per node", lambda it: ratio(sum(it.sizes), len(it.sizes)))
+INTERESTS.add("node_subscriptions", "topics", "topics per node, most first", lambda it: enumerate(it.sizes, 1), "rank")
+INTERESTS.add(
+    "topic_subscribers",
+    "nodes",
+    "nodes that subscribe to a topic, most first",
+    lambda it: enumerate(it.subscribers, 1),
+    "rank",
 )
+INTERESTS.add("tdi_20", "ratio", "top-20 intersection of the interests", lambda it: it.top(20))
+INTERESTS.add(
+    "tdi_2d", "ratio", "top-2d intersection, d = the most topics per node", lambda it: it.top(2 * it.sizes[0])
+)
+INTERESTS.add("tdi_40", "ratio", "top-40 intersection of the interests", lambda it: it.top(40))
+
+
+def _add_correlations(prefix: str, pairs: str, shares: Callable[[Interests], Sequence[float]]) -> None:
+    for place, level in enumerate(LEVELS):
+        percent = round(100 * level)
+        text = f"share of pairs of {pairs} correlate at the {percent} % level"
+        INTERESTS.add(f"{prefix}_{percent}_ratio", "ratio", text, _entry(shares, place))
+
+
+def _entry(shares: Callable[[Interests], Sequence[float]], place: int) -> Callable[[Interests], float]:
+    return lambda it: shares(it)[place]
+
+
+_add_correlations("correlated", "nodes whose interests", lambda it: it.correlated_nodes)
+_add_correlations("topics_correlated", "topics whose subscribers", lambda it: it.correlated_topics)

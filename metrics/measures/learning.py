@@ -7,55 +7,40 @@ from typing import Any
 
 import numpy as np
 
-from metrics.measures.measure import Family, Measure, Values, mean
+from metrics.measures.measure import Family, Values
 
 QUANTILES = tuple(place / 50 for place in range(51))
 """The shares of nodes at which the distribution of scores is noted."""
 
-SCORES: Family[Values] = Family(
-    "scores (epochs)",
-    (
-        Measure("score_mean", "", "score of the neighbours that a node keeps at an epoch's end, mean", mean),
-        Measure(
-            "score_quantiles",
-            "",
-            "scores of all nodes in order, at each 50th of the nodes",
-            lambda scores: ((share, float(np.quantile(scores, share))) for share in QUANTILES),
-            "quantile",
-        ),
-    ),
-    "messages",
-)
+SCORES = Family[Values]("scores (epochs)", "messages")
 """Of the scores of some nodes (at least one). Source: Topiary section V-A, performance measures 3 and 4."""
-
-LEARNING: Family[Sequence[Mapping[str, Any]]] = Family(
-    "epochs",
-    (
-        Measure("epochs", "epochs", "whole epochs", len),
-        Measure(
-            "epoch_first_delay_ms_mean",
-            "ms",
-            "propagation delay in the first epoch, in which neighbours are random, mean",
-            lambda epochs: epochs[0]["latency_ms_mean"],
-        ),
-        Measure(
-            "epoch_last_delay_ms_mean",
-            "ms",
-            "propagation delay in the last whole epoch, mean",
-            lambda epochs: epochs[-1]["latency_ms_mean"],
-        ),
-        Measure(
-            "epoch_last_delivery_ratio",
-            "ratio",
-            "delivery ratio of the last whole epoch",
-            lambda epochs: epochs[-1]["delivery_ratio"],
-        ),
-        Measure(
-            "learning_delay_reduction_ratio",
-            "ratio",
-            "reduction of the mean delay from the first epoch to the last whole one",
-            lambda epochs: 1 - epochs[-1]["latency_ms_mean"] / epochs[0]["latency_ms_mean"],
-        ),
-    ),
+SCORES.add_statistics("score", "", "score of the neighbours that a node keeps at an epoch's end", lambda it: it, "mean")
+SCORES.add(
+    "score_quantiles",
+    "",
+    "scores of all nodes in order, at each 50th of the nodes",
+    lambda it: ((share, float(np.quantile(it, share))) for share in QUANTILES),
+    "quantile",
 )
+
+LEARNING = Family[Sequence[Mapping[str, Any]]]("epochs")
 """Of the rows of the table ``epochs`` with a score and a delivery, at least two."""
+LEARNING.add("epochs", "epochs", "whole epochs", len)
+LEARNING.add(
+    "epoch_first_delay_ms_mean", "ms", "propagation delay in the first epoch, mean", lambda it: it[0]["latency_ms_mean"]
+)
+LEARNING.add(
+    "epoch_last_delay_ms_mean",
+    "ms",
+    "propagation delay in the last whole epoch, mean",
+    lambda it: it[-1]["latency_ms_mean"],
+)
+LEARNING.add(
+    "epoch_last_delivery_ratio", "ratio", "delivery ratio of the last whole epoch", lambda it: it[-1]["delivery_ratio"]
+)
+LEARNING.add(
+    "learning_delay_reduction_ratio",
+    "ratio",
+    "reduction of the mean delay from the first epoch to the last whole one",
+    lambda it: 1 - it[-1]["latency_ms_mean"] / it[0]["latency_ms_mean"],
+)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Generic, Literal, TypeVar
+from functools import partial
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,50 @@ Facts = TypeVar("Facts")
 
 Values = npt.NDArray[Any]
 
+Formula: TypeAlias = Callable[[Facts], float | Iterable[tuple[float, float]] | None]
+"""From the facts to the value, None if there is nothing to compute it of; for a measure that is counted by something to
+pairs of what a count is of and the count."""
+
 Value = tuple[str, float | None, float]
 """A measure's name, what it is counted by (None for a single number), and its value."""
 
 COUNTERS = ("degree", "rank", "kind", "length")
 """What nodes, frames or pairs are counted by: there, a count that is missing is 0."""
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """``part / whole``; None where ``whole`` is 0."""
+    return float(part / whole) if whole else None
+
+
+def mean(values: Values) -> float | None:
+    """The mean; None where there are no values."""
+    return float(values.mean()) if len(values) else None
+
+
+def largest(values: Values) -> float | None:
+    """The largest value, an integer of integers; None where there are no values."""
+    found: float | None = values.max().item() if len(values) else None
+    return found
+
+
+def quantile(values: Values, share: float) -> float | None:
+    """A quantile, interpolated between two values; None where there are none."""
+    return float(np.quantile(values, share)) if len(values) else None
+
+
+STATISTICS: dict[str, tuple[str, Callable[[Values], float | None]]] = {
+    "mean": ("mean", mean),
+    "max": ("largest", largest),
+    "p50": ("median", partial(quantile, share=0.5)),
+    "p90": ("90th percentile", partial(quantile, share=0.9)),
+    "p99": ("99th percentile", partial(quantile, share=0.99)),
+}
+"""How names of measures end: in words, and the formula."""
+
+
+def _composed(statistic: Callable[[Values], float | None], values: Callable[[Facts], Values]) -> Formula[Facts]:
+    return lambda facts: statistic(values(facts))
 
 
 class Measure(Struct, Generic[Facts], frozen=True):
@@ -28,15 +68,14 @@ class Measure(Struct, Generic[Facts], frozen=True):
         name: its name in files, which names the unit if that is a unit of time.
         unit: of the value; ``ratio`` for shares (0..1), empty for a plain number.
         text: its meaning, as a phrase that stands alone.
-        formula: from the facts to the value, None if there is nothing to compute it of; for a measure that is counted
-            by something to pairs of what a count is of and the count.
+        formula: how it is computed.
         by: what it is counted by; empty for a single number.
     """
 
     name: str
     unit: str
     text: str
-    formula: Callable[[Facts], float | Iterable[tuple[float, float]] | None]
+    formula: Formula[Facts]
     by: str = ""
 
     @property
@@ -55,18 +94,38 @@ class Measure(Struct, Generic[Facts], frozen=True):
         return f"{self.text} ({self.unsaid_unit})" if self.unsaid_unit else self.text
 
 
-class Family(Struct, Generic[Facts], frozen=True):
-    """The measures of the same facts.
+class Family(Generic[Facts]):
+    """The measures of the same facts, in the order in which they are computed and shown.
 
-    Attributes:
+    Args:
         title: what they are of.
-        measures: in the order in which they are computed and shown.
         when: what they need in a study: a run, a snapshot of its overlay, or its messages.
     """
 
-    title: str
-    measures: tuple[Measure[Facts], ...]
-    when: Literal["run", "snapshot", "messages"] = "run"
+    def __init__(self, title: str, when: Literal["run", "snapshot", "messages"] = "run") -> None:
+        self.title = title
+        self.when = when
+        self.measures: list[Measure[Facts]] = []
+
+    def add(self, name: str, unit: str, text: str, formula: Formula[Facts], by: str = "") -> None:
+        """Define a measure; the arguments are the attributes of ``Measure``."""
+        self.measures.append(Measure(name, unit, text, formula, by))
+
+    def add_statistics(
+        self, name: str, unit: str, text: str, values: Callable[[Facts], Values], *statistics: str
+    ) -> None:
+        """Define a measure for each statistic of an array of values.
+
+        Args:
+            name: what precedes the statistic in the names, such as ``degree`` of ``degree_mean``.
+            unit: of the values.
+            text: what precedes the statistic in the texts.
+            values: from the facts to the array.
+            statistics: keys of ``STATISTICS``.
+        """
+        for key in statistics:
+            words, statistic = STATISTICS[key]
+            self.add(f"{name}_{key}", unit, f"{text}, {words}", _composed(statistic, values))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -96,18 +155,3 @@ class Family(Struct, Generic[Facts], frozen=True):
         """Compute all measures that are single numbers; None = there is nothing to compute it of."""
         names = [measure.name for measure in self.measures if not measure.by]
         return dict.fromkeys(names) | {name: value for name, _, value in self.values(facts, names)}
-
-
-def ratio(part: float, whole: float) -> float | None:
-    """``part / whole``; None where ``whole`` is 0."""
-    return float(part / whole) if whole else None
-
-
-def mean(values: Values) -> float | None:
-    """The mean; None where there are no values."""
-    return float(values.mean()) if len(values) else None
-
-
-def quantile(values: Values, share: float) -> float | None:
-    """A quantile, interpolated between two values; None where there are none."""
-    return float(np.quantile(values, share)) if len(values) else None

@@ -40,10 +40,9 @@ def _studies() -> str:
 
 
 def _overlay() -> str:
-    texts = {measure.name: measure.label for family in OVERLAY for measure in family.measures} | {
-        "at_ns": "the instant"
-    }
-    return _tabulate(("column", "meaning"), [(f"`{name}`", texts[name]) for name in TABLES["overlay"]])
+    texts = {measure.name: measure.label for family in OVERLAY for measure in family.measures}
+    rows = [(f"`{name}`", texts.get(name, "the instant")) for name in TABLES["overlay"]]
+    return _tabulate(("column", "meaning"), rows)
 
 
 def _tabulate(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
-from metrics.measures.measure import Facts, Family, Measure, Value, mean, ratio
+from metrics.measures.measure import Facts, Family, Value, ratio
 from metrics.overlay import (
     NodeLinks,
     PhysicalGraph,
@@ -18,8 +18,6 @@ from metrics.overlay import (
     measure_topics,
 )
 from metrics.overlay.snapshot import Integers
-
-Topics = Sequence[TopicOverlay]
 
 
 def measure_snapshot(snapshot: Snapshot, wanted: Collection[str]) -> list[Value]:
@@ -48,175 +46,93 @@ def measure_overlay(snapshot: Snapshot) -> dict[str, float | None]:
     return numbers | GRAPH.numbers(measure_graph(snapshot)) | TOPICS.numbers(measure_topics(snapshot))
 
 
-def _largest(values: Integers) -> int | None:
-    return int(values.max()) if len(values) else None
-
-
 def _histogram(counts: Integers) -> Iterator[tuple[int, int]]:
     """The counts that are not 0, each by its place."""
     return ((place, count) for place, count in enumerate(counts.tolist()) if count)
 
 
-NODES: Family[Snapshot] = Family(
-    "nodes (snapshots)",
-    (
-        Measure("nodes", "nodes", "nodes that are up", lambda it: it.count),
-        Measure("subscriptions", "subscriptions", "(node, topic) subscriptions", lambda it: len(it.interests)),
-        Measure("logical_links", "links", "logical links: (node, neighbour, topic)", lambda it: len(it.views)),
-        Measure("physical_links", "links", "physical links: linked pairs of nodes", lambda it: len(it.links)),
-    ),
-    "snapshot",
+def _nodes_by(values: Integers) -> Iterator[tuple[int, int]]:
+    return _histogram(np.bincount(values))
+
+
+NODES = Family[Snapshot]("nodes (snapshots)", "snapshot")
+NODES.add("nodes", "nodes", "nodes that are up", lambda it: it.count)
+NODES.add("subscriptions", "subscriptions", "(node, topic) subscriptions", lambda it: len(it.interests))
+NODES.add("logical_links", "links", "logical links: (node, neighbour, topic)", lambda it: len(it.views))
+NODES.add("physical_links", "links", "physical links: linked pairs of nodes", lambda it: len(it.links))
+
+LINKS = Family[NodeLinks]("nodes' links (snapshots)", "snapshot")
+LINKS.add_statistics(
+    "view_size_total", "links", "logical links per node (total view size)", lambda it: it.view_size_total, "mean", "max"
+)
+LINKS.add_statistics(
+    "view_size_unique", "nodes", "different nodes in a node's views", lambda it: it.view_size_unique, "mean", "max"
+)
+LINKS.add_statistics("in_degree", "nodes", "in-degree in the graph of views", lambda it: it.in_degree, "max")
+LINKS.add_statistics("degree", "links", "physical links per node (degree)", lambda it: it.degree, "mean", "max")
+LINKS.add(
+    "link_sharing_ratio",
+    "",
+    "logical links per different node in the views",
+    lambda it: ratio(int(it.view_size_total.sum()), int(it.view_size_unique.sum())),
+)
+LINKS.add("degrees", "nodes", "nodes by their physical links", lambda it: _nodes_by(it.degree), "degree")
+LINKS.add(
+    "out_degrees", "nodes", "nodes by the nodes in their views", lambda it: _nodes_by(it.view_size_unique), "degree"
+)
+LINKS.add(
+    "in_degrees", "nodes", "nodes by those that have them in a view", lambda it: _nodes_by(it.in_degree), "degree"
 )
 
-LINKS: Family[NodeLinks] = Family(
-    "nodes' links (snapshots)",
-    (
-        Measure(
-            "view_size_total_mean",
-            "links",
-            "logical links per node (total view size), mean",
-            lambda it: mean(it.view_size_total),
-        ),
-        Measure(
-            "view_size_total_max",
-            "links",
-            "logical links per node (total view size), largest",
-            lambda it: _largest(it.view_size_total),
-        ),
-        Measure(
-            "view_size_unique_mean",
-            "nodes",
-            "different nodes in a node's views (unique view size), mean",
-            lambda it: mean(it.view_size_unique),
-        ),
-        Measure(
-            "view_size_unique_max",
-            "nodes",
-            "different nodes in a node's views (unique view size), largest",
-            lambda it: _largest(it.view_size_unique),
-        ),
-        Measure(
-            "in_degree_max",
-            "nodes",
-            "nodes that have the same node in a view (in-degree), largest",
-            lambda it: _largest(it.in_degree),
-        ),
-        Measure("degree_mean", "links", "physical links per node (degree), mean", lambda it: mean(it.degree)),
-        Measure("degree_max", "links", "physical links per node (degree), largest", lambda it: _largest(it.degree)),
-        Measure(
-            "link_sharing_ratio",
-            "",
-            "logical links per different node in the views (link sharing)",
-            lambda it: ratio(int(it.view_size_total.sum()), int(it.view_size_unique.sum())),
-        ),
-        Measure(
-            "degrees",
-            "nodes",
-            "nodes with each number of physical links",
-            lambda it: _histogram(np.bincount(it.degree)),
-            "degree",
-        ),
-        Measure(
-            "out_degrees",
-            "nodes",
-            "nodes with each number of different nodes in their views",
-            lambda it: _histogram(np.bincount(it.view_size_unique)),
-            "degree",
-        ),
-        Measure(
-            "in_degrees",
-            "nodes",
-            "nodes by the number of different nodes that have them in a view",
-            lambda it: _histogram(np.bincount(it.in_degree)),
-            "degree",
-        ),
-    ),
-    "snapshot",
+GRAPH = Family[PhysicalGraph]("the physical graph (snapshots)", "snapshot")
+GRAPH.add("components", "components", "components of the physical graph", lambda it: it.components)
+GRAPH.add("largest_component", "nodes", "nodes in the largest component", lambda it: it.largest_component)
+GRAPH.add("clustering", "ratio", "clustering coefficient, mean", lambda it: it.clustering)
+GRAPH.add("clustering_global", "ratio", "global clustering coefficient", lambda it: it.clustering_global)
+GRAPH.add("diameter", "links", "diameter of the physical graph", lambda it: it.diameter)
+GRAPH.add("path_length_mean", "links", "shortest path between two nodes, mean", lambda it: it.path_length_mean)
+
+DISTANCES = Family[Integers]("the physical graph (snapshots)", "snapshot")
+DISTANCES.add(
+    "subscriber_distances", "pairs", "pairs of subscribers of a topic, by their shortest path", _histogram, "length"
+)
+DISTANCES.add(
+    "subscriber_distance_mean",
+    "links",
+    "shortest path between two subscribers of a topic, mean",
+    lambda it: ratio(float(np.arange(len(it)) @ it), int(it.sum())),
 )
 
-GRAPH: Family[PhysicalGraph] = Family(
-    "the physical graph (snapshots)",
-    (
-        Measure("components", "components", "components of the graph of physical links", lambda it: it.components),
-        Measure("largest_component", "nodes", "nodes in the largest component", lambda it: it.largest_component),
-        Measure(
-            "clustering",
-            "ratio",
-            "linked share of a node's pairs of neighbours (clustering coefficient), mean",
-            lambda it: it.clustering,
-        ),
-        Measure(
-            "clustering_global",
-            "ratio",
-            "share of paths of two links that a third link closes (global clustering coefficient)",
-            lambda it: it.clustering_global,
-        ),
-        Measure("diameter", "links", "longest shortest path over physical links (diameter)", lambda it: it.diameter),
-        Measure("path_length_mean", "links", "shortest path over physical links, mean", lambda it: it.path_length_mean),
-    ),
-    "snapshot",
+TOPICS = Family[Sequence[TopicOverlay]]("the topics' overlays (snapshots)", "snapshot")
+TOPICS.add("topics", "topics", "topics that have a subscriber", len)
+TOPICS.add(
+    "topic_components",
+    "components",
+    "components of all topics, added up",
+    lambda it: sum(each.components for each in it),
 )
-
-DISTANCES: Family[Integers] = Family(
-    "the physical graph (snapshots)",
-    (
-        Measure(
-            "subscriber_distances",
-            "pairs",
-            "pairs of subscribers of the same topic, by the links of their shortest path",
-            _histogram,
-            "length",
-        ),
-        Measure(
-            "subscriber_distance_mean",
-            "links",
-            "links of the shortest path between two subscribers of the same topic, mean",
-            lambda pairs: ratio(float(np.arange(len(pairs)) @ pairs), int(pairs.sum())),
-        ),
-    ),
-    "snapshot",
+TOPICS.add(
+    "topic_components_max",
+    "components",
+    "components of the topic that has the most",
+    lambda it: max((each.components for each in it), default=None),
 )
-
-TOPICS: Family[Topics] = Family(
-    "the topics' overlays (snapshots)",
-    (
-        Measure("topics", "topics", "topics that have a subscriber", len),
-        Measure(
-            "topic_components",
-            "components",
-            "components of all topics' overlays (physical links between subscribers), added up",
-            lambda topics: sum(topic.components for topic in topics),
-        ),
-        Measure(
-            "topic_components_max",
-            "components",
-            "components of the topic that has the most",
-            lambda topics: max((topic.components for topic in topics), default=None),
-        ),
-        Measure(
-            "topics_partitioned",
-            "topics",
-            "partitioned topics: those with more than one component",
-            lambda topics: sum(topic.components > 1 for topic in topics),
-        ),
-        Measure(
-            "topic_diameter_max",
-            "links",
-            "largest diameter of a component of a topic's overlay",
-            lambda topics: max((topic.diameter for topic in topics), default=None),
-        ),
-        Measure(
-            "topic_view_components",
-            "components",
-            "strongly connected components of all topics' views, added up",
-            lambda topics: sum(topic.view_components for topic in topics),
-        ),
-        Measure(
-            "topic_view_components_max",
-            "components",
-            "strongly connected components of the views of the topic that has the most",
-            lambda topics: max((topic.view_components for topic in topics), default=None),
-        ),
-    ),
-    "snapshot",
+TOPICS.add("topics_partitioned", "topics", "partitioned topics", lambda it: sum(each.components > 1 for each in it))
+TOPICS.add(
+    "topic_diameter_max",
+    "links",
+    "largest diameter of a topic",
+    lambda it: max((each.diameter for each in it), default=None),
+)
+TOPICS.add(
+    "topic_view_components",
+    "components",
+    "strongly connected components of all topics' views, added up",
+    lambda it: sum(each.view_components for each in it),
+)
+TOPICS.add(
+    "topic_view_components_max",
+    "components",
+    "strongly connected components of the topic that has the most",
+    lambda it: max((each.view_components for each in it), default=None),
 )

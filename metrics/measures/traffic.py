@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from metrics.measures.measure import Family, Measure, ratio
+from metrics.measures.measure import Family, ratio
 from peer.core.frames import Bye, Data, Hello
 from peer.protocols.registry import background_kinds
 
@@ -35,34 +35,30 @@ def _control(counts: Mapping[int, int], without: Collection[int] = ()) -> int:
     return sum(count for kind, count in counts.items() if kind != Data.kind and kind not in without)
 
 
-TRAFFIC: Family[Traffic] = Family(
-    "frames sent",
-    (
-        Measure("frames", "frames", "frames of each kind", lambda it: sorted(it.frames.items()), "kind"),
-        Measure(
-            "control_frames_per_peer_per_s",
-            "frames/s",
-            "control traffic per peer: frames other than data",
-            lambda it: ratio(_control(it.frames), it.peer_seconds),
-        ),
-        Measure(
-            "control_bytes_per_peer_per_s",
-            "bytes/s",
-            "control traffic per peer: bytes of frames other than data",
-            lambda it: ratio(_control(it.sizes_bytes), it.peer_seconds),
-        ),
-        Measure(
-            "control_frames_per_change",
-            "frames",
-            "control frames per join, leave and crash, without heartbeats and frames that open and close links",
-            lambda it: ratio(_control(it.frames, BACKGROUND), it.changes),
-        ),
-        Measure(
-            "frames_per_change",
-            "frames",
-            "frames of each kind per join, leave and crash",
-            lambda it: ((kind, count / it.changes) for kind, count in sorted(it.frames.items()) if it.changes),
-            "kind",
-        ),
-    ),
+TRAFFIC = Family[Traffic]("frames sent")
+TRAFFIC.add("frames", "frames", "frames of each kind", lambda it: sorted(it.frames.items()), "kind")
+TRAFFIC.add(
+    "control_frames_per_peer_per_s",
+    "frames/s",
+    "control traffic per peer: frames other than data",
+    lambda it: ratio(_control(it.frames), it.peer_seconds),
+)
+TRAFFIC.add(
+    "control_bytes_per_peer_per_s",
+    "bytes/s",
+    "control traffic per peer: bytes of frames other than data",
+    lambda it: ratio(_control(it.sizes_bytes), it.peer_seconds),
+)
+TRAFFIC.add(
+    "control_frames_per_change",
+    "frames",
+    "control frames per join, leave and crash, without heartbeats and frames that open and close links",
+    lambda it: ratio(_control(it.frames, BACKGROUND), it.changes),
+)
+TRAFFIC.add(
+    "frames_per_change",
+    "frames",
+    "frames of each kind per join, leave and crash",
+    lambda it: ((kind, count / it.changes) for kind, count in sorted(it.frames.items()) if it.changes),
+    "kind",
 )
