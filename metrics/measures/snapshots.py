@@ -55,6 +55,23 @@ def _nodes_by(values: Integers) -> Iterator[tuple[int, int]]:
     return _histogram(np.bincount(values))
 
 
+def _link_sharing(links: NodeLinks) -> float | None:
+    return ratio(int(links.view_size_total.sum()), int(links.view_size_unique.sum()))
+
+
+Topics = Sequence[TopicOverlay]
+
+
+def _total(column: str) -> Callable[[Topics], int]:
+    """The sum of a column of ``TopicOverlay``."""
+    return lambda topics: sum(getattr(topic, column) for topic in topics)
+
+
+def _most(column: str) -> Callable[[Topics], int | None]:
+    """The largest value of a column of ``TopicOverlay``."""
+    return lambda topics: max((getattr(topic, column) for topic in topics), default=None)
+
+
 NODES = Family[Snapshot]("nodes (snapshots)", "snapshot")
 NODES.add("nodes", "nodes", "nodes that are up", lambda it: it.count)
 NODES.add("subscriptions", "subscriptions", "(node, topic) subscriptions", lambda it: len(it.interests))
@@ -70,19 +87,10 @@ LINKS.add_statistics(
 )
 LINKS.add_statistics("in_degree", "nodes", "in-degree in the graph of views", lambda it: it.in_degree, "max")
 LINKS.add_statistics("degree", "links", "physical links per node (degree)", lambda it: it.degree, "mean", "max")
-LINKS.add(
-    "link_sharing_ratio",
-    "",
-    "logical links per different node in the views",
-    lambda it: ratio(int(it.view_size_total.sum()), int(it.view_size_unique.sum())),
-)
-LINKS.add("degrees", "nodes", "nodes by their physical links", lambda it: _nodes_by(it.degree), "degree")
-LINKS.add(
-    "out_degrees", "nodes", "nodes by the nodes in their views", lambda it: _nodes_by(it.view_size_unique), "degree"
-)
-LINKS.add(
-    "in_degrees", "nodes", "nodes by those that have them in a view", lambda it: _nodes_by(it.in_degree), "degree"
-)
+LINKS.add("link_sharing_ratio", "", "logical links per different node in the views", _link_sharing)
+LINKS.add("degrees", "nodes", "nodes by degree", lambda it: _nodes_by(it.degree), "degree")
+LINKS.add("out_degrees", "nodes", "nodes by out-degree", lambda it: _nodes_by(it.view_size_unique), "degree")
+LINKS.add("in_degrees", "nodes", "nodes by in-degree", lambda it: _nodes_by(it.in_degree), "degree")
 
 GRAPH = Family[PhysicalGraph]("the physical graph (snapshots)", "snapshot")
 GRAPH.add("components", "components", "components of the physical graph", lambda it: it.components)
@@ -103,36 +111,21 @@ DISTANCES.add(
     lambda it: ratio(float(np.arange(len(it)) @ it), int(it.sum())),
 )
 
-TOPICS = Family[Sequence[TopicOverlay]]("the topics' overlays (snapshots)", "snapshot")
+TOPICS = Family[Topics]("the topics' overlays (snapshots)", "snapshot")
 TOPICS.add("topics", "topics", "topics that have a subscriber", len)
-TOPICS.add(
-    "topic_components",
-    "components",
-    "components of all topics, added up",
-    lambda it: sum(each.components for each in it),
-)
-TOPICS.add(
-    "topic_components_max",
-    "components",
-    "components of the topic that has the most",
-    lambda it: max((each.components for each in it), default=None),
-)
+TOPICS.add("topic_components", "components", "components of all topics, added up", _total("components"))
+TOPICS.add("topic_components_max", "components", "components of the topic that has the most", _most("components"))
 TOPICS.add("topics_partitioned", "topics", "partitioned topics", lambda it: sum(each.components > 1 for each in it))
-TOPICS.add(
-    "topic_diameter_max",
-    "links",
-    "largest diameter of a topic",
-    lambda it: max((each.diameter for each in it), default=None),
-)
+TOPICS.add("topic_diameter_max", "links", "largest diameter of a topic", _most("diameter"))
 TOPICS.add(
     "topic_view_components",
     "components",
-    "strongly connected components of all topics' views, added up",
-    lambda it: sum(each.view_components for each in it),
+    "strongly connected components of all topics' views",
+    _total("view_components"),
 )
 TOPICS.add(
     "topic_view_components_max",
     "components",
     "strongly connected components of the topic that has the most",
-    lambda it: max((each.view_components for each in it), default=None),
+    _most("view_components"),
 )
