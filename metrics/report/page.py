@@ -14,23 +14,10 @@ from metrics.report.run import Run
 from peer.protocols.registry import PROTOCOLS
 
 _NUMBERS = (
-    "delivery_ratio",
-    "propagation_delay_ms_mean",
-    "propagation_delay_ms_p50",
-    "propagation_delay_ms_p99",
-    "view_size_total_mean",
-    "view_size_unique_mean",
-    "link_sharing_ratio",
-    "duplicates_per_delivery",
-    "relay_ratio",
-    "disclosure_ratio",
-    "degree_mean",
-    "degree_max",
-    "topics_partitioned",
-    "topic_diameter_max",
-    "control_bytes_per_peer_per_s",
-    "rtt_error_ms_p50",
-    "rtt_error_ms_p99",
+    *("delivery_ratio", "propagation_delay_ms_mean", "propagation_delay_ms_p50", "propagation_delay_ms_p99"),
+    *("view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio", "duplicates_per_delivery", "relay_ratio"),
+    *("disclosure_ratio", "degree_mean", "degree_max", "topics_partitioned", "topic_diameter_max"),
+    *("control_bytes_per_peer_per_s", "rtt_error_ms_p50", "rtt_error_ms_p99"),
 )
 """The headline numbers at the top of the page."""
 

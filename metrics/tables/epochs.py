@@ -51,7 +51,7 @@ def build_epochs(ends: list[dict[str, Any]], deliveries: pa.Table, start_ns: int
     published = deliveries["publish_ns"].to_numpy(zero_copy_only=False).astype(float)
     identifiers = deliveries["message_id"].to_numpy()
     latency = deliveries["latency_ms"].to_numpy(zero_copy_only=False).astype(float)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row, (since_ns, until_ns) in zip(ends, pairwise(instants), strict=True):
         inside = (published >= since_ns) & (published < until_ns)
         delivered = latency[inside & ~np.isnan(latency)]
