@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from harness.studies.form import Cell, FigureSpec, Shown
 from harness.studies.intervals import Interval, interval
-from harness.studies.measures import COUNTERS, MEASURES, split_reduction
+from harness.studies.measures import MEASURES, split_reduction
 from harness.studies.reading import AT_S, EPOCH, count_of, label_of, measure_of, moment_of
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
@@ -103,7 +103,7 @@ def _counts(runs: Sequence[Result], shown: str, at: float | None) -> Iterator[tu
         moment = at if at is not None or not moments else moments[0 if reduction == "first" else -1]
         counts.append({row.by: row.value for row in rows if row.moment == moment})
     for by in sorted({key for count in counts for key in count if key is not None}):
-        yield by, interval([count.get(by, 0.0) for count in counts if by in count or MEASURES[name].by in COUNTERS])
+        yield by, interval([count.get(by, 0.0) for count in counts if by in count or MEASURES[name].counts])
 
 
 def _draw_line(axes: Axes, curve: Curve, marker: str) -> None:
@@ -140,7 +140,7 @@ def _draw_counts(axes: Axes, curve: Curve, kind: str) -> None:
 
 def _finish(axes: Axes, spec: FigureSpec, curves: int) -> None:
     shares = {"cdf": "share of nodes, cumulated", "histogram": "share of nodes", "bars": "share"}
-    first = label_of(spec.y[0]) if len(spec.y) == 1 else ""
+    first = _axis_label(spec.y[0]) if len(spec.y) == 1 else ""
     axes.set(xlabel=spec.xlabel or spec.x, ylabel=spec.ylabel or shares.get(spec.kind, first))
     if spec.kind != "rank":
         low, high = axes.dataLim.intervaly
@@ -149,3 +149,11 @@ def _finish(axes: Axes, spec: FigureSpec, curves: int) -> None:
         axes.figure.legend(loc="outside right upper", fontsize=8)
     elif curves > 1:
         axes.legend(fontsize=8)
+
+
+def _axis_label(shown: str | Shown) -> str:
+    """The label that the study gives, otherwise the measure's meaning and unit, after the reduction."""
+    if not isinstance(shown, str) and shown.label:
+        return shown.label
+    reduction, name = split_reduction(measure_of(shown))
+    return f"{reduction}: {MEASURES[name].label}" if reduction else MEASURES[name].label

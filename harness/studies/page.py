@@ -12,6 +12,7 @@ import pyarrow.parquet
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from harness.studies.figures import draw_figure
+from harness.studies.measures import MEASURES
 from harness.studies.points import axes_of, seeds_of
 from harness.studies.results import aggregate, means_table, runs_table
 from harness.studies.store import Result, SweepSpec
@@ -64,6 +65,7 @@ def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table],
         quick="--quick" in spec.options,
         tables=tables,
         figures=figures,
+        measures=[MEASURES[name] for name in study.measures],
         provenance=_provenance(spec, results),
     )
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from harness.errors import ExperimentError
 from harness.loading import decode, is_study, read_document
 from harness.studies.form import FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec
-from harness.studies.measures import MEASURES, split_reduction
+from harness.studies.measures import MEASURES, PUBLISHED, SEEN, split_reduction
 from harness.studies.points import VARIANT, assign, axes_of, points_of, seeds_of
 
 MEASURE = "measure"
@@ -131,8 +131,7 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
     for index, name in enumerate(study.measures):
         place = f"$.measures[{index}]"
         yield name not in MEASURES, place, f"no such measure: {name!r}; docs/studies.md lists them"
-        known = MEASURES.get(name)
-        yield known is not None and known.published and not publishes, place, "length_s: nothing is published"
+        yield name in PUBLISHED and not publishes, place, "length_s: nothing is published"
     axes = [axis.name for axis in axes_of(study)]
     for index, table in enumerate(study.table):
         yield from _table_rules(study, table, f"$.table[{index}]", axes)
@@ -159,17 +158,17 @@ def _table_rules(study: Study, table: TableSpec, place: str, axes: list[str]) ->
 
 def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str]) -> Iterator[tuple[bool, str, str]]:
     yield from _measure_rules(study, figure.y, f"{place}.y")
-    measured = [MEASURES[name] for shown in figure.y if (name := split_reduction(measure_of(shown))[1]) in MEASURES]
+    measured = {split_reduction(measure_of(shown))[1] for shown in figure.y} & MEASURES.keys()
     if figure.x in (AT_S, EPOCH):
         yield any(moment_of(shown) is not None for shown in figure.y), f"{place}.y", f"at: {figure.x} is the x axis"
     if figure.x == AT_S:
-        yield not all(known.seen for known in measured), f"{place}.x", "not all measures are of the snapshots"
+        yield not measured <= SEEN, f"{place}.x", "not all measures are of the snapshots"
     elif figure.x == EPOCH:
         yield study.run.epoch_messages is None, f"{place}.x", "needs run.epoch_messages"
-        yield not all(known.published for known in measured), f"{place}.x", "not all measures are of the epochs"
+        yield not measured <= PUBLISHED, f"{place}.x", "not all measures are of the epochs"
     elif figure.x not in axes:
         problem = f"no axis is called {figure.x!r}, and not all measures are counted by it"
-        yield {known.by for known in measured} != {figure.x}, f"{place}.x", problem
+        yield {MEASURES[name].by for name in measured} != {figure.x}, f"{place}.x", problem
     for axis in figure.series:
         yield axis not in axes, f"{place}.series", f"no axis is called {axis!r}; there are {', '.join(axes)}"
     yield from _coverage_rules(figure.where, (figure.x, *figure.series), place, axes)

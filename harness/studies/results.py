@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from harness.studies.form import Cell
 from harness.studies.intervals import Interval, interval
-from harness.studies.measures import COUNTERS, MEASURES, split_reduction
+from harness.studies.measures import MEASURES, SEEN, split_reduction
 from harness.studies.store import Result
 
 Where = Mapping[str, Cell]
@@ -52,7 +52,7 @@ def reduce_run(result: Result, shown: str, by: float | None = None, at: float | 
     rows = [row for row in result.rows if row.measure == name and row.by == by]
     if at is not None:
         return next((row.value for row in rows if row.moment == at), None)
-    if not reduction and not MEASURES[name].seen:
+    if not reduction and name not in SEEN:
         return next((row.value for row in rows if row.moment is None), None)
     series = [row.value for row in sorted(rows, key=_moment) if row.moment is not None]
     return _reduce(reduction or "last", series) if series else None
@@ -73,7 +73,7 @@ def _reduce(reduction: str, series: Sequence[float]) -> float | None:
 def mean_of(results: Sequence[Result], shown: str, by: float | None = None, at: float | None = None) -> Interval | None:
     """A measure over all these results' seeds; None where no run has a value. A count that a run lacks is 0."""
     name = split_reduction(shown)[1]
-    if by is not None and MEASURES[name].by in COUNTERS:
+    if by is not None and MEASURES[name].counts:
         counted = [result for result in results if any(row.measure == name for row in result.rows)]
         values = [reduce_run(result, shown, by, at) or 0.0 for result in counted]
     else:
@@ -95,7 +95,7 @@ def aggregate(results: Sequence[Result]) -> Iterator[Mean]:
             for row in run.rows:
                 groups.setdefault((row.measure, row.moment, row.by), []).append(row.value)
         for (measure, moment, by), values in groups.items():
-            missing = len(runs) - len(values) if MEASURES[measure].by in COUNTERS else 0
+            missing = len(runs) - len(values) if MEASURES[measure].counts else 0
             yield Mean(runs[0].at, measure, moment, by, interval(values + [0.0] * missing))
 
 

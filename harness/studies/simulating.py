@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import numpy as np
 from msgspec import Struct
 
 from harness.experiment import Experiment
 from harness.planning.making import make_overlay
 from harness.studies.form import RunSpec
-from harness.studies.measuring import measure_interests, measure_snapshot
 from harness.studies.networks import make_network
-from harness.studies.snapshots import share_slots, take_snapshot
-from harness.studies.watching import Watch, measure_deliveries, measure_scores
+from harness.studies.snapshots import count_slots, take_snapshot
+from harness.studies.watching import Batch, Watch, sum_up
 from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.simulation import Simulation
 from harness.testbeds.simulated.testbed import START_NS
 from harness.workload.churn import Span
 from harness.workload.drawing import Workload, draw_membership, draw_workload
 from harness.workload.membership import first_population
-from metrics.disclosure import disclosed_ratio, measure_disclosure
+from metrics.measures.attacks import DISCLOSURE, SLOTS, measure_disclosure
+from metrics.measures.deliveries import DELIVERIES
+from metrics.measures.interests import INTERESTS, Interests
+from metrics.measures.learning import SCORES
+from metrics.measures.measure import Facts, Family
+from metrics.measures.snapshots import measure_snapshot
+from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.rundir import Timeline
 from peer.core.bitset import bitset, members
-from peer.core.frames import Bye, Data, Hello
-from peer.protocols.registry import background_kinds
 
 SECOND_NS = 1_000_000_000
 
 STEP_NS = SECOND_NS
 """How often it is looked whether the overlay has settled."""
-
-BACKGROUND = {Hello.kind, Bye.kind} | background_kinds()
-"""Frames that no join or leave causes: heartbeats, and what opens and closes a link, whoever wants it."""
 
 
 class Row(Struct, frozen=True, array_like=True):
@@ -48,7 +49,7 @@ class Row(Struct, frozen=True, array_like=True):
     value: float
 
 
-class Traffic(Struct, frozen=True):
+class Sent(Struct, frozen=True):
     """What honest nodes sent up to an instant, by frame kind, and how many had joined, left or crashed."""
 
     at_ns: int
@@ -104,14 +105,14 @@ class PointRun:
             zero_ns=times.zero_ns,
             stop_ns=times.end_ns,
         )
-        self._traffic: list[Traffic] = []
+        self._sent: list[Sent] = []
         self.simulation.at(times.counted_from_ns, self._count_traffic)
         self.simulation.at(times.counted_to_ns, self._count_traffic)
 
     def perform(self) -> list[Row]:
         """Simulate, measure on the way and at the end."""
-        values = measure_interests(self._honest_interests, self._topics, self._measures)
-        rows = [Row(name, None, by, value) for name, by, value in values]
+        interests = Interests(self._honest_interests, self._topics)
+        rows = self._rows(INTERESTS, interests) if self._honest_interests else []
         for at_ns in _instants(self._run, self._times.end_ns):
             settled = self._advance(at_ns)
             rows += self._snapshot_rows()
@@ -120,8 +121,11 @@ class PointRun:
         rows += self._delivery_rows()
         rows += self._score_rows()
         rows += self._control_rows()
-        rows += self._disclosure_rows()
-        return [row for row in rows if row.measure in self._measures]
+        return rows + self._disclosure_rows()
+
+    def _rows(self, family: Family[Facts], facts: Facts, moment: float | None = None) -> list[Row]:
+        """What is wanted of a family's measures."""
+        return [Row(name, moment, by, value) for name, by, value in family.values(facts, self._measures)]
 
     def _advance(self, until_ns: int) -> bool:
         """Let time pass; whether it ended early because the overlay has settled."""
@@ -141,56 +145,54 @@ class PointRun:
         newest_ns = now_ns - self._run.newcomers_s * SECOND_NS
         newcomers = {node for node, joined_ns in self._watch.joined_ns.items() if joined_ns > newest_ns}
         snapshot = take_snapshot(self.simulation, newcomers, list(members(self._adversaries)))
-        values = measure_snapshot(snapshot, self._measures)
-        if (share := share_slots(self.simulation, self._adversaries)) is not None:
-            values.append(("adversary_slots_ratio", None, share))
         at_s = (now_ns - START_NS) / SECOND_NS
-        return [Row(name, at_s, by, value) for name, by, value in values]
+        rows = [Row(name, at_s, by, value) for name, by, value in measure_snapshot(snapshot, self._measures)]
+        return rows + self._rows(SLOTS, count_slots(self.simulation, self._adversaries), at_s)
 
-    def _delivery_rows(self) -> Iterator[Row]:
+    def _delivery_rows(self) -> list[Row]:
         batches = self._watch.batches
-        yield from (Row(name, None, by, value) for name, by, value in measure_deliveries(batches))
+        rows = self._batch_rows(batches)
         if self._run.epoch_messages is not None:
             for epoch, batch in enumerate(batches):
-                yield from (Row(name, epoch, by, value) for name, by, value in measure_deliveries([batch]))
+                rows += self._batch_rows([batch], epoch)
+        return rows
 
-    def _score_rows(self) -> Iterator[Row]:
+    def _batch_rows(self, batches: Sequence[Batch], epoch: int | None = None) -> list[Row]:
+        """Single numbers first, then topic by topic."""
+        rows = self._rows(DELIVERIES, sum_up(batches), epoch)
+        return sorted(rows, key=lambda row: -1 if row.by is None else row.by)
+
+    def _score_rows(self) -> list[Row]:
         """Epochs count from the first one that any node scored: those before it had no messages."""
         scores = self._watch.scores
+        rows: list[Row] = []
         for epoch in sorted(scores):
-            yield from (Row(name, epoch - min(scores), by, value) for name, by, value in measure_scores(scores[epoch]))
+            rows += self._rows(SCORES, np.array(scores[epoch]), epoch - min(scores))
         if scores:
-            everything = [score for of_epoch in scores.values() for score in of_epoch]
-            yield from (Row(name, None, by, value) for name, by, value in measure_scores(everything))
+            rows += self._rows(SCORES, np.array([score for of_epoch in scores.values() for score in of_epoch]))
+        return rows
 
-    def _disclosure_rows(self) -> Iterator[Row]:
+    def _disclosure_rows(self) -> list[Row]:
         concluded = {asker: self._watch.concluded.get(asker, {}) for asker in self._askers}
-        share = disclosed_ratio(measure_disclosure(concluded, self._watch.ever, members(self._adversaries)))
-        if share is not None:
-            yield Row("disclosure_ratio", None, None, share)
+        return self._rows(DISCLOSURE, measure_disclosure(concluded, self._watch.ever, members(self._adversaries)))
 
     def _count_traffic(self) -> None:
         simulation = self.simulation
         frames = {kind: number for kind, number in enumerate(simulation.sent_frames) if number}
         sizes_bytes = {kind: number for kind, number in enumerate(simulation.sent_bytes) if number}
-        self._traffic.append(Traffic(simulation.now_ns, frames, sizes_bytes, self._watch.changes))
+        self._sent.append(Sent(simulation.now_ns, frames, sizes_bytes, self._watch.changes))
 
-    def _control_rows(self) -> Iterator[Row]:
-        if len(self._traffic) < 2:  # settled before the window's end
+    def _control_rows(self) -> list[Row]:
+        if len(self._sent) < 2:  # settled before the window's end
             self._count_traffic()
-        before, after = self._traffic
-        frames = _less(after.frames, before.frames)
-        for kind, count in sorted(frames.items()):
-            yield Row("frames", None, kind, count)
-        sizes_bytes = _less(after.sizes_bytes, before.sizes_bytes)
-        peer_seconds = len(self._honest_interests) * (after.at_ns - before.at_ns) / SECOND_NS
-        if peer_seconds:
-            yield Row("control_frames_per_peer_per_s", None, None, _control(frames) / peer_seconds)
-            yield Row("control_bytes_per_peer_per_s", None, None, _control(sizes_bytes) / peer_seconds)
-        if changes := after.changes - before.changes:
-            yield Row("control_frames_per_change", None, None, _control(frames, BACKGROUND) / changes)
-            for kind, count in sorted(frames.items()):
-                yield Row("frames_per_change", None, kind, count / changes)
+        before, after = self._sent
+        traffic = Traffic(
+            _less(after.frames, before.frames),
+            _less(after.sizes_bytes, before.sizes_bytes),
+            len(self._honest_interests) * (after.at_ns - before.at_ns) / SECOND_NS,
+            after.changes - before.changes,
+        )
+        return self._rows(TRAFFIC, traffic)
 
 
 def simulate_point(experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> list[Row]:
@@ -244,8 +246,3 @@ def _instants(run: RunSpec, end_ns: int) -> list[int]:
 
 def _less(after: dict[int, int], before: dict[int, int]) -> dict[int, int]:
     return {kind: count - before.get(kind, 0) for kind, count in after.items()}
-
-
-def _control(counts: dict[int, int], without: Collection[int] = ()) -> int:
-    """Everything but data, and but those kinds."""
-    return sum(count for kind, count in counts.items() if kind != Data.kind and kind not in without)

@@ -38,8 +38,8 @@ def take_snapshot(
     return Snapshot.of(list(states), interests, links, views, adversaries)
 
 
-def share_slots(simulation: Simulation, adversaries: Bitset) -> float | None:
-    """Of the links that honest nodes asked for, the share that leads to adversaries; None where there is none.
+def count_slots(simulation: Simulation, adversaries: Bitset) -> tuple[int, int]:
+    """Of the links that honest nodes asked for, how many lead to adversaries, and how many there are.
 
     Links that are brief at the node that asked for them are left out.
     """
@@ -50,4 +50,4 @@ def share_slots(simulation: Simulation, adversaries: Bitset) -> float | None:
         for peer, neighbour in host.node.state.neighbours.items()
         if neighbour.outbound and not neighbour.brief
     ]
-    return sum(slots) / len(slots) if slots else None
+    return sum(slots), len(slots)

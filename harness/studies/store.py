@@ -29,6 +29,7 @@ CODE = (
     "harness/studies",
     "harness/testbeds/simulated",
     "harness/workload",
+    "metrics/measures",
     "metrics/overlay",
 )
 """Files and folders whose Python files make the results."""

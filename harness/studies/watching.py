@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
 
-from harness.studies.measures import Value
+from metrics.measures.deliveries import Deliveries, TopicDeliveries
 from peer.core.bitset import Bitset, bitset
 from peer.core.contract import Message, MessageId, NodeId, TopicId
 from peer.core.schedule import Change, Crash, Join, Leave, Population, Subscribe, Unsubscribe
 from peer.trace import CRASHED, TraceEvent
-
-QUANTILES = tuple(place / 50 for place in range(51))
-"""The shares of nodes at which the scores' distribution is noted."""
-
 
 LATEST_NS = 600_000_000_000
 """How long a message is looked for: ten hops through nodes that take a minute each, the longest that there is. A copy
@@ -32,15 +28,7 @@ class Batch:
     def __init__(self) -> None:
         self.messages = self.due = self.hops = self.duplicates = self.relays = 0
         self.delays_ns = array("q")
-        self.topics: dict[TopicId, TopicBatch] = {}
-
-
-class TopicBatch(Struct):
-    """The messages of a batch whose first topic is the same one."""
-
-    due: int = 0
-    delivered: int = 0
-    delay_ns: int = 0
+        self.topics: dict[TopicId, TopicDeliveries] = {}
 
 
 class Flight(Struct):
@@ -52,7 +40,7 @@ class Flight(Struct):
     published_ns: int
     due: Bitset
     batch: Batch
-    topic: TopicBatch
+    topic: TopicDeliveries
 
 
 class Watch:
@@ -138,8 +126,8 @@ class Watch:
         due &= ~(self._adversaries | 1 << event.node)
         batch.messages += 1
         batch.due += due.bit_count()
-        of_topic = batch.topics.setdefault(event.topics[0], TopicBatch())
-        of_topic.due += due.bit_count()
+        of_topic = batch.topics.setdefault(event.topics[0], TopicDeliveries())
+        of_topic.expected += due.bit_count()
         self.flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
@@ -203,46 +191,25 @@ def _by_topic(population: Population) -> dict[TopicId, Bitset]:
     return {topic: bitset(subscribers) for topic, subscribers in nodes.items()}
 
 
-def measure_deliveries(batches: Sequence[Batch]) -> Iterator[Value]:
-    """The measures of some batches together; those that nothing can be said of are left out.
-
-    Yields:
-        Values; delays in ms. The publisher's own copy is not due.
-    """
-    delays_ms = np.frombuffer(b"".join(batch.delays_ns.tobytes() for batch in batches), np.int64) / 1e6
-    delivered = len(delays_ms)
-    due = sum(batch.due for batch in batches)
-    duplicates = sum(batch.duplicates for batch in batches)
-    relays = sum(batch.relays for batch in batches)
-    yield "messages", None, sum(batch.messages for batch in batches)
-    if due:
-        yield "delivery_ratio", None, delivered / due
-    if delivered:
-        yield "propagation_delay_ms_mean", None, float(delays_ms.mean())
-        yield "propagation_delay_ms_p50", None, float(np.quantile(delays_ms, 0.5))
-        yield "propagation_delay_ms_p99", None, float(np.quantile(delays_ms, 0.99))
-        yield "hops_mean", None, sum(batch.hops for batch in batches) / delivered
-        yield "duplicates_per_delivery", None, duplicates / delivered
-    if copies := delivered + duplicates + relays:
-        yield "relay_ratio", None, relays / copies
-    yield from _measure_topics(batches)
-
-
-def _measure_topics(batches: Sequence[Batch]) -> Iterator[Value]:
-    for topic in sorted({topic for batch in batches for topic in batch.topics}):
-        parts = [batch.topics[topic] for batch in batches if topic in batch.topics]
-        due, delivered = sum(part.due for part in parts), sum(part.delivered for part in parts)
-        if due:
-            yield "topic_delivery_ratio", topic, delivered / due
-        if delivered:
-            yield "topic_delay_ms_mean", topic, sum(part.delay_ns for part in parts) / delivered / 1e6
-
-
-def measure_scores(scores: Sequence[float]) -> Iterator[Value]:
-    """The mean of some nodes' scores (at least one), and the scores in order: a value for each 50th of the nodes.
-
-    Source: Topiary section V-A, performance measures 3 and 4.
-    """
-    yield "score_mean", None, float(np.mean(scores))
-    for share in QUANTILES:
-        yield "score_quantiles", share, float(np.quantile(scores, share))
+def sum_up(batches: Sequence[Batch]) -> Deliveries:
+    """The deliveries of some batches together. The publisher's own copy is not due."""
+    delays_ns = np.frombuffer(b"".join(batch.delays_ns.tobytes() for batch in batches), np.int64)
+    topics: dict[TopicId, TopicDeliveries] = {}
+    for batch in batches:
+        for topic, part in batch.topics.items():
+            whole = topics.setdefault(topic, TopicDeliveries())
+            whole.expected += part.expected
+            whole.delivered += part.delivered
+            whole.delay_ns += part.delay_ns
+    return Deliveries(
+        messages=sum(batch.messages for batch in batches),
+        expected=sum(batch.due for batch in batches),
+        delivered=len(delays_ns),
+        delays_ms=delays_ns / 1e6,
+        hops=sum(batch.hops for batch in batches),
+        counted=len(delays_ns),
+        firsts=len(delays_ns),
+        relays=sum(batch.relays for batch in batches),
+        duplicates=sum(batch.duplicates for batch in batches),
+        topics=dict(sorted(topics.items())),
+    )

@@ -1,13 +1,12 @@
-"""Measures of an overlay at an instant, over plain arrays: NumPy and igraph, no Spark and no file.
+"""Algorithms over an overlay at an instant, as plain arrays: NumPy and igraph, no Spark and no file.
 
-The analysis takes the arrays from a run's tables, studies take them from a simulation in memory; both get the same
-numbers. A ``Snapshot`` holds the arrays, ``measure`` computes every plain number of one.
+A ``Snapshot`` holds the arrays. The analysis fills it from a run's tables, studies from a simulation in memory.
+``metrics.measures`` names what is measured with these algorithms.
 """
 
 from metrics.overlay.distances import count_distances
 from metrics.overlay.graph import PhysicalGraph, measure_graph
 from metrics.overlay.interests import correlate, correlate_topics, intersect_top
-from metrics.overlay.measures import measure, sum_up_topics
 from metrics.overlay.nodes import NodeLinks, count_links
 from metrics.overlay.paths import Paths, shortest_paths
 from metrics.overlay.snapshot import Snapshot
@@ -24,9 +23,7 @@ __all__ = [
     "count_distances",
     "count_links",
     "intersect_top",
-    "measure",
     "measure_graph",
     "measure_topics",
     "shortest_paths",
-    "sum_up_topics",
 ]

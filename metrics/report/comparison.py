@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure as Canvas
 
 from metrics.report.figures import plain_axes
-from metrics.report.page import format_number
+from metrics.report.page import format_number, label_of
 from metrics.report.run import Run
 
 
@@ -67,6 +67,7 @@ def write_comparison(runs: list[Run], page: Path) -> None:
     delay_figure(runs).savefig(image, dpi=144, format="png")
     environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.filters["number"] = format_number
+    environment.filters["label"] = label_of
     template = environment.get_template("comparison.html.j2")
     text = template.render(
         labels=labels(runs),

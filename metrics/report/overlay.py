@@ -6,31 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from metrics.measures.registry import OVERLAY
 from metrics.report.run import Run
-
-_MEASURES = {
-    "nodes": "nodes that are up",
-    "logical_links": "logical links",
-    "physical_links": "physical links",
-    "view_size_total_mean": "total view size, mean",
-    "view_size_total_max": "total view size, largest",
-    "view_size_unique_mean": "unique view size (out-degree), mean",
-    "view_size_unique_max": "unique view size (out-degree), largest",
-    "in_degree_max": "in-degree, largest",
-    "degree_mean": "degree (physical), mean",
-    "degree_max": "degree (physical), largest",
-    "link_sharing_ratio": "logical links a neighbour in the views",
-    "components": "components",
-    "clustering": "clustering coefficient, mean of the nodes'",
-    "clustering_global": "clustering coefficient, global",
-    "diameter": "diameter",
-    "path_length_mean": "shortest path, mean",
-    "topics": "topics with a subscriber",
-    "topic_components": "components of all topics together",
-    "topics_partitioned": "partitioned topics",
-    "topic_diameter_max": "largest diameter of a topic",
-    "topic_view_components": "strong components of all topics' views together",
-}
 
 _MOST_GROUPS = 20
 
@@ -46,10 +23,11 @@ def measures_over_time(run: Run) -> dict[str, Any] | None:
         return None
     inside = overlay[(overlay["at_ns"] >= run.zero_ns) & (overlay["at_ns"] <= run.timeline.published_ns)]
     early = overlay[(overlay["at_ns"] < run.zero_ns) & (overlay["physical_links"] > 0)]
+    measures = [each for family in OVERLAY for each in family.measures if each.name in overlay]
     chosen = pd.concat([early.head(1), inside.iloc[sorted({0, len(inside) // 2, len(inside) - 1})]])
     return {
         "times": [(at_ns - run.zero_ns) / 1e9 for at_ns in chosen["at_ns"]],
-        "rows": [(label, _plain(chosen[name])) for name, label in _MEASURES.items()],
+        "rows": [(measure.label, _plain(chosen[measure.name])) for measure in measures],
     }
 
 

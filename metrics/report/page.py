@@ -6,30 +6,20 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from metrics.measures.measure import Measure
+from metrics.measures.registry import MEASURES, find_measure
 from metrics.report.overlay import measures_over_time, topics_by_shape
 from metrics.report.probing import first_packet_rows, sweep_rows
 from metrics.report.run import Run
 from peer.protocols.registry import PROTOCOLS
 
 _NUMBERS = (
-    ("delivery_ratio", "delivery ratio", "{:.2%}"),
-    ("propagation_delay_ms_mean", "propagation delay, mean", "{:.1f} ms"),
-    ("propagation_delay_ms_p50", "propagation delay, median", "{:.1f} ms"),
-    ("propagation_delay_ms_p99", "propagation delay, 99th percentile", "{:.1f} ms"),
-    ("view_size_total_mean", "logical links a node", "{:.2f}"),
-    ("view_size_unique_mean", "different neighbours in a node's views", "{:.2f}"),
-    ("link_sharing_ratio", "logical links a neighbour", "{:.2f}"),
-    ("duplicates_per_delivery", "further copies a delivery, those at relays too", "{:.2f}"),
-    ("relay_ratio", "copies that are first ones at relays", "{:.1%}"),
-    ("disclosure_ratio", "subscriptions to topics they do not have that askers concluded", "{:.1%}"),
-    ("degree_mean", "physical links a node", "{:.2f}"),
-    ("degree_max", "physical links, largest", "{:.0f}"),
-    ("topics_partitioned", "partitioned topics", "{:.0f}"),
-    ("topic_diameter_max", "largest diameter of a topic", "{:.0f}"),
-    ("control_bytes_per_peer_per_s", "control traffic a peer", "{:.0f} B/s"),
-    ("rtt_error_ms_p50", "RTT error of the idle network, median", "{:.3f} ms"),
-    ("rtt_error_ms_p99", "RTT error of the idle network, 99th percentile", "{:.3f} ms"),
+    *("delivery_ratio", "propagation_delay_ms_mean", "propagation_delay_ms_p50", "propagation_delay_ms_p99"),
+    *("view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio", "duplicates_per_delivery", "relay_ratio"),
+    *("disclosure_ratio", "degree_mean", "degree_max", "topics_partitioned", "topic_diameter_max"),
+    *("control_bytes_per_peer_per_s", "rtt_error_ms_p50", "rtt_error_ms_p99"),
 )
+"""The headline numbers at the top of the page."""
 
 
 def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
@@ -42,6 +32,7 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
     """
     environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.filters["number"] = format_number
+    environment.filters["label"] = label_of
     summary = run.summary
     return environment.get_template("page.html.j2").render(
         run=run,
@@ -49,8 +40,8 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         sentence=sentence(run),
         reading=reading(run),
         numbers=[
-            {"label": label, "value": form.format(value)}
-            for name, label, form in _NUMBERS
+            {"label": MEASURES[name].text, "value": format_value(MEASURES[name], value)}
+            for name in _NUMBERS
             if (value := summary.headline.get(name)) is not None
         ],
         figures=figures,
@@ -84,6 +75,17 @@ def reading(run: Run) -> str | None:
     if protocol is None or protocol.report_note is None:
         return None
     return protocol.report_note(run.experiment[protocol.section])
+
+
+def label_of(name: str) -> str:
+    """The meaning and the unit of a headline number; empty for one of another version of the code."""
+    measure = find_measure(name)
+    return measure.label if measure is not None else ""
+
+
+def format_value(measure: Measure[Any], value: float) -> str:
+    """A measure's value for people, with its unit unless the measure's text names it; shares in percent."""
+    return f"{value:.2%}" if measure.unit == "ratio" else f"{format_number(value)} {measure.unsaid_unit}".rstrip()
 
 
 def format_number(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from metrics import first_packets
+from metrics.measures.measure import quantile
 from metrics.probing import read_achieved
 from metrics.rundir import RunDir
 from metrics.stalls import read_stalls
@@ -56,6 +57,6 @@ def sweep_rows(run: RunDir) -> list[dict[str, Any]]:
         own = swept.filter(pc.and_(pc.equal(swept["phase"], phase), pc.equal(swept["attempt"], attempt)))
         answered = own.filter(pc.is_valid(own["rtt_ms"]))
         errors_ms = np.abs(answered["rtt_ms"].to_numpy() - answered["asked_rtt_ms"].to_numpy())
-        p50, p99 = np.quantile(errors_ms, (0.5, 0.99)).tolist() if len(errors_ms) else (None, None)
-        rows.append({"phase": phase, "attempt": attempt, "pairs": own.num_rows, "p50_ms": p50, "p99_ms": p99})
+        quantiles = {"p50_ms": quantile(errors_ms, 0.5), "p99_ms": quantile(errors_ms, 0.99)}
+        rows.append({"phase": phase, "attempt": attempt, "pairs": own.num_rows} | quantiles)
     return rows

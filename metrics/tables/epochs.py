@@ -10,6 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from metrics.measures.deliveries import DELIVERIES, Deliveries
+
 
 def epoch_ends(events: DataFrame, adversaries: frozenset[int]) -> list[dict[str, Any]]:
     """Every epoch with its end (the median node's, ns), the honest nodes that ended it and their mean score, in order.
@@ -49,11 +51,12 @@ def build_epochs(ends: list[dict[str, Any]], deliveries: pa.Table, start_ns: int
     published = deliveries["publish_ns"].to_numpy(zero_copy_only=False).astype(float)
     identifiers = deliveries["message_id"].to_numpy()
     latency = deliveries["latency_ms"].to_numpy(zero_copy_only=False).astype(float)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row, (since_ns, until_ns) in zip(ends, pairwise(instants), strict=True):
         inside = (published >= since_ns) & (published < until_ns)
         delivered = latency[inside & ~np.isnan(latency)]
-        expected = int(inside.sum())
+        messages = len(np.unique(identifiers[inside]))
+        numbers = DELIVERIES.numbers(Deliveries(messages, int(inside.sum()), len(delivered), delivered))
         rows.append(
             {
                 "epoch": row["epoch"],
@@ -61,12 +64,8 @@ def build_epochs(ends: list[dict[str, Any]], deliveries: pa.Table, start_ns: int
                 "to_ns": until_ns,
                 "nodes": row["nodes"],
                 "score_mean": row["score_mean"],
-                "messages": len(np.unique(identifiers[inside])),
-                "deliveries_expected": expected,
-                "delivery_ratio": len(delivered) / expected if expected else None,
-                "latency_ms_mean": float(delivered.mean()) if len(delivered) else None,
-                "latency_ms_p50": float(np.quantile(delivered, 0.5)) if len(delivered) else None,
-                "latency_ms_p99": float(np.quantile(delivered, 0.99)) if len(delivered) else None,
+                **{name: numbers[name] for name in ("messages", "deliveries_expected", "delivery_ratio")},
+                **{f"latency_ms_{part}": numbers[f"propagation_delay_ms_{part}"] for part in ("mean", "p50", "p99")},
             }
         )
     return rows

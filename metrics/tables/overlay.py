@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metrics.overlay import Snapshot, count_links, measure, measure_topics
+from metrics.measures.snapshots import measure_overlay
+from metrics.overlay import Snapshot, count_links, measure_topics
 
 MOST_INSTANTS = 60
 FEWEST_INSTANTS = 10
@@ -63,7 +64,7 @@ def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list
 
 def build_overlay(intervals: Intervals, instants: list[int]) -> Rows:
     """The ``overlay`` table: a row an instant."""
-    return [{"at_ns": at_ns} | measure(intervals.at(at_ns)[1]) for at_ns in instants]
+    return [{"at_ns": at_ns} | measure_overlay(intervals.at(at_ns)[1]) for at_ns in instants]
 
 
 def build_parts(intervals: Intervals, instants: list[int]) -> tuple[Rows, Rows]:

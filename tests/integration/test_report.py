@@ -14,8 +14,10 @@ import pytest
 
 from harness import cli
 from metrics import report, summary, tables
+from metrics.headline import headline
 from metrics.report.comparison import differing_settings, headline_rows, labels
 from metrics.report.figures import FIGURES
+from metrics.rundir import RunDir
 from tests.fabricate import Fabrication
 
 pytestmark = pytest.mark.spark
@@ -86,7 +88,7 @@ def test_every_figure_is_drawn_and_in_the_page(page: str, analysed: Path) -> Non
 
 
 def test_the_overlay_is_in_the_page_as_tables(page: str, analysed: Path) -> None:
-    topics = summary.headline(summary.RunDir(analysed))["topics"]
+    topics = headline(RunDir(analysed))["topics"]
     shapes = page.split('id="topics"')[1].split("</table>")[0]
     rows = re.findall(r'<tr><td class="number">\d+</td><td class="number">\d+</td>\s*<td class="number">(\d+)', shapes)
     assert sum(map(int, rows)) == topics > 0

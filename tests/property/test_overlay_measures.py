@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metrics.measures.snapshots import measure_overlay
 from metrics.overlay import (
     Snapshot,
     correlate,
@@ -19,7 +20,6 @@ from metrics.overlay import (
     count_distances,
     count_links,
     intersect_top,
-    measure,
     measure_graph,
     measure_topics,
     paths,
@@ -176,7 +176,7 @@ def test_more_nodes_than_one_block_of_searches() -> None:
 def test_a_complete_overlay_of_one_topic_and_a_lone_node() -> None:
     pairs = list(itertools.combinations(range(5), 2))
     views = [(a, b, 7) for pair in pairs for a, b in (pair, pair[::-1])]
-    found = measure(Snapshot.of(range(6), [(node, 7) for node in range(5)] + [(5, 8)], pairs, views))
+    found = measure_overlay(Snapshot.of(range(6), [(node, 7) for node in range(5)] + [(5, 8)], pairs, views))
     expected = {
         "nodes": 6,
         "logical_links": 20,
@@ -204,7 +204,7 @@ def test_a_complete_overlay_of_one_topic_and_a_lone_node() -> None:
 
 
 def test_nobody_up_has_no_means_and_breaks_nothing() -> None:
-    found = measure(Snapshot.of([], [(1, 2)], [(1, 2)], [(1, 2, 3)]))
+    found = measure_overlay(Snapshot.of([], [(1, 2)], [(1, 2)], [(1, 2, 3)]))
     assert found["nodes"] == found["components"] == found["topics"] == found["topic_components"] == 0
     means = ("degree_mean", "view_size_unique_mean", "clustering", "path_length_mean", "topic_diameter_max")
     assert all(found[name] is None for name in (*means, "link_sharing_ratio"))
@@ -270,7 +270,7 @@ def test_measures_of_ten_thousand_nodes_fit_in_memory_and_time() -> None:
     count, steps = 10_000, (1, 7, 49, 343, 2401)
     links = [(node, (node + step) % count) for node in range(count) for step in steps]
     interests = [(33 * topic + place, topic) for topic in range(300) for place in range(100)]
-    found = measure(Snapshot.of(range(count), interests, links, [(a, b, 0) for a, b in links[:1000]]))
+    found = measure_overlay(Snapshot.of(range(count), interests, links, [(a, b, 0) for a, b in links[:1000]]))
     assert (found["degree_mean"], found["components"], found["topic_components"]) == (10.0, 1, 300)
     row = set(range(100))
     arcs = {(a, b) for a in row for b in row if abs(a - b) in steps}

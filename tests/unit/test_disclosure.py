@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.disclosure import Disclosure, disclosed_ratio, measure_disclosure
+from metrics.measures.attacks import DISCLOSURE, Disclosure, measure_disclosure
 from metrics.tables.disclosures import build_disclosures
 from metrics.tables.traces import EVENTS
 from peer.core.bitset import bitset
@@ -36,7 +36,8 @@ def test_each_asker_is_measured_by_honest_nodes_and_topics_that_it_never_had(sub
         expected.append(Disclosure(asker, len(true), len(true & meant), len(meant - true)))
     assert found == expected
     total = sum(row.subscriptions for row in found)
-    assert disclosed_ratio(found) == (sum(row.disclosed for row in found) / total if total else None)
+    share = sum(row.disclosed for row in found) / total if total else None
+    assert DISCLOSURE.numbers(found) == {"disclosure_ratio": share}
 
 
 def test_the_table_has_a_row_for_each_asker_and_none_without(tmp_path: Path):

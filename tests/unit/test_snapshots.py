@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from harness.studies.snapshots import share_slots, take_snapshot
+from harness.studies.snapshots import count_slots, take_snapshot
 from metrics.overlay import Snapshot
 from peer.core.parts import Neighbour
 
@@ -43,6 +43,6 @@ def test_nodes_that_are_down_or_left_out_have_no_links():
 def test_of_the_links_asked_for_only_lasting_ones_are_shared_out():
     links = [(0, 1, False), (0, 3, False), (1, 3, False), (3, 2, False)]
     adversaries = 1 << 3
-    assert share_slots(simulation(*links), adversaries) == 2 / 3
-    assert share_slots(simulation(*links, brief=((0, 3),)), adversaries) == 1 / 2
-    assert share_slots(simulation((2, 3, False), brief=((2, 3),)), adversaries) is None
+    assert count_slots(simulation(*links), adversaries) == (2, 3)
+    assert count_slots(simulation(*links, brief=((0, 3),)), adversaries) == (1, 2)
+    assert count_slots(simulation((2, 3, False), brief=((2, 3),)), adversaries) == (0, 0)

@@ -135,6 +135,17 @@ def test_an_axis_shows_the_range_that_is_asked_for_and_whatever_lies_outside():
     assert draw_figure(wide, merged()).axes[0].get_ylim()[0] == 5
 
 
+def test_an_axis_without_a_label_shows_the_measures_meaning_and_unit():
+    def label(*shown: str | Shown) -> str:
+        return draw_figure(FigureSpec("f", "F", "nodes", shown), merged()).axes[0].get_ylabel()
+
+    meaning = "different nodes in a node's views, mean"
+    assert label("view_size_unique_mean") == meaning
+    assert label("first view_size_unique_mean") == f"first: {meaning}"
+    assert label(Shown("view_size_unique_mean", label="view size")) == "view size"
+    assert label("view_size_unique_mean", "first view_size_unique_mean") == "", "the legend tells them apart"
+
+
 def test_the_legend_of_many_curves_stands_beside_the_axes():
     def drawn(papers: int):
         curves = tuple(PaperCurve(((1000, 1.0 + place),), f"paper {place}") for place in range(papers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.studies.watching import LATEST_NS, Watch
+from harness.studies.watching import LATEST_NS, Watch, sum_up
 from peer.core.contract import Message
 from peer.core.schedule import Population
 from peer.trace import TraceEvent
@@ -75,3 +75,21 @@ def test_the_subscribers_are_those_that_the_traced_changes_leave():
     assert watch.joined_ns == {2: 3 * SECOND, 3: 3 * SECOND}
     assert watch.changes == 4, "the adversary's leave does not count"
     assert watch.ever == {1: 0b11111, 2: 0b1010}
+
+
+def test_batches_are_summed_up_with_their_topics_in_order():
+    watch = Watch(Population(dict.fromkeys(range(NODES), (1, 2))), 0, 1)
+    for number, topic in ((0, 2), (1, 1), (2, 2)):
+        watch.trace(TraceEvent("publish", 0, 0, message_id=number, topics=(topic,)))
+    deliver(watch, 0, 3_000_000, 5, 6)
+    deliver(watch, 2, 5_000_000, 6)
+    for event in ("duplicate", "duplicate", "relay"):
+        watch.trace(TraceEvent(event, 6_000_000, 7, message_id=1, topics=(1,)))
+    found = sum_up(watch.batches)
+    assert (found.messages, found.expected, found.delivered) == (3, 3 * (NODES - 1), 3)
+    assert (found.firsts, found.duplicates, found.relays, found.hops, found.counted) == (3, 2, 1, 3, 3)
+    assert found.delays_ms.tolist() == [3.0, 3.0, 5.0]
+    assert list(found.topics) == [1, 2]
+    two = found.topics[2]
+    assert (two.expected, two.delivered, two.delay_ns) == (2 * (NODES - 1), 3, 11_000_000)
+    assert watch.batches[0].topics[2].delivered == 2, "the batches are as they were"

@@ -1,9 +1,12 @@
-"""What adversaries that ask have concluded of others' subscriptions, against what is true."""
+"""Measures of nodes that misbehave on purpose: what they receive, hold and conclude."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+from metrics.measures.deliveries import Deliveries
+from metrics.measures.measure import Family, ratio
 
 NodeSet = int
 """Bit i is set for node i."""
@@ -54,8 +57,33 @@ def measure_disclosure(
     return found
 
 
-def disclosed_ratio(found: Iterable[Disclosure]) -> float | None:
-    """The share of the subscriptions that is disclosed, over all askers together (0..1); None where there are none."""
-    rows = list(found)
-    total = sum(row.subscriptions for row in rows)
-    return sum(row.disclosed for row in rows) / total if total else None
+DISCLOSURE = Family[Sequence[Disclosure]]("adversaries that ask")
+DISCLOSURE.add(
+    "disclosure_ratio",
+    "ratio",
+    "share of honest nodes' subscriptions to topics that an asker never had which it concluded",
+    lambda it: ratio(sum(each.disclosed for each in it), sum(each.subscriptions for each in it)),
+)
+
+SLOTS = Family[tuple[int, int]]("nodes' links (snapshots)", "snapshot")
+"""Of the links that honest nodes opened: how many lead to adversaries, and how many there are."""
+SLOTS.add(
+    "adversary_slots_ratio", "ratio", "share of honest nodes' own links that lead to adversaries", lambda it: ratio(*it)
+)
+
+
+class Attack(NamedTuple):
+    """How many nodes misbehave, and the deliveries at these nodes."""
+
+    adversaries: int
+    deliveries: Deliveries
+
+
+ATTACK = Family[Attack]("adversaries")
+ATTACK.add("adversaries", "nodes", "nodes that misbehave on purpose", lambda it: it.adversaries)
+ATTACK.add(
+    "adversaries_delivery_ratio",
+    "ratio",
+    "delivery ratio of the adversaries",
+    lambda it: ratio(it.deliveries.delivered, it.deliveries.expected),
+)

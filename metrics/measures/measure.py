@@ -1,0 +1,157 @@
+"""What a measure is, and the formulas that many measures share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+Facts = TypeVar("Facts")
+
+Values = npt.NDArray[Any]
+
+Formula: TypeAlias = Callable[[Facts], float | Iterable[tuple[float, float]] | None]
+"""From the facts to the value, None if there is nothing to compute it of; for a measure that is counted by something to
+pairs of what a count is of and the count."""
+
+Value = tuple[str, float | None, float]
+"""A measure's name, what it is counted by (None for a single number), and its value."""
+
+COUNTERS = ("degree", "rank", "kind", "length")
+"""What nodes, frames or pairs are counted by: there, a count that is missing is 0."""
+
+
+def ratio(part: float, whole: float) -> float | None:
+    """``part / whole``; None where ``whole`` is 0."""
+    return float(part / whole) if whole else None
+
+
+def mean(values: Values) -> float | None:
+    """The mean; None where there are no values."""
+    return float(values.mean()) if len(values) else None
+
+
+def largest(values: Values) -> float | None:
+    """The largest value, an integer of integers; None where there are no values."""
+    found: float | None = values.max().item() if len(values) else None
+    return found
+
+
+def quantile(values: Values, share: float) -> float | None:
+    """A quantile, interpolated between two values; None where there are none."""
+    return float(np.quantile(values, share)) if len(values) else None
+
+
+STATISTICS: dict[str, tuple[str, Callable[[Values], float | None]]] = {
+    "mean": ("mean", mean),
+    "max": ("largest", largest),
+    "p50": ("median", partial(quantile, share=0.5)),
+    "p90": ("90th percentile", partial(quantile, share=0.9)),
+    "p99": ("99th percentile", partial(quantile, share=0.99)),
+}
+"""How names of measures end: in words, and the formula."""
+
+
+def _composed(statistic: Callable[[Values], float | None], values: Callable[[Facts], Values]) -> Formula[Facts]:
+    return lambda facts: statistic(values(facts))
+
+
+class Measure(Struct, Generic[Facts], frozen=True):
+    """A measure.
+
+    Attributes:
+        name: its name in files, which names the unit if that is a unit of time.
+        unit: of the value; ``ratio`` for shares (0..1), empty for a plain number.
+        text: its meaning, as a phrase that stands alone.
+        formula: how it is computed.
+        by: what it is counted by; empty for a single number.
+    """
+
+    name: str
+    unit: str
+    text: str
+    formula: Formula[Facts]
+    by: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """Whether a count that is missing is 0."""
+        return self.by in COUNTERS
+
+    @property
+    def unsaid_unit(self) -> str:
+        """The unit, unless the text names it."""
+        return "" if self.unit in re.findall(r"[\w/]+", self.text) else self.unit
+
+    @property
+    def label(self) -> str:
+        """The meaning with the unit, for tables and axes."""
+        return f"{self.text} ({self.unsaid_unit})" if self.unsaid_unit else self.text
+
+
+class Family(Generic[Facts]):
+    """The measures of the same facts, in the order in which they are computed and shown.
+
+    Args:
+        title: what they are of.
+        when: what they need in a study: a run, a snapshot of its overlay, or its messages.
+    """
+
+    def __init__(self, title: str, when: Literal["run", "snapshot", "messages"] = "run") -> None:
+        self.title = title
+        self.when = when
+        self.measures: list[Measure[Facts]] = []
+
+    def add(self, name: str, unit: str, text: str, formula: Formula[Facts], by: str = "") -> None:
+        """Define a measure; the arguments are the attributes of ``Measure``."""
+        self.measures.append(Measure(name, unit, text, formula, by))
+
+    def add_statistics(
+        self, name: str, unit: str, text: str, values: Callable[[Facts], Values], *statistics: str
+    ) -> None:
+        """Define a measure for each statistic of an array of values.
+
+        Args:
+            name: what precedes the statistic in the names, such as ``degree`` of ``degree_mean``.
+            unit: of the values.
+            text: what precedes the statistic in the texts.
+            values: from the facts to the array.
+            statistics: keys of ``STATISTICS``.
+        """
+        for key in statistics:
+            words, statistic = STATISTICS[key]
+            self.add(f"{name}_{key}", unit, f"{text}, {words}", _composed(statistic, values))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the measures, in order."""
+        return tuple(measure.name for measure in self.measures)
+
+    def values(self, facts: Facts, wanted: Collection[str]) -> list[Value]:
+        """Compute those measures among ``wanted`` that have a value.
+
+        Args:
+            facts: what the formulas read.
+            wanted: names of measures, of this family and others.
+
+        Returns:
+            The values in the family's order; of a measure that is counted by something, one per count.
+        """
+        found: list[Value] = []
+        for measure in self.measures:
+            value = measure.formula(facts) if measure.name in wanted else None
+            if isinstance(value, Iterable):
+                found += [(measure.name, by, count) for by, count in value]
+            elif value is not None:
+                found.append((measure.name, None, value))
+        return found
+
+    def numbers(self, facts: Facts) -> dict[str, float | None]:
+        """Compute all measures that are single numbers; None = there is nothing to compute it of."""
+        names = [measure.name for measure in self.measures if not measure.by]
+        return dict.fromkeys(names) | {name: value for name, _, value in self.values(facts, names)}

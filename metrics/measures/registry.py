@@ -1,0 +1,44 @@
+"""Every measure by its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metrics.measures.attacks import ATTACK, DISCLOSURE, SLOTS
+from metrics.measures.deliveries import DELIVERIES
+from metrics.measures.emulation import EMULATION
+from metrics.measures.interests import INTERESTS
+from metrics.measures.learning import LEARNING, SCORES
+from metrics.measures.measure import Family, Measure
+from metrics.measures.snapshots import DISTANCES, GRAPH, LINKS, NODES, TOPICS
+from metrics.measures.traffic import TRAFFIC
+
+OVERLAY: tuple[Family[Any], ...] = (NODES, LINKS, GRAPH, DISTANCES, TOPICS)
+"""Measures of a snapshot."""
+
+STUDIED: tuple[Family[Any], ...] = (INTERESTS, *OVERLAY, SLOTS, DELIVERIES, SCORES, DISCLOSURE, TRAFFIC)
+"""What a study may name: a simulation in memory tells it."""
+
+MEASURES: dict[str, Measure[Any]] = {
+    measure.name: measure for family in (*STUDIED, LEARNING, ATTACK, EMULATION) for measure in family.measures
+}
+
+HEADLINE = (
+    *("messages_published", "deliveries_expected", "delivery_ratio"),
+    *(f"propagation_delay_ms_{statistic}" for statistic in ("mean", "p50", "p90", "p99", "max")),
+    *("hops_mean", "stretch_p50", "duplicates_per_delivery", "relay_ratio"),
+    *("view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio", "degree_mean", "degree_max"),
+    *("control_bytes_per_peer_per_s", "clustering", "diameter", "path_length_mean"),
+    *("topics", "topic_components", "topic_components_max", "topics_partitioned", "topic_diameter_max"),
+    *(*LEARNING.names, *ATTACK.names, *DISCLOSURE.names),
+    *(name for name in EMULATION.names if name != "stretch_p50"),
+)
+"""The headline numbers of a run, in the order of ``summary.json``."""
+
+_MEASURE_OF = {"messages_published": "messages"}
+"""Headline numbers that have another name than their measure."""
+
+
+def find_measure(name: str) -> Measure[Any] | None:
+    """The measure behind a headline number; None for a name that another version of the code wrote."""
+    return MEASURES.get(_MEASURE_OF.get(name, name))

@@ -1,0 +1,318 @@
+"""The registry of measures: names, units and texts, the documents made from it, and what is computed of which facts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.studies.measures import MEASURES as OF_STUDIES
+from harness.studies.measures import PUBLISHED, SEEN
+from metrics.measures import snapshots
+from metrics.measures.attacks import SLOTS
+from metrics.measures.deliveries import DELIVERIES, Deliveries, TopicDeliveries
+from metrics.measures.emulation import EMULATION, Emulation
+from metrics.measures.interests import INTERESTS, LEVELS, Interests
+from metrics.measures.learning import LEARNING, SCORES
+from metrics.measures.measure import Family, Measure
+from metrics.measures.page import DOCS, PAGES, fill
+from metrics.measures.registry import HEADLINE, MEASURES, OVERLAY, STUDIED, find_measure
+from metrics.measures.traffic import TRAFFIC, Traffic
+from metrics.overlay import Snapshot, correlate, correlate_topics, intersect_top
+from metrics.report.page import format_value, label_of
+from metrics.tables.schemas import TABLES
+from peer.core.frames import Bye, Data, Hello, Subscriptions
+from peer.protocols.registry import background_kinds
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "fabricated-summary.json"
+
+
+def test_every_measure_has_a_name_and_a_text_of_its_own() -> None:
+    measures = [measure for family in STUDIED for measure in family.measures]
+    assert len({measure.name for measure in measures}) == len(measures)
+    assert OF_STUDIES.keys() <= MEASURES.keys()
+    assert len({measure.text for measure in MEASURES.values()}) == len(MEASURES)
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
+def test_a_name_agrees_with_its_unit(measure: Measure[Any]) -> None:
+    assert ("_ms" in measure.name) == (measure.unit == "ms")
+    assert measure.name.endswith("_per_s") == measure.unit.endswith("/s")
+    if measure.name.endswith("_ratio"):
+        assert (measure.unit == "ratio") == (measure.name != "link_sharing_ratio"), "of link sharing it is above 1"
+
+
+def test_the_documents_tables_are_those_of_the_registry() -> None:
+    places = []
+    for page in PAGES:
+        text = (DOCS / page).read_text(encoding="utf-8")
+        assert fill(text) == text, "run: python -m metrics.measures.page"
+        places += re.findall("<!-- table: (.*) -->", text)
+    assert sorted(places) == ["headline", "measures of studies", "overlay"]
+
+
+def test_a_page_is_filled_between_its_marks_alone() -> None:
+    filled = fill("before\n\n<!-- table: headline -->\n\nold\n\n<!-- end of table -->\n\nafter\n")
+    assert filled.startswith(
+        "before\n\n<!-- table: headline -->\n\n| name | unit | meaning |\n|---|---|---|\n| `messages_p"
+    )
+    assert filled.endswith(" |\n\n<!-- end of table -->\n\nafter\n")
+    assert "\nold\n" not in filled
+
+
+def test_the_headline_has_these_numbers_in_this_order() -> None:
+    recorded = list(json.loads(GOLDEN.read_text(encoding="utf-8"))["headline"])
+    assert [name for name in HEADLINE if name in recorded] == recorded
+    assert all(find_measure(name) for name in HEADLINE)
+    assert find_measure("messages_published") is MEASURES["messages"]
+    assert find_measure("of_another_version") is None
+
+
+def test_the_overlays_columns_are_the_single_numbers_of_a_snapshot() -> None:
+    plain = [measure.name for family in OVERLAY for measure in family.measures if not measure.by]
+    plain.remove("subscriber_distance_mean")
+    assert list(TABLES["overlay"]) == ["at_ns", *plain]
+    assert list(snapshots.measure_overlay(SQUARE)) == plain
+
+
+def test_studies_know_what_is_seen_at_snapshots_and_what_needs_messages() -> None:
+    assert {"nodes", "degrees", "diameter", "subscriber_distances", "topics", "adversary_slots_ratio"} <= SEEN
+    assert {*DELIVERIES.names, *SCORES.names} == PUBLISHED
+    assert not {"subscriptions_mean", "frames", "disclosure_ratio"} & (SEEN | PUBLISHED)
+    assert not {*EMULATION.names, *LEARNING.names} & OF_STUDIES.keys()
+
+
+# ------------------------------------------------------------------------------------------------- families
+
+DOUBLED = Family[int]("doubles")
+DOUBLED.add("double", "", "twice the number", lambda it: 2 * it)
+DOUBLED.add("inverse", "", "one over the number", lambda it: 1 / it if it else None)
+DOUBLED.add("below", "numbers", "the numbers below, squared", lambda it: ((n, n * n) for n in range(it)), "number")
+
+
+def test_values_are_those_asked_for_in_order_and_nothing_where_there_is_none() -> None:
+    everything = ("below", "inverse", "double", "unknown")
+    assert DOUBLED.values(2, everything) == [
+        ("double", None, 4),
+        ("inverse", None, 0.5),
+        ("below", 0, 0),
+        ("below", 1, 1),
+    ]
+    assert DOUBLED.values(0, everything) == [("double", None, 0)]
+    assert DOUBLED.values(3, {"inverse"}) == [("inverse", None, 1 / 3)]
+
+
+def test_numbers_are_all_but_counts_and_none_where_there_is_none() -> None:
+    assert DOUBLED.numbers(4) == {"double": 8, "inverse": 0.25}
+    assert list(DOUBLED.numbers(0).items()) == [("double", 0), ("inverse", None)]
+
+
+def test_statistics_of_an_array_are_measures_named_after_them() -> None:
+    family = Family[list[int]]("arrays")
+    family.add_statistics("size_ms", "ms", "size of a thing", np.array, "mean", "p50", "p99", "max")
+    found = family.numbers([5, 1, 2, 4])
+    assert found == {"size_ms_mean": 3, "size_ms_p50": 3, "size_ms_p99": pytest.approx(4.97), "size_ms_max": 5}
+    assert type(found["size_ms_max"]) is int
+    assert [each.text for each in family.measures] == [
+        f"size of a thing, {words}" for words in ("mean", "median", "99th percentile", "largest")
+    ]
+    assert set(family.numbers([]).values()) == {None}
+
+
+def test_missing_counts_are_zero_but_missing_topics_and_quantiles_are_not() -> None:
+    counted = {measure.by: measure.counts for measure in MEASURES.values()}
+    zero = dict.fromkeys(("degree", "rank", "kind", "length"), True)
+    assert counted == zero | {"": False, "topic": False, "quantile": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("delivery_ratio", 0.9876, "98.76%"),
+        ("propagation_delay_ms_p50", 79.5612, "79.56 ms"),
+        ("degree_mean", 7.4667, "7.467"),
+        ("topics_partitioned", 0, "0"),
+        ("topic_diameter_max", 3, "3 links"),
+        ("link_sharing_ratio", 1.25, "1.25"),
+        ("control_bytes_per_peer_per_s", 193.4, "193.4 bytes/s"),
+    ],
+)
+def test_values_are_shown_with_their_unit_unless_the_text_names_it(name: str, value: float, shown: str) -> None:
+    assert format_value(MEASURES[name], value) == shown
+
+
+def test_labels_have_the_meaning_and_the_unit() -> None:
+    assert label_of("propagation_delay_ms_mean") == "propagation delay, mean (ms)"
+    assert label_of("messages_published") == "messages published"
+    assert label_of("of_another_version") == ""
+
+
+# ------------------------------------------------------------------------------------------------- formulas
+
+SQUARE = Snapshot.of(range(4), [(0, 7), (1, 7)], [(0, 1), (1, 2), (2, 3), (0, 3)], [(0, 1, 7), (1, 0, 7)])
+
+
+def test_a_snapshots_values_are_those_of_the_table() -> None:
+    numbers = {name: value for name, value in snapshots.measure_overlay(SQUARE).items() if value is not None}
+    values = snapshots.measure_snapshot(SQUARE, {measure.name for family in OVERLAY for measure in family.measures})
+    found = {name: value for name, by, value in values if by is None}
+    assert found == numbers | {"subscriber_distance_mean": 1.0}
+    counts = [(name, by, value) for name, by, value in values if by is not None]
+    assert ("degrees", 2, 4) in counts
+    assert ("out_degrees", 1, 2) in counts and ("out_degrees", 0, 2) in counts
+    assert ("in_degrees", 1, 2) in counts and ("in_degrees", 0, 2) in counts
+    assert ("subscriber_distances", 1, 1) in counts
+    assert all(value for _, _, value in counts)
+
+
+def test_of_a_snapshot_nothing_is_computed_that_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def measure_topics(snapshot: Snapshot, *, diameters: bool) -> list[Any]:
+        asked.append(diameters)
+        return []
+
+    for name in ("count_links", "measure_graph", "count_distances"):
+        monkeypatch.setattr(snapshots, name, lambda snapshot: pytest.fail("not wanted"))
+    monkeypatch.setattr(snapshots, "measure_topics", measure_topics)
+    assert snapshots.measure_snapshot(SQUARE, {"nodes", "messages"}) == [("nodes", None, 4)]
+    assert asked == []
+    assert snapshots.measure_snapshot(SQUARE, ["topics"]) == [("topics", None, 0)]
+    snapshots.measure_snapshot(SQUARE, ["topics", "topic_diameter_max"])
+    assert asked == [False, True]
+
+
+def test_nobody_is_measured_where_no_node_is_up() -> None:
+    empty = Snapshot.of([], [(1, 2)], [(1, 2)], [(1, 2, 3)])
+    assert snapshots.measure_snapshot(empty, MEASURES) == []
+
+
+counts = st.integers(0, 20)
+
+
+@given(counts, counts, counts, counts, st.lists(st.integers(0, 10**9), max_size=30))
+def test_deliveries_are_counted_as_their_names_say(
+    missed: int, relays: int, duplicates: int, hops: int, delays_ns: list[int]
+) -> None:
+    delivered = len(delays_ns)
+    facts = Deliveries(
+        messages=3,
+        expected=delivered + missed,
+        delivered=delivered,
+        delays_ms=np.array(delays_ns, np.int64) / 1e6,
+        hops=hops,
+        counted=delivered,
+        firsts=delivered,
+        relays=relays,
+        duplicates=duplicates,
+    )
+    found = DELIVERIES.numbers(facts)
+    assert (found["messages"], found["deliveries_expected"]) == (3, delivered + missed)
+    assert found["delivery_ratio"] == (delivered / (delivered + missed) if delivered + missed else None)
+    copies = delivered + relays + duplicates
+    assert found["relay_ratio"] == (relays / copies if copies else None)
+    ordered = sorted(delay / 1e6 for delay in delays_ns)
+    if not ordered:
+        of_delivered = {"hops_mean", "duplicates_per_delivery", *(n for n in DELIVERIES.names if "propagation" in n)}
+        assert {found[name] for name in of_delivered} == {None}
+        return
+    assert (found["hops_mean"], found["duplicates_per_delivery"]) == (hops / delivered, duplicates / delivered)
+    assert found["propagation_delay_ms_mean"] == pytest.approx(sum(ordered) / delivered)
+    assert found["propagation_delay_ms_max"] == ordered[-1]
+    for percent in (50, 90, 99):
+        place = (delivered - 1) * percent / 100
+        low, high = ordered[int(place)], ordered[min(int(place) + 1, delivered - 1)]
+        expected = low + (place - int(place)) * (high - low)
+        assert found[f"propagation_delay_ms_p{percent}"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_topics_have_a_ratio_where_any_is_expected_and_a_delay_where_any_is_delivered() -> None:
+    topics = {1: TopicDeliveries(4, 2, 6_000_000), 5: TopicDeliveries(3, 0, 0), 9: TopicDeliveries()}
+    facts = Deliveries(0, 0, 0, np.empty(0), topics=topics)
+    assert DELIVERIES.values(facts, ["topic_delivery_ratio", "topic_delay_ms_mean"]) == [
+        ("topic_delivery_ratio", 1, 0.5),
+        ("topic_delivery_ratio", 5, 0.0),
+        ("topic_delay_ms_mean", 1, 3.0),
+    ]
+
+
+def test_control_is_all_but_data_and_background_is_caused_by_no_change() -> None:
+    background = [Hello.kind, Bye.kind, *background_kinds()]
+    other = Subscriptions.kind
+    assert other not in background
+    frames = dict.fromkeys(background, 1000) | {Data.kind: 7, other: 12}
+    facts = Traffic(frames, {Data.kind: 900, other: 60}, peer_seconds=6, changes=4)
+    found = TRAFFIC.numbers(facts)
+    assert found["control_frames_per_peer_per_s"] == (12 + 1000 * len(set(background))) / 6
+    assert found["control_bytes_per_peer_per_s"] == 10
+    assert found["control_frames_per_change"] == 3
+    by_kind = {by: value for name, by, value in TRAFFIC.values(facts, ["frames_per_change"])}
+    assert by_kind == {kind: count / 4 for kind, count in frames.items()}
+    assert list(by_kind) == sorted(frames)
+    still = Traffic({other: 2}, {}, peer_seconds=0)
+    assert TRAFFIC.values(still, TRAFFIC.names) == [("frames", other, 2)]
+
+
+def test_interests_are_measured_at_each_depth_and_level() -> None:
+    topics = [(0, 1, 2), (1, 2), (), (2, 3, 4), (0, 1, 2), *[(place % 7, 8) for place in range(45)]]
+    pairs = np.array([(node, topic) for node, own in enumerate(topics) for topic in own])
+    facts = Interests(topics, 9)
+    found = INTERESTS.numbers(facts)
+    assert found["subscriptions_mean"] == len(pairs) / 50
+    for name, depth in (("tdi_20", 20), ("tdi_40", 40), ("tdi_2d", 6)):
+        assert found[name] == intersect_top(50, pairs, depth)
+    for level in LEVELS:
+        percent = round(100 * level)
+        assert found[f"correlated_{percent}_ratio"] == correlate(50, pairs, 9, [level])[0]
+        assert found[f"topics_correlated_{percent}_ratio"] == correlate_topics(50, pairs, 9, [level])[0]
+        assert f"at the {percent} % level" in MEASURES[f"correlated_{percent}_ratio"].text
+    ranked = INTERESTS.values(facts, ["node_subscriptions"])
+    assert [value for _, _, value in ranked] == sorted(map(len, topics), reverse=True)
+    assert [by for _, by, _ in ranked] == list(range(1, 51))
+    subscribers = INTERESTS.values(facts, ["topic_subscribers"])
+    assert subscribers[0] == ("topic_subscribers", 1, 45)
+    assert sum(value for _, _, value in subscribers) == len(pairs)
+
+
+def test_slots_and_scores() -> None:
+    assert SLOTS.numbers((2, 8)) == {"adversary_slots_ratio": 0.25}
+    assert SLOTS.values((0, 0), SLOTS.names) == []
+    scores = SCORES.values(np.array([3.0, 1.0, 2.0]), SCORES.names)
+    assert scores[0] == ("score_mean", None, 2.0)
+    assert [by for _, by, _ in scores[1:]] == [place / 50 for place in range(51)]
+    assert (scores[1][2], scores[26][2], scores[-1][2]) == (1.0, 2.0, 3.0)
+
+
+def test_learning_compares_the_first_and_the_last_epoch() -> None:
+    rows = [
+        {"latency_ms_mean": mean, "delivery_ratio": share} for mean, share in ((80.0, 0.5), (90.0, 0.6), (60.0, 0.75))
+    ]
+    assert LEARNING.numbers(rows) == {
+        "epochs": 3,
+        "epoch_first_delay_ms_mean": 80.0,
+        "epoch_last_delay_ms_mean": 60.0,
+        "epoch_last_delivery_ratio": 0.75,
+        "learning_delay_reduction_ratio": 0.25,
+    }
+
+
+def test_the_networks_measures_are_none_without_samples() -> None:
+    none, some = np.empty(0), np.arange(101.0)
+    assert set(EMULATION.numbers(Emulation(none, none, None, none, none, None, none)).values()) == {None}
+    found = EMULATION.numbers(Emulation(some + 1, some + 2, 3.0, some + 4, some + 5, 6.0, some + 7))
+    assert found == {
+        "stretch_p50": 51,
+        "rtt_error_ms_p50": 52,
+        "rtt_error_ms_p99": 101,
+        "wire_error_ms_p99": 3,
+        "send_delay_ms_p50": 54,
+        "receive_delay_ms_p99": 104,
+        "lateness_ms_p99": 6,
+        "lateness_ms_p99_worst": 107,
+    }
