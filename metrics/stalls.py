@@ -8,6 +8,7 @@ So a stall of a millisecond explains no lateness of a hundred.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,13 @@ Bools = npt.NDArray[np.bool_]
 SLACK_NS = 1_000_000
 """A stall of the host may have begun so much before the instant that was noted, and what it delayed may run so much
 after its end, in ns of real time: the watchdog looks once a millisecond, and all that a stall delayed runs at once."""
+
+
+class Late(NamedTuple):
+    """Samples that are later than a limit, and how many of them stalls of the host explain."""
+
+    samples: int
+    explained: int
 
 
 class Stalls(Struct, frozen=True):
@@ -56,15 +64,26 @@ class Stalls(Struct, frozen=True):
     def excuse(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Bools:
         """Which of the samples the host explains: those later than the limit that would not be without its stalls."""
         late_ns = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64)
-        return np.asarray((late_ns > limit_ns) & (late_ns - self.covered_ns(due_ns, came_ns) <= limit_ns))
+        return is_explained(late_ns, self.covered_ns(due_ns, came_ns), limit_ns)
 
-    def tally(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> tuple[int, int]:
-        """How many samples are later than the limit, and how many of these the host explains."""
+    def tally(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Late:
+        """Count the samples that are later than the limit, and those of them that the host explains."""
         late = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64) > limit_ns
-        return int(late.sum()), int(self.excuse(due_ns, came_ns, limit_ns).sum())
+        return Late(int(late.sum()), int(self.excuse(due_ns, came_ns, limit_ns).sum()))
 
     def _widened(self) -> Ints:
         return merge(self.host + np.array([-self.slack_ns, self.slack_ns]))
+
+
+def is_explained(late: npt.NDArray[Any], covered: npt.NDArray[Any], limit: npt.NDArray[Any] | float) -> Bools:
+    """Which samples are later than the limit, but would not be without what stalls cover.
+
+    Args:
+        late: (n,) by how much each sample came after it was due.
+        covered: (n,) how much of that stalls of the host cover.
+        limit: (n,) or one for all, in the unit of both.
+    """
+    return np.asarray((late > limit) & (late - covered <= limit), np.bool_)
 
 
 def blame(check: Check, late: int, explained: int, allowed: int, things: str) -> Check:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from msgspec import Struct
 
 from metrics.pcap.schemas import TRACED
 from metrics.tables.staged import Part
@@ -51,9 +52,49 @@ _ORDERS: Final = {"traced": ("conn", "direction", "off")}
 _BLOCK_BYTES = 16 << 20
 
 
+class TraceState(Struct, frozen=True):
+    """What was counted in a trace, or in a block of one.
+
+    Attributes:
+        node: None where a file that no node has its name from has a line without one.
+        lines: those that are not blank.
+        corrupt: lines that are no event.
+        records: lines before its end, as its ``stop`` says; None without a ``stop``.
+        drops: frames that the peer dropped.
+        changes: joins and leaves.
+        crashes: the leaves that are crashes.
+    """
+
+    node: int | None
+    lines: int
+    corrupt: int
+    records: int | None
+    drops: int
+    changes: int
+    crashes: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the trace has only whole lines and ends with a ``stop`` that counts the lines before it."""
+        return not self.corrupt and self.records == self.lines - 1
+
+    def join(self, other: TraceState) -> TraceState:
+        """Count two blocks of a trace together."""
+        records = (state.records for state in (self, other) if state.records is not None)
+        return TraceState(
+            node=self.node,
+            lines=self.lines + other.lines,
+            corrupt=self.corrupt + other.corrupt,
+            records=max(records, default=None),
+            drops=self.drops + other.drops,
+            changes=self.changes + other.changes,
+            crashes=self.crashes + other.crashes,
+        )
+
+
 def stage_files(
     files: Iterable[Path], staging: Path, part: int, *, traced: bool, ahead_ns: Mapping[int, int]
-) -> list[dict[str, Any]]:
+) -> list[TraceState]:
     """Parse trace files into a part of each staged table.
 
     Args:
@@ -64,8 +105,7 @@ def stage_files(
         ahead_ns: how far the clocks of nodes are ahead of ours, by which their instants are corrected; absent = not.
 
     Returns:
-        For every file's blocks, by node: lines, corrupt (lines that are no event), records (of the ``stop``, None
-        without one), drops, changes (joins and leaves) and crashes.
+        The state of every file's blocks, by node.
     """
     parts = {
         name: Part(staging / name / f"part-{part}.parquet", schema, _ORDERS.get(name, ()))
@@ -142,7 +182,7 @@ def _settle(events: pa.Table, path: Path, ahead_ns: Mapping[int, int]) -> pa.Tab
     return events
 
 
-def _states(events: pa.Table) -> list[dict[str, Any]]:
+def _states(events: pa.Table) -> list[TraceState]:
     said, reason = events["event"], events["reason"]
     is_leave = pc.equal(said, "leave")
     counted = {
@@ -157,19 +197,14 @@ def _states(events: pa.Table) -> list[dict[str, Any]]:
     wanted: list[tuple[Any, ...]] = [([], "count_all"), ("records", "max"), *((name, "sum") for name in counted)]
     grouped = table.group_by("node").aggregate(wanted)
     names = {"count_all": "lines", "records_max": "records"} | {f"{name}_sum": name for name in counted}
-    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names]).to_pylist()  # type: ignore[no-any-return]
+    rows = grouped.rename_columns([names.get(name, name) for name in grouped.column_names]).to_pylist()
+    return [TraceState(**row) for row in rows]
 
 
-def merge_states(states: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def merge_states(states: Iterable[TraceState]) -> dict[int | None, TraceState]:
     """The states of whole traces by node, from those of their blocks."""
-    merged: dict[int, dict[str, Any]] = {}
+    merged: dict[int | None, TraceState] = {}
     for state in states:
-        known = merged.setdefault(state["node"], state)
-        if known is state:
-            continue
-        for name in ("lines", "corrupt", "drops", "changes", "crashes"):
-            known[name] += state[name]
-        known["records"] = max(
-            (each for each in (known["records"], state["records"]) if each is not None), default=None
-        )
+        known = merged.get(state.node)
+        merged[state.node] = state if known is None else known.join(state)
     return merged
