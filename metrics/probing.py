@@ -177,9 +177,7 @@ def broken_quantiles(rows: pa.Table, limits: Mapping[str, Any]) -> list[str]:
     """
     asked_ms, _, error_ms = _errors(rows.filter(pc.is_valid(rows["rtt_ms"])))
     return [
-        name
-        for name, share in QUANTILES.items()
-        if _quantile(error_ms / limits_ms(asked_ms, name, limits), share) > 1
+        name for name, share in QUANTILES.items() if _quantile(error_ms / limits_ms(asked_ms, name, limits), share) > 1
     ]
 
 

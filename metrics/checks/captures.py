@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from metrics.checks.evidence import (
-    ByteIdentity,
-    CaptureCounts,
-    CaptureState,
-    ConnectionCounts,
-    FrameSets,
-    StreamCoverage,
-)
+from metrics.checks.documents import CaptureState
+from metrics.checks.evidence import ByteIdentity, CaptureCounts, ConnectionCounts, FrameSets, StreamCoverage
 from metrics.checks.rule import Judgement, none_of, rule
 from metrics.rundata import INVALID, SUSPECT
 
@@ -37,8 +31,8 @@ def frame_sets(frame_sets: FrameSets) -> Judgement:
 
 
 @rule(
-    "on some connection and direction the frames in the traces leave gaps, or do not end where the captured byte stream "
-    "ends, at either end",
+    "on some connection and direction the frames in the traces leave gaps, or do not end where the captured byte "
+    "stream ends, at either end",
     SUSPECT,
     "consistency",
 )
@@ -48,9 +42,7 @@ def stream_coverage(coverage: StreamCoverage) -> Judgement:
     return none_of(coverage.tested, coverage.failed, "bytes", detail, coverage.worst_bytes)
 
 
-@rule(
-    "a connection with frames in the traces is not in the captures, or the other way round", SUSPECT, "consistency"
-)
+@rule("a connection with frames in the traces is not in the captures, or the other way round", SUSPECT, "consistency")
 def connections(connections: ConnectionCounts) -> Judgement:
     """Traces and captures tell of the same connections."""
     only_traced, only_on_wire = connections.only_traced, connections.only_on_wire

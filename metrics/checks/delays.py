@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from metrics.checks.evidence import ClockErrors, DelayAgreement, HopErrors, VerdictLimits, WireErrors
+from metrics.checks.documents import VerdictLimits
+from metrics.checks.evidence import ClockErrors, DelayAgreement, HopErrors, WireErrors
 from metrics.checks.rule import Judgement, Limit, Samples, allowed_beyond, at_most, none_of, rule
 from metrics.probing import JITTER_SIGMAS
 from metrics.rundata import INVALID, SUSPECT
@@ -56,9 +57,7 @@ def wire_delay(wire: WireErrors, limits: VerdictLimits) -> Judgement:
     return _judge_hops(wire.steady, limits, _figures(wire.steady))
 
 
-@rule(
-    "the same for pairs with jitter, of what exceeds {0}", INVALID, "certificate", limits=(_JITTER,), samples=_HOPS
-)
+@rule("the same for pairs with jitter, of what exceeds {0}", INVALID, "certificate", limits=(_JITTER,), samples=_HOPS)
 def wire_delay_jittered(wire: WireErrors, limits: VerdictLimits) -> Judgement | None:
     """Where jitter was asked for, a single delay has no exact right value."""
     if not wire.jittered.tested:

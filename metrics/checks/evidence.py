@@ -1,4 +1,4 @@
-"""What the checks judge: a struct per part of a run, from its documents (``documents``) and its tables.
+"""What the checks judge: a struct per part of a run, from its tables here, from its documents in ``documents``.
 
 Fields without a unit in their names are counts. Instants are ns of virtual time. A figure over no samples is 0.
 """
@@ -7,126 +7,16 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from metrics.dataplane import Span
-from metrics.first_packets import Attempt
-from metrics.probing import Sweep
-from metrics.rundata import Phase
+from metrics.checks.documents import (
+    CaptureState,
+    FirstPackets,
+    PlaneRecord,
+    PressureRecord,
+    Probes,
+    ScheduleCounts,
+    VerdictLimits,
+)
 from metrics.stalls import Late, Stalls
-
-# ------------------------------------------------------------------------------------------------ documents
-
-
-class VerdictLimits(Struct, frozen=True):
-    """The limits of ``[verdict]`` in the experiment file that checks other than those of probes use.
-
-    Attributes:
-        lateness_p99_ms: of the data plane's lateness, and of frames' waits before they are read.
-        wire_error_p99_ms: of |wire delay - delay asked for|.
-    """
-
-    lateness_p99_ms: float
-    wire_error_p99_ms: float
-
-
-class ScheduleCounts(Struct, frozen=True):
-    """``schedule.jsonl``.
-
-    Attributes:
-        publications: messages to be published.
-        changes: ``join`` and ``leave`` events that its changes leave in complete traces.
-    """
-
-    publications: int
-    changes: int
-
-
-class CaptureState(Struct, frozen=True):
-    """Whether packets were captured.
-
-    Attributes:
-        wanted: the experiment asks for a capture, on a testbed that makes one.
-        found: there are capture files.
-    """
-
-    wanted: bool
-    found: bool
-
-
-class Probes(Struct, frozen=True):
-    """``achieved.parquet`` of an emulated run.
-
-    Attributes:
-        sweeps: by phase (before, during, after the workload), those with probes; None = the file is missing.
-        asked_loss_ratio: the largest loss asked for of a round trip.
-    """
-
-    sweeps: dict[str, Sweep] | None
-    asked_loss_ratio: float
-
-
-class FirstPackets(Struct, frozen=True):
-    """``first_packets.parquet`` of an emulated run.
-
-    Attributes:
-        attempts: in order; None = the file is missing.
-    """
-
-    attempts: tuple[Attempt, ...] | None
-
-
-class PlaneRecord(Struct, frozen=True):
-    """``dataplane.jsonl`` of an emulated run.
-
-    Attributes:
-        spans: of all lines.
-        judged_ns: the span in which hosts are judged (``RunDir.judged_ns``).
-        zero_ns: the workload's zero.
-        workload: None where the run had none.
-    """
-
-    spans: tuple[Span, ...]
-    judged_ns: tuple[int, int]
-    zero_ns: int
-    workload: Phase | None
-
-    @property
-    def judged(self) -> list[Span]:
-        """The spans whose lines were written in the judged span."""
-        return [span for span in self.spans if self.is_judged(span.at_ns)]
-
-    def is_judged(self, at_ns: int) -> bool:
-        """Whether a line of the data plane that was written at ``at_ns`` is about the judged span."""
-        start_ns, end_ns = self.judged_ns
-        return start_ns < at_ns <= end_ns
-
-
-class PressureLine(Struct, frozen=True):
-    """A line of ``pressure.jsonl``, about the virtual second that ends at it.
-
-    Attributes:
-        at_ns: when it was written.
-        throttled_periods: periods in which a quota of the run's cgroups was used up.
-        throttled_us: for how long, summed over processors.
-    """
-
-    at_ns: int
-    throttled_periods: int = 0
-    throttled_us: int = 0
-
-
-class PressureRecord(Struct, frozen=True):
-    """``pressure.jsonl`` of an emulated run.
-
-    Attributes:
-        lines: all of them, in order.
-        judged_ns: the span in which hosts are judged (``RunDir.judged_ns``).
-    """
-
-    lines: tuple[PressureLine, ...]
-    judged_ns: tuple[int, int]
-
-
-# ------------------------------------------------------------------------------------------------ tables
 
 
 class IncompleteTrace(Struct, frozen=True):
@@ -148,11 +38,13 @@ class TraceCounts(Struct, frozen=True):
         nodes: of the run.
         incomplete: the traces of some of them.
         changes: joins and leaves, in all traces.
+        dropped: frames that peers dropped instead of sending them, by reason.
     """
 
     nodes: int
     incomplete: tuple[IncompleteTrace, ...]
     changes: int
+    dropped: dict[str, int]
 
 
 class Publications(Struct, frozen=True):
@@ -245,12 +137,10 @@ class FrameCounts(Struct, frozen=True):
     Attributes:
         sent: between peers whose traces are complete, on connections that no crash broke.
         unread: those of them that were never read.
-        dropped: frames that peers dropped instead of sending them, by reason.
     """
 
     sent: int
     unread: int
-    dropped: dict[str, int]
 
 
 class FrameSets(Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from metrics.checks.evidence import DeliveryCounts, FrameCounts, HopOrder, Publications, ScheduleCounts, TraceCounts
+from metrics.checks.documents import ScheduleCounts
+from metrics.checks.evidence import DeliveryCounts, FrameCounts, HopOrder, Publications, TraceCounts
 from metrics.checks.rule import Judgement, Limit, none_of, rule
 from metrics.rundata import INVALID, SUSPECT
 
@@ -39,9 +40,9 @@ def schedule_executed(schedule: ScheduleCounts, publications: Publications) -> J
 
 
 @rule(
-    "`deliveries` has not exactly the rows that subscriptions and schedule, counted anew without Spark, call for. Under "
-    "churn the count may be off by the pairs whose node joined, left or changed its subscription within {0} (or the "
-    "longest publication lag) of the publication",
+    "`deliveries` has not exactly the rows that subscriptions and schedule, counted anew without Spark, call for. "
+    "Under churn the count may be off by the pairs whose node joined, left or changed its subscription within {0} "
+    "(or the longest publication lag) of the publication",
     INVALID,
     "consistency",
     limits=(CHURN_MARGIN,),
@@ -81,10 +82,10 @@ def frames_arrived(frames: FrameCounts) -> Judgement:
 
 
 @rule("a peer dropped a frame instead of sending it (full send queue, no link)", SUSPECT, "consistency")
-def frames_kept(frames: FrameCounts) -> Judgement:
+def frames_kept(frames: FrameCounts, traces: TraceCounts) -> Judgement:
     """Send queues that overflow are a sign of overload."""
-    lost = sum(frames.dropped.values())
-    detail = ", ".join(f"{count:,} {reason}" for reason, count in sorted(frames.dropped.items()))
+    lost = sum(traces.dropped.values())
+    detail = ", ".join(f"{count:,} {reason}" for reason, count in sorted(traces.dropped.items()))
     return none_of(frames.sent + lost, lost, "frames", detail)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metrics.checks.evidence import FirstPackets
+from metrics.checks.documents import FirstPackets
 from metrics.checks.rule import CheckRule, Judgement, Limit, Samples, none_of, rule
 from metrics.first_packets import FILE, LATE_MS, RULES, Attempt, Contrast, Name, standing
 from metrics.rundata import SUSPECT
@@ -24,9 +24,9 @@ def _share(name: Name) -> Limit:
 
 
 @rule(
-    "first packets between two hosts are late more often than their controls, by more than {0} of the slots and by more "
-    "than chance: see [below](#first-packets). Late is a probe whose RTT error is more than {1} above the controls' "
-    "median",
+    "first packets between two hosts are late more often than their controls, by more than {0} of the slots and by "
+    "more than chance: see [below](#first-packets). Late is a probe whose RTT error is more than {1} above the "
+    "controls' median",
     SUSPECT,
     "certificate",
     limits=(_share("pairs"), _LATE),

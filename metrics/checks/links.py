@@ -23,10 +23,10 @@ WORD = Limit(2, "s")
 
 @rule(
     "at some full second a node's trace and the captures do not have the same physical links. A link must be in the "
-    "trace from the first frame that the node sends on it after its `Hello` ({0} after both `Hello` at the latest) until "
-    "a `Bye` enters or leaves its host; it must not be there before the other side's `Hello` reached the host, nor {1} "
-    "after a `Bye` was sent or read. A connection that broke has no `Bye`: it must be in the trace until the node's last "
-    "frame on it, and be gone from it {2} after its last packet",
+    "trace from the first frame that the node sends on it after its `Hello` ({0} after both `Hello` at the latest) "
+    "until a `Bye` enters or leaves its host; it must not be there before the other side's `Hello` reached the host, "
+    "nor {1} after a `Bye` was sent or read. A connection that broke has no `Bye`: it must be in the trace until the "
+    "node's last frame on it, and be gone from it {2} after its last packet",
     SUSPECT,
     "consistency",
     limits=(IDLE, SETTLE, BROKEN),
@@ -42,9 +42,9 @@ def link_agreement(links: Links) -> Judgement:
 
 
 @rule(
-    "a logical link that carried data on the wire is in no trace. Looked at: first and last copy with the same topics on "
-    "a connection, between nodes that both subscribe to just one of them; the sender must have traced the link when it "
-    "sent, or the receiver one back (which it may have ended up to {0} before, when the sender had not heard of it)",
+    "a logical link that carried data on the wire is in no trace. Looked at: first and last copy with the same topics "
+    "on a connection, between nodes that both subscribe to just one of them; the sender must have traced the link when "
+    "it sent, or the receiver one back (which it may have ended up to {0} before, when the sender had not heard of it)",
     SUSPECT,
     "consistency",
     limits=(WORD,),

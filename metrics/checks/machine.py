@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metrics.checks.evidence import FrameCounts, HostDelays, MachineLoad, PressureRecord, Publications
+from metrics.checks.documents import PressureRecord
+from metrics.checks.evidence import FrameCounts, HostDelays, MachineLoad, Publications
 from metrics.checks.rule import Judgement, Limit, Samples, allowed_beyond, at_most, count_above, each_at_most, rule
 from metrics.rundata import SUSPECT
 

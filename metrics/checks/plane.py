@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from metrics.checks.evidence import PlaneRecord, VerdictLimits
+from metrics.checks.documents import PlaneRecord, VerdictLimits
 from metrics.checks.rule import Judgement, Limit, Samples, allowed_beyond, at_most, each_at_most, rule
 from metrics.dataplane import Burst, Span, busy_spans, merge_counts, quantile_ns
 from metrics.rundata import INVALID, SUSPECT

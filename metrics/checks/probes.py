@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from metrics.checks.evidence import Probes
+from metrics.checks.documents import Probes
 from metrics.checks.rule import CheckRule, Judgement, Limit, Samples, allowed_beyond, at_most, none_of, rule
 from metrics.probing import JITTER_SIGMAS, QUANTILES
 from metrics.rundata import INVALID, SUSPECT
@@ -31,15 +31,13 @@ def _rtt_error(phase: Phase, quantile: str) -> CheckRule:
     """The quantile of error / limit over the pairs, each pair's limit being max(ms, ratio x its asked RTT)."""
 
     @rule(
-        f"with each pair's limit = max(`verdict.rtt_error_{quantile}_ms`, `rtt_error_{quantile}_ratio` x its asked RTT), "
-        f"the {quantile} of error / limit over all pairs exceeds {_OF_LIMIT.value:g}. Of errors under jitter only what "
-        "exceeds {0} counts. `detail` has the raw milliseconds",
+        f"with each pair's limit = max(`verdict.rtt_error_{quantile}_ms`, `rtt_error_{quantile}_ratio` x its asked "
+        f"RTT), the {quantile} of error / limit over all pairs exceeds {_OF_LIMIT.value:g}. Of errors under jitter "
+        "only what exceeds {0} counts. `detail` has the raw milliseconds",
         SUSPECT if phase == "during" else INVALID,
         "certificate",
         limits=(_JITTER,),
-        samples=Samples(
-            "probes", "a probe", "sent, answered; one of its due instants must lie in a stall, too"
-        ),
+        samples=Samples("probes", "a probe", "sent, answered; one of its due instants must lie in a stall, too"),
         name=f"rtt_error_{quantile}_{phase}",
         row=f"rtt_error_{quantile}_*",
     )

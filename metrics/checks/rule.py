@@ -33,6 +33,7 @@ class Limit(Struct, frozen=True):
     unit: str
 
     def __str__(self) -> str:
+        """With its unit."""
         return f"{100 * self.value:g} %" if self.unit == "ratio" else f"{self.value:g} {self.unit}".rstrip()
 
     @property
