@@ -19,7 +19,7 @@ def captured(capture: CaptureState) -> Judgement | None:
 
 @rule("traces and captures do not have the same frames, at either tap", SUSPECT, "consistency")
 def frame_sets(frame_sets: FrameSets) -> Judgement:
-    """A frame that only one of them has was lost, or one of them lies."""
+    """A frame that only one of them has was lost, or is missing from a record."""
     parts = {
         "sent by a trace but not on the wire": frame_sets.sent_unseen,
         "read by a trace but not on the wire": frame_sets.read_unseen,

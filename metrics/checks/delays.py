@@ -44,14 +44,14 @@ def delay_agreement(agreement: DelayAgreement) -> Judgement:
 
 
 @rule(
-    "the 99th percentile of \\|wire delay - delay asked for\\| exceeds `verdict.wire_error_p99_ms`, over hops without "
+    "the 99th percentile of |wire delay - delay asked for| exceeds `verdict.wire_error_p99_ms`, over hops without "
     "jitter. Of fewer than 100 hops all but the worst must be within it",
     INVALID,
     "certificate",
     samples=_HOPS,
 )
 def wire_delay(wire: WireErrors, limits: VerdictLimits) -> Judgement:
-    """One hop of 58 is no percentile, and one moment's stall of the machine no error of the emulation."""
+    """One of 58 hops is more than 1 %, and one stall of the machine is not an error of the emulation."""
     if not wire.steady.tested:
         return _judge_hops(wire.steady, limits, "no hop without retransmission, jitter and access rate")
     return _judge_hops(wire.steady, limits, _figures(wire.steady))

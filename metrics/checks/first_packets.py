@@ -47,12 +47,15 @@ def first_packet(first_packets: FirstPackets) -> Judgement:
     samples=_SLOTS,
 )
 def first_packet_hosts(first_packets: FirstPackets) -> Judgement | None:
-    """Some delays meet only what a host sends first of all."""
+    """What is set up once per host delays only that host's first packet."""
     return None if first_packets.attempts is None else _judge(first_packets.attempts, "hosts")
 
 
-RULES_BY_NAME: dict[Name, CheckRule] = {"pairs": first_packet, "hosts": first_packet_hosts}
-"""By the names of ``metrics.first_packets.RULES``."""
+COMPARED: dict[Name, tuple[CheckRule, str]] = {
+    "pairs": (first_packet, "all"),
+    "hosts": (first_packet_hosts, "first packets of a host,"),
+}
+"""By the names of ``metrics.first_packets.RULES``: the check, and which slots it compares."""
 
 
 def _judge(attempts: Sequence[Attempt], name: Name) -> Judgement:

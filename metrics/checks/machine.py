@@ -13,8 +13,6 @@ PUBLISH_LAG_P99 = Limit(20.0, "ms")
 RECEIVE_P99 = Limit(10.0, "ms")
 SEND_P50 = Limit(5.0, "ms")
 CPU_BUSY = Limit(0.95, "ratio")
-"""Not higher: where processors are kept awake, whatever keeps them awake still gets 2 to 4 % of a saturated one."""
-
 STEAL = Limit(0.10, "ratio")
 BUSY_SECONDS = Limit(0.10, "ratio")
 """Share of the workload's seconds that may be above CPU_BUSY or STEAL."""

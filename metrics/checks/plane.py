@@ -19,7 +19,6 @@ STALL = Limit(100.0, "ms")
 """The latest that any frame may be. Crowded machines were seen to hold the plane for 80 ms."""
 
 SILENCE = Limit(2.0, "s")
-"""The data plane writes a line a second; a longer gap means that it did not run."""
 
 _OVERSTATED = 2**0.25
 """By which a histogram's largest value may exceed the real one."""
@@ -40,7 +39,7 @@ _FRAMES = Samples(
     samples=_FRAMES,
 )
 def plane_lateness(plane: PlaneRecord, limits: VerdictLimits, stalls: Stalls) -> Judgement:
-    """The data plane is one process: near saturation its lateness grows without bound."""
+    """A frame that is written late has a delay that was not asked for."""
     return _judge_frames(
         "the data plane's lateness over {frames:,} frames: p99 {p99_ms:.3g} ms",
         Limit(limits.lateness_p99_ms, "ms"),
@@ -176,9 +175,12 @@ def plane_present(plane: PlaneRecord, stalls: Stalls) -> Judgement | None:
     "the data plane uses more than {0} of a core over any line of `dataplane.jsonl`; lines that cover less than half a "
     "second are judged together with the next",
     SUSPECT,
-    "certificate",
+    "overload",
     limits=(PLANE_BUSY,),
 )
 def plane_busy(plane: PlaneRecord) -> Judgement:
-    """No stall of the host explains this: at nearly full load the kernel itself holds real-time processes back."""
+    """The data plane is one process: near saturation its lateness grows without bound.
+
+    No stall of the host explains this: at nearly full load the kernel itself holds real-time processes back.
+    """
     return each_at_most(PLANE_BUSY, [ratio for at_ns, ratio in busy_spans(plane.spans) if plane.is_judged(at_ns)])
