@@ -13,9 +13,10 @@ import pytest
 from harness.experiment import VerdictSpec
 from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
-from metrics import first_packets
+from metrics.checks.documents import read_first_packets
+from metrics.checks.first_packets import first_packet, first_packet_hosts
 from metrics.probing import last_attempts, read_achieved, repeats
-from metrics.rundata import STALLS_FILE, Stall
+from metrics.rundata import STALLS_FILE, RunDir, Stall
 from topologies.generated import uniform_underlay
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -150,4 +151,5 @@ def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
 def test_without_pairs_there_are_no_first_packets(tmp_path: Path) -> None:
     certifier = Certifier(cast(Prober, None), uniform_underlay(1, DELAY_MS), tmp_path, 1)
     assert certifier.introduce(1000.0).num_rows == 0
-    assert [check.failed for check in first_packets.check_first_packets(tmp_path)] == [0, 0]
+    found = read_first_packets(RunDir(tmp_path))
+    assert [rule.judge(found).failed for rule in (first_packet, first_packet_hosts)] == [0, 0]

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.first_packets import FILE, SCHEMA, another_due, check_first_packets, judge, sign_test, standing
-from metrics.rundata import STALLS_FILE, Check, Stall
+from metrics.checks.documents import read_first_packets
+from metrics.checks.first_packets import first_packet, first_packet_hosts
+from metrics.first_packets import FILE, SCHEMA, another_due, judge, sign_test, standing
+from metrics.rundata import STALLS_FILE, Check, RunDir, Stall
 from metrics.stalls import Stalls, is_the_hosts
 
 MS = 1_000_000
@@ -163,7 +166,13 @@ def test_a_fault_counts_when_no_later_attempt_that_could_find_it_does_not(
 def checks(folder: Path, rows: pa.Table, *stalls: Stall) -> dict[str, Check]:
     pq.write_table(rows, folder / FILE)
     (folder / STALLS_FILE).write_bytes(b"".join(stall.line() for stall in stalls))
-    return {check.name: check for check in check_first_packets(folder)}
+    return checked(folder)
+
+
+def checked(folder: Path) -> dict[str, Check]:
+    evidence: Any = SimpleNamespace(first_packets=read_first_packets(RunDir(folder)))
+    found = [rule.check(evidence) for rule in (first_packet, first_packet_hosts)]
+    return {check.name: check for check in found if check is not None}
 
 
 def test_checks_show_every_attempt_and_what_had_no_control(tmp_path: Path) -> None:
@@ -181,8 +190,9 @@ def test_checks_say_when_too_few_hosts_were_compared(tmp_path: Path) -> None:
 
 
 def test_checks_miss_the_file(tmp_path: Path) -> None:
-    (check,) = check_first_packets(tmp_path)
-    assert check.failed and "missing" in check.detail
+    found = checked(tmp_path)
+    assert set(found) == {"first_packet"}
+    assert found["first_packet"].failed and "missing" in found["first_packet"].detail
 
 
 @pytest.mark.parametrize(

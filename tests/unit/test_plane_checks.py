@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metrics.plane_checks import check_plane
+from metrics.checks import RULES
+from metrics.checks.documents import PlaneRecord, VerdictLimits
+from metrics.dataplane import spans
 from metrics.rundata import Check, Phase
 from metrics.stalls import Stalls, is_the_hosts, merge
 
@@ -45,15 +47,13 @@ def lines(change: Callable[[list[dict[str, Any]]], None] | None = None) -> list[
 
 
 def checks(made: list[dict[str, Any]], host: list[tuple[int, int]] | None = None) -> dict[str, Check]:
-    run: Any = SimpleNamespace(
-        lines=lambda _: made,
-        judged_ns=(WORKLOAD.start_ns, WORKLOAD.end_ns),
-        phase=lambda _: WORKLOAD,
-        manifest=SimpleNamespace(zero_ns=ZERO_NS),
-        experiment={"verdict": {"lateness_p99_ms": LIMIT_MS}},
+    evidence: Any = SimpleNamespace(
+        plane=PlaneRecord(tuple(spans(made)), (WORKLOAD.start_ns, WORKLOAD.end_ns), ZERO_NS, WORKLOAD),
+        limits=VerdictLimits(lateness_p99_ms=LIMIT_MS, wire_error_p99_ms=LIMIT_MS),
         stalls=Stalls(merge(np.array(host or [], np.int64).reshape(-1, 2)), np.empty((0, 2), np.int64)),
     )
-    return {check.name: check for check in check_plane(run)}
+    found = [rule.check(evidence) for rule in RULES if "plane" in rule.needs]
+    return {check.name: check for check in found if check is not None}
 
 
 def failed(found: dict[str, Check]) -> set[str]:

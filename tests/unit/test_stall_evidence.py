@@ -8,24 +8,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
-from metrics.certificate import _publish_lag, _receive
-from metrics.checks import Evidence, _delay_agreement, _wire_delay
+from metrics.checks import evidence as parts
+from metrics.checks.delays import delay_agreement, wire_delay, wire_delay_jittered
+from metrics.checks.documents import VerdictLimits
+from metrics.checks.machine import publish_lag, receive_delay
 from metrics.rundata import Check
-from metrics.stalls import Stalls, is_the_hosts, merge
+from metrics.stalls import Late, Stalls, is_the_hosts, merge
 from metrics.tables.evidence import _agreement, _publications
 
 MS = 1_000_000
 AT = 5_000 * MS
+LIMITS = VerdictLimits(lateness_p99_ms=0.5, wire_error_p99_ms=0.5)
 
 
 def run(*host_ms: tuple[int, int]) -> Any:
     """A run whose host stalled so many ms after ``AT``."""
     host = np.array(host_ms, np.int64).reshape(-1, 2) * MS + AT
-    return SimpleNamespace(
-        stalls=Stalls(merge(host), np.empty((0, 2), np.int64)),
-        experiment={"verdict": {"wire_error_p99_ms": 0.5}},
-    )
+    return SimpleNamespace(stalls=Stalls(merge(host), np.empty((0, 2), np.int64)))
 
 
 def publications(*lags_ms: int | None) -> pa.Table:
@@ -42,8 +43,8 @@ def publications(*lags_ms: int | None) -> pa.Table:
 def test_publications_are_explained_by_stalls_between_schedule_and_publication() -> None:
     rows = publications(0, 20, 21, 40, 41, 90, None)
     found = [_publications(run(*host), rows) for host in ((), ((2, 21),), ((-50, -1),), ((42, 95),))]
-    assert [(each["lag_late"], each["lag_explained"]) for each in found] == [(4, 0), (4, 3), (4, 0), (4, 0)]
-    assert _publications(run((2, 21), (40, 95)), rows)["lag_explained"] == 4
+    assert [each.late for each in found] == [(4, 0), (4, 3), (4, 0), (4, 0)]
+    assert _publications(run((2, 21), (40, 95)), rows).late.explained == 4
 
 
 def deliveries(*rows: tuple[int, int, int]) -> pa.Table:
@@ -71,28 +72,24 @@ def deliveries(*rows: tuple[int, int, int]) -> pa.Table:
 )
 def test_deliveries_are_explained_by_stalls_near_either_end(host: list[tuple[int, int]], explained: int) -> None:
     found = _agreement(run(*host), deliveries((0, 130, 100), (0, 109, 100), (900, 130, 105)))
-    assert (found["difference_late"], found["difference_explained"]) == (2, explained)
-
-
-def evidence(**parts: dict[str, Any]) -> Evidence:
-    names = ("coverage", "captures", "overhead", "conns", "hops", "wire", "deliveries", "messages")
-    empty: dict[str, dict[str, Any]] = {name: {} for name in names}
-    return Evidence(traces={}, incomplete=[], captured=True, **(empty | parts))
+    assert found.late == (2, explained)
 
 
 def checked() -> list[Check]:
     """The checks over a thousand samples each, of which 40 are late and 35 explained."""
-    lag = {"lag_ms_p99": 50.0, "lag_ms_max": 60.0, "with_schedule": 1000, "lag_late": 40, "lag_explained": 35}
-    hops = {"receive_ms_p50": 0.1, "receive_ms_p99": 50.0, "frames_sent": 1200}
-    hops |= {"received": 1000, "receive_late": 40, "receive_explained": 35}
-    agreed = {"difference_ms_p50": 0.1, "difference_ms_p99": 50.0, "both": 1000}
-    agreed |= {"difference_late": 40, "difference_explained": 35}
-    wire: dict[str, Any] = {"jitter_sigmas_std": 1.0}
-    for name in ("steady", "jittered"):
-        wire |= {f"{name}_tested": 1000, f"{name}_late": 40, f"{name}_explained": 35}
-        wire |= {f"{name}_ms_{figure}": 2.0 for figure in ("p50", "p99", "max")}
-    found = evidence(hops=hops, messages=lag, deliveries=agreed, wire=wire)
-    return [_publish_lag(found), _receive(found), _delay_agreement(found), *_wire_delay(run(), found)]
+    late = Late(40, 35)
+    hops = parts.HopErrors(tested=1000, ms_p50=2.0, ms_p99=2.0, ms_max=2.0, late=late)
+    evidence: Any = SimpleNamespace(
+        publications=parts.Publications(1000, 1000, 1000, lag_ms_p99=50.0, lag_ms_max=60.0, late=late),
+        frames=parts.FrameCounts(sent=1200, unread=0),
+        hosts=parts.HostDelays(0.1, 0.1, receive_ms_p50=0.1, receive_ms_p99=50.0, received=1000, late=late),
+        agreement=parts.DelayAgreement(1000, 0, 0.0, 0, difference_ms_p50=0.1, difference_ms_p99=50.0, late=late),
+        wire=parts.WireErrors(hops, hops, jitter_sigmas_std=1.0),
+        limits=LIMITS,
+    )
+    rules = (publish_lag, receive_delay, delay_agreement, wire_delay, wire_delay_jittered)
+    found = [rule.check(evidence) for rule in rules]
+    return [check for check in found if check is not None]
 
 
 def test_each_check_says_how_many_of_its_samples_are_explained() -> None:
@@ -106,11 +103,6 @@ def test_each_check_says_how_many_of_its_samples_are_explained() -> None:
 
 @pytest.mark.parametrize(("tested", "allowed"), [(1, 0), (2, 1), (99, 1), (100, 1), (250, 2)])
 def test_of_a_few_hops_one_may_be_late(tested: int, allowed: int) -> None:
-    names = ("steady_ms_p50", "steady_ms_p99", "steady_ms_max", "steady_late", "steady_explained")
-    wire: dict[str, Any] = dict.fromkeys(names, 0) | {
-        "steady_tested": tested,
-        "jittered_tested": 0,
-        "jittered_ms_p99": None,
-    }
-    [check] = _wire_delay(run(), evidence(wire=wire))
-    assert check.allowed == allowed
+    none = parts.HopErrors(0, 0.0, 0.0, 0.0, Late(0, 0))
+    found = wire_delay.judge(parts.WireErrors(structs.replace(none, tested=tested), none, None), LIMITS)
+    assert found.allowed == allowed
