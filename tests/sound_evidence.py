@@ -47,12 +47,8 @@ def sweep(**changes: Any) -> Sweep:
     return Sweep({"p50": changed, "p99": changed}, jittered=False, repeats=(), sent=2000, received=2000)
 
 
-def contrasts(first_only: int) -> tuple[Contrast, ...]:
-    """First packets of which so many were late while their control was not; 200 slots of either kind."""
-    tally = Tally(compared=200, first_only=first_only, control_only=0)
-    return Contrast("pairs", 200, tally, tally), Contrast("hosts", 200, tally, tally)
-
-
+ALL_IN_TIME = Tally(compared=200, first_only=0, control_only=0)
+CONTRASTS = Contrast("pairs", 200, ALL_IN_TIME, ALL_IN_TIME), Contrast("hosts", 200, ALL_IN_TIME, ALL_IN_TIME)
 HOP_ERRORS = parts.HopErrors(tested=1000, ms_p50=0.1, ms_p99=0.2, ms_max=0.3, late=IN_TIME)
 
 SOUND = Evidence(
@@ -84,7 +80,7 @@ SOUND = Evidence(
     hosts=parts.HostDelays(0.1, 1.0, 0.1, 1.0, received=1000, late=IN_TIME),
     links=parts.Links(parts.PhysicalLinks(9, 0, 0, changing=1), parts.LogicalLinks(9, 0)),
     probes=documents.Probes({phase: sweep() for phase in ("before", "during", "after")}, asked_loss_ratio=0.0),
-    first_packets=documents.FirstPackets((Attempt(1, contrasts(0)),)),
+    first_packets=documents.FirstPackets((Attempt(1, CONTRASTS),)),
     plane=documents.PlaneRecord(
         tuple(span(second) for second in range(5)), JUDGED_NS, 0, Phase("workload", *JUDGED_NS)
     ),
