@@ -31,8 +31,9 @@ import uvloop
 from harness.testbeds.emulated import sandbox
 from peer.core.contract import message_id
 from peer.core.frames import UNLIMITED_TTL, Data
+from peer.core.schedule import Publish, encode_schedule
 from peer.runtime.agent import SOCKET, call
-from peer.runtime.spec import Action, AgentSpec, NodeSpec, OverlayDocument, PeerPlace
+from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.wire import encode
 
 MESSAGES = 100_000
@@ -122,10 +123,10 @@ def _write_documents(work: Path, messages: int) -> None:
         NodeSpec(node, 1, (0,) if node == SINK else (), {"name": "complete"}, flood, bootstrap)
         for node, bootstrap in chain.items()
     )
-    actions = (Action(k, SOURCE, "publish", message_id(SOURCE, k), (0,), PAYLOAD_BYTES) for k in range(messages))
+    actions = (Publish(k, SOURCE, message_id(SOURCE, k), (0,), PAYLOAD_BYTES) for k in range(messages))
     (work / "agent.json").write_bytes(msgspec.json.encode(agent))
     (work / "overlay.json").write_bytes(msgspec.json.encode(OverlayDocument(1, "complete", nodes)))
-    (work / "schedule.jsonl").write_bytes(b"".join(msgspec.json.encode(action) + b"\n" for action in actions))
+    (work / "schedule.jsonl").write_bytes(encode_schedule(actions))
 
 
 def _delivered() -> float:

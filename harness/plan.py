@@ -7,7 +7,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from harness.experiment import Experiment
-from peer.runtime.spec import Action, OverlayDocument
+from peer.core.schedule import Action
+from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
 
 PEER_PORT = 9000

@@ -1,4 +1,9 @@
-"""The deliveries that a run's documents call for, counted without Spark: schedule and initial subscriptions alone."""
+"""The deliveries that a run's documents call for, counted without Spark: schedule and initial subscriptions alone.
+
+It does not use ``peer.core.schedule``, on purpose: the run was planned and enacted with that module's ``Population``,
+and a mistake there would also be in a count that relies on it. So this module reads the documents as plain JSON and
+folds the changes with code of its own.
+"""
 
 from __future__ import annotations
 

@@ -43,13 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _lines(planned: PlannedRun) -> Iterator[str]:
     import msgspec
 
+    from peer.core.schedule import Publish
+
     plan = planned.plan
     yield from _sections(msgspec.to_builtins(plan.experiment))
     yield ""
     yield "# what it comes to"
     first, last = plan.placement[0], plan.placement[-1]
     yield f"nodes        {len(plan.placement)}: {first.wan_ip} to {last.wan_ip}"
-    published = sum(1 for action in planned.schedule if action.action == "publish")
+    published = sum(1 for action in planned.schedule if isinstance(action, Publish))
     yield f"messages     {published}"
     if changes := len(planned.schedule) - published:
         started = sum(1 for spec in planned.overlay.nodes if spec.up)

@@ -11,7 +11,8 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.plan import Plan, PlannedRun
-from peer.runtime.spec import Action, OverlayDocument
+from peer.core.schedule import Action, decode_schedule, encode_schedule
+from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
 
 
@@ -50,7 +51,7 @@ def read_plan(run_dir: Path) -> PlannedRun:
             plan=msgspec.json.decode((run_dir / "plan.json").read_bytes(), type=Plan),
             underlay=Underlay.from_json((run_dir / "underlay.json").read_bytes()),
             overlay=msgspec.json.decode((run_dir / "overlay.json").read_bytes(), type=OverlayDocument),
-            schedule=tuple(_lines((run_dir / "schedule.jsonl").read_bytes())),
+            schedule=tuple(decode_schedule((run_dir / "schedule.jsonl").read_bytes())),
             source=run_dir / "experiment.toml",
         )
     except OSError as error:
@@ -83,11 +84,6 @@ def encode_overlay(overlay: OverlayDocument) -> bytes:
     return msgspec.json.encode(overlay) + b"\n"
 
 
-def encode_schedule(schedule: Iterable[Action]) -> bytes:
-    """The bytes of ``schedule.jsonl``: a line an action."""
-    return b"".join(msgspec.json.encode(action) + b"\n" for action in schedule)
-
-
 def _digest(parts: Iterable[bytes]) -> str:
     digest = hashlib.sha256()
     for part in parts:
@@ -97,7 +93,3 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 def _indented(value: object) -> bytes:
     return json.dumps(msgspec.to_builtins(value), indent=1, ensure_ascii=False).encode() + b"\n"
-
-
-def _lines(content: bytes) -> list[Action]:
-    return [msgspec.json.decode(line, type=Action) for line in content.splitlines()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment import Experiment
+from harness.experiment import Experiment, ProcessingSpec
 from harness.inventory import load_inventory
 from harness.loading import check_rules
 from harness.plan import Placement, Plan, PlannedRun
@@ -20,9 +20,9 @@ from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
 from harness.workload.interests import Interests
-from harness.workload.processing import draw_processing_ns
 from peer.core.protocols import Choice
-from peer.runtime.lifecycle import JOIN, PUBLISH
+from peer.core.randomness import substream
+from peer.core.schedule import Join, Publish
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 SANDBOX = "sandbox"
@@ -31,6 +31,8 @@ SANDBOX = "sandbox"
 WAN_PREFIX = "10.0"
 CTL_PREFIX = "172.16"
 """Hosts count up from .0.1 in both networks; 10,000 of them end at .39.16, far from the machine's own addresses."""
+
+LONGEST_PROCESSING_MS = 60_000.0
 
 
 def make_plan(experiment: Experiment, source: Path) -> PlannedRun:
@@ -58,7 +60,7 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
     check_rules(experiment)
     refuse_oversized(experiment, underlay.size)
     workload = draw_workload(experiment, underlay.size, source.parent)
-    if not any(action.action == PUBLISH for action in workload.schedule):
+    if not any(isinstance(action, Publish) for action in workload.schedule):
         raise ExperimentError("$.workload.publish_rate_per_s", "with this seed no message falls into the window")
     plan = Plan(
         name=experiment.name,
@@ -95,7 +97,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
                 interests=parts.interests,
                 up=workload.up[node],
                 behaviour=behaviour if node in adversaries else None,
-                processing_ns=draw_processing_ns(experiment.processing, node, experiment.seed),
+                processing_ns=_draw_processing_ns(experiment.processing, node, experiment.seed),
                 nodes=len(workload.interests),
             )
             for node, topics in enumerate(workload.interests)
@@ -113,11 +115,26 @@ def _give_views(experiment: Experiment, workload: Workload) -> list[Choice]:
 
 def _first_interests(workload: Workload) -> Interests:
     """What every node subscribes to in its first life, be it up from the start or not."""
-    joins = {action.node: action.topics for action in reversed(workload.schedule) if action.action == JOIN}
+    joins = {action.node: action.topics for action in reversed(workload.schedule) if isinstance(action, Join)}
     return tuple(
         topics if up else joins.get(node, ())
         for node, (up, topics) in enumerate(zip(workload.up, workload.interests, strict=True))
     )
+
+
+def _draw_processing_ns(spec: ProcessingSpec, node: int, seed: int) -> int:
+    """How long a node takes to handle a frame, in ns; 0 = no time.
+
+    Source: Topiary section II-A, which leaves the distribution of delta_v open.
+    """
+    draws = substream(seed, node, "processing")
+    delay_ms = {
+        "none": lambda: 0.0,
+        "constant": lambda: spec.mean_ms,
+        "uniform": lambda: draws.uniform(0, 2 * spec.mean_ms),
+        "exponential": lambda: draws.expovariate(1 / spec.mean_ms),
+    }[spec.kind]()
+    return round(min(delay_ms, LONGEST_PROCESSING_MS) * 1e6)
 
 
 def _run_number(experiment: Experiment) -> int:

@@ -20,9 +20,8 @@ from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
 from peer.core.protocols import Choice
 from peer.core.randomness import substream
-from peer.runtime.lifecycle import PUBLISH
+from peer.core.schedule import Action, Publish
 from peer.runtime.limits import SUPPORT_FILES, needed_files
-from peer.runtime.spec import Action
 from topologies.model import Underlay
 
 PEER_MIB = 7.0
@@ -84,7 +83,7 @@ MAX_ACTIONS = 5_000_000
 def predict(experiment: Experiment, underlay: Underlay, interests: Interests, schedule: Sequence[Action]) -> Prediction:
     """What the run needs, on any machine."""
     needs = _needs(experiment, underlay.size)
-    published = [action for action in schedule if action.action == PUBLISH]
+    published = [action for action in schedule if isinstance(action, Publish)]
     parts = choose_parts(experiment)
     model = model_overlay(parts, interests, experiment.seed)
     copies = expected_copies(parts.dissemination, model, interests, published, experiment.seed)
@@ -173,7 +172,7 @@ def _dilation(experiment: Experiment) -> float:
 
 
 def expected_copies(
-    dissemination: Choice, model: OverlayModel, interests: Interests, published: Sequence[Action], seed: int
+    dissemination: Choice, model: OverlayModel, interests: Interests, published: Sequence[Publish], seed: int
 ) -> float | None:
     """Data frames that one message causes on average: every copy on every link, duplicates included.
 
@@ -191,7 +190,7 @@ def expected_copies(
     return None if None in counts else sum(count or 0 for count in counts) / size
 
 
-def _publisher(publication: Action, subscribed: Sequence[frozenset[int]]) -> int:
+def _publisher(publication: Publish, subscribed: Sequence[frozenset[int]]) -> int:
     if publication.topics[0] in subscribed[publication.node]:
         return publication.node
     first = publication.topics[0]

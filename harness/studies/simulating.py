@@ -19,6 +19,7 @@ from harness.testbeds.simulated.simulation import Simulation
 from harness.testbeds.simulated.testbed import START_NS
 from harness.workload.churn import Span
 from harness.workload.drawing import Workload, draw_membership, draw_workload
+from harness.workload.membership import first_population
 from metrics.disclosure import disclosed_ratio, measure_disclosure
 from peer.core.bitset import bitset, members
 from peer.core.frames import Bye, Data, Hello, kind_names
@@ -77,7 +78,8 @@ class PointRun:
         self._honest_interests = tuple(
             topics for node, topics in enumerate(workload.interests) if not self._adversaries >> node & 1
         )
-        self._watch = Watch(workload.interests, self._adversaries, run.epoch_messages, run.skip_messages)
+        population = first_population(workload.up, workload.interests)
+        self._watch = Watch(population, self._adversaries, run.epoch_messages, run.skip_messages)
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._simulation = Simulation(
             network,

@@ -6,9 +6,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from harness.errors import ExperimentError
 from harness.experiment import ChurnSpec
-from harness.workload.lines import read_lines
+from harness.workload.files import read_sessions
 from peer.core.randomness import substream
 
 
@@ -76,43 +75,6 @@ def _draw_exponential(spec: ChurnSpec, span: Span, random: Random) -> tuple[Sess
             sessions.append(Session(at_ns, min(next_ns, span.end_ns), random.random() < spec.crash_ratio))
         at_ns, up = next_ns, not up
     return tuple(sessions)
-
-
-def read_sessions(path: Path, nodes: int) -> list[list[tuple[float, float]]]:
-    """The sessions (from, to in s) of a file's nodes in the order of time.
-
-    The file is CSV (perhaps .gz) with the columns node, from_s, to_s, whose first line may name them. The run's node i
-    is the file's i-th in the order of first appearance; further ones are left out. Sessions that overlap or touch are
-    one.
-
-    Raises:
-        ExperimentError: the place is the file and the line.
-    """
-    found: dict[str, list[tuple[float, float]]] = {}
-    for number, line in read_lines(path):
-        words = [word.strip() for word in line.split(",")]
-        if number == 1 and words[0].lower() == "node":
-            continue
-        try:
-            name, (from_s, to_s) = words[0], map(float, words[1:])
-        except ValueError:
-            from_s, to_s = 1.0, 0.0
-        if not from_s < to_s:
-            raise ExperimentError(f"{path}:{number}", f"expected node,from_s,to_s with from < to, got {line[:40]!r}")
-        found.setdefault(name, []).append((from_s, to_s))
-    if len(found) < nodes:
-        raise ExperimentError(str(path), f"has sessions of {len(found)} nodes, the run has {nodes}")
-    return [_joined(sorted(own)) for own in list(found.values())[:nodes]]
-
-
-def _joined(sessions: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    joined = sessions[:1]
-    for from_s, to_s in sessions[1:]:
-        if from_s <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], to_s))
-        else:
-            joined.append((from_s, to_s))
-    return joined
 
 
 def _fit(spec: ChurnSpec, span: Span, sessions: list[tuple[float, float]], random: Random) -> list[Session]:

@@ -6,18 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from harness.errors import ExperimentError
 from harness.experiment import InterestsSpec
-from harness.workload.grid import GridInterests
-from harness.workload.interest_file import read_interests
-from harness.workload.popularity import PopularityInterests
-from harness.workload.streams import generator
+from harness.workload.files import read_interests
+from harness.workload.streams import NETWORK, generator
+
+Reals = npt.NDArray[np.float64]
 
 Topics = tuple[int, ...]
 """A node's topics in rising order."""
 
 Interests = tuple[Topics, ...]
 """Every node's topics, index = node."""
+
+NYSE_SHARE = 0.1
+NYSE_MASS = 0.55
+"""Of the exponential distribution, the most popular tenth of the topics has this mass."""
 
 
 class InterestModel(Protocol):
@@ -40,6 +47,96 @@ class IndependentInterests:
         """See ``InterestModel``."""
         draws = generator(self._seed, node, f"interests/{life}").random(self._topics)
         return tuple((draws < self._ratio).nonzero()[0].tolist())
+
+
+class PopularityInterests:
+    """A uniform number of topics, drawn without replacement by weights that fall with the topic's number.
+
+    Each draw chooses among the topics not yet drawn with probabilities proportional to their weights. All draws are
+    made at once: the first k arrivals of independent exponential clocks, one a topic with its weight as the rate, are
+    such a sample.
+
+    Source: SpiderCast section 3.1; Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006.
+    """
+
+    def __init__(self, spec: InterestsSpec, topics: int, seed: int) -> None:
+        self._weights = topic_weights(spec.popularity, topics, spec.zipf_exponent)
+        self._fewest = spec.subscriptions_min
+        self._most = spec.subscriptions_max
+        self._seed = seed
+
+    def draw(self, node: int, life: int) -> tuple[int, ...]:
+        """See ``InterestModel``."""
+        draws = generator(self._seed, node, f"interests/{life}")
+        size = int(draws.integers(self._fewest, self._most, endpoint=True))
+        arrivals = draws.standard_exponential(len(self._weights)) / self._weights
+        first = np.argpartition(arrivals, size - 1)[:size]
+        return tuple(sorted(first.tolist()))
+
+
+def topic_weights(popularity: str, topics: int, zipf_exponent: float) -> Reals:
+    """The weight of each topic, the most popular one (topic 0) first; they add up to 1.
+
+    ``zipf``: rank to the power of -exponent. ``nyse``: exponential, see ``NYSE_MASS``. ``uniform``: all equal.
+    """
+    ranks = np.arange(1, topics + 1, dtype=np.float64)
+    weights: Reals
+    if popularity == "zipf":
+        weights = ranks**-zipf_exponent
+    elif popularity == "nyse":
+        weights = _nyse_ratio() ** (ranks / (NYSE_SHARE * topics))
+    else:
+        weights = np.ones(topics)
+    weights /= weights.sum()
+    return weights
+
+
+def _nyse_ratio() -> float:
+    """By what factor an exponential weight falls from one tenth of the topics to the next: (1 - x) / (1 - x^10) = 0.55.
+
+    The left side falls from 1 to 0.1 while x rises from 0 to 1.
+    """
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        mass = (1 - middle) / (1 - middle ** (1 / NYSE_SHARE))
+        low, high = (middle, high) if mass > NYSE_MASS else (low, middle)
+    return low
+
+
+class GridInterests:
+    """Nodes and copies of the topics' ids on random cells of a square grid; a node takes what lies within its radius.
+
+    The number of copies of a topic (1 .. ``copies_max``) and a node's radius (1 .. ``radius_max`` cells) follow power
+    laws, each with its exponent: P(k) is proportional to k to the power of -exponent. Distances are Euclidean, the
+    grid has borders, and many may stand on one cell. A node that joins again has moved to another cell with another
+    radius; the topics stay.
+
+    Source: StAN section 3.
+    """
+
+    def __init__(self, spec: InterestsSpec, topics: int, seed: int) -> None:
+        self._spec = spec
+        self._seed = seed
+        self._radii = power_law(spec.radius_exponent, spec.radius_max)
+        draws = generator(seed, NETWORK, "topics")
+        copies = 1 + np.searchsorted(power_law(spec.copies_exponent, spec.copies_max), draws.random(topics), "right")
+        self._topic = np.repeat(np.arange(topics), copies)
+        self._x, self._y = draws.integers(0, spec.grid_side, (2, len(self._topic)))
+
+    def draw(self, node: int, life: int) -> tuple[int, ...]:
+        """See ``InterestModel``."""
+        draws = generator(self._seed, node, f"interests/{life}")
+        x, y = draws.integers(0, self._spec.grid_side, 2)
+        radius = 1 + int(np.searchsorted(self._radii, draws.random(), "right"))
+        near = (self._x - x) ** 2 + (self._y - y) ** 2 <= radius**2
+        return tuple(np.unique(self._topic[near]).tolist())
+
+
+def power_law(exponent: float, largest: int) -> Reals:
+    """The chances of at most 1, at most 2, ... at most ``largest``; the last one is exactly 1."""
+    chances: Reals = np.cumsum(np.arange(1, largest + 1, dtype=np.float64) ** -exponent)
+    chances /= chances[-1]
+    return chances
 
 
 class FixedInterests:
@@ -73,11 +170,6 @@ def make_model(spec: InterestsSpec, topics: int, nodes: int, seed: int, folder: 
         "file": lambda: FixedInterests(read_interests(_path(spec, folder), nodes, topics)),
     }
     return recipes[spec.kind]()
-
-
-def draw_interests(model: InterestModel, nodes: int) -> Interests:
-    """Every node's first topics."""
-    return tuple(model.draw(node, 0) for node in range(nodes))
 
 
 def _path(spec: InterestsSpec, folder: Path) -> Path:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from harness.errors import ExperimentError
 from harness.experiment import ScriptedAction
 from harness.workload.churn import Sessions, Span
 from harness.workload.interests import InterestModel, Interests, Topics
-from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, SUBSCRIBE, UNSUBSCRIBE
-from peer.runtime.spec import Action
+from peer.core.schedule import Change, Crash, Join, Leave, Population, Subscribe, Unsubscribe
 
 
 class Membership(NamedTuple):
@@ -17,23 +17,29 @@ class Membership(NamedTuple):
 
     up: tuple[bool, ...]
     interests: Interests
-    changes: tuple[Action, ...]
+    changes: tuple[Change, ...]
+
+
+def first_population(up: Sequence[bool], interests: Interests) -> Population:
+    """Who is up at the start, with which topics; index = node."""
+    return Population({node: topics for node, topics in enumerate(interests) if up[node]})
 
 
 def follow_sessions(sessions: Sessions, model: InterestModel, span: Span, new_interests: bool) -> Membership:
     """What drawn or recorded sessions come to; ``new_interests``: topics are drawn anew at every join."""
     up: list[bool] = []
     interests: list[Topics] = []
-    changes: list[Action] = []
+    changes: list[Change] = []
     for node, own in enumerate(sessions):
         up.append(bool(own) and own[0].from_ns == span.start_ns)
         interests.append(model.draw(node, 0) if up[node] else ())
         for life, session in enumerate(own):
             if session.from_ns > span.start_ns:
                 topics = model.draw(node, life if new_interests else 0)
-                changes.append(Action(session.from_ns, node, JOIN, topics=topics))
+                changes.append(Join(session.from_ns, node, topics))
             if session.to_ns < span.end_ns:
-                changes.append(Action(session.to_ns, node, CRASH if session.crashes else LEAVE))
+                at_ns = session.to_ns
+                changes.append(Crash(at_ns, node) if session.crashes else Leave(at_ns, node))
     changes.sort(key=lambda action: action.at_ns)
     return Membership(tuple(up), tuple(interests), tuple(changes))
 
@@ -43,82 +49,75 @@ def follow_script(
 ) -> Membership:
     """What a script comes to. A node whose first join comes before any leave or crash is down at the start.
 
+    Args:
+        script: its entries, in any order.
+        model: draws the topics at the start, and those of a join that names none.
+        nodes: number of nodes.
+        topics: number of topics.
+        span: within which the entries must lie.
+
     Raises:
         ExperimentError: the script asks for what cannot be; the place is its entry.
     """
     order = sorted(range(len(script)), key=lambda place: script[place].at_s)
-    crowd = _Crowd(model, _starters(script, order, nodes))
-    up, first = tuple(crowd.up), tuple(crowd.interests)
-    changes = []
+    up = _starters((script[place] for place in order), nodes)
+    interests = tuple(model.draw(node, 0) if is_up else () for node, is_up in enumerate(up))
+    population = first_population(up, interests)
+    lives = [int(is_up) for is_up in up]
+    changes: list[Change] = []
     for place in order:
-        action = script[place]
-        at_ns = round(action.at_s * 1e9)
-        problem = _problem(action, at_ns, nodes, topics, span) or crowd.problem(action)
-        if problem:
-            raise ExperimentError(f"$.churn.script[{place}]", problem)
-        changes.append(Action(at_ns, action.node, action.action, topics=crowd.apply(action)))
-    return Membership(up, first, tuple(changes))
+        entry = script[place]
+        try:
+            _check_range(entry, nodes, topics, span)
+            change = _resolve(entry, model, lives[entry.node])
+            population.apply(change)
+        except ValueError as error:
+            raise ExperimentError(f"$.churn.script[{place}]", str(error)) from None
+        lives[entry.node] += isinstance(change, Join)
+        changes.append(change)
+    return Membership(up, interests, tuple(changes))
 
 
-def _starters(script: tuple[ScriptedAction, ...], order: list[int], nodes: int) -> list[bool]:
+def _starters(entries: Iterable[ScriptedAction], nodes: int) -> tuple[bool, ...]:
     """Whether each node is up at the start: unless the first thing it does is to join."""
     first: dict[int, str] = {}
-    for place in order:
-        first.setdefault(script[place].node, script[place].action)
-    return [first.get(node) != JOIN for node in range(nodes)]
+    for entry in entries:
+        first.setdefault(entry.node, entry.action)
+    return tuple(first.get(node) != "join" for node in range(nodes))
 
 
-def _problem(action: ScriptedAction, at_ns: int, nodes: int, topics: int, span: Span) -> str:
-    """What is wrong with an entry on its own."""
-    if not span.start_ns <= at_ns < span.end_ns:
-        return f"{action.at_s:g} s is not within the run, {span.start_ns / 1e9:g} .. {span.end_ns / 1e9:g} s"
-    if action.node >= nodes:
-        return f"node {action.node}: the run has the nodes 0 .. {nodes - 1}"
-    if any(topic >= topics for topic in action.topics) or len(set(action.topics)) < len(action.topics):
-        return f"expected different topics of 0 .. {topics - 1}, got {list(action.topics)}"
-    if action.action in (LEAVE, CRASH) and action.topics:
-        return f'"{action.action}" takes no topics'
-    if action.action in (SUBSCRIBE, UNSUBSCRIBE) and not action.topics:
-        return f'"{action.action}" needs topics'
-    return ""
+def _check_range(entry: ScriptedAction, nodes: int, topics: int, span: Span) -> None:
+    """Refuse what lies outside the run; whether the change can happen then is for ``Population`` to say.
+
+    Raises:
+        ValueError: says what.
+    """
+    if not span.start_ns <= _instant_ns(entry) < span.end_ns:
+        raise ValueError(f"{entry.at_s:g} s is not within the run, {span.start_ns / 1e9:g} .. {span.end_ns / 1e9:g} s")
+    if entry.node >= nodes:
+        raise ValueError(f"node {entry.node}: the run has the nodes 0 .. {nodes - 1}")
+    if any(topic >= topics for topic in entry.topics):
+        raise ValueError(f"expected topics of 0 .. {topics - 1}, got {list(entry.topics)}")
 
 
-class _Crowd:
-    """Who is up with which topics while a script goes on."""
+def _resolve(entry: ScriptedAction, model: InterestModel, life: int) -> Change:
+    """The change that an entry asks for; a join without topics takes those of the node's life.
 
-    def __init__(self, model: InterestModel, up: list[bool]) -> None:
-        self.up = up
-        self.interests = [model.draw(node, 0) if is_up else () for node, is_up in enumerate(up)]
-        self._model = model
-        self._lives = [int(is_up) for is_up in up]
+    Raises:
+        ValueError: the entry names topics for an action that has none.
+    """
+    at_ns, node, topics = _instant_ns(entry), entry.node, tuple(sorted(entry.topics))
+    match entry.action:
+        case "join":
+            return Join(at_ns, node, topics or model.draw(node, life))
+        case "subscribe":
+            return Subscribe(at_ns, node, topics)
+        case "unsubscribe":
+            return Unsubscribe(at_ns, node, topics)
+    if topics:
+        raise ValueError(f'"{entry.action}" takes no topics')
+    return Leave(at_ns, node) if entry.action == "leave" else Crash(at_ns, node)
 
-    def problem(self, action: ScriptedAction) -> str:
-        """Why this cannot happen now."""
-        node, own = action.node, self.interests[action.node]
-        if self.up[node] == (action.action == JOIN):
-            return f"node {node} is {'up' if self.up[node] else 'down'} at {action.at_s:g} s"
-        wanted = action.action == UNSUBSCRIBE
-        if action.action in (SUBSCRIBE, UNSUBSCRIBE):
-            wrong = [topic for topic in action.topics if (topic in own) != wanted]
-            if wrong:
-                return f"node {node} {'does not subscribe' if wanted else 'subscribes'} to {wrong} at {action.at_s:g} s"
-        return ""
 
-    def apply(self, action: ScriptedAction) -> Topics:
-        """Do it; the topics that the action names, in rising order."""
-        node, topics = action.node, tuple(sorted(action.topics))
-        own = set(self.interests[node])
-        if action.action == JOIN:
-            topics = topics or self._model.draw(node, self._lives[node])
-            self._lives[node] += 1
-            own = set(topics)
-        elif action.action in (LEAVE, CRASH):
-            own = set()
-        elif action.action == SUBSCRIBE:
-            own.update(topics)
-        else:
-            own.difference_update(topics)
-        if action.action in (JOIN, LEAVE, CRASH):
-            self.up[node] = action.action == JOIN
-        self.interests[node] = tuple(sorted(own))
-        return topics
+def _instant_ns(entry: ScriptedAction) -> int:
+    return round(entry.at_s * 1e9)

@@ -2,28 +2,71 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, deque
-from collections.abc import Sequence
 from itertools import count
 from random import Random
 
 from harness.errors import ExperimentError
 from harness.experiment import WorkloadSpec
-from harness.workload.audience import Audience
-from harness.workload.interests import Interests
+from harness.workload.membership import Membership, first_population
 from harness.workload.streams import NETWORK
 from peer.core.contract import NodeId, TopicId, message_id
 from peer.core.randomness import substream
-from peer.runtime.lifecycle import PUBLISH
-from peer.runtime.spec import Action
+from peer.core.schedule import Action, Change, Publish
+
+
+class Audience:
+    """Who may publish on each topic: its subscribers that are up and not silent, kept while changes are applied.
+
+    Args:
+        membership: who is up at the start, with which topics.
+        silent: nodes that never publish.
+
+    Attributes:
+        topics: those with such a subscriber, in rising order.
+    """
+
+    def __init__(self, membership: Membership, silent: frozenset[NodeId]) -> None:
+        self._population = first_population(membership.up, membership.interests)
+        self._silent = silent
+        self._subscribers: dict[TopicId, list[NodeId]] = {}
+        for node, topics in enumerate(membership.interests):
+            if node not in silent:
+                for topic in topics:
+                    self._subscribers.setdefault(topic, []).append(node)
+        self.topics = sorted(self._subscribers)
+
+    def subscribers(self, topic: TopicId) -> list[NodeId]:
+        """The nodes of a topic of ``topics``, in rising order."""
+        return self._subscribers[topic]
+
+    def apply(self, change: Change) -> None:
+        """Apply the next change of the schedule."""
+        begun, ended = self._population.apply(change)
+        if change.node in self._silent:
+            return
+        for topic in begun:
+            self._add(change.node, topic)
+        for topic in ended:
+            self._remove(change.node, topic)
+
+    def _add(self, node: NodeId, topic: TopicId) -> None:
+        if topic not in self._subscribers:
+            self._subscribers[topic] = []
+            insort(self.topics, topic)
+        insort(self._subscribers[topic], node)
+
+    def _remove(self, node: NodeId, topic: TopicId) -> None:
+        nodes = self._subscribers[topic]
+        del nodes[bisect_left(nodes, node)]
+        if not nodes:
+            del self._subscribers[topic]
+            del self.topics[bisect_left(self.topics, topic)]
 
 
 def draw_schedule(
-    workload: WorkloadSpec,
-    interests: Interests,
-    changes: Sequence[Action],
-    seed: int,
-    silent: frozenset[NodeId] = frozenset(),
+    workload: WorkloadSpec, membership: Membership, seed: int, silent: frozenset[NodeId] = frozenset()
 ) -> tuple[Action, ...]:
     """The changes and the publications in the order of their instants; publications lie in [0, duration).
 
@@ -34,26 +77,25 @@ def draw_schedule(
 
     Args:
         workload: what is published.
-        interests: every node's topics at the start.
-        changes: joins, leaves and the like in the order of their instants.
+        membership: who is up with which topics, and how that changes.
         seed: the run's.
         silent: nodes that never publish.
 
     Raises:
         ExperimentError: at no instant have enough topics a subscriber.
     """
-    audience = Audience(tuple(() if node in silent else topics for node, topics in enumerate(interests)))
+    audience = Audience(membership, silent)
     random = substream(seed, NETWORK, "publications")
     counts: Counter[tuple[NodeId, TopicId]] = Counter()
     numbers = count()
     schedule: list[Action] = []
     instants = draw_instants(workload, substream(seed, NETWORK, "instants"))
-    waiting = deque(changes)
+    waiting = deque(membership.changes)
     for at_ns in instants:
         while waiting and waiting[0].at_ns <= at_ns:
-            if waiting[0].node not in silent:
-                audience.apply(waiting[0])
-            schedule.append(waiting.popleft())
+            change = waiting.popleft()
+            audience.apply(change)
+            schedule.append(change)
         if len(audience.topics) >= workload.topics_per_message:
             schedule.append(_draw_publication(workload, audience, at_ns, next(numbers), counts, random))
     if instants and not counts:
@@ -71,16 +113,16 @@ def _draw_publication(
     number: int,
     counts: Counter[tuple[NodeId, TopicId]],
     random: Random,
-) -> Action:
+) -> Publish:
     """The run's publication of this number; ``counts`` has the earlier ones of every publisher on a first topic."""
     chosen = random.sample(audience.topics, workload.topics_per_message)
     publisher = random.choice(audience.subscribers(chosen[0]))
     topics = tuple(sorted(chosen))
     of_topic = (publisher, topics[0])
     identifier = message_id(publisher, number)
-    action = Action(at_ns, publisher, PUBLISH, identifier, topics, workload.payload_bytes, counts[of_topic])
+    publication = Publish(at_ns, publisher, identifier, topics, workload.payload_bytes, counts[of_topic])
     counts[of_topic] += 1
-    return action
+    return publication
 
 
 def draw_instants(workload: WorkloadSpec, random: Random) -> list[int]:

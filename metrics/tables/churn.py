@@ -28,7 +28,10 @@ _AFTER_NS = 60 * _SECOND_NS
 
 
 def lives(overlay: DataFrame, events: DataFrame) -> DataFrame:
-    """Intervals in which a node is up: node, from_ns, to_ns (half open); 0 and 2^63-1 stand for the run's ends."""
+    """Intervals in which a node is up: node, from_ns, to_ns (half open); 0 and 2^63-1 stand for the run's ends.
+
+    Not made with ``peer.core.schedule.Population``, for the reason that ``deliveries.subscriptions`` gives.
+    """
     starters = overlay.select(F.explode("nodes").alias("spec")).where(F.coalesce("spec.up", F.lit(True)))
     initial = starters.select(
         F.col("spec.node").cast("int").alias("node"),

@@ -107,7 +107,11 @@ def _scheduled(schedule: Path) -> pa.Table:
 
 
 def subscriptions(overlay: DataFrame, events: DataFrame) -> DataFrame:
-    """Intervals in which a node subscribes to a topic: node, topic, from_ns, to_ns (half open)."""
+    """Intervals in which a node subscribes to a topic: node, topic, from_ns, to_ns (half open).
+
+    Not made with ``peer.core.schedule.Population``: each ``join`` and ``leave`` event names the topics that it begins
+    or ends, so that the rows of each node and topic suffice and Spark can distribute them.
+    """
     initial = overlay.select(F.explode("nodes").alias("spec")).select(
         F.col("spec.node").cast("int").alias("node"),
         F.explode("spec.topics").alias("topic"),

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from peer.core.bitset import Bitset, bitset
 from peer.core.directory import Directory, PeerInfo
-from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, SUBSCRIBE, UNSUBSCRIBE
-from peer.runtime.spec import Action, NodeSpec, OverlayDocument
+from peer.core.schedule import Action, Join, Population, Publish
+from peer.runtime.spec import NodeSpec, OverlayDocument
 
 
 class Step(Struct, frozen=True):
@@ -45,9 +45,12 @@ def timeline(overlay: OverlayDocument, schedule: Iterable[Action], start_ns: int
         overlay: who is up at the start, what is disclosed and how often is refreshed.
         schedule: the run's, in the order of its instants.
         start_ns: the instant at which the peers start.
+
+    Raises:
+        ValueError: the schedule has a change that cannot happen (``Population``).
     """
     directory = first_directory(overlay)
-    interests = {spec.node: frozenset(spec.topics) for spec in overlay.nodes if spec.up}
+    population = Population({spec.node: spec.topics for spec in overlay.nodes if spec.up})
     pending: dict[int, PeerInfo | None] = {}
     refresh_due_ns: int | None = None
     for action in schedule:
@@ -55,14 +58,15 @@ def timeline(overlay: OverlayDocument, schedule: Iterable[Action], start_ns: int
             directory = directory.changed(pending)
             yield Step(refresh_due_ns, None, directory)
             pending, refresh_due_ns = {}, None
-        if not _apply(action, interests):
+        if isinstance(action, Publish):
             yield Step(action.at_ns, action)
             continue
-        topics = interests.get(action.node)
+        population.apply(action)
+        topics = population.interests.get(action.node)
         pending[action.node] = None if topics is None else PeerInfo(action.node, _told(overlay, topics))
         if refresh_due_ns is None:
             refresh_due_ns = _next_refresh(action.at_ns, start_ns, overlay.refresh_ns)
-        if action.action == JOIN:
+        if isinstance(action, Join):
             directory, pending = directory.changed(pending), {}
             yield Step(action.at_ns, action, directory)
         else:
@@ -77,22 +81,6 @@ def tell(spec: NodeSpec, directory: Directory) -> Directory:
         return directory
     known: Bitset = bitset(spec.bootstrap)
     return Directory(info for info in directory if known >> info.node & 1)
-
-
-def _apply(action: Action, interests: dict[int, frozenset[int]]) -> bool:
-    """Do to the interests of those who are up what an action does; whether it does anything."""
-    node, kind = action.node, action.action
-    if kind == JOIN:
-        interests[node] = frozenset(action.topics)
-    elif kind in (LEAVE, CRASH):
-        interests.pop(node, None)
-    elif kind == SUBSCRIBE:
-        interests[node] |= frozenset(action.topics)
-    elif kind == UNSUBSCRIBE:
-        interests[node] -= frozenset(action.topics)
-    else:
-        return False
-    return True
 
 
 def _next_refresh(at_ns: int, start_ns: int, refresh_ns: int) -> int:

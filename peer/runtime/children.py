@@ -17,6 +17,7 @@ from typing import NoReturn
 import msgspec
 from msgspec import Struct
 
+from peer.core.schedule import to_line
 from peer.runtime.clock import Clock
 from peer.runtime.namespaces import die_with_parent, enter_network
 from peer.runtime.privileges import drop_privileges
@@ -184,7 +185,7 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
         "place": place,
         "run": agent.run,
         "addresses": agent.addresses,
-        "actions": [step.action for step in orders.steps.get(place.node, ())],
+        "actions": [to_line(step.action) for step in orders.steps.get(place.node, ()) if step.action is not None],
         "zero_ns": zero_ns,
         "stop_ns": agent.stop_ns,
         "drain_ns": agent.drain_ns,

@@ -1,4 +1,4 @@
-"""What happens to a node at its join, its leave and its crash, for all drivers alike: without I/O and without a clock.
+"""What the schedule's actions do to a node, for all drivers alike: without I/O and without a clock.
 
 A *life* of a node is the time from one join to the next leave or crash. Nothing of a life is left in the next one: the
 node is made anew, and draws other numbers.
@@ -7,22 +7,79 @@ node is made anew, and draws other numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Protocol, TypeVar
 
 from peer.core import contract
-from peer.core.contract import Event
+from peer.core.contract import Directory, Event, TopicId
 from peer.core.node import StatefulNode
 from peer.core.payload import make_payload
 from peer.core.protocols import Composition, compose
 from peer.core.randomness import substream
-from peer.runtime.spec import Action, NodeSpec
+from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe
+from peer.runtime.bootstrap import Step, tell
+from peer.runtime.spec import NodeSpec
 from peer.trace import JOINED, TraceEvent
 
-JOIN, LEAVE, CRASH = "join", "leave", "crash"
-SUBSCRIBE, UNSUBSCRIBE, PUBLISH = "subscribe", "unsubscribe", "publish"
+Joining = TypeVar("Joining", covariant=True)
 
-ACTIONS: Final = (PUBLISH, SUBSCRIBE, UNSUBSCRIBE, JOIN, LEAVE, CRASH)
-"""Every action of a schedule."""
+
+class Slot(Protocol[Joining]):
+    """A node's place in the network, in which its instances run one after another: what a driver hands to ``enact``.
+
+    ``Joining`` is what ``join`` returns: something to wait for, or None.
+    """
+
+    def join(self, topics: Sequence[TopicId], directory: Directory) -> Joining:
+        """Start a new instance with these interests; ``directory``: what the bootstrap service tells it."""
+        ...
+
+    def leave(self) -> None:
+        """End the instance in order."""
+        ...
+
+    def crash(self) -> None:
+        """End the instance as a dying process does."""
+        ...
+
+    def feed(self, event: Event) -> None:
+        """Give the instance an event; nothing happens while the node is down."""
+        ...
+
+
+def enact(step: Step, spec: NodeSpec, slot: Slot[Joining]) -> Joining | None:
+    """Carry out for one node what the schedule or the bootstrap service says.
+
+    Args:
+        step: a refresh, or an action of this node.
+        spec: the node.
+        slot: where it runs.
+
+    Returns:
+        What ``slot.join`` returned; None if the step is no join.
+    """
+    action = step.action
+    directory = None if step.directory is None else tell(spec, step.directory)
+    match action:
+        case Publish():
+            payload = make_payload(action.message_id, action.sequence, action.payload_bytes)
+            slot.feed(contract.Publish(action.topics, action.message_id, payload))
+        case Subscribe():
+            for topic in action.topics:
+                slot.feed(contract.Subscribe(topic))
+        case Unsubscribe():
+            for topic in action.topics:
+                slot.feed(contract.Unsubscribe(topic))
+        case Join():
+            assert directory is not None, "a join has a directory"
+            return slot.join(action.topics, directory)
+        case Leave():
+            slot.leave()
+        case Crash():
+            slot.crash()
+        case None:
+            assert directory is not None, "a refresh has a directory"
+            slot.feed(contract.PeerList(directory))
+    return None
 
 
 def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None) -> StatefulNode:
@@ -44,22 +101,6 @@ def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None
 def life_seed(seed: int, life: int) -> int:
     """The seed from which a node's parts draw in one of its lives; that of the first one is the run's own."""
     return substream(seed, life, "lives").getrandbits(63) if life else seed
-
-
-def make_events(action: Action) -> tuple[Event, ...]:
-    """What a node that is up is told of a scheduled action, in order.
-
-    Raises:
-        ValueError: an action that is no event of a node's life.
-    """
-    if action.action == PUBLISH:
-        payload = make_payload(action.message_id, action.sequence, action.payload_bytes)
-        return (contract.Publish(action.topics, action.message_id, payload),)
-    if action.action == SUBSCRIBE:
-        return tuple(contract.Subscribe(topic) for topic in action.topics)
-    if action.action == UNSUBSCRIBE:
-        return tuple(contract.Unsubscribe(topic) for topic in action.topics)
-    raise ValueError(f"no event of a node's life is called {action.action!r}")
 
 
 def announce_join(node: StatefulNode, now_ns: int) -> TraceEvent:

@@ -21,12 +21,11 @@ import uvloop
 from msgspec import Struct
 from prometheus_client import start_http_server
 
-from peer.core import contract
 from peer.core.randomness import substream
 from peer.runtime.addresses import AddressBook
 from peer.runtime.bootstrap import Step, first_directory, tell
 from peer.runtime.clock import Clock
-from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, make_events
+from peer.runtime.lifecycle import enact
 from peer.runtime.lives import Lives
 from peer.runtime.metrics import make_registry
 from peer.runtime.recording import Recorder
@@ -169,28 +168,11 @@ class Peer:
             if step.at_ns >= agent.stop_ns:
                 break
             await self._sleep_until(zero_ns + step.at_ns)
-            await self._take(lives, step)
+            if (joining := enact(step, self._spec, lives)) is not None:
+                await joining
         await self._sleep_until(zero_ns + agent.stop_ns)
         lives.quiesce()
         await self._sleep_until(zero_ns + agent.stop_ns + agent.drain_ns)
-
-    async def _take(self, lives: Lives, step: Step) -> None:
-        """Do what the schedule or the bootstrap service says."""
-        directory = None if step.directory is None else tell(self._spec, step.directory)
-        action = step.action
-        if action is None:
-            assert directory is not None, "a refresh has a directory"
-            lives.feed(contract.PeerList(directory))
-        elif action.action == JOIN:
-            assert directory is not None, "a join has a directory"
-            await lives.join(action.topics, directory)
-        elif action.action == LEAVE:
-            lives.leave()
-        elif action.action == CRASH:
-            lives.crash()
-        else:
-            for event in make_events(action):
-                lives.feed(event)
 
     async def _await_zero(self) -> int:
         """Tell the agent that we are ready; the workload's zero as a virtual instant.

@@ -1,7 +1,8 @@
 """What a machine's agent and its peers are told, as the files in the machine's work folder.
 
-``agent.json`` is an ``AgentSpec``, ``overlay.json`` an ``OverlayDocument`` and ``schedule.jsonl`` a line an
-``Action``. The agent reads them once, before it forks, so that all peers of a machine share the memory.
+``agent.json`` is an ``AgentSpec``, ``overlay.json`` an ``OverlayDocument``, and ``schedule.jsonl`` has one line per
+action (``peer.core.schedule``). The agent reads them once, before it forks, so that all peers of a machine share the
+memory.
 """
 
 from __future__ import annotations
@@ -53,22 +54,6 @@ class OverlayDocument(Struct, frozen=True):
     nodes: tuple[NodeSpec, ...]
     discloses: bool = True
     refresh_ns: int = 5_000_000_000
-
-
-class Action(Struct, frozen=True):
-    """A line of ``schedule.jsonl``; ``at_ns`` counts from the workload's zero, and is negative before it.
-
-    ``action``: publish (message_id, topics, payload_bytes, sequence = what the publisher published on the first topic
-    before), subscribe or unsubscribe (topics), join (topics), leave, crash. See docs/workload.md.
-    """
-
-    at_ns: int
-    node: int
-    action: str
-    message_id: int = 0
-    topics: tuple[int, ...] = ()
-    payload_bytes: int = 0
-    sequence: int = 0
 
 
 class PeerPlace(Struct, frozen=True):

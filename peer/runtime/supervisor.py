@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 from prometheus_client import start_http_server
 
+from peer.core.schedule import decode_schedule
 from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.bootstrap import Step, timeline
@@ -27,7 +28,7 @@ from peer.runtime.descendants import end_descendants, reap_orphans
 from peer.runtime.limits import allow_open_files
 from peer.runtime.namespaces import adopt_orphans
 from peer.runtime.process import Orders
-from peer.runtime.spec import Action, AgentSpec, OverlayDocument
+from peer.runtime.spec import AgentSpec, OverlayDocument
 
 EXITS = "exits.jsonl"
 Document = TypeVar("Document")
@@ -53,16 +54,19 @@ def read_orders(folder: Path) -> Orders:
     """
     agent = _read(folder / "agent.json", msgspec.json.Decoder(AgentSpec).decode)
     overlay = _read(folder / "overlay.json", msgspec.json.Decoder(OverlayDocument).decode)
-    schedule = _read(folder / "schedule.jsonl", msgspec.json.Decoder(Action).decode_lines)
+    schedule = _read(folder / "schedule.jsonl", decode_schedule)
     if [spec.node for spec in overlay.nodes] != list(range(len(agent.addresses))):
         raise ValueError("overlay.json must name the nodes 0 .. n-1 in order, agent.json an address for each")
     steps: dict[int, list[Step]] = defaultdict(list)
     refreshes = []
-    for step in timeline(overlay, sorted(schedule, key=lambda action: action.at_ns), -agent.warmup_ns):
-        if step.action is None:
-            refreshes.append(step)
-        else:
-            steps[step.action.node].append(step)
+    try:
+        for step in timeline(overlay, sorted(schedule, key=lambda action: action.at_ns), -agent.warmup_ns):
+            if step.action is None:
+                refreshes.append(step)
+            else:
+                steps[step.action.node].append(step)
+    except ValueError as error:
+        raise ValueError(f"schedule.jsonl: {error}") from None
     own_steps = {node: tuple(own) for node, own in steps.items()}
     return Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder)
 

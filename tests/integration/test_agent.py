@@ -20,10 +20,11 @@ import msgspec
 import pytest
 
 from peer.core.contract import message_id
+from peer.core.schedule import Publish, encode_schedule
 from peer.runtime.agent import call
 from peer.runtime.descendants import descendants
 from peer.runtime.limits import needed_files
-from peer.runtime.spec import Action, AgentSpec, NodeSpec, OverlayDocument, PeerPlace
+from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
 
 CHECKOUT = Path(__file__).parents[2]
@@ -61,7 +62,7 @@ class Machine:
         )
         self.spec = msgspec.structs.replace(spec, **changes)
         self.actions = [
-            Action(k * 50_000_000, k % nodes, "publish", message_id(k % nodes, k), (k % 4,), 100 + k) for k in range(20)
+            Publish(k * 50_000_000, k % nodes, message_id(k % nodes, k), (k % 4,), 100 + k) for k in range(20)
         ]
         self.topics = [tuple(t for t in range(4) if (n + t) % 2 == 0) for n in range(nodes)]
         overlay = {"name": "complete"}
@@ -70,7 +71,7 @@ class Machine:
         )
         folder.joinpath("agent.json").write_bytes(msgspec.json.encode(self.spec))
         folder.joinpath("overlay.json").write_bytes(msgspec.json.encode(self.overlay))
-        folder.joinpath("schedule.jsonl").write_bytes(b"".join(msgspec.json.encode(a) + b"\n" for a in self.actions))
+        folder.joinpath("schedule.jsonl").write_bytes(encode_schedule(self.actions))
         for name, content in (documents or {}).items():
             folder.joinpath(name).write_text(content)
         command = [*under, sys.executable, "-m", "peer.runtime.agent", str(folder)]
@@ -327,6 +328,8 @@ def test_another_program_runs_as_given_and_its_end_is_told(machine, expected: st
         assert m.folder.joinpath(f"spec/{node}.json.args").read_text() == f"{node} {spec} {trace} {{x}}\n"
         document = json.loads(spec.read_text())
         assert (document["zero_ns"], document["node"]["topics"]) == (zero_ns, list(m.topics[node]))
+        own = [action for action in m.actions if action.node == node]
+        assert document["actions"] == [json.loads(line) for line in encode_schedule(own).splitlines()]
 
 
 LEAVES_BEHIND = """
@@ -381,6 +384,8 @@ def test_a_word_to_end_reaches_what_a_wrapping_shell_has_started(machine):
         ("overlay.json", '{"run": 1, "protocol": "complete", "nodes": []}'),
         ("overlay.json", '{"run": "one"}'),
         ("schedule.jsonl", '{"at_ns": 1}'),
+        ("schedule.jsonl", '{"at_ns": 1, "node": 0, "action": "dance"}'),
+        ("schedule.jsonl", '{"at_ns": 1, "node": 0, "action": "join", "topics": []}'),
     ],
 )
 def test_malformed_documents_are_refused_before_anything_starts(machine, name: str, content: str):

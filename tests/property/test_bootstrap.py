@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from peer.core.bitset import bitset
 from peer.core.directory import Directory, PeerInfo
+from peer.core.schedule import Action, Crash, Join, Leave, Publish, Subscribe, Unsubscribe
 from peer.core.shelf import Shelf
 from peer.runtime.bootstrap import Step, first_directory, tell, timeline
-from peer.runtime.spec import Action, NodeSpec, OverlayDocument
+from peer.runtime.spec import NodeSpec, OverlayDocument
 
 NODES, TOPICS = 8, 5
 START_NS = -1000
@@ -28,27 +29,45 @@ def histories(draw: st.DrawFn) -> tuple[OverlayDocument, list[Action]]:
         NodeSpec(node, 1, draw(topic_sets) if up[node] else (), **PARTS, up=up[node]) for node in range(NODES)
     )
     overlay = OverlayDocument(1, "random", specs, draw(st.booleans()), draw(st.integers(1, 400)))
-    actions = []
-    for at_ns in sorted(draw(st.lists(st.integers(START_NS, 3000), max_size=40))):
-        node = draw(st.integers(0, NODES - 1))
-        kind = draw(st.sampled_from(["leave", "crash", "subscribe", "unsubscribe", "publish"])) if up[node] else "join"
-        up[node] = kind not in ("leave", "crash")
-        actions.append(Action(at_ns, node, kind, topics=draw(topic_sets)))
+    topics = {spec.node: set(spec.topics) for spec in specs if spec.up}
+    actions = [
+        draw_action(draw, topics, at_ns) for at_ns in sorted(draw(st.lists(st.integers(START_NS, 3000), max_size=40)))
+    ]
     return overlay, actions
+
+
+def draw_action(draw: st.DrawFn, topics: dict[int, set[int]], at_ns: int) -> Action:
+    """A possible action; ``topics``, those of the nodes that are up, are as it leaves them."""
+    node, named = draw(st.integers(0, NODES - 1)), draw(topic_sets)
+    own = topics.get(node)
+    if own is None:
+        topics[node] = set(named)
+        return Join(at_ns, node, named)
+    kind = draw(st.sampled_from([Leave, Crash, Subscribe, Unsubscribe, Publish]))
+    if kind is Subscribe and (new := set(named) - own):
+        own |= new
+        return Subscribe(at_ns, node, tuple(sorted(new)))
+    if kind is Unsubscribe and (old := set(named) & own):
+        own -= old
+        return Unsubscribe(at_ns, node, tuple(sorted(old)))
+    if kind in (Leave, Crash):
+        del topics[node]
+        return kind(at_ns, node)
+    return Publish(at_ns, node, 1, named)
 
 
 def reference(overlay: OverlayDocument, known: list[Action]) -> Directory:
     """The directory after these first actions, made anew."""
     topics = {spec.node: set(spec.topics) for spec in overlay.nodes if spec.up}
     for action in known:
-        match action.action:
-            case "join":
+        match action:
+            case Join():
                 topics[action.node] = set(action.topics)
-            case "leave" | "crash":
+            case Leave() | Crash():
                 del topics[action.node]
-            case "subscribe":
+            case Subscribe():
                 topics[action.node] |= set(action.topics)
-            case "unsubscribe":
+            case Unsubscribe():
                 topics[action.node] -= set(action.topics)
     return Directory(PeerInfo(n, tuple(sorted(t)) if overlay.discloses else None) for n, t in topics.items())
 
@@ -71,10 +90,10 @@ def test_answers_equal_a_slow_reference(history: tuple[OverlayDocument, list[Act
     assert [step.action for step in found if step.action is not None] == actions
     check_equal(first_directory(overlay), reference(overlay, []))
     for place, step in enumerate(step for step in found if step.action is not None):
-        assert (step.directory is not None) == (step.action.action == "join")
+        assert (step.directory is not None) == isinstance(step.action, Join)
         if step.directory is not None:
             check_equal(step.directory, reference(overlay, actions[: place + 1]))
-    changes = [action.at_ns for action in actions if action.action != "publish"]
+    changes = [action.at_ns for action in actions if not isinstance(action, Publish)]
     expected = sorted(
         {START_NS + -(-(at_ns - START_NS) // overlay.refresh_ns) * overlay.refresh_ns for at_ns in changes}
     )
@@ -86,7 +105,7 @@ def test_answers_equal_a_slow_reference(history: tuple[OverlayDocument, list[Act
 
 def test_without_churn_nothing_is_refreshed() -> None:
     overlay = OverlayDocument(1, "random", tuple(NodeSpec(node, 1, (0,), **PARTS) for node in range(3)))
-    action = Action(5, 0, "publish", 1, (0,))
+    action = Publish(5, 0, 1, (0,))
     assert list(timeline(overlay, [action], START_NS)) == [Step(5, action)]
 
 
@@ -112,9 +131,9 @@ def test_a_changed_shelf_is_a_dict_and_leaves_its_ancestors_alone(steps: list[di
 
 def test_thousands_of_joins_among_ten_thousand_nodes_are_cheap() -> None:
     nodes = tuple(NodeSpec(node, 1, tuple(range(node % 90, node % 90 + 10)), **PARTS) for node in range(10_000))
-    schedule = []
+    schedule: list[Action] = []
     for step in range(2000):
-        schedule += [Action(2 * step, step, "leave"), Action(2 * step + 1, step, "join", topics=tuple(range(10)))]
+        schedule += [Leave(2 * step, step), Join(2 * step + 1, step, tuple(range(10)))]
     overlay = OverlayDocument(1, "random", nodes, refresh_ns=1000)
     begin = time.process_time()
     kept = [step for step in timeline(overlay, schedule, 0) if step.directory is not None]

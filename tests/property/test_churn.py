@@ -17,10 +17,12 @@ from harness.experiment import ChurnSpec, Experiment, InterestsSpec, ScriptedAct
 from harness.workload.churn import Sessions, Span, draw_sessions, mean_off_s
 from harness.workload.drawing import Workload, draw_workload
 from peer.core.contract import message_id
+from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe
 
 HERE = Path()
 SECOND = 1_000_000_000
 SPAN = Span(-5 * SECOND, 60 * SECOND)
+KINDS = {"join": Join, "leave": Leave, "crash": Crash, "subscribe": Subscribe, "unsubscribe": Unsubscribe}
 seeds = st.integers(0, 2**63 - 1)
 workloads = st.builds(
     WorkloadSpec,
@@ -103,25 +105,25 @@ def check_possible(drawn: Workload, experiment: Experiment) -> None:
         assert action.at_ns >= last_ns
         last_ns = action.at_ns
         assert -workload.warmup_s * 1e9 - 1 <= action.at_ns < (workload.duration_s + workload.cooldown_s) * 1e9 + 1
-        assert up[action.node] == (action.action != "join")
+        assert up[action.node] != isinstance(action, Join)
         own = topics[action.node]
-        assert list(action.topics) == sorted(set(action.topics))
-        match action.action:
-            case "publish":
+        if not isinstance(action, Leave | Crash):
+            assert list(action.topics) == sorted(set(action.topics))
+        match action:
+            case Publish():
                 assert own & set(action.topics), "its publisher subscribes to one of its topics at that instant"
                 living = set().union(*(topics[node] for node in range(len(up)) if up[node]))
                 assert set(action.topics) <= living
                 assert action.message_id == message_id(action.node, published)
                 published += 1
-            case "join":
+            case Join():
                 up[action.node], topics[action.node] = True, set(action.topics)
-            case "leave" | "crash":
-                assert not action.topics
+            case Leave() | Crash():
                 up[action.node], topics[action.node] = False, set()
-            case "subscribe":
+            case Subscribe():
                 assert not own & set(action.topics)
                 own |= set(action.topics)
-            case "unsubscribe":
+            case Unsubscribe():
                 assert own >= set(action.topics)
                 own -= set(action.topics)
 
@@ -144,7 +146,7 @@ def test_schedules_under_churn_are_possible(
         seen: dict[int, set] = {}
         for node, topics in [
             *enumerate(drawn.interests),
-            *((a.node, a.topics) for a in drawn.schedule if a.action == "join"),
+            *((a.node, a.topics) for a in drawn.schedule if isinstance(a, Join)),
         ]:
             seen.setdefault(node, set()).add(topics)
         assert all(len(found - {()}) <= 1 for found in seen.values())
@@ -153,7 +155,7 @@ def test_schedules_under_churn_are_possible(
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[ScriptedAction, ...]:
     """Any entries, possible or not."""
-    kinds = st.sampled_from(["join", "leave", "crash", "subscribe", "unsubscribe"])
+    kinds = st.sampled_from(sorted(KINDS))
     entry = st.builds(ScriptedAction, at_s=st.floats(-6, 12), node=st.integers(0, 5), action=kinds, topics=st.just(()))
     topics = st.lists(st.integers(0, 5), max_size=2).map(tuple)
     return tuple(
@@ -183,9 +185,9 @@ def test_a_script_is_possible_or_refused_with_its_place(script: tuple[ScriptedAc
         assert error.path.startswith(("$.churn.script[", "$.interests"))
         return
     check_possible(drawn, experiment)
-    changes = [(action.node, action.action) for action in drawn.schedule if action.action != "publish"]
+    changes = [(action.node, type(action)) for action in drawn.schedule if not isinstance(action, Publish)]
     asked = sorted(script, key=lambda action: action.at_s)
-    assert changes == [(action.node, action.action) for action in asked]
+    assert changes == [(action.node, KINDS[action.action]) for action in asked]
 
 
 def scripted(*entries: tuple) -> Workload:
@@ -203,12 +205,12 @@ def test_a_script_says_who_is_down_at_the_start_and_what_a_join_takes() -> None:
     drawn = scripted((3, 1, "join", (2,)), (-1, 2, "crash"), (4.5, 1, "subscribe", (0,)), (5, 2, "join"))
     assert drawn.up == (True, False, True, True)
     assert drawn.interests == ((0, 1, 2), (), (0, 1, 2), (0, 1, 2))
-    changes = [(a.at_ns / 1e9, a.node, a.action, a.topics) for a in drawn.schedule if a.action != "publish"]
+    changes = [action for action in drawn.schedule if not isinstance(action, Publish)]
     assert changes == [
-        (-1, 2, "crash", ()),
-        (3, 1, "join", (2,)),
-        (4.5, 1, "subscribe", (0,)),
-        (5, 2, "join", (0, 1, 2)),
+        Crash(-1 * SECOND, 2),
+        Join(3 * SECOND, 1, (2,)),
+        Subscribe(round(4.5 * SECOND), 1, (0,)),
+        Join(5 * SECOND, 2, (0, 1, 2)),
     ]
 
 
@@ -222,8 +224,9 @@ def test_a_script_says_who_is_down_at_the_start_and_what_a_join_takes() -> None:
         ([(1, 0, "subscribe", (1,))], r"script\[0\]: node 0 subscribes to \[1\] at 1 s"),
         ([(1, 0, "unsubscribe", (1,)), (2, 0, "unsubscribe", (1,))], r"node 0 does not subscribe to \[1\] at 2 s"),
         ([(1, 4, "leave")], r"script\[0\]: node 4: the run has the nodes 0 .. 3"),
-        ([(1, 0, "subscribe", (3,))], r"expected different topics of 0 .. 2, got \[3\]"),
-        ([(1, 0, "subscribe")], '"subscribe" needs topics'),
+        ([(1, 0, "subscribe", (3,))], r"expected topics of 0 .. 2, got \[3\]"),
+        ([(1, 0, "subscribe")], r"script\[0\]: node 0 names no topics at 1 s"),
+        ([(1, 0, "leave"), (2, 0, "join", (1, 1))], r"script\[1\]: node 0 names a topic twice in \[1, 1\] at 2 s"),
         ([(1, 0, "leave", (1,))], '"leave" takes no topics'),
         ([(-6, 0, "leave")], r"-6 s is not within the run, -5 .. 33 s"),
         ([(33, 0, "leave")], r"33 s is not within the run"),
@@ -294,5 +297,5 @@ def test_the_papers_churn_of_thousands_is_drawn_in_seconds() -> None:
     drawn = draw_workload(experiment, 2500, HERE)
     assert time.process_time() - begin < 10
     check_possible(drawn, experiment)
-    joins = sum(action.action == "join" for action in drawn.schedule)
+    joins = sum(isinstance(action, Join) for action in drawn.schedule)
     assert joins == pytest.approx(2500 * 1000 / 625, rel=0.1)

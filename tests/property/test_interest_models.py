@@ -16,11 +16,25 @@ from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
 from harness.experiment import InterestsSpec
-from harness.workload.grid import GridInterests, power_law
-from harness.workload.interests import IndependentInterests, InterestModel, draw_interests, make_model
-from harness.workload.popularity import PopularityInterests, topic_weights
+from harness.workload.interests import (
+    GridInterests,
+    IndependentInterests,
+    InterestModel,
+    Interests,
+    PopularityInterests,
+    make_model,
+    power_law,
+    topic_weights,
+)
 
 HERE = Path()
+
+
+def draw_interests(model: InterestModel, nodes: int) -> Interests:
+    """Every node's first topics."""
+    return tuple(model.draw(node, 0) for node in range(nodes))
+
+
 seeds = st.integers(0, 2**63 - 1)
 specs = st.builds(
     InterestsSpec,

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from harness.experiment import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
 from harness.planning import make_plan
-from harness.workload.interests import IndependentInterests, draw_interests
+from harness.workload.interests import IndependentInterests
+from harness.workload.membership import Membership
 from harness.workload.publications import draw_instants, draw_schedule
 from peer.core.contract import message_id
 from peer.core.overlay.random_graph import RandomParameters
+from peer.core.schedule import Publish
 
 seeds = st.integers(0, 2**63 - 1)
 workloads = st.builds(
@@ -32,14 +34,15 @@ workloads = st.builds(
 def test_schedules_are_sorted_inside_the_window_and_published_by_subscribers(
     workload: WorkloadSpec, ratio: float, nodes: int, seed: int
 ) -> None:
-    interests = draw_interests(IndependentInterests(ratio, workload.topics, seed), nodes)
-    schedule = draw_schedule(workload, interests, (), seed)
+    model = IndependentInterests(ratio, workload.topics, seed)
+    interests = tuple(model.draw(node, 0) for node in range(nodes))
+    schedule = draw_schedule(workload, Membership((True,) * nodes, interests, ()), seed)
     instants = [action.at_ns for action in schedule]
     assert instants == sorted(set(instants))
     assert all(0 <= at_ns < round(workload.duration_s * 1e9) for at_ns in instants)
     subscribed = {topic for topics in interests for topic in topics}
     for number, action in enumerate(schedule):
-        assert action.action == "publish"
+        assert isinstance(action, Publish)
         assert set(action.topics) & set(interests[action.node])
         assert set(action.topics) <= subscribed
         assert len(set(action.topics)) == workload.topics_per_message

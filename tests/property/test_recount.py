@@ -14,6 +14,7 @@ from harness.errors import ExperimentError
 from harness.experiment import ChurnSpec, Experiment, InterestsSpec, WorkloadSpec
 from harness.workload.drawing import draw_workload
 from metrics.recount import Recount, count_changes, recount
+from peer.core.schedule import Join, Publish, encode_schedule
 
 SECOND = 1_000_000_000
 
@@ -54,18 +55,18 @@ def test_the_count_equals_a_slow_reference(seed: int, on_s: float, ratio: float,
         return
     expected = 0
     for place, publication in enumerate(drawn.schedule):
-        if publication.action != "publish":
+        if not isinstance(publication, Publish):
             continue
         for node in set(range(nodes)) - {publication.node}:
             own = drawn.interests[node]
             for action in drawn.schedule[:place]:
-                if action.node == node and action.action != "publish":
-                    own = action.topics
+                if action.node == node and not isinstance(action, Publish):
+                    own = action.topics if isinstance(action, Join) else ()
             expected += bool(set(own) & set(publication.topics))
-    actions = [{name: getattr(a, name) for name in ("at_ns", "node", "action", "topics")} for a in drawn.schedule]
+    actions = [json.loads(line) for line in encode_schedule(drawn.schedule).splitlines()]
     found, changes = counted(list(drawn.interests), actions)
     assert found == Recount(expected, found.uncertain)
-    assert changes == sum(action.action != "publish" for action in drawn.schedule)
+    assert changes == sum(not isinstance(action, Publish) for action in drawn.schedule)
 
 
 def at(second: float, node: int, action: str, *topics: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.network import Network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Message
+from peer.core.schedule import Crash, Join, Leave, Publish
 from peer.trace import TraceEvent
 
 SECOND = 1_000_000_000
@@ -78,8 +79,8 @@ def lives(events: list[TraceEvent]) -> list[tuple[int, str, int]]:
 @settings(max_examples=25, deadline=None)
 def test_lives_are_those_of_the_schedule_and_links_never_outlive_them(seed: int, ratio: float, protocol: str) -> None:
     planned, simulation, record = enact(seed, ratio, protocol)
-    words = {"join": "joined", "leave": "left", "crash": "crashed"}
-    asked = [(a.node, words[a.action], a.at_ns + ZERO_NS) for a in planned.schedule if a.action in words]
+    words = {Join: "joined", Leave: "left", Crash: "crashed"}
+    asked = [(a.node, words[type(a)], a.at_ns + ZERO_NS) for a in planned.schedule if type(a) in words]
     assert Counter(lives(record.events)) == Counter(asked)
     up = {spec.node: spec.up for spec in planned.overlay.nodes}
     open_links: dict[tuple[int, int, str], int] = {}
@@ -96,7 +97,7 @@ def test_lives_are_those_of_the_schedule_and_links_never_outlive_them(seed: int,
     assert not open_links
     assert not any(host.links or host.pending for host in simulation.hosts.values())
     published = {e.message_id for e in record.events if e.event == "publish"}
-    assert published == {a.message_id for a in planned.schedule if a.action == "publish"}
+    assert published == {a.message_id for a in planned.schedule if isinstance(a, Publish)}
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -22,8 +22,10 @@ from harness.planning.composing import choose_parts
 from harness.planning.copies import count_copies
 from harness.planning.overlay_models import Logical, OverlayModel, model_overlay
 from harness.planning.prediction import expected_copies
+from harness.workload.membership import Membership
 from harness.workload.publications import draw_schedule
 from peer.core.protocols import PROTOCOLS, Composition
+from peer.core.schedule import Join, Leave, Publish
 
 ROOT = Path(__file__).parents[2]
 FILES = ["experiment.toml", "overlay.json", "plan.json", "schedule.jsonl", "underlay.json"]
@@ -158,8 +160,8 @@ def test_churn_is_planned_and_its_script_is_printed_as_toml(
     assert [spec.up for spec in planned.overlay.nodes] == [node != 5 for node in range(12)]
     assert planned.overlay.nodes[5].topics == ()
     assert planned.overlay.refresh_ns == 2_500_000_000
-    changes = [(it.at_ns, it.node, it.action, it.topics) for it in planned.schedule if it.action != "publish"]
-    assert changes == [(-1_500_000_000, 3, "leave", ()), (2_000_000_000, 5, "join", (1, 4))]
+    changes = [action for action in planned.schedule if not isinstance(action, Publish)]
+    assert changes == [Leave(-1_500_000_000, 3), Join(2_000_000_000, 5, (1, 4))]
     assert main(["plan", str(file)]) == 0
     text = capsys.readouterr().out
     assert "11 nodes are up at the start, 2 joins, leaves and the like follow" in text
@@ -245,7 +247,7 @@ def test_a_dissemination_that_nobody_counts_is_not_predicted() -> None:
 def test_a_flood_over_a_complete_graph_crosses_every_link_but_the_first_ones(file: Path) -> None:
     experiment = load_experiment(file, ["protocol=complete", "interests.ratio=1"])
     interests, parts = (tuple(range(10)),) * 12, choose_parts(experiment)
-    schedule = draw_schedule(experiment.workload, interests, (), 1)
+    schedule = draw_schedule(experiment.workload, Membership((True,) * 12, interests, ()), 1)
     # Everybody sends to all but itself and the node that it had the message from; the publisher to all others.
     model = model_overlay(parts, interests, 1)
     assert expected_copies(parts.dissemination, model, interests, schedule, 1) == 11 + 11 * 10

@@ -14,6 +14,7 @@ from harness.planning import make_plan
 from harness.studies.form import Study
 from harness.studies.points import points_of
 from peer.core.protocols import PROTOCOLS, Composition
+from peer.core.schedule import Join, Publish
 from peer.runtime.lifecycle import make_node
 from peer.runtime.spec import OverlayDocument
 
@@ -148,7 +149,7 @@ def test_adversaries_take_the_victim_topics_at_every_join(plan) -> None:
         "adversary.kind=slow", "adversary.nodes=[1]", "adversary.victim_topics=[5]",
         "interests.ratio=0.1", "churn.kind=exponential", "churn.on_s=5", "seed=4",
     )  # fmt: skip
-    joins = [action for action in planned.schedule if action.action == "join" and action.node == 1]
+    joins = [action for action in planned.schedule if isinstance(action, Join) and action.node == 1]
     assert joins
     assert all(5 in action.topics for action in joins)
 
@@ -162,7 +163,7 @@ def test_adversaries_that_do_not_publish_leave_it_to_honest_nodes(plan, churn: l
     for told in ("true", "false"):
         planned = plan(*attack, f"adversary.publish={told}")
         bad = {spec.node for spec in planned.overlay.nodes if spec.behaviour}
-        published = [action for action in planned.schedule if action.action == "publish"]
+        published = [action for action in planned.schedule if isinstance(action, Publish)]
         publishers[told] = [action.node for action in published]
         assert bool(bad & set(publishers[told])) == (told == "true")
         on_victim = sum(5 in action.topics for action in published)

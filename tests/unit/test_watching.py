@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from harness.studies.watching import LATEST_NS, Watch
 from peer.core.contract import Message
+from peer.core.schedule import Population
 from peer.trace import TraceEvent
 
 NODES = 64
+SECOND = 1_000_000_000
+
+
+def everybody() -> Population:
+    return Population(dict.fromkeys(range(NODES), (1,)))
 
 
 def publish(watch: Watch, number: int, at_ns: int) -> None:
@@ -19,7 +25,7 @@ def deliver(watch: Watch, number: int, at_ns: int, *nodes: int) -> None:
 
 
 def test_a_delivery_counts_once_and_the_set_of_those_due_shrinks_to_nothing():
-    watch = Watch(((1,),) * NODES, 0, None)
+    watch = Watch(everybody(), 0, None)
     publish(watch, 7, 0)
     [batch] = watch.batches
     assert batch.due == NODES - 1
@@ -30,10 +36,42 @@ def test_a_delivery_counts_once_and_the_set_of_those_due_shrinks_to_nothing():
 
 
 def test_messages_are_forgotten_after_a_while_and_their_batches_kept():
-    watch = Watch(((1,),) * NODES, 0, 1)
+    watch = Watch(everybody(), 0, 1)
     for number in range(50):
         publish(watch, number, number * LATEST_NS // 5)
         assert len(watch._flights) <= 6
     deliver(watch, 44, 49 * LATEST_NS // 5, 1)
     deliver(watch, 43, 49 * LATEST_NS // 5, 1)
     assert [len(batch.delays_ns) for batch in watch.batches] == [0] * 44 + [1] + [0] * 5
+
+
+def due(watch: Watch, number: int, at_ns: int) -> set[int]:
+    """The nodes whose delivery counts of a message on topic 1 that node 0 publishes now."""
+    publish(watch, number, at_ns)
+    counted = watch.batches[-1].delays_ns
+    found = set()
+    for node in range(NODES):
+        before = len(counted)
+        deliver(watch, number, at_ns, node)
+        if len(counted) > before:
+            found.add(node)
+    return found
+
+
+def test_the_subscribers_are_those_that_the_traced_changes_leave():
+    watch = Watch(Population({0: (1,), 1: (1, 2), 2: (), 3: (1,), 4: (1,)}), 1 << 4, None)
+    assert due(watch, 0, 0) == {1, 3}, "neither the publisher nor the adversary"
+    watch.trace(TraceEvent("leave", SECOND, 1, topics=(1,)))
+    watch.trace(TraceEvent("join", SECOND, 2, topics=(1,)))
+    assert due(watch, 1, SECOND) == {2, 3}
+    assert (watch.changes, watch.joined_ns) == (0, {})
+    watch.trace(TraceEvent("leave", 2 * SECOND, 3, topics=(1,), reason="crashed"))
+    watch.trace(TraceEvent("leave", 2 * SECOND, 2, topics=(1,), reason="left"))
+    watch.trace(TraceEvent("leave", 2 * SECOND, 4, topics=(1,), reason="left"))
+    assert due(watch, 2, 2 * SECOND) == set()
+    watch.trace(TraceEvent("join", 3 * SECOND, 2, topics=(), reason="joined"))
+    watch.trace(TraceEvent("join", 3 * SECOND, 3, topics=(1, 2), reason="joined"))
+    assert due(watch, 3, 3 * SECOND) == {3}
+    assert watch.joined_ns == {2: 3 * SECOND, 3: 3 * SECOND}
+    assert watch.changes == 4, "the adversary's leave does not count"
+    assert watch.ever == {1: 0b11111, 2: 0b1010}

@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.testbeds.simulated.simulation import Simulation
-from peer.core.contract import Directory, NodeId, PeerList
+from peer.core.contract import Directory, Event, TopicId
+from peer.core.schedule import Action
 from peer.runtime.bootstrap import Step, first_directory, tell, timeline
-from peer.runtime.lifecycle import CRASH, JOIN, LEAVE, make_events, make_node
-from peer.runtime.spec import Action, OverlayDocument
+from peer.runtime.lifecycle import enact, make_node
+from peer.runtime.spec import NodeSpec, OverlayDocument
+
+
+class SimulatedSlot:
+    """A node's slot (``peer.runtime.lifecycle.Slot``) on a simulated host, which it adds."""
+
+    __slots__ = ("_instances", "_simulation", "spec")
+
+    def __init__(self, simulation: Simulation, spec: NodeSpec) -> None:
+        self._simulation = simulation
+        self._instances = 0
+        self.spec = spec
+        simulation.add_host(spec.node)
+
+    def begin(self, directory: Directory) -> None:
+        """Start the instance that starts with the run."""
+        self._start(self.spec.topics, tell(self.spec, directory), joins=False)
+
+    def join(self, topics: Sequence[TopicId], directory: Directory) -> None:
+        """Start an instance during the run."""
+        self._start(topics, directory, joins=True)
+
+    def leave(self) -> None:
+        """End the instance in order."""
+        self._simulation.leave(self.spec.node)
+
+    def crash(self) -> None:
+        """End the instance as a dying process does."""
+        self._simulation.crash(self.spec.node)
+
+    def feed(self, event: Event) -> None:
+        """Give the instance an event; nothing happens while the node is down."""
+        self._simulation.give(self.spec.node, event)
+
+    def _start(self, topics: Sequence[TopicId], directory: Directory, *, joins: bool) -> None:
+        node = make_node(self.spec, self._instances, topics)
+        self._instances += 1
+        self._simulation.start(self.spec.node, node, directory, joins=joins)
 
 
 class Enactment:
-    """The lives of all nodes of a plan on a simulation's hosts, which it adds.
+    """The lives of all nodes of a plan in a simulation.
 
     Steps are taken from the timeline one by one as virtual time comes to them, so that only the directories that some
     node still holds are in memory.
@@ -37,15 +75,13 @@ class Enactment:
         stop_ns: int,
     ) -> None:
         self._simulation = simulation
-        self._specs = {spec.node: spec for spec in overlay.nodes}
-        self._lives: dict[NodeId, int] = {}
+        self._slots = {spec.node: SimulatedSlot(simulation, spec) for spec in overlay.nodes}
         self._zero_ns = zero_ns
         self._stop_ns = stop_ns
         directory = first_directory(overlay)
-        for spec in overlay.nodes:
-            simulation.add_host(spec.node)
-            if spec.up:
-                simulation.at(start_ns, self._begin, spec.node, spec.topics, directory)
+        for slot in self._slots.values():
+            if slot.spec.up:
+                simulation.at(start_ns, slot.begin, directory)
         self._await(timeline(overlay, schedule, start_ns - zero_ns))
 
     def _await(self, steps: Iterator[Step]) -> None:
@@ -56,27 +92,8 @@ class Enactment:
 
     def _take(self, step: Step, steps: Iterator[Step]) -> None:
         self._await(steps)
+        told: Iterable[SimulatedSlot] = self._slots.values()
         if step.action is not None:
-            self._enact(step.action, step.directory)
-            return
-        assert step.directory is not None, "a refresh has a directory"
-        for number, spec in self._specs.items():
-            self._simulation.give(number, PeerList(tell(spec, step.directory)))
-
-    def _enact(self, action: Action, directory: Directory | None) -> None:
-        if action.action == JOIN:
-            assert directory is not None, "a join has a directory"
-            self._begin(action.node, action.topics, directory, joins=True)
-        elif action.action == LEAVE:
-            self._simulation.leave(action.node)
-        elif action.action == CRASH:
-            self._simulation.crash(action.node)
-        else:
-            for event in make_events(action):
-                self._simulation.give(action.node, event)
-
-    def _begin(self, number: NodeId, topics: tuple[int, ...], directory: Directory, joins: bool = False) -> None:
-        spec = self._specs[number]
-        life = self._lives.get(number, 0)
-        self._lives[number] = life + 1
-        self._simulation.start(number, make_node(spec, life, topics), tell(spec, directory), joins=joins)
+            told = (self._slots[step.action.node],)
+        for slot in told:
+            enact(step, slot.spec, slot)

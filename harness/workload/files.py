@@ -1,0 +1,125 @@
+"""The files that a workload is read from: who subscribes to what, and when each node is up."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from harness.errors import ExperimentError
+
+Number = Annotated[int, Meta(ge=0)]
+
+
+class InterestLine(Struct, forbid_unknown_fields=True, frozen=True):
+    """A line of a JSON file: a node and topics that it subscribes to."""
+
+    node: Number
+    topics: tuple[Number, ...]
+
+
+def read_interests(path: Path, nodes: int, topics: int) -> tuple[tuple[int, ...], ...]:
+    """Every node's topics in rising order; a node that the file does not name has none.
+
+    ``.jsonl`` and ``.json`` files hold lines such as ``{"node": 3, "topics": [1, 7]}``; any other file is CSV with the
+    columns node and topic, whose first line may name them. A node may stand on several lines, a pair only once.
+
+    Raises:
+        ExperimentError: the place is the file and the line.
+    """
+    found: list[set[int]] = [set() for _ in range(nodes)]
+    for number, node, topic in _pairs(path):
+        problem = ""
+        if node >= nodes:
+            problem = f"node {node}: the run has the nodes 0 .. {nodes - 1}"
+        elif topic >= topics:
+            problem = f"topic {topic}: the workload has the topics 0 .. {topics - 1}"
+        elif topic in found[node]:
+            problem = f"node {node} subscribes to topic {topic} twice"
+        if problem:
+            raise ExperimentError(f"{path}:{number}", problem)
+        found[node].add(topic)
+    return tuple(tuple(sorted(chosen)) for chosen in found)
+
+
+def _pairs(path: Path) -> Iterator[tuple[int, int, int]]:
+    """(line number, node, topic) of every pair in the file."""
+    reads_json = path.suffix in (".jsonl", ".json")
+    for number, line in _read_lines(path):
+        if reads_json:
+            try:
+                entry = msgspec.json.decode(line, type=InterestLine)
+            except msgspec.DecodeError as error:
+                raise ExperimentError(f"{path}:{number}", str(error)) from None
+            yield from ((number, entry.node, topic) for topic in entry.topics)
+        elif number > 1 or line.strip().lower() != "node,topic":
+            yield number, *_parse_pair(line, f"{path}:{number}")
+
+
+def _parse_pair(line: str, place: str) -> tuple[int, int]:
+    words = [word.strip() for word in line.split(",")]
+    if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
+        raise ExperimentError(place, f"expected node,topic as two numbers, got {line.strip()[:40]!r}")
+    return int(words[0]), int(words[1])
+
+
+def read_sessions(path: Path, nodes: int) -> list[list[tuple[float, float]]]:
+    """The sessions (from, to in s) of a file's nodes in the order of time.
+
+    The file is CSV (perhaps .gz) with the columns node, from_s, to_s, whose first line may name them. The run's node i
+    is the file's i-th in the order of first appearance; further ones are left out. Sessions that overlap or touch are
+    one.
+
+    Raises:
+        ExperimentError: the place is the file and the line.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for number, line in _read_lines(path):
+        words = [word.strip() for word in line.split(",")]
+        if number == 1 and words[0].lower() == "node":
+            continue
+        try:
+            name, (from_s, to_s) = words[0], map(float, words[1:])
+        except ValueError:
+            from_s, to_s = 1.0, 0.0
+        if not from_s < to_s:
+            raise ExperimentError(f"{path}:{number}", f"expected node,from_s,to_s with from < to, got {line[:40]!r}")
+        found.setdefault(name, []).append((from_s, to_s))
+    if len(found) < nodes:
+        raise ExperimentError(str(path), f"has sessions of {len(found)} nodes, the run has {nodes}")
+    return [_joined(sorted(own)) for own in list(found.values())[:nodes]]
+
+
+def _joined(sessions: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    joined = sessions[:1]
+    for from_s, to_s in sessions[1:]:
+        if from_s <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], to_s))
+        else:
+            joined.append((from_s, to_s))
+    return joined
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers; a .gz file is unpacked.
+
+    Raises:
+        ExperimentError: the file cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    except UnicodeDecodeError as error:
+        raise ExperimentError(str(path), f"not UTF-8 text at byte {error.start}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ExperimentError(str(path), f"not a gzip file: {error}") from None
+    except OSError as error:
+        raise ExperimentError(str(path), error.strerror or "cannot be read") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield number, line
