@@ -15,8 +15,9 @@ from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
 from metrics.checks.documents import read_first_packets
 from metrics.checks.first_packets import first_packet, first_packet_hosts
-from metrics.probing import last_attempts, read_achieved, repeats
+from metrics.probing import last_attempts, measure_sweep, read_achieved, repeats
 from metrics.rundata import STALLS_FILE, RunDir, Stall
+from metrics.stalls import Stalls
 from topologies.generated import uniform_underlay
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -136,6 +137,22 @@ def test_random_pairs_of_the_workload_are_all_kept() -> None:
     assert [(each["phase"], each["attempt"]) for each in last_attempts(rows).to_pylist()] == [
         ("during", 1), ("during", 1), ("after", 2),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error_ms", "of_p50", "late"), [(3.4, 0.8, 0), (-3.4, 0.8, 0), (3.6, 1.2, 1), (-3.6, 1.2, 1)])
+def test_errors_under_jitter_count_beyond_three_standard_deviations(error_ms: float, of_p50: float, late: int) -> None:
+    """The limits of an RTT of 80 ms are 0.5 ms and 1.5 ms."""
+    row = Sweeper(lambda attempt, src, dst: error_ms)._row("during", 1, 1, 0, 1) | {"asked_jitter_ms": 1.0}
+    rows = pa.Table.from_pylist([row], SCHEMA)
+    none = np.empty((0, 2), np.int64)
+    found = measure_sweep(rows, LIMITS, Stalls(none, none))
+    assert found.jittered
+    assert found.errors["p50"].of_limit == pytest.approx(of_p50)
+    assert found.errors["p50"].late == (late, 0)
+    assert found.errors["p99"].late == (0, 0)
+    at_ns = sent_ns(1, 0)
+    stalled = measure_sweep(rows, LIMITS, Stalls(np.array([[at_ns, at_ns + MS]]), none))
+    assert stalled.errors["p50"].late == (late, int(error_ms > 0 and late)), "no stall makes a probe early"
 
 
 def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
