@@ -1,8 +1,8 @@
-"""The deployment's steps as Fabric tasks: ``fab -r playbooks --list``, ``fab -r playbooks check --inventory FILE``.
+"""The steps of a deployment as Fabric tasks: ``fab -r playbooks --list``, ``fab -r playbooks check --inventory FILE``.
 
-Each task calls ``harness.deployment``, which works on all machines of the inventory at a time; Fabric's own ``-H`` is
-not used. A run is started by ``trellis run``, whose connections keep the agents alive; these tasks look at machines
-before a run, and at a run from outside while it lasts.
+Each task calls ``harness.deployment``, which works on all machines of the inventory at the same time; Fabric's own
+``-H`` is not used. ``trellis run`` starts a run, and its connections keep the agents alive. These tasks inspect
+machines before a run, and a run in progress from another terminal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def check(context: Context, inventory: str) -> None:
 
 @task(help={"inventory": "the machines (TOML)"})
 def ship(context: Context, inventory: str) -> None:
-    """Bring the peer package of this checkout to every machine."""
+    """Ship the peer package of this checkout to every machine."""
     with _connected_to_inventory(Path(inventory)) as deployment:
         package = build_package()
         sent = deployment.ship(package)
@@ -43,26 +43,26 @@ def ship(context: Context, inventory: str) -> None:
 
 @task(help={"inventory": "the machines (TOML)"})
 def clocks(context: Context, inventory: str) -> None:
-    """Estimate how far every machine's clocks are from ours."""
+    """Estimate the offset of every machine's clocks from ours."""
     with _connected_to_inventory(Path(inventory)) as deployment:
         _show(deployment.read_clocks())
 
 
 @task(help={"run": "the directory of a remote run in progress"})
 def status(context: Context, run: str) -> None:
-    """Ask every agent of a run in progress how it stands."""
+    """Show the status of every agent of a run in progress."""
     with _connected_to_run(Path(run)) as deployment:
         _show(deployment.status())
 
 
 @task(help={"run": "the directory of a remote run in progress"})
 def stop(context: Context, run: str) -> None:
-    """Have every agent of a run in progress end its peers now."""
+    """Tell every agent of a run in progress to end its peers now."""
     with _connected_to_run(Path(run)) as deployment:
         deployment.stop()
 
 
-@task(help={"run": "the directory of a remote run in progress", "into": "a folder for what there is so far"})
+@task(help={"run": "the directory of a remote run in progress", "into": "a folder for the files that exist so far"})
 def collect(context: Context, run: str, into: str) -> None:
     """Copy the traces and logs that a run in progress has written so far."""
     with _connected_to_run(Path(run)) as deployment:

@@ -6,7 +6,6 @@ Fields without a unit in their names are counts. Instants are ns of virtual time
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import msgspec
 import pyarrow.compute as pc
@@ -18,6 +17,7 @@ from metrics.first_packets import Attempt
 from metrics.probing import Sweep, measure_sweep, read_achieved
 from metrics.recount import count_changes
 from metrics.rundata import Phase, RunDir
+from peer.protocols.registry import copies_follow_links
 
 
 class VerdictLimits(Struct, frozen=True):
@@ -183,20 +183,14 @@ def read_pressure(run: RunDir) -> PressureRecord:
 
 
 def copies_show_links(run: RunDir) -> bool:
-    """Whether a copy between two subscribers of its topic travels on a logical link alone.
+    """Whether a copy between two subscribers of its topic travels on a logical link alone, as the disseminations say.
 
-    So it does where honest nodes flood along topics, to interested neighbours only, or tell all their neighbours their
-    interests.
+    Adversaries may do otherwise.
     """
     nodes = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
     several = run.experiment["workload"]["topics_per_message"] > 1
-    return all(_floods_along_links(node, several) and not node.get("behaviour") for node in nodes)
-
-
-def _floods_along_links(node: dict[str, Any], several: bool) -> bool:
-    """``several``: messages are on several topics, so that a whole copy bears more than its link carries."""
-    if several and node["dissemination"].get("whole"):
-        return False
-    name, ttl = node["dissemination"]["name"], node["dissemination"].get("ttl")
-    told: bool = node.get("interests", "announced") == "announced"
-    return name == "topic-flood" or (name == "flood" and (told or ttl == 0))
+    return all(
+        copies_follow_links(node["dissemination"], node.get("interests", "announced"), several=several)
+        and not node.get("behaviour")
+        for node in nodes
+    )

@@ -115,7 +115,14 @@ def test_without_cgroups_there_is_no_quota(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("missing", "virtual", "awake_on_all"),
-    [(-math.inf, True, True), (0.0, True, True), (0.5, True, False), (1.0, True, False), (-math.inf, False, False)],
+    [
+        (-math.inf, True, True),
+        (-0.5, True, True),
+        (0.0, True, False),
+        (0.5, True, False),
+        (1.0, True, False),
+        (-math.inf, False, False),
+    ],
 )
 def test_processors_are_kept_awake_where_a_quota_leaves_them_all(
     monkeypatch: pytest.MonkeyPatch, missing: float, virtual: bool, awake_on_all: bool
