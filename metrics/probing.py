@@ -14,7 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from metrics.stalls import Late, Stalls, is_explained
+from metrics.stalls import Late, Stalls
+
+ACHIEVED = "achieved.parquet"
+PHASES = ("before", "during", "after")
+"""Of the workload: when pairs of hosts are probed."""
 
 JITTER_SIGMAS = 3.0
 """Where jitter was asked for, a delay within this many standard deviations of the mean is no error."""
@@ -32,84 +36,57 @@ _MS_NS = 1e6
 
 
 class RttErrors(Struct, frozen=True):
-    """A quantile of a sweep's RTT errors: |RTT - RTT asked for|, under jitter what exceeds ``JITTER_SIGMAS`` of it.
+    """A quantile of a sweep's RTT errors: |RTT - RTT asked for|, under jitter what exceeds ``JITTER_SIGMAS`` of it."""
 
-    Attributes:
-        probes: how many were answered.
-        of_limit: the quantile of error / limit of each probe; 0 where there is none.
-        ms: the quantile of the errors.
-        limit_ms: a pair's limit is this ...
-        limit_ratio: ... or, if that is larger, this part of the RTT asked for.
-        late: probes whose error exceeds their limit.
-    """
-
-    probes: int
-    of_limit: float
-    ms: float
-    limit_ms: float
-    limit_ratio: float
-    late: Late
+    probes: int  # how many were answered
+    of_limit: float  # the quantile of error / limit of each probe
+    ms: float  # the quantile of the errors
+    limit_ms: float  # a pair's limit is this ...
+    limit_ratio: float  # ... or, if that is larger, this part of the RTT asked for
+    late: Late  # probes whose error exceeds their limit
 
 
 class Sweep(Struct, frozen=True):
-    """The probes of a phase: all directed pairs of an idle network, or random ones during the workload.
+    """The probes of a phase: all directed pairs of an idle network, or random ones during the workload."""
 
-    Attributes:
-        errors: by the name of the quantile (``QUANTILES``), over the last attempt of each pair.
-        jittered: whether jitter was asked for.
-        repeats: what was probed again, a clause per attempt after the first.
-        sent: probes of all attempts.
-        received: those of them that came back.
-    """
-
-    errors: dict[str, RttErrors]
-    jittered: bool
-    repeats: tuple[str, ...]
-    sent: int
-    received: int
+    errors: dict[str, RttErrors]  # by the name of the quantile (``QUANTILES``), over the last attempt of each pair
+    jittered: bool  # whether jitter was asked for
+    repeats: tuple[str, ...]  # what was probed again, a clause per attempt after the first
+    sent: int  # probes of all attempts
+    received: int  # those of them that came back
+    asked_loss_ratio: float = 0.0  # the largest loss asked for of a round trip
 
 
-def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls) -> Sweep:
-    """What the checks judge of a phase's probes.
+def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, asked_loss_ratio: float = 0.0) -> Sweep:
+    """Measure what the checks judge of a phase's probes.
 
     Args:
         rows: the phase's of ``achieved.parquet``, all attempts.
         limits: the experiment's ``[verdict]``.
         stalls: those of the run.
+        asked_loss_ratio: the largest loss asked for of a round trip.
     """
     answered = last_attempts(rows)
     answered = answered.filter(pc.is_valid(answered["rtt_ms"]))
-    asked_ms, tolerance_ms, error_ms = _errors(answered)
+    asked_ms = answered["asked_rtt_ms"].to_numpy()
+    tolerance_ms = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
+    error_ms = np.maximum(np.abs(answered["rtt_ms"].to_numpy() - asked_ms) - tolerance_ms, 0)
     errors = {}
     for name, share in QUANTILES.items():
         limit_ms = limits_ms(asked_ms, name, limits)
-        by_stalls = explained(answered, limit_ms + tolerance_ms, stalls)
-        errors[name] = RttErrors(
-            probes=len(error_ms),
-            of_limit=_quantile(error_ms / limit_ms, share),
-            ms=_quantile(error_ms, share),
-            limit_ms=limits[f"rtt_error_{name}_ms"],
-            limit_ratio=limits[f"rtt_error_{name}_ratio"],
-            late=Late(int((error_ms > limit_ms).sum()), int(by_stalls.sum())),
+        late = Late(int((error_ms > limit_ms).sum()), int(explained(answered, limit_ms + tolerance_ms, stalls).sum()))
+        of_limit, ms = (
+            float(np.quantile(values, share)) if len(values) else 0.0 for values in (error_ms / limit_ms, error_ms)
         )
+        given = limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"]
+        errors[name] = RttErrors(len(error_ms), of_limit, ms, *given, late)
     sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))
-    return Sweep(errors, bool(tolerance_ms.any()), tuple(repeats(rows)), sent, received)
-
-
-def _errors(answered: pa.Table) -> tuple[Floats, Floats, Floats]:
-    """(n,) RTTs asked for, what jitter may add to or take from them, and the errors beyond that, in ms."""
-    asked_ms = answered["asked_rtt_ms"].to_numpy()
-    tolerance_ms = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
-    return asked_ms, tolerance_ms, np.maximum(np.abs(answered["rtt_ms"].to_numpy() - asked_ms) - tolerance_ms, 0)
-
-
-def _quantile(values: Floats, share: float) -> float:
-    return float(np.quantile(values, share)) if len(values) else 0.0
+    return Sweep(errors, bool(tolerance_ms.any()), tuple(repeats(rows)), sent, received, asked_loss_ratio)
 
 
 def read_achieved(run_dir: Path) -> pa.Table | None:
     """``achieved.parquet``, None where there is none. Runs of earlier versions had one attempt and no more columns."""
-    path = run_dir / "achieved.parquet"
+    path = run_dir / ACHIEVED
     if not path.exists():
         return None
     rows = pq.read_table(path)
@@ -147,10 +124,10 @@ def explained(rows: pa.Table, limit_ms: Floats, stalls: Stalls) -> Bools:
     """
     names = {"rtt_at_ns": 0, "asked_there_ms": 0.0, "asked_rtt_ms": 0.0, "rtt_ms": np.nan}
     sent_ns, there_ms, asked_ms, rtt_ms = (rows[name].fill_null(none).to_numpy() for name, none in names.items())
-    late_ms = rtt_ms - asked_ms
-    received_ns = sent_ns + np.where(late_ms > limit_ms, rtt_ms * _MS_NS, 0).astype(np.int64)  # lost ones are not late
-    covered_ms = stalls.covered_ns(sent_ns, received_ns) / _MS_NS
-    return is_explained(late_ms, covered_ms, limit_ms) & met_stall(sent_ns, there_ms, asked_ms, stalls)
+    late = rtt_ms - asked_ms > limit_ms  # lost ones are not
+    received_ns = sent_ns + np.where(late, rtt_ms * _MS_NS, 0).astype(np.int64)
+    rest_ms = rtt_ms - asked_ms - stalls.covered_ns(sent_ns, received_ns) / _MS_NS
+    return np.asarray(late & (rest_ms <= limit_ms) & met_stall(sent_ns, there_ms, asked_ms, stalls))
 
 
 def repeats(rows: pa.Table) -> list[str]:
@@ -166,19 +143,6 @@ def repeats(rows: pa.Table) -> list[str]:
 def limits_ms(asked_rtt_ms: Floats, name: str, limits: Mapping[str, Any]) -> Floats:
     """(n,) limits of the errors' quantile ``name``, by the experiment's ``[verdict]``."""
     return np.asarray(np.maximum(limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"] * asked_rtt_ms))
-
-
-def broken_quantiles(rows: pa.Table, limits: Mapping[str, Any]) -> list[str]:
-    """The quantiles of a sweep's RTT errors that exceed their limits.
-
-    Args:
-        rows: of ``achieved.parquet``, a row per pair.
-        limits: the experiment's ``[verdict]``.
-    """
-    asked_ms, _, error_ms = _errors(rows.filter(pc.is_valid(rows["rtt_ms"])))
-    return [
-        name for name, share in QUANTILES.items() if _quantile(error_ms / limits_ms(asked_ms, name, limits), share) > 1
-    ]
 
 
 def last_attempts(achieved: pa.Table) -> pa.Table:

@@ -8,15 +8,13 @@ So a stall of a millisecond explains no lateness of a hundred.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import DecodeError, Struct, json, structs
+from msgspec import DecodeError, Struct, json
 
 from metrics.rundata import STALLS_FILE, Check, Stall
-
-_STALLED = "stalls of the host explain {explained:,} of {late:,} late {things}"
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -64,7 +62,7 @@ class Stalls(Struct, frozen=True):
     def excuse(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Bools:
         """Which of the samples the host explains: those later than the limit that would not be without its stalls."""
         late_ns = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64)
-        return is_explained(late_ns, self.covered_ns(due_ns, came_ns), limit_ns)
+        return np.asarray((late_ns > limit_ns) & (late_ns - self.covered_ns(due_ns, came_ns) <= limit_ns))
 
     def tally(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Late:
         """Count the samples that are later than the limit, and those of them that the host explains."""
@@ -73,32 +71,6 @@ class Stalls(Struct, frozen=True):
 
     def _widened(self) -> Ints:
         return merge(self.host + np.array([-self.slack_ns, self.slack_ns]))
-
-
-def is_explained(late: npt.NDArray[Any], covered: npt.NDArray[Any], limit: npt.NDArray[Any] | float) -> Bools:
-    """Which samples are later than the limit, but would not be without what stalls cover.
-
-    Args:
-        late: (n,) by how much each sample came after it was due.
-        covered: (n,) how much of that stalls of the host cover.
-        limit: (n,) or one for all, in the unit of both.
-    """
-    return np.asarray((late > limit) & (late - covered <= limit), np.bool_)
-
-
-def blame(check: Check, late: int, explained: int, allowed: int, things: str) -> Check:
-    """The check with what stalls of the host have to do with it, in its detail too.
-
-    Args:
-        check: as it was judged: explaining changes nothing about that.
-        late: samples beyond the limit.
-        explained: those that ``Stalls.excuse`` names.
-        allowed: how many may be late before the check fails.
-        things: what the samples are.
-    """
-    said = _STALLED.format(explained=explained, late=late, things=things) if late else ""
-    detail = "; ".join(part for part in (check.detail, said) if part)
-    return structs.replace(check, late=late, explained=explained, allowed=allowed, detail=detail)
 
 
 def is_the_hosts(check: Check) -> bool:

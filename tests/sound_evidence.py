@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from fabricate import Fabrication
 from msgspec import structs
 
-from metrics.checks import Evidence, check_run, documents
+from metrics.checks import check_run
 from metrics.checks import evidence as parts
+from metrics.checks.evidence import Evidence, Matching, Outcome, Spread
 from metrics.dataplane import Span
 from metrics.first_packets import Attempt, Contrast, Tally
 from metrics.probing import RttErrors, Sweep
-from metrics.recount import recount
+from metrics.recount import Recount, count_changes, recount
 from metrics.rundata import Phase, RunDir
 from metrics.stalls import Late, Stalls
+from metrics.tables.evidence import read_emulation
+from tests.fabricate import Fabrication
 
 MS, SECOND = 1_000_000, 1_000_000_000
 IN_TIME = Late(0, 0)
@@ -49,79 +51,69 @@ def sweep(**changes: Any) -> Sweep:
 
 ALL_IN_TIME = Tally(compared=200, first_only=0, control_only=0)
 CONTRASTS = Contrast("pairs", 200, ALL_IN_TIME, ALL_IN_TIME), Contrast("hosts", 200, ALL_IN_TIME, ALL_IN_TIME)
-HOP_ERRORS = parts.HopErrors(tested=1000, ms_p50=0.1, ms_p99=0.2, ms_max=0.3, late=IN_TIME)
+SHORT = Spread(samples=1000, p50=0.1, p99=0.2, max=0.3)
 
 SOUND = Evidence(
-    limits=documents.VerdictLimits(lateness_p99_ms=0.5, wire_error_p99_ms=0.5),
-    stalls=NO_STALLS,
-    schedule=documents.ScheduleCounts(publications=20, changes=0),
-    capture=documents.CaptureState(wanted=True, found=True),
-    traces=parts.TraceCounts(nodes=5, incomplete=(), changes=0, dropped={}),
-    publications=parts.Publications(20, 20, 60, lag_ms_p99=0.1, lag_ms_max=1.0, late=IN_TIME),
-    deliveries=parts.DeliveryCounts(rows=60, expected=60, uncertain=0),
-    order=parts.HopOrder(tested=40, failed=0, worst_ns=0),
-    frames=parts.FrameCounts(sent=10, unread=0),
-    clocks=parts.ClockErrors(tested=10, unresolved=0, worst_ns=2 * MS),
-    frame_sets=parts.FrameSets(10, sent_unseen=0, read_unseen=0, seen_unsent=0, read_unsent=0),
-    coverage=parts.StreamCoverage(tested=4, failed=0, worst_bytes=0, covered_bytes=100),
-    connections=parts.ConnectionCounts(connections=2, only_traced=0, only_on_wire=0),
-    captures=parts.CaptureCounts(90, dropped=0, truncated=0, not_understood=0, plane_frames=90, plane_dropped=0),
-    agreement=parts.DelayAgreement(
-        both=1000,
-        negative=0,
-        most_negative_ms=0.0,
-        before_publication=0,
-        difference_ms_p50=0.2,
-        difference_ms_p99=0.5,
-        late=IN_TIME,
+    traces=parts.Traces(nodes=5, incomplete={}, changes=0, scheduled_changes=0, dropped={}),
+    publications=parts.Publications(scheduled=20, messages=20, with_schedule=20, subscribers=60, lag=SHORT),
+    deliveries=60,
+    recount=Recount(expected=60, uncertain=0),
+    order=Outcome(tested=40, failed=0),
+    frames=Outcome(tested=10, failed=0),
+    clocks=Outcome(tested=10, failed=0, worst=2 * MS),
+    uncaptured=None,
+    frame_sets=parts.FrameSets(10, {"read but never sent": 0}),
+    coverage=Outcome(tested=4, failed=0, total=100),
+    connections=Matching(2, only_traced=0, only_on_wire=0),
+    captures=parts.Captures(90, dropped=0, truncated=0, not_understood=0, plane_frames=90, plane_dropped=0),
+    delays=Outcome(tested=1000, failed=0),
+    inside=SHORT,
+    wire=parts.WireErrors(steady=SHORT, jittered=SHORT, jitter_sigmas_std=1.0, limit_ms=0.5),
+    identity=Outcome(tested=5, failed=0, total=1000),
+    send=SHORT,
+    receive=SHORT,
+    links=parts.Links(Matching(9, only_traced=0, only_on_wire=0, changing=1), Outcome(tested=9, failed=0)),
+    emulation=parts.Emulation(
+        sweeps={phase: sweep() for phase in ("before", "during", "after")},
+        first_packets=(Attempt(1, CONTRASTS),),
+        spans=tuple(span(second) for second in range(5)),
+        pressure=tuple(parts.PressureLine(second * SECOND) for second in range(-3, 5)),
+        judged_ns=JUDGED_NS,
+        workload=Phase("workload", *JUDGED_NS),
+        stalls=NO_STALLS,
+        lateness_p99_ms=0.5,
     ),
-    wire=parts.WireErrors(steady=HOP_ERRORS, jittered=HOP_ERRORS, jitter_sigmas_std=1.0),
-    identity=parts.ByteIdentity(tested=5, failed=0, worst_bytes=0, wire_bytes=1000),
-    hosts=parts.HostDelays(0.1, 1.0, 0.1, 1.0, received=1000, late=IN_TIME),
-    links=parts.Links(parts.PhysicalLinks(9, 0, 0, changing=1), parts.LogicalLinks(9, 0)),
-    probes=documents.Probes({phase: sweep() for phase in ("before", "during", "after")}, asked_loss_ratio=0.0),
-    first_packets=documents.FirstPackets((Attempt(1, CONTRASTS),)),
-    plane=documents.PlaneRecord(
-        tuple(span(second) for second in range(5)), JUDGED_NS, 0, Phase("workload", *JUDGED_NS)
-    ),
-    pressure=documents.PressureRecord(
-        tuple(documents.PressureLine(second * SECOND) for second in range(-3, 5)), JUDGED_NS
-    ),
-    load=parts.MachineLoad(cpu_busy=(0.4,) * 4, steal=(0.0,) * 4),
+    busy=(0.4,) * 4,
+    steal=(0.0,) * 4,
 )
 
 
-def change(evidence: Evidence, **changes: dict[str, Any]) -> Evidence:
-    """The evidence with other values of some fields of some parts."""
-    changed = {part: structs.replace(getattr(evidence, part), **fields) for part, fields in changes.items()}
+def change(evidence: Evidence, **changes: Any) -> Evidence:
+    """The evidence with other parts; a dictionary has other values of some fields of a part."""
+    changed = {
+        part: structs.replace(getattr(evidence, part), **value) if isinstance(value, dict) else value
+        for part, value in changes.items()
+    }
     return structs.replace(evidence, **changed)
 
 
 def of_run(run: RunDir, fabrication: Fabrication) -> Evidence:
     """The evidence of a fabricated run without the analysis: its documents, and what the tables would say."""
-    expected, published = len(fabrication.truth.expected()), len(fabrication.schedule)
-    counted, counters = recount(run, 100 * MS), run.manifest.counters
-    sound = change(
+    expected, published, counters = len(fabrication.truth.expected()), len(fabrication.schedule), run.manifest.counters
+    return change(
         SOUND,
-        traces={"nodes": len(run.nodes)},
-        publications={"messages": published, "with_schedule": published, "subscribers": expected},
-        deliveries={"rows": expected, "expected": counted.expected, "uncertain": counted.uncertain},
+        traces={"nodes": len(run.nodes), "scheduled_changes": count_changes(run)},
+        publications={
+            "scheduled": published, "messages": published, "with_schedule": published, "subscribers": expected
+        },
+        deliveries=expected,
+        recount=recount(run, 100 * MS),
         captures={
             "records": len(fabrication.packets), "plane_frames": counters["frames_in"] + counters["frames_out"]
         },
-    )  # fmt: skip
-    return structs.replace(
-        sound,
-        limits=documents.read_limits(run),
-        stalls=run.stalls,
-        schedule=documents.read_schedule(run),
-        capture=documents.read_capture_state(run),
         clocks=None,
-        probes=documents.read_probes(run),
-        first_packets=documents.read_first_packets(run),
-        plane=documents.read_plane(run),
-        pressure=documents.read_pressure(run),
-    )
+        emulation=read_emulation(run),
+    )  # fmt: skip
 
 
 def failures(evidence: Evidence) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/verdict.md, which are made from the rules: ``python -m metrics.checks.page``.
+"""Writes the tables of docs/verdict.md that are made from the rules: ``python -m metrics.checks.page``.
 
 Each stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; the rest of the page is written by hand.
 """
@@ -9,47 +9,42 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from metrics import first_packets
-from metrics.checks.first_packets import COMPARED
-from metrics.checks.registry import RULES
-from metrics.checks.rule import GRAVE_FACTOR, CheckRule, Limit, Samples, Section
+from metrics.checks import RULES
+from metrics.checks.rule import GRAVE_FACTOR, CheckRule, Limit
+from metrics.probing import PHASES
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdict.md"
 
 _TABLE = re.compile(r"(<!-- table: (.*?) -->\n\n).*?(\n\n<!-- end of table -->)", re.DOTALL)
+_PHASE = re.compile(f"({'|'.join(PHASES)})$")
 
 
 def fill(text: str) -> str:
-    """The page with its tables made anew.
-
-    Raises:
-        ValueError: it has not just the places of these tables.
-    """
+    """Return the page with new tables."""
     tables = make_tables()
-    places = [place[2] for place in _TABLE.finditer(text)]
-    if sorted(places) != sorted(tables):
-        raise ValueError(f"the page has places for the tables {places}, not for {list(tables)}")
     return _TABLE.sub(lambda place: place[1] + tables[place[2]] + place[3], text)
 
 
 def make_tables() -> dict[str, str]:
-    """Every table by its name."""
-    return {
-        "consistency": _tabulate_rules("consistency"),
-        "certificate": _tabulate_rules("certificate"),
-        "first packets": _tabulate_first_packets(),
-        "overload": _tabulate_rules("overload"),
-        "samples": _tabulate_samples(),
-    }
+    """Every table by its name: one per section, and ``samples``, what stalls of the host may explain.
 
-
-def _tabulate_rules(section: Section) -> str:
-    rows: dict[str, list[CheckRule]] = {}
+    Checks with the same texts share a row.
+    """
+    same: dict[tuple[str, ...], list[CheckRule]] = {}
     for rule in RULES:
-        if rule.section == section:
-            rows.setdefault(rule.row, []).append(rule)
-    cells = ((f"`{row}`", those[0].fails_if, _consequence(those), those[0].why) for row, those in rows.items())
-    return _tabulate(("check", "fails if", "makes the run", "why"), cells)
+        same.setdefault((rule.section, *rule.texts), []).append(rule)
+    rows: dict[str, list[list[str]]] = {}
+    samples: dict[str, list[str]] = {}
+    for (section, condition, why, *late), rules in same.items():
+        names = ", ".join(dict.fromkeys(f"`{_PHASE.sub('*', rule.name)}`" for rule in rules))
+        fails_if = condition.removeprefix("Fails if").lstrip(", ").removesuffix(".")
+        rows.setdefault(section, []).append([names, fails_if, _consequence(rules), why.removesuffix(".")])
+        for sample in late:
+            samples.setdefault(sample.removeprefix("Late: ").removesuffix("."), []).append(names)
+    header = ("check", "fails if", "makes the run", "why")
+    tables = {section: _tabulate(header, cells) for section, cells in rows.items()}
+    cells = [[", ".join(names), *sample.split("; ", 1)] for sample, names in samples.items()]
+    return tables | {"samples": _tabulate(("check", "a sample", "from, to"), cells)}
 
 
 def _consequence(rules: Sequence[CheckRule]) -> str:
@@ -62,32 +57,9 @@ def _consequence(rules: Sequence[CheckRule]) -> str:
     return "; ".join(parts)
 
 
-def _tabulate_samples() -> str:
-    """What stalls of the host may explain; checks with the same samples share a row."""
-    rows: dict[Samples, dict[str, None]] = {}
-    for rule in RULES:
-        if rule.samples is not None:
-            rows.setdefault(rule.samples, {})[f"`{rule.row}`"] = None
-    cells = ((", ".join(names), samples.sample, samples.interval) for samples, names in rows.items())
-    return _tabulate(("check", "a sample", "from, to"), cells)
-
-
-def _tabulate_first_packets() -> str:
-    header = ("check", "slots", "found if (a - b) / M exceeds", "and P[Bin(a + b, 1/2) >= a] is below")
-    cells = []
-    for name, (check, slots) in COMPARED.items():
-        rule = first_packets.RULES[name]
-        share, suspicious = Limit(rule.share, "ratio"), f"{first_packets.SUSPICIOUS_P:g}"
-        slots = f"{slots} with a control within {rule.apart_ms:g} ms"
-        cells.append((f"`{check.name}`", slots, f"{share}", f"{rule.p_value:g}", suspicious, f"{rule.fewest}"))
-    return _tabulate((*header, "suspicious if below", "fewest slots"), cells)
-
-
 def _tabulate(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    escaped = ([cell.replace("|", "\\|") for cell in row] for row in (header, *rows))
-    lines = [f"| {' | '.join(cells)} |" for cells in escaped]
-    lines.insert(1, "|---" * len(header) + "|")
-    return "\n".join(lines)
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, *rows)]
+    return "\n".join(["| " + lines[0] + " |", "|---" * len(header) + "|", *(f"| {line} |" for line in lines[1:])])
 
 
 if __name__ == "__main__":

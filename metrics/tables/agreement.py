@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from metrics.checks.evidence import LogicalLinks, PhysicalLinks
-from metrics.checks.links import BROKEN, IDLE, SETTLE, WORD
+from metrics.checks.consistency import BROKEN, IDLE, SETTLE, TOLD
+from metrics.checks.evidence import Matching, Outcome
 from metrics.tables.links import present
 
 _FOREVER = 2**63 - 1
@@ -65,7 +65,7 @@ def _bounds() -> dict[str, Column]:
 
 def compare_physical(
     ends: DataFrame, physical: DataFrame, incomplete: list[int], grid: tuple[int, int, int]
-) -> PhysicalLinks:
+) -> Matching:
     """Physical links at every instant of the grid, by the traces against the wire.
 
     A (node, neighbour) pair that the wire is sure of must be in the node's trace, and one in the trace must not be
@@ -97,7 +97,7 @@ def compare_physical(
         F.count_if(F.col("traced") & ~F.col("maybe")).alias("only_traced"),
         F.count_if(F.col("traced") & F.col("maybe") & ~F.col("sure")).alias("changing"),
     )
-    return PhysicalLinks(**found.collect()[0].asDict())
+    return Matching(**found.collect()[0].asDict())
 
 
 def proven_links(copies: DataFrame, interests: DataFrame) -> DataFrame:
@@ -140,7 +140,7 @@ def wire_links(proven: DataFrame, links: DataFrame) -> DataFrame:
     return first.select("node", "peer", "topic", F.col("used_ns").alias("from_ns"), "to_ns")
 
 
-def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) -> LogicalLinks:
+def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) -> Outcome:
     """Logical links that the captures show in use, against the traced ones.
 
     A copy agrees if its sender had the link when it sent it, or its receiver had one back: by the time it had read the
@@ -150,7 +150,7 @@ def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) 
     used = proven.where(whole & F.col("log_send_ns").isNotNull()).withColumn("copy", F.monotonically_increasing_id())
     used = used.localCheckpoint()  # the numbers stay what they are
     read_ns = F.coalesce("log_recv_ns", "tap_rx_ns")
-    words = (("node", "peer", F.col("log_send_ns"), 0), ("peer", "node", read_ns + SETTLE.ns, WORD.ns))
+    words = (("node", "peer", F.col("log_send_ns"), 0), ("peer", "node", read_ns + SETTLE.ns, TOLD.ns))
     agreed = None
     for node, peer, known_ns, late_ns in words:
         word = links.select(
@@ -163,4 +163,4 @@ def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) 
     wrong = used.join(agreed, "copy", "left_anti")
     shown = used.agg(F.count_distinct("node", "peer", "topic").alias("tested")).collect()[0]["tested"]
     failed = wrong.agg(F.count_distinct("node", "peer", "topic").alias("failed")).collect()[0]["failed"]
-    return LogicalLinks(shown, failed)
+    return Outcome(shown, failed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import structs
 
-from metrics.checks.evidence import ClockErrors, FrameCounts, FrameSets, HopErrors, HopOrder, HostDelays, WireErrors
+from metrics.checks.evidence import FrameSets, Outcome, Spread, WireErrors
 from metrics.checks.machine import RECEIVE_P99
 from metrics.pcap.walk import Bools, Ints
 from metrics.probing import JITTER_SIGMAS
@@ -20,7 +21,7 @@ _HUNDRED = 100
 _STEPS = ((_SEND, _TX), (_TX, _RX), (_RX, _READ), (_SEND, _READ))
 
 
-def order(run: RunDir) -> tuple[HopOrder, ClockErrors]:
+def order(run: RunDir) -> tuple[Outcome, Outcome]:
     """Comparisons of consecutive instants of a hop, and the hops between machines.
 
     Between machines an instant may seem to come earlier by as much as their clocks are unsure.
@@ -36,8 +37,8 @@ def order(run: RunDir) -> tuple[HopOrder, ClockErrors]:
         worst_ns = max(worst_ns, int(early_ns.max(initial=0)))
     apart = valid(rows[_SEND], rows[_READ]) & (unsure_ns > 0)
     unresolved = apart & (numbers(rows[_READ]) - numbers(rows[_SEND]) <= unsure_ns)
-    clocks = ClockErrors(_count(apart), _count(unresolved), int(unsure_ns.max(initial=0)))
-    return HopOrder(tested, failed, worst_ns), clocks
+    clocks = Outcome(_count(apart), _count(unresolved), int(unsure_ns.max(initial=0)))
+    return Outcome(tested, failed, worst_ns), clocks
 
 
 def _unsure_ns(run: RunDir, rows: pa.Table) -> Ints:
@@ -52,7 +53,7 @@ def _unsure_ns(run: RunDir, rows: pa.Table) -> Ints:
     return np.where(apart, errors[src] + errors[dst], 0)
 
 
-def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> tuple[FrameCounts, FrameSets]:
+def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> tuple[Outcome, FrameSets]:
     """Which of the four instants hops lack.
 
     Args:
@@ -63,40 +64,30 @@ def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> tuple[
     rows = read_columns(run, "hops", *(["conn"] if len(broken) else []), "src_node", "dst_node", *INSTANTS.values())
     rows = of_whole_traces(outside(broken, rows), incomplete)
     sent, left, came, read = (valid(rows[name]) for name in INSTANTS.values())
-    return FrameCounts(_count(sent), _count(sent & ~read)), FrameSets(
-        tested=len(rows),
-        sent_unseen=_count(sent & ~left),
-        read_unseen=_count(read & ~came),
-        seen_unsent=_count(left & ~sent),
-        read_unsent=_count(read & ~sent),
-    )
+    unmatched = {
+        "sent by a trace but not on the wire": _count(sent & ~left),
+        "read by a trace but not on the wire": _count(read & ~came),
+        "on the wire but sent by no trace": _count(left & ~sent),
+        "read but never sent": _count(read & ~sent),
+    }
+    return Outcome(_count(sent), _count(sent & ~read)), FrameSets(len(rows), unmatched)
 
 
-def host_delays(run: RunDir) -> HostDelays:
-    """Times that frames sent in the judged span spent inside hosts."""
+def host_delays(run: RunDir) -> tuple[Spread, Spread]:
+    """Times that frames sent in the judged span spent inside the sending and the receiving host."""
     rows = read_columns(run, "hops", _SEND, _RX, _READ, "d_rcv_ns", "d_sndbuf_ns")
     judged = rows.filter(pa.array(_between(rows[_SEND], run.judged_ns)))
     send_ms, receive_ms = (judged[column].drop_null().to_numpy() / 1e6 for column in ("d_sndbuf_ns", "d_rcv_ns"))
     came = judged.select([_RX, _READ]).drop_null()
-    return HostDelays(
-        send_ms_p50=quantile(send_ms, 0.5) or 0.0,
-        send_ms_p99=quantile(send_ms, 0.99) or 0.0,
-        receive_ms_p50=quantile(receive_ms, 0.5) or 0.0,
-        receive_ms_p99=quantile(receive_ms, 0.99) or 0.0,
-        received=len(came),
-        late=run.stalls.tally(numbers(came[_RX]), numbers(came[_READ]), RECEIVE_P99.ns),
-    )
+    late = run.stalls.tally(numbers(came[_RX]), numbers(came[_READ]), RECEIVE_P99.ns)
+    return spread(send_ms, Late(0, 0)), spread(receive_ms, late)
 
 
-def wire_errors(run: RunDir, limit_ms: float) -> WireErrors:
+def wire_errors(run: RunDir) -> WireErrors:
     """Of the last byte's passage: |measured - asked|, where there is jitter only what exceeds its plausible range.
 
     Of hops of the judged span whose wire part is the emulated delay alone: none was retransmitted on their stream, and
     neither end has an access rate.
-
-    Args:
-        run: the run directory.
-        limit_ms: beyond which a hop is late.
     """
     stream, last = ("conn", "direction", "incarnation"), "tap_tx_last_ns"
     rows = read_columns(
@@ -113,20 +104,16 @@ def wire_errors(run: RunDir, limit_ms: float) -> WireErrors:
     deviation_ms = (numbers(rows[_RX]) - numbers(rows[last])) / 1e6 - rows["asked_delay_ms"].to_numpy()
     steady = jitter_ms == 0
     excess_ms = np.maximum(np.abs(deviation_ms) - JITTER_SIGMAS * jitter_ms, 0)
+    limit_ms = float(run.experiment["verdict"]["wire_error_p99_ms"])
     beyond = np.rint(excess_ms * 1e6) > round(limit_ms * 1e6)
     excused = _excused(run, rows, limit_ms)
     of_steady, of_jittered = (
-        HopErrors(
-            tested=_count(those),
-            ms_p50=quantile(excess_ms[those], 0.5) or 0.0,
-            ms_p99=_p99(excess_ms[those]) or 0.0,
-            ms_max=quantile(excess_ms[those], 1) or 0.0,
-            late=Late(_count(beyond[those]), _count((beyond & excused)[those])),
-        )
+        _spread_hops(excess_ms[those], Late(_count(beyond[those]), _count((beyond & excused)[those])))
         for those in (steady, ~steady)
     )
     sigmas = deviation_ms[~steady] / jitter_ms[~steady]
-    return WireErrors(of_steady, of_jittered, float(sigmas.std(ddof=1)) if len(sigmas) > 1 else None)
+    sigmas_std = float(sigmas.std(ddof=1)) if len(sigmas) > 1 else None
+    return WireErrors(of_steady, of_jittered, sigmas_std, limit_ms)
 
 
 def _excused(run: RunDir, rows: pa.Table, limit_ms: float) -> Bools:
@@ -136,9 +123,18 @@ def _excused(run: RunDir, rows: pa.Table, limit_ms: float) -> Bools:
     return run.stalls.excuse(due_ns, numbers(rows[_RX]), round(limit_ms * 1e6))
 
 
-def _p99(errors: npt.NDArray[np.float64]) -> float | None:
-    """The 99th percentile; of fewer than a hundred the second largest, since one hop is more than one in a hundred."""
-    return float(np.partition(errors, -2)[-2]) if 1 < len(errors) < _HUNDRED else quantile(errors, 0.99)
+def spread(values_ms: npt.NDArray[np.float64], late: Late) -> Spread:
+    """Return the quantiles that the checks judge; ``late``: the values beyond a limit."""
+    p50, p99, largest = (quantile(values_ms, share) or 0.0 for share in (0.5, 0.99, 1.0))
+    return Spread(len(values_ms), p50, p99, largest, late)
+
+
+def _spread_hops(errors_ms: npt.NDArray[np.float64], late: Late) -> Spread:
+    """The p99 of fewer than a hundred is the second largest, since one hop is more than one in a hundred."""
+    found = spread(errors_ms, late)
+    if not 1 < len(errors_ms) < _HUNDRED:
+        return found
+    return structs.replace(found, p99=float(np.partition(errors_ms, -2)[-2]))
 
 
 def _between(instants_ns: Column, span_ns: tuple[int, int]) -> Bools:

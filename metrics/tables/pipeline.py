@@ -17,15 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from metrics.adversaries import of_nodes, read_adversaries
-from metrics.checks import Evidence, check_run
-from metrics.checks.documents import copies_show_links
-from metrics.checks.evidence import Links
+from metrics.checks import check_run
+from metrics.checks.evidence import Evidence, Links
 from metrics.pcap.source import register, ship_code
 from metrics.rundata import RunDir
 from metrics.tables import agreement, churn, deliveries, disclosures, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
-from metrics.tables.evidence import Sources, gather
+from metrics.tables.evidence import copies_show_links, gather
 from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
@@ -222,33 +221,21 @@ class Pipeline:
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 
     def _gather(self) -> Evidence:
-        events, wire = self._staging / "events", self._staging / "wire"
         crashed = any(state.crashes for state in self.states.values())
-        sources = Sources(
-            states=self.states,
-            incomplete=self.incomplete,
-            broken=churn.broken_connections(events, self._path("hops")) if crashed else pa.array([], pa.string()),
-            events=events,
-            streams=self._staging / "streams",
-            conns=wire / "conns",
-            captures=wire / "captures",
-        )
-        return gather(self._run, sources)
+        events, nothing = self._staging / "events", pa.array([], pa.string())
+        broken = churn.broken_connections(events, self._path("hops")) if crashed else nothing
+        return gather(self._run, self.states, self.incomplete, broken, self._staging)
 
     def _compare_links(self) -> Links | None:
         """The links of the traces against those of the captures; None where nothing was captured."""
         if not self._run.captures:
             return None
-        physical, logical = self._table("physical_links"), self._table("links")
+        physical, logical, shown = self._table("physical_links"), self._table("links"), copies_show_links(self._run)
         found = together(
             physical=lambda: agreement.compare_physical(self.ends, physical, self.incomplete, self._grid()),
-            logical=lambda: (
-                agreement.compare_logical(self.proven, logical, self.incomplete)
-                if copies_show_links(self._run)
-                else None
-            ),
+            logical=lambda: agreement.compare_logical(self.proven, logical, self.incomplete) if shown else None,
         )
-        return Links(found["physical"], found["logical"])
+        return Links(**found)
 
     def _save_overlay(self) -> None:
         """The overlay's measures over time, and those of its topics and nodes at zero and at the workload's end."""

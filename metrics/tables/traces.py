@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from metrics.pcap.schemas import TRACED
 from metrics.tables.staged import Part
@@ -53,43 +54,20 @@ _BLOCK_BYTES = 16 << 20
 
 
 class TraceState(Struct, frozen=True):
-    """What was counted in a trace, or in a block of one.
+    """What was counted in a trace, or in a block of one."""
 
-    Attributes:
-        node: None where a file that no node has its name from has a line without one.
-        lines: those that are not blank.
-        corrupt: lines that are no event.
-        records: lines before its end, as its ``stop`` says; None without a ``stop``.
-        drops: frames that the peer dropped.
-        changes: joins and leaves.
-        crashes: the leaves that are crashes.
-    """
-
-    node: int | None
-    lines: int
-    corrupt: int
-    records: int | None
-    drops: int
-    changes: int
-    crashes: int
+    node: int | None  # None = of no known node: the line names none, nor does the file's name
+    lines: int  # those that are not blank
+    corrupt: int  # lines that are no event
+    records: int | None  # lines before its end, as its ``stop`` says; None without a ``stop``
+    drops: int  # frames that the peer dropped
+    changes: int  # joins and leaves
+    crashes: int  # the leaves that are crashes
 
     @property
     def is_complete(self) -> bool:
         """Whether the trace has only whole lines and ends with a ``stop`` that counts the lines before it."""
         return not self.corrupt and self.records == self.lines - 1
-
-    def join(self, other: TraceState) -> TraceState:
-        """Count two blocks of a trace together."""
-        records = (state.records for state in (self, other) if state.records is not None)
-        return TraceState(
-            node=self.node,
-            lines=self.lines + other.lines,
-            corrupt=self.corrupt + other.corrupt,
-            records=max(records, default=None),
-            drops=self.drops + other.drops,
-            changes=self.changes + other.changes,
-            crashes=self.crashes + other.crashes,
-        )
 
 
 def stage_files(
@@ -193,18 +171,18 @@ def _states(events: pa.Table) -> list[TraceState]:
     }
     columns = {name: pc.cast(pc.fill_null(where, fill_value=False), pa.int64()) for name, where in counted.items()}
     columns["records"] = pc.if_else(pc.equal(said, "stop"), events["records"], pa.scalar(None, pa.int64()))
-    table = pa.table({"node": events["node"], **columns})
-    wanted: list[tuple[Any, ...]] = [([], "count_all"), ("records", "max"), *((name, "sum") for name in counted)]
-    grouped = table.group_by("node").aggregate(wanted)
-    names = {"count_all": "lines", "records_max": "records"} | {f"{name}_sum": name for name in counted}
-    rows = grouped.rename_columns([names.get(name, name) for name in grouped.column_names]).to_pylist()
-    return [TraceState(**row) for row in rows]
+    return _add_up(pa.table({"node": events["node"], "lines": pa.repeat(1, len(events)), **columns}))
 
 
 def merge_states(states: Iterable[TraceState]) -> dict[int | None, TraceState]:
     """The states of whole traces by node, from those of their blocks."""
-    merged: dict[int | None, TraceState] = {}
-    for state in states:
-        known = merged.get(state.node)
-        merged[state.node] = state if known is None else known.join(state)
-    return merged
+    schema = pa.schema([(name, pa.int64()) for name in TraceState.__struct_fields__])
+    return {state.node: state for state in _add_up(pa.Table.from_pylist([asdict(each) for each in states], schema))}
+
+
+def _add_up(states: pa.Table) -> list[TraceState]:
+    """Count the rows of a node together."""
+    wanted = [(name, "max" if name == "records" else "sum") for name in states.column_names if name != "node"]
+    rows = states.group_by("node").aggregate(wanted)
+    names = [name.rpartition("_")[0] or name for name in rows.column_names]
+    return [TraceState(**row) for row in rows.rename_columns(names).to_pylist()]

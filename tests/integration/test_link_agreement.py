@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from metrics.checks.evidence import PhysicalLinks
-from metrics.checks.links import BROKEN, IDLE, SETTLE
+from metrics.checks.consistency import BROKEN, IDLE, SETTLE
+from metrics.checks.evidence import Matching
 from metrics.session import session
 from metrics.tables.agreement import compare_physical, wire_ends
 from metrics.tables.condensed import condense_streams
@@ -96,7 +96,7 @@ def test_a_broken_connection_is_sure_up_to_each_end_s_last_frame(spark: SparkSes
     assert {end["maybe_to_ns"] for end in found.values()} == {9 * SECOND + BROKEN.ns}
 
 
-def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> PhysicalLinks:
+def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> Matching:
     """Links of nodes 1 and 2 traced in those spans, against a connection from 1 s to 10 s."""
     used = [hop("a", side, Data.kind, SECOND + 200 * MS) for side in ("orig", "resp")]
     hops = [*hellos("a", SECOND), *used, hop("a", "orig", Bye.kind, 10 * SECOND)]

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.checks.evidence import ClockErrors, FrameCounts, FrameSets, HopErrors, HopOrder, HostDelays
+from metrics.checks.evidence import FrameSets, Outcome, Spread
 from metrics.checks.rule import Limit
 from metrics.probing import JITTER_SIGMAS
-from metrics.stalls import Stalls, merge
+from metrics.stalls import Late, Stalls, merge
 from metrics.tables import hop_evidence
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
@@ -126,6 +126,7 @@ class Run(tempfile.TemporaryDirectory[str]):
         return SimpleNamespace(
             path=path,
             tables=path / "tables",
+            experiment={"verdict": {"wire_error_p99_ms": LIMIT_NS / 1e6}},
             plan={"placement": [{"node": node, "machine": MACHINES[node]} for node in reversed(NODES)]},
             clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
             judged_ns=JUDGED_NS,
@@ -157,11 +158,11 @@ def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
         if unsure and row["log_send_ns"] is not None and row["log_recv_ns"] is not None:
             unresolved.append(row["log_recv_ns"] - row["log_send_ns"] <= unsure)
     assert found == (
-        HopOrder(tested=len(early), failed=sum(each > 0 for each in early), worst_ns=max(0, *early, 0)),
-        ClockErrors(
+        Outcome(tested=len(early), failed=sum(each > 0 for each in early), worst=max(0, *early, 0)),
+        Outcome(
             tested=len(unresolved),
-            unresolved=sum(unresolved),
-            worst_ns=max([unsure_ns(row) if clocks else 0 for row in rows], default=0),
+            failed=sum(unresolved),
+            worst=max([unsure_ns(row) if clocks else 0 for row in rows], default=0),
         ),
     )
 
@@ -181,15 +182,17 @@ def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int]
         if row["conn"] not in broken and not theirs & {row["src_node"], row["dst_node"]}
     ]
     assert found == (
-        FrameCounts(
-            sent=sum(sent for sent, _, _, _ in tested), unread=sum(sent and not read for sent, _, _, read in tested)
+        Outcome(
+            tested=sum(sent for sent, _, _, _ in tested), failed=sum(sent and not read for sent, _, _, read in tested)
         ),
         FrameSets(
-            tested=len(tested),
-            sent_unseen=sum(sent and not left for sent, left, _, _ in tested),
-            read_unseen=sum(read and not came for _, _, came, read in tested),
-            seen_unsent=sum(left and not sent for sent, left, _, _ in tested),
-            read_unsent=sum(read and not sent for sent, _, _, read in tested),
+            len(tested),
+            {
+                "sent by a trace but not on the wire": sum(sent and not left for sent, left, _, _ in tested),
+                "read by a trace but not on the wire": sum(read and not came for _, _, came, read in tested),
+                "on the wire but sent by no trace": sum(left and not sent for sent, left, _, _ in tested),
+                "read but never sent": sum(read and not sent for sent, _, _, read in tested),
+            },
         ),
     )
 
@@ -197,6 +200,11 @@ def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int]
 def nearest_rank(values: list[float], share: float) -> float:
     """The least value that so large a share of all does not exceed; 0 where there are none."""
     return sorted(values)[max(math.ceil(len(values) * share) - 1, 0)] if values else 0.0
+
+
+def spread_of(values: list[float], late: tuple[int, int]) -> Spread:
+    p50, p99, largest = (nearest_rank(values, share) for share in (0.5, 0.99, 1.0))
+    return Spread(len(values), p50, p99, largest, Late(*late))
 
 
 def within(instant: int | None) -> bool:
@@ -212,20 +220,13 @@ def test_host_delays_are_what_a_loop_says(rows: list[Row], host: Intervals) -> N
     send, receive = (
         [row[column] / 1e6 for row in judged if row[column] is not None] for column in ("d_sndbuf_ns", "d_rcv_ns")
     )
-    assert found == HostDelays(
-        send_ms_p50=nearest_rank(send, 0.5),
-        send_ms_p99=nearest_rank(send, 0.99),
-        receive_ms_p50=nearest_rank(receive, 0.5),
-        receive_ms_p99=nearest_rank(receive, 0.99),
-        received=len(read),
-        late=tally(read, host),
-    )
+    assert found == (spread_of(send, (0, 0)), spread_of(receive, tally(read, host)))
 
 
 @given(st.lists(captured.map(complete), max_size=20), stalls)
 def test_wire_errors_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
     with Run(rows, stalls=host) as run:
-        found = hop_evidence.wire_errors(run, LIMIT_NS / 1e6)
+        found = hop_evidence.wire_errors(run)
     resent = {(row["conn"], row["direction"], row["incarnation"]) for row in rows if row["n_retx"]}
     steady, jittered, sigmas = [], [], []
     passages: dict[str, list[tuple[float, int]]] = {"steady": [], "jittered": []}
@@ -251,12 +252,12 @@ def test_wire_errors_are_what_a_loop_says(rows: list[Row], host: Intervals) -> N
     for name, errors in (("steady", steady), ("jittered", jittered)):
         late, explained = tally(passages[name], host)
         second = sorted(errors)[max(len(errors) - 2, 0)] if errors else 0.0
-        assert getattr(found, name) == HopErrors(
-            tested=len(errors),
-            ms_p50=pytest.approx(nearest_rank(errors, 0.5)),
-            ms_p99=pytest.approx(second),  # fewer than a hundred: all but the worst
-            ms_max=pytest.approx(nearest_rank(errors, 1)),
-            late=(late + early[name], explained),
+        assert getattr(found, name) == Spread(
+            samples=len(errors),
+            p50=pytest.approx(nearest_rank(errors, 0.5)),
+            p99=pytest.approx(second),  # fewer than a hundred: all but the worst
+            max=pytest.approx(nearest_rank(errors, 1)),
+            late=Late(late + early[name], explained),
         )
 
 
@@ -267,5 +268,5 @@ def test_one_hop_is_not_one_in_a_hundred_of_a_few(late: int, hops: int, p99_ns: 
     asked = {"src_node": 0, "dst_node": 1, "asked_delay_ms": 0.0, "asked_jitter_ms": 0.0}
     passage = {"conn": "a", "direction": "a", "incarnation": 0, "tap_tx_last_ns": 20, "n_retx": 0, **asked}
     with Run([passage | {"tap_rx_ns": 25 if number < late else 20} for number in range(hops)]) as run:
-        found = hop_evidence.wire_errors(run, LIMIT_NS / 1e6).steady
-    assert (found.tested, found.ms_p99) == (hops, p99_ns / 1e6)
+        found = hop_evidence.wire_errors(run).steady
+    assert (found.samples, found.p99) == (hops, p99_ns / 1e6)

@@ -13,10 +13,9 @@ import pytest
 from harness.experiment import VerdictSpec
 from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
-from metrics.checks.documents import read_first_packets
-from metrics.checks.first_packets import first_packet, first_packet_hosts
+from metrics.first_packets import judge, read, standing
 from metrics.probing import last_attempts, measure_sweep, read_achieved, repeats
-from metrics.rundata import STALLS_FILE, RunDir, Stall
+from metrics.rundata import STALLS_FILE, Stall
 from metrics.stalls import Stalls
 from topologies.generated import uniform_underlay
 
@@ -24,6 +23,7 @@ MS, SECOND = 1_000_000, 1_000_000_000
 HOSTS, DELAY_MS = 5, 40.0
 PAIRS = [(source, destination) for source in range(HOSTS) for destination in range(HOSTS) if source != destination]
 LIMITS = msgspec.to_builtins(VerdictSpec())
+NO_STALLS = Stalls(np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
 Error = Callable[[int, int, int], float]
 
 
@@ -144,14 +144,13 @@ def test_errors_under_jitter_count_beyond_three_standard_deviations(error_ms: fl
     """The limits of an RTT of 80 ms are 0.5 ms and 1.5 ms."""
     row = Sweeper(lambda attempt, src, dst: error_ms)._row("during", 1, 1, 0, 1) | {"asked_jitter_ms": 1.0}
     rows = pa.Table.from_pylist([row], SCHEMA)
-    none = np.empty((0, 2), np.int64)
-    found = measure_sweep(rows, LIMITS, Stalls(none, none))
+    found = measure_sweep(rows, LIMITS, NO_STALLS)
     assert found.jittered
     assert found.errors["p50"].of_limit == pytest.approx(of_p50)
     assert found.errors["p50"].late == (late, 0)
     assert found.errors["p99"].late == (0, 0)
     at_ns = sent_ns(1, 0)
-    stalled = measure_sweep(rows, LIMITS, Stalls(np.array([[at_ns, at_ns + MS]]), none))
+    stalled = measure_sweep(rows, LIMITS, Stalls(np.array([[at_ns, at_ns + MS]]), NO_STALLS.plane))
     assert stalled.errors["p50"].late == (late, int(error_ms > 0 and late)), "no stall makes a probe early"
 
 
@@ -168,5 +167,14 @@ def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
 def test_without_pairs_there_are_no_first_packets(tmp_path: Path) -> None:
     certifier = Certifier(cast(Prober, None), uniform_underlay(1, DELAY_MS), tmp_path, 1)
     assert certifier.introduce(1000.0).num_rows == 0
-    found = read_first_packets(RunDir(tmp_path))
-    assert [rule.judge(found).failed for rule in (first_packet, first_packet_hosts)] == [0, 0]
+    slots = read(tmp_path)
+    assert slots is not None
+    attempts = judge(slots, NO_STALLS)
+    assert (standing(attempts, "pairs"), standing(attempts, "hosts")) == (None, None)
+
+
+def test_without_pairs_nothing_is_swept_again(tmp_path: Path) -> None:
+    sweeper = Sweeper(lambda attempt, src, dst: 0.1)
+    certifier = Certifier(cast(Prober, sweeper), uniform_underlay(1, DELAY_MS), tmp_path, 1)
+    sweeper.sweep = lambda *args, **kwargs: SCHEMA.empty_table()
+    assert certifier.sweep("before", 3, lambda: 1000.0, LIMITS).num_rows == 0

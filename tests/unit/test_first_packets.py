@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.checks.documents import read_first_packets
-from metrics.checks.first_packets import first_packet, first_packet_hosts
-from metrics.first_packets import FILE, SCHEMA, another_due, judge, sign_test, standing
-from metrics.rundata import STALLS_FILE, Check, RunDir, Stall
-from metrics.stalls import Stalls, is_the_hosts
+from metrics.checks.evidence import Emulation
+from metrics.checks.network import RULES
+from metrics.first_packets import FILE, SCHEMA, another_due, judge, read, sign_test, standing
+from metrics.rundata import STALLS_FILE, Check, Stall
+from metrics.stalls import Stalls, is_the_hosts, read_stalls
 
 MS = 1_000_000
 RTT_MS, USUAL_MS = 80.0, 0.2
@@ -170,8 +170,20 @@ def checks(folder: Path, rows: pa.Table, *stalls: Stall) -> dict[str, Check]:
 
 
 def checked(folder: Path) -> dict[str, Check]:
-    evidence: Any = SimpleNamespace(first_packets=read_first_packets(RunDir(folder)))
-    found = [rule.check(evidence) for rule in (first_packet, first_packet_hosts)]
+    rows = read(folder)
+    attempts = None if rows is None else tuple(judge(rows, read_stalls(folder)))
+    recorded = Emulation(
+        sweeps={},
+        first_packets=attempts,
+        spans=(),
+        pressure=(),
+        judged_ns=(0, 0),
+        workload=None,
+        stalls=NO_STALLS,
+        lateness_p99_ms=0.5,
+    )
+    evidence = SimpleNamespace(emulation=recorded)
+    found = [rule.check(evidence) for rule in RULES if rule.name.startswith("first_packet")]
     return {check.name: check for check in found if check is not None}
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metrics.checks import RULES
-from metrics.checks.documents import PlaneRecord, VerdictLimits
+from metrics.checks.evidence import Emulation
+from metrics.checks.plane import RULES
 from metrics.dataplane import spans
 from metrics.rundata import Check, Phase
 from metrics.stalls import Stalls, is_the_hosts, merge
@@ -47,12 +47,17 @@ def lines(change: Callable[[list[dict[str, Any]]], None] | None = None) -> list[
 
 
 def checks(made: list[dict[str, Any]], host: list[tuple[int, int]] | None = None) -> dict[str, Check]:
-    evidence: Any = SimpleNamespace(
-        plane=PlaneRecord(tuple(spans(made)), (WORKLOAD.start_ns, WORKLOAD.end_ns), ZERO_NS, WORKLOAD),
-        limits=VerdictLimits(lateness_p99_ms=LIMIT_MS, wire_error_p99_ms=LIMIT_MS),
+    emulation = Emulation(
+        sweeps=None,
+        first_packets=None,
+        spans=tuple(spans(made)),
+        pressure=(),
+        judged_ns=(WORKLOAD.start_ns, WORKLOAD.end_ns),
+        workload=WORKLOAD,
         stalls=Stalls(merge(np.array(host or [], np.int64).reshape(-1, 2)), np.empty((0, 2), np.int64)),
+        lateness_p99_ms=LIMIT_MS,
     )
-    found = [rule.check(evidence) for rule in RULES if "plane" in rule.needs]
+    found = [rule.check(SimpleNamespace(emulation=emulation)) for rule in RULES]
     return {check.name: check for check in found if check is not None}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from fabricate import SECOND, ZERO_NS, Fabrication
-from sound_evidence import change, failures, of_run
-
 from metrics.rundata import Check, FinalState, Manifest, Phase, RunDir
 from metrics.tables.traces import TraceState
 from metrics.verdict import judge
+from tests.fabricate import SECOND, ZERO_NS, Fabrication
+from tests.sound_evidence import change, failures, of_run
 
 
 def manifest(**changes: Any) -> Manifest:
@@ -124,7 +121,7 @@ def test_deliveries_that_churn_leaves_open_are_no_fault(run: RunDir, fabrication
     (run.path / "schedule.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     sound = change(of_run(run, fabrication), traces={"changes": 1})
     assert failures(sound) == {}
-    wrong = change(sound, deliveries={"rows": sound.deliveries.rows + 20})
+    wrong = change(sound, deliveries=sound.deliveries + 20)
     assert failures(wrong) == {"delivery_rows": "invalid"}
 
 
