@@ -24,9 +24,8 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from metrics.probing import MOST_ATTEMPTS, met_stall
-from metrics.rundir import SUSPECT, Check
 from metrics.rundir.files import FIRST_PACKETS_FILE
-from metrics.stalls import Stalls, blame, read_stalls
+from metrics.stalls import Stalls
 
 SCHEMA = pa.schema(
     [
@@ -80,8 +79,6 @@ RULES: dict[Name, Rule] = {"pairs": Rule(0.01, 1e-3, 8.0), "hosts": Rule(0.25, 1
 
 SUSPICIOUS_P = 0.1
 """An attempt is suspicious if its share exceeds the rule's and its p value is below this: fresh pairs decide."""
-
-CHECKS: dict[Name, str] = {"pairs": "first_packet", "hosts": "first_packet_hosts"}
 
 
 class Tally(Struct, frozen=True):
@@ -218,42 +215,6 @@ def another_due(attempts: Sequence[Attempt]) -> bool:
         return bool(suspects)
     pairs = suspects.get("pairs")
     return len(attempts) < MOST_ATTEMPTS and pairs is not None and (pairs.by_stalls or not pairs.found)
-
-
-def check_first_packets(run_dir: Path) -> list[Check]:
-    """The checks ``first_packet`` (every pair's) and ``first_packet_hosts`` (every host's)."""
-    slots = read(run_dir)
-    if slots is None:
-        missing = f"{FIRST_PACKETS_FILE} is missing: no first packets were compared"
-        return [Check("first_packet", 1, 1, 1, 0, "", SUSPECT, missing)]
-    attempts = judge(slots, read_stalls(run_dir))
-    return [_check(name, title, attempts) for name, title in CHECKS.items()]
-
-
-def _check(name: Name, title: str, attempts: Sequence[Attempt]) -> Check:
-    rule, decisive = RULES[name], standing(attempts, name)
-    detail = "; ".join(
-        f"attempt {attempt.number}: {_words(contrast)}"
-        for attempt in attempts
-        for contrast in attempt.contrasts
-        if contrast.name == name and contrast.slots
-    )
-    if decisive is None:
-        detail = "; ".join(part for part in (detail, f"nothing can be found in fewer than {rule.fewest}") if part)
-        return Check(title, 0, 0, 0, rule.share, "ratio", SUSPECT, detail)
-    tally = decisive.tally
-    failed = tally.first_only if decisive.found else 0
-    check = Check(title, tally.compared, failed, tally.share, rule.share, "ratio", SUSPECT, detail)
-    return blame(check, tally.first_only, decisive.explained, decisive.allowed, "first packets")
-
-
-def _words(contrast: Contrast) -> str:
-    tally, unpaired = contrast.tally, contrast.slots - contrast.tally.compared
-    return (
-        f"of {tally.compared:,} first packets and their controls only the first packet was late "
-        f"{tally.first_only:,} times, only the control {tally.control_only:,} times (p = {tally.p_value:.2g})"
-        + (f", {unpaired:,} without a control or lost" if unpaired else "")
-    )
 
 
 def _sum(tallies: Sequence[Tally]) -> Tally:

@@ -12,9 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from metrics.rundir.files import ACHIEVED_FILE
-from metrics.stalls import Stalls
+from metrics.stalls import Late, Stalls
+
+PHASES = ("before", "during", "after")
+"""Of the workload: when pairs of hosts are probed."""
+
+JITTER_SIGMAS = 3.0
+"""Where jitter was asked for, a delay within this many standard deviations of the mean is no error."""
 
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 """Of the pairs' RTT errors: each has its limits in the experiment's ``[verdict]``."""
@@ -26,6 +33,55 @@ Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 _MS_NS = 1e6
+
+
+class RttErrors(Struct, frozen=True):
+    """A quantile of a sweep's RTT errors: |RTT - RTT asked for|, under jitter what exceeds ``JITTER_SIGMAS`` of it."""
+
+    probes: int  # how many were answered
+    of_limit: float  # the quantile of error / limit of each probe
+    ms: float  # the quantile of the errors
+    limit_ms: float  # a pair's limit is this ...
+    limit_ratio: float  # ... or, if that is larger, this part of the RTT asked for
+    late: Late  # probes whose error exceeds their limit
+
+
+class Sweep(Struct, frozen=True):
+    """The probes of a phase: all directed pairs of an idle network, or random ones during the workload."""
+
+    errors: dict[str, RttErrors]  # by the name of the quantile (``QUANTILES``), over the last attempt of each pair
+    jittered: bool  # whether jitter was asked for
+    repeats: tuple[str, ...]  # what was probed again, a clause per attempt after the first
+    sent: int  # probes of all attempts
+    received: int  # those of them that came back
+    asked_loss_ratio: float = 0.0  # the largest loss asked for of a round trip
+
+
+def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, asked_loss_ratio: float = 0.0) -> Sweep:
+    """Measure what the checks judge of a phase's probes.
+
+    Args:
+        rows: the phase's of ``achieved.parquet``, all attempts.
+        limits: the experiment's ``[verdict]``.
+        stalls: those of the run.
+        asked_loss_ratio: the largest loss asked for of a round trip.
+    """
+    answered = last_attempts(rows)
+    answered = answered.filter(pc.is_valid(answered["rtt_ms"]))
+    asked_ms = answered["asked_rtt_ms"].to_numpy()
+    tolerance_ms = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
+    error_ms = np.maximum(np.abs(answered["rtt_ms"].to_numpy() - asked_ms) - tolerance_ms, 0)
+    errors = {}
+    for name, share in QUANTILES.items():
+        limit_ms = limits_ms(asked_ms, name, limits)
+        late = Late(int((error_ms > limit_ms).sum()), int(explained(answered, limit_ms + tolerance_ms, stalls).sum()))
+        of_limit, ms = (
+            float(np.quantile(values, share)) if len(values) else 0.0 for values in (error_ms / limit_ms, error_ms)
+        )
+        given = limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"]
+        errors[name] = RttErrors(len(error_ms), of_limit, ms, *given, late)
+    sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))
+    return Sweep(errors, bool(tolerance_ms.any()), tuple(repeats(rows)), sent, received, asked_loss_ratio)
 
 
 def read_achieved(run_dir: Path) -> pa.Table | None:
@@ -87,25 +143,6 @@ def repeats(rows: pa.Table) -> list[str]:
 def limits_ms(asked_rtt_ms: Floats, name: str, limits: Mapping[str, Any]) -> Floats:
     """(n,) limits of the errors' quantile ``name``, by the experiment's ``[verdict]``."""
     return np.asarray(np.maximum(limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"] * asked_rtt_ms))
-
-
-def broken_quantiles(rows: pa.Table, limits: Mapping[str, Any]) -> list[str]:
-    """The quantiles of a sweep's RTT errors that exceed their limits; without jitter.
-
-    Args:
-        rows: of ``achieved.parquet``, a row per pair.
-        limits: the experiment's ``[verdict]``.
-    """
-    answered = rows.filter(pc.is_valid(rows["rtt_ms"]))
-    asked_ms = answered["asked_rtt_ms"].to_numpy()
-    error_ms = np.abs(answered["rtt_ms"].to_numpy() - asked_ms)
-    if not len(error_ms):
-        return []
-    return [
-        name
-        for name, quantile in QUANTILES.items()
-        if np.quantile(error_ms / limits_ms(asked_ms, name, limits), quantile) > 1
-    ]
 
 
 def last_attempts(achieved: pa.Table) -> pa.Table:

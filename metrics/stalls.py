@@ -8,16 +8,16 @@ So a stall of a millisecond explains no lateness of a hundred.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, json, structs
+from msgspec import Struct, json
 
 from metrics.rundir import Check, Stall, read_document, read_lines
 from metrics.rundir.files import PLAN_FILE, STALLS_FILE
 
 _STALLS = json.Decoder(Stall)
-_STALLED = "stalls of the host explain {explained:,} of {late:,} late {things}"
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -25,6 +25,13 @@ Bools = npt.NDArray[np.bool_]
 SLACK_NS = 1_000_000
 """A stall of the host may have begun so much before the instant that was noted, and what it delayed may run so much
 after its end, in ns of real time: the watchdog looks once a millisecond, and all that a stall delayed runs at once."""
+
+
+class Late(NamedTuple):
+    """Samples that are later than a limit, and how many of them stalls of the host explain."""
+
+    samples: int
+    explained: int
 
 
 class Stalls(Struct, frozen=True):
@@ -60,28 +67,13 @@ class Stalls(Struct, frozen=True):
         late_ns = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64)
         return np.asarray((late_ns > limit_ns) & (late_ns - self.covered_ns(due_ns, came_ns) <= limit_ns))
 
-    def tally(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> tuple[int, int]:
-        """How many samples are later than the limit, and how many of these the host explains."""
+    def tally(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Late:
+        """Count the samples that are later than the limit, and those of them that the host explains."""
         late = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64) > limit_ns
-        return int(late.sum()), int(self.excuse(due_ns, came_ns, limit_ns).sum())
+        return Late(int(late.sum()), int(self.excuse(due_ns, came_ns, limit_ns).sum()))
 
     def _widened(self) -> Ints:
         return merge(self.host + np.array([-self.slack_ns, self.slack_ns]))
-
-
-def blame(check: Check, late: int, explained: int, allowed: int, things: str) -> Check:
-    """The check with what stalls of the host have to do with it, in its detail too.
-
-    Args:
-        check: as it was judged: explaining changes nothing about that.
-        late: samples beyond the limit.
-        explained: those that ``Stalls.excuse`` names.
-        allowed: how many may be late before the check fails.
-        things: what the samples are.
-    """
-    said = _STALLED.format(explained=explained, late=late, things=things) if late else ""
-    detail = "; ".join(part for part in (check.detail, said) if part)
-    return structs.replace(check, late=late, explained=explained, allowed=allowed, detail=detail)
 
 
 def is_the_hosts(check: Check) -> bool:

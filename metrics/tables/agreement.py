@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from metrics.checks.consistency import BROKEN, IDLE, SETTLE, TOLD
+from metrics.checks.evidence import Matching, Outcome
 from metrics.tables.links import present
-
-SETTLE_NS = 100_000_000
-"""The most that may pass between the stamp of a node's ``Bye`` and that of its link's end."""
-
-IDLE_NS = 2_000_000_000
-"""So long after both ``Hello`` a node knows a link on which it has sent nothing. Nodes that all open their links at
-once wait for the processor for half a second and more between the stamp of a frame and that of what they make of it."""
-
-BROKEN_NS = 60_000_000_000
-"""After the last packet of a connection that broke, each end has noticed by then: keep-alives and TCP's time-out see to
-that (``peer.runtime.link``)."""
-
-WORD_NS = 2_000_000_000
-"""What a node said has reached its neighbour by then, whatever the round-trip time."""
 
 _FOREVER = 2**63 - 1
 
@@ -71,15 +57,15 @@ def _bounds() -> dict[str, Column]:
     last_sign = F.greatest("own.last_send_ns", "other.last_recv_ns")
     return {
         "to_ns": F.when(broke, last_seen).otherwise(F.least("own.bye_tx_ns", "other.bye_rx_ns")),
-        "sure_from_ns": F.least("own.first_send_ns", F.greatest("other.hello_read_ns", "own.hello_tx_ns") + IDLE_NS),
+        "sure_from_ns": F.least("own.first_send_ns", F.greatest("other.hello_read_ns", "own.hello_tx_ns") + IDLE.ns),
         "sure_to_ns": F.when(broke, last_sign).otherwise(F.least("own.bye_log_ns", "other.bye_rx_ns")),
-        "maybe_to_ns": F.when(broke, last_seen + BROKEN_NS).otherwise(F.coalesce(gone + SETTLE_NS, F.lit(_FOREVER))),
+        "maybe_to_ns": F.when(broke, last_seen + BROKEN.ns).otherwise(F.coalesce(gone + SETTLE.ns, F.lit(_FOREVER))),
     }
 
 
 def compare_physical(
     ends: DataFrame, physical: DataFrame, incomplete: list[int], grid: tuple[int, int, int]
-) -> dict[str, Any]:
+) -> Matching:
     """Physical links at every instant of the grid, by the traces against the wire.
 
     A (node, neighbour) pair that the wire is sure of must be in the node's trace, and one in the trace must not be
@@ -111,7 +97,7 @@ def compare_physical(
         F.count_if(F.col("traced") & ~F.col("maybe")).alias("only_traced"),
         F.count_if(F.col("traced") & F.col("maybe") & ~F.col("sure")).alias("changing"),
     )
-    return dict(found.collect()[0].asDict())
+    return Matching(**found.collect()[0].asDict())
 
 
 def proven_links(copies: DataFrame, interests: DataFrame) -> DataFrame:
@@ -154,7 +140,7 @@ def wire_links(proven: DataFrame, links: DataFrame) -> DataFrame:
     return first.select("node", "peer", "topic", F.col("used_ns").alias("from_ns"), "to_ns")
 
 
-def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) -> dict[str, Any]:
+def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) -> Outcome:
     """Logical links that the captures show in use, against the traced ones.
 
     A copy agrees if its sender had the link when it sent it, or its receiver had one back: by the time it had read the
@@ -164,7 +150,7 @@ def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) 
     used = proven.where(whole & F.col("log_send_ns").isNotNull()).withColumn("copy", F.monotonically_increasing_id())
     used = used.localCheckpoint()  # the numbers stay what they are
     read_ns = F.coalesce("log_recv_ns", "tap_rx_ns")
-    words = (("node", "peer", F.col("log_send_ns"), 0), ("peer", "node", read_ns + SETTLE_NS, WORD_NS))
+    words = (("node", "peer", F.col("log_send_ns"), 0), ("peer", "node", read_ns + SETTLE.ns, TOLD.ns))
     agreed = None
     for node, peer, known_ns, late_ns in words:
         word = links.select(
@@ -177,4 +163,4 @@ def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) 
     wrong = used.join(agreed, "copy", "left_anti")
     shown = used.agg(F.count_distinct("node", "peer", "topic").alias("tested")).collect()[0]["tested"]
     failed = wrong.agg(F.count_distinct("node", "peer", "topic").alias("failed")).collect()[0]["failed"]
-    return {"tested": shown, "failed": failed}
+    return Outcome(shown, failed)

@@ -2,91 +2,139 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from metrics.certificate import PUBLISH_LAG_P99_MS
-from metrics.checks import DELAY_AGREEMENT_P99_MS, Evidence
+from metrics import first_packets
+from metrics.checks import evidence as parts
+from metrics.checks.consistency import CHURN_MARGIN, DELAY_AGREEMENT_P99
+from metrics.checks.network import PUBLISH_LAG_P99
+from metrics.dataplane import spans
 from metrics.pcap import CAPTURES, CONNS
+from metrics.probing import PHASES, measure_sweep, read_achieved
+from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
+from metrics.rundir.files import DATAPLANE_FILE, OVERLAY_FILE, PRESSURE_FILE, SCHEDULE_FILE
+from metrics.stalls import Late
 from metrics.tables import hop_evidence
-from metrics.tables.columns import numbers, of_whole_traces, outside, quantile, read_columns
+from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
-from metrics.tables.traces import EVENTS
+from metrics.tables.traces import EVENTS, TraceState
+from peer.protocols.registry import copies_follow_links
 
 _DELIVERED = ("publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
+_PUBLISHED = ("publish_ns", "scheduled_ns", "n_subscribers")
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
 
 
-@dataclass(frozen=True)
-class Sources:
-    """What the numbers are over, besides the run's tables.
+def gather(
+    run: RunDir, states: Mapping[int | None, TraceState], incomplete: list[int], broken: pa.Array, staging: Path
+) -> parts.Evidence:
+    """Find all evidence but the links.
 
-    Attributes:
+    Args:
+        run: the run directory, with its tables.
         states: ``logs.Logs.read``'s, by node.
         incomplete: nodes whose trace is missing or cut off.
         broken: connections that a crash broke. Frames on them may be lost, which was asked for: they count for no
             check of completeness.
-        events: ``traces.EVENTS`` as Parquet.
-        streams: ``condensed.condense_streams``.
-        conns: ``metrics.pcap.CONNS``.
-        captures: ``metrics.pcap.CAPTURES``.
+        staging: has the events, the streams and what was read of the captures.
     """
-
-    states: dict[int, dict[str, Any]]
-    incomplete: list[int]
-    broken: pa.Array
-    events: Path
-    streams: Path
-    conns: Path
-    captures: Path
-
-
-def gather(run: RunDir, sources: Sources) -> Evidence:
-    """Find them all; a part is empty where the run has nothing of the kind."""
-    states, incomplete, broken = sources.states, sources.incomplete, sources.broken
-    captured = bool(run.captures)
-    streams = outside(broken, pq.read_table(sources.streams))
-    conns = outside(broken, pq.read_table(sources.conns, schema=CONNS))
-    of_hops = hop_evidence.order(run) | hop_evidence.copies(run)
-    return Evidence(
-        traces=states,
-        incomplete=incomplete,
-        captured=captured,
-        hops=of_hops | hop_evidence.completeness(run, incomplete, broken),
-        wire=hop_evidence.wire_errors(run) if captured else {},
-        coverage=_coverage(of_whole_traces(streams, incomplete), conns) if captured else {},
-        captures=_captures(pq.read_table(sources.captures, schema=CAPTURES)) if captured else {},
-        deliveries=count_agreement(run, read_columns(run, "deliveries", *_DELIVERED)),
-        messages=count_publications(run, read_columns(run, "messages", "publish_ns", "scheduled_ns", "n_subscribers")),
-        overhead=_identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")) if captured else {},
-        conns=_connections(streams, conns) if captured else {},
-        dropped_frames=_drops(sources.events) if any(state["drops"] for state in states.values()) else {},
-        member_changes=sum(state["changes"] for state in states.values()),
+    captured, emulated = bool(run.captures), run.manifest.testbed == "emulated"
+    streams = outside(broken, pq.read_table(staging / "streams"))
+    conns = outside(broken, pq.read_table(staging / "wire" / "conns", schema=CONNS))
+    deliveries = read_columns(run, "deliveries", *_DELIVERED)
+    publications = count_publications(run, read_columns(run, "messages", *_PUBLISHED))
+    margin_ms = max(CHURN_MARGIN.value, publications.lag.max)
+    order, clocks = hop_evidence.order(run)
+    frames, frame_sets = hop_evidence.completeness(run, incomplete, broken)
+    delays, inside = compare_delays(run, deliveries)
+    send, receive = hop_evidence.host_delays(run)
+    busy, steal = read_load(run)
+    return parts.Evidence(
+        traces=parts.Traces(
+            nodes=len(run.nodes),
+            incomplete={node: states[node].lines if node in states else None for node in incomplete},
+            changes=sum(state.changes for state in states.values()),
+            scheduled_changes=count_changes(run),
+            dropped=_drops(staging / "events") if any(state.drops for state in states.values()) else {},
+        ),
+        publications=publications,
+        deliveries=len(deliveries),
+        recount=recount(run, round(margin_ms * 1e6)),
+        order=order,
+        frames=frames,
+        clocks=clocks if run.clocks else None,
+        uncaptured=None if captured else bool(run.experiment.get("capture", {}).get("enabled", False)) and emulated,
+        frame_sets=frame_sets if captured else None,
+        coverage=_coverage(of_whole_traces(streams, incomplete), conns) if captured else None,
+        connections=_connections(streams, conns) if captured else None,
+        captures=_captures(run, pq.read_table(staging / "wire" / "captures", schema=CAPTURES)) if captured else None,
+        delays=delays if captured else None,
+        inside=inside if captured else None,
+        wire=hop_evidence.wire_errors(run) if captured else None,
+        identity=_identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")) if captured else None,
+        send=send if captured else None,
+        receive=receive if captured else None,
+        emulation=read_emulation(run) if emulated else None,
+        busy=busy,
+        steal=steal,
     )
 
 
-def _coverage(streams: pa.Table, conns: pa.Table) -> dict[str, Any]:
+def read_emulation(run: RunDir) -> parts.Emulation:
+    """Read what an emulated run recorded of its network and its machine."""
+    limits, loss_ratio = run.experiment["verdict"], run.underlay.loss_ratio
+    asked_loss_ratio = float((1 - (1 - loss_ratio) * (1 - loss_ratio.T)).max())
+    achieved, slots = read_achieved(run.path), first_packets.read(run.path)
+    sweeps = None
+    if achieved is not None:
+        phases = ((phase, achieved.filter(pc.equal(achieved["phase"], phase))) for phase in PHASES)
+        found = ((phase, rows) for phase, rows in phases if rows.num_rows)
+        sweeps = {phase: measure_sweep(rows, limits, run.stalls, asked_loss_ratio) for phase, rows in found}
+    return parts.Emulation(
+        sweeps=sweeps,
+        first_packets=None if slots is None else tuple(first_packets.judge(slots, run.stalls)),
+        spans=tuple(spans(run.lines(DATAPLANE_FILE))),
+        pressure=msgspec.convert(run.lines(PRESSURE_FILE), tuple[parts.PressureLine, ...]),
+        judged_ns=run.judged_ns,
+        workload=run.phase("workload"),
+        stalls=run.stalls,
+        lateness_p99_ms=float(limits["lateness_p99_ms"]),
+    )
+
+
+def copies_show_links(run: RunDir) -> bool:
+    """Whether a copy between two subscribers of its topic travels on a logical link alone, as the disseminations say.
+
+    Adversaries may do otherwise.
+    """
+    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
+    several = run.experiment["workload"]["topics_per_message"] > 1
+    return all(
+        copies_follow_links(node["dissemination"], node.get("interests", "announced"), several=several)
+        and not node.get("behaviour")
+        for node in nodes
+    )
+
+
+def _coverage(streams: pa.Table, conns: pa.Table) -> parts.Outcome:
     """Stream bytes by the logs against each vantage's, by connection, direction and vantage."""
     named = streams.filter(pc.is_valid(streams["logged_bytes"])).group_by(["conn", "direction"])
     logged = named.aggregate([("incarnation", "max"), ("logged_bytes", "max"), ("end_bytes", "max")])
     views = [
-        pa.table(
-            {
-                "conn": conns["conn"],
-                "direction": pa.repeat(side, len(conns)),
-                "seen_bytes": conns[f"{side}_bytes"],
-                "missed_bytes": conns["missed_bytes"],
-            }
-        )
+        conns.select(["conn", f"{side}_bytes", "missed_bytes"])
+        .rename_columns(["conn", "seen_bytes", "missed_bytes"])
+        .append_column("direction", pa.repeat(side, len(conns)))
         for side in ("orig", "resp")
     ]
     alone = logged.filter(pc.equal(logged["incarnation_max"], 0))
@@ -96,44 +144,34 @@ def _coverage(streams: pa.Table, conns: pa.Table) -> dict[str, Any]:
         pc.abs(pc.subtract(both["seen_bytes"], both["end_bytes_max"])),
         both["missed_bytes"],
     )
-    return {
-        "coverage_tested": len(both),
-        "coverage_failed": pc.sum(pc.greater(error, 0)).as_py() or 0,
-        "coverage_worst_bytes": pc.max(error).as_py(),
-        "covered_bytes": pc.sum(both["seen_bytes"]).as_py(),
-    }
+    return parts.Outcome(
+        tested=len(both),
+        failed=pc.sum(pc.greater(error, 0)).as_py() or 0,
+        worst=pc.max(error).as_py() or 0,
+        total=pc.sum(both["seen_bytes"]).as_py() or 0,
+    )
 
 
-def _captures(interfaces: pa.Table) -> dict[str, Any]:
-    sums = {"records": "packets", "dropped": "dropped", "not_understood": "n_not_understood"}
-    cut_off = interfaces.filter(interfaces["truncated"])["pcap_file"]
-    return {
-        "interfaces": len(interfaces),
-        "truncated": len(cut_off.unique()),
-        **{name: pc.sum(interfaces[column]).as_py() or 0 for name, column in sums.items()},
-    }
+def _captures(run: RunDir, interfaces: pa.Table) -> parts.Captures:
+    counters = run.manifest.counters
+    records, dropped, not_understood = (
+        pc.sum(interfaces[column]).as_py() or 0 for column in ("packets", "dropped", "n_not_understood")
+    )
+    truncated = len(interfaces.filter(interfaces["truncated"])["pcap_file"].unique())
+    plane_frames = counters["frames_in"] + counters["frames_out"] if "frames_in" in counters else None
+    return parts.Captures(records, dropped, truncated, not_understood, plane_frames, counters.get("records_dropped", 0))
 
 
-def count_agreement(run: RunDir, rows: pa.Table) -> dict[str, Any]:
-    """Latencies by the logs against those by the captures."""
+def compare_delays(run: RunDir, rows: pa.Table) -> tuple[parts.Outcome, parts.Spread]:
+    """Compare latencies by the logs with those by the captures: their order, and by how much they differ."""
     latency_ms = rows["latency_ms"].drop_null().to_numpy()
     difference_ms = pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]).drop_null().to_numpy()
-    return {
-        "rows": len(rows),
-        "delivered": len(rows) - rows["delivered_ns"].null_count,
-        "both": len(difference_ms),
-        "negative": int((difference_ms < 0).sum()),
-        "most_negative_ms": float(-difference_ms.min()) if len(difference_ms) else None,
-        "difference_ms_p50": quantile(difference_ms, 0.5),
-        "difference_ms_p99": quantile(difference_ms, 0.99),
-        **_differences(run, rows),
-        "before_publication": int((latency_ms < 0).sum()),
-        "latency_ms_p50": quantile(latency_ms, 0.5, "linear"),
-        "latency_ms_p99": quantile(latency_ms, 0.99, "linear"),
-    }
+    failed = int((difference_ms < 0).sum() + (latency_ms < 0).sum())
+    order = parts.Outcome(len(difference_ms), failed, abs(float(difference_ms.min(initial=0.0))))
+    return order, hop_evidence.spread(difference_ms, _differences(run, rows))
 
 
-def _differences(run: RunDir, rows: pa.Table) -> dict[str, int]:
+def _differences(run: RunDir, rows: pa.Table) -> Late:
     """How many deliveries were longer inside the first and the last host than allowed, and how many stalls explain.
 
     The time in the first host begins with the publication, that in the last one ends with the delivery. How it is
@@ -145,55 +183,52 @@ def _differences(run: RunDir, rows: pa.Table) -> dict[str, int]:
     first_ns = run.stalls.covered_ns(published_ns, published_ns + inside_ns)
     last_ns = run.stalls.covered_ns(delivered_ns - inside_ns, delivered_ns)
     stalled_ns = np.minimum(first_ns + last_ns, run.stalls.covered_ns(published_ns, delivered_ns))
-    limit_ns = round(DELAY_AGREEMENT_P99_MS * 1e6)
-    late = inside_ns > limit_ns
-    return {
-        "difference_late": int(late.sum()),
-        "difference_explained": int((late & (inside_ns - stalled_ns <= limit_ns)).sum()),
-    }
+    late = inside_ns > DELAY_AGREEMENT_P99.ns
+    return Late(int(late.sum()), int((late & (inside_ns - stalled_ns <= DELAY_AGREEMENT_P99.ns)).sum()))
 
 
-def count_publications(run: RunDir, messages: pa.Table) -> dict[str, Any]:
-    """How late messages were published."""
-    scheduled = messages.select(["scheduled_ns", "publish_ns"]).drop_null()
-    due_ns, published_ns = numbers(scheduled["scheduled_ns"]), numbers(scheduled["publish_ns"])
-    late, explained = run.stalls.tally(due_ns, published_ns, round(PUBLISH_LAG_P99_MS * 1e6))
-    lag_ms = pc.subtract(messages["publish_ns"], messages["scheduled_ns"]).drop_null().to_numpy() / 1e6
-    return {
-        "messages": len(messages),
-        "subscribers": pc.sum(messages["n_subscribers"]).as_py() or 0,
-        "with_schedule": len(messages) - messages["scheduled_ns"].null_count,
-        "lag_ms_p99": quantile(lag_ms, 0.99),
-        "lag_ms_max": quantile(lag_ms, 1),
-        "lag_late": late,
-        "lag_explained": explained,
-        "early": int((lag_ms < 0).sum()),
-    }
+def count_publications(run: RunDir, messages: pa.Table) -> parts.Publications:
+    """Compare the table ``messages`` with the schedule."""
+    both = messages.select(["scheduled_ns", "publish_ns"]).drop_null()
+    due_ns, published_ns = numbers(both["scheduled_ns"]), numbers(both["publish_ns"])
+    late = run.stalls.tally(due_ns, published_ns, PUBLISH_LAG_P99.ns)
+    return parts.Publications(
+        scheduled=sum(1 for action in run.lines(SCHEDULE_FILE) if action["action"] == "publish"),
+        messages=len(messages),
+        with_schedule=len(messages) - messages["scheduled_ns"].null_count,
+        subscribers=pc.sum(messages["n_subscribers"]).as_py() or 0,
+        lag=hop_evidence.spread((published_ns - due_ns) / 1e6, late),
+    )
 
 
-def _identity(overhead: pa.Table) -> dict[str, Any]:
+def _identity(overhead: pa.Table) -> parts.Outcome:
     """Bytes in classes against bytes on the wire, by node and second."""
     wire_bytes, other_bytes = numbers(overhead["wire_bytes"]), numbers(overhead["other_bytes"])
     total = np.sum([numbers(overhead[name]) for name in _CLASSES], axis=0)
     error = np.abs(total - wire_bytes) + np.maximum(-other_bytes, 0)
-    return {
-        "identity_tested": len(error),
-        "identity_failed": int((error > 0).sum()),
-        "identity_worst_bytes": int(error.max(initial=0)),
-        "wire_bytes": int(wire_bytes.sum()),
-    }
+    return parts.Outcome(len(error), int((error > 0).sum()), int(error.max(initial=0)), int(wire_bytes.sum()))
 
 
-def _connections(streams: pa.Table, conns: pa.Table) -> dict[str, Any]:
+def _connections(streams: pa.Table, conns: pa.Table) -> parts.Matching:
     """Connections by their frames in the traces against those with stream bytes in the captures."""
     has_bytes = pc.greater(pc.add(conns["orig_bytes"], conns["resp_bytes"]), 0)
     traced = set(streams.filter(pc.is_valid(streams["logged_bytes"]))["conn"].to_pylist())
     seen = set(conns.filter(has_bytes)["conn"].to_pylist())
-    return {
-        "connections": len(traced | seen),
-        "only_traced": len(traced - seen),
-        "only_on_wire": len(seen - traced),
-    }
+    return parts.Matching(len(traced | seen), only_traced=len(traced - seen), only_on_wire=len(seen - traced))
+
+
+def read_load(run: RunDir) -> tuple[tuple[float, ...], tuple[float, ...]] | tuple[None, None]:
+    """Read the busy and stolen shares in the workload's seconds and those that its last messages need, if recorded."""
+    rows = read_columns(run, "fidelity", "at_ns", "cpu_busy_ratio", "steal_ratio")
+    at_ns, working = numbers(rows["at_ns"]), np.zeros(len(rows), np.bool_)
+    for phase in (run.phase("workload"), run.phase("cooldown")):
+        if phase is not None:
+            working |= (phase.start_ns <= at_ns) & (at_ns < phase.end_ns)
+    rows = rows.filter(pa.array(working))
+    busy, steal = (tuple(rows[name].drop_null().to_pylist()) for name in ("cpu_busy_ratio", "steal_ratio"))
+    if not busy:
+        return None, None
+    return busy, steal
 
 
 def _drops(events: Path) -> dict[str, int]:

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+from msgspec import structs
 
-from metrics.certificate import RECEIVE_P99_MS
-from metrics.checks import JITTER_SIGMAS
+from metrics.checks.evidence import FrameSets, Outcome, Spread, WireErrors
+from metrics.checks.machine import RECEIVE_P99
 from metrics.pcap.walk import Bools, Ints
+from metrics.probing import JITTER_SIGMAS
 from metrics.rundir import RunDir
+from metrics.stalls import Late
 from metrics.tables.columns import Column, group_rows, numbers, of_whole_traces, outside, quantile, read_columns, valid
 from metrics.tables.condensed import INSTANTS
-from peer.core.frames import Data
 
 _SEND, _TX, _RX, _READ = INSTANTS.values()
 _HUNDRED = 100
 _STEPS = ((_SEND, _TX), (_TX, _RX), (_RX, _READ), (_SEND, _READ))
 
 
-def order(run: RunDir) -> dict[str, Any]:
-    """Comparisons of consecutive instants of a hop, how many are the wrong way round, and by how much at most.
+def order(run: RunDir) -> tuple[Outcome, Outcome]:
+    """Comparisons of consecutive instants of a hop, and the hops between machines.
 
-    Between machines an instant may seem to come earlier by as much as their clocks are unsure; of such hops also how
-    many there are, and how many took no longer than that.
+    Between machines an instant may seem to come earlier by as much as their clocks are unsure.
     """
     rows = read_columns(run, "hops", "src_node", "dst_node", *INSTANTS.values())
     unsure_ns = _unsure_ns(run, rows)
@@ -38,14 +36,9 @@ def order(run: RunDir) -> dict[str, Any]:
         failed += _count(early_ns > 0)
         worst_ns = max(worst_ns, int(early_ns.max(initial=0)))
     apart = valid(rows[_SEND], rows[_READ]) & (unsure_ns > 0)
-    return {
-        "order_tested": tested,
-        "order_failed": failed,
-        "order_worst_ns": worst_ns,
-        "unsure_tested": _count(apart),
-        "unsure_unresolved": _count(apart & (numbers(rows[_READ]) - numbers(rows[_SEND]) <= unsure_ns)),
-        "unsure_ns": int(unsure_ns.max(initial=0)),
-    }
+    unresolved = apart & (numbers(rows[_READ]) - numbers(rows[_SEND]) <= unsure_ns)
+    clocks = Outcome(_count(apart), _count(unresolved), int(unsure_ns.max(initial=0)))
+    return Outcome(tested, failed, worst_ns), clocks
 
 
 def _unsure_ns(run: RunDir, rows: pa.Table) -> Ints:
@@ -60,7 +53,7 @@ def _unsure_ns(run: RunDir, rows: pa.Table) -> Ints:
     return np.where(apart, errors[src] + errors[dst], 0)
 
 
-def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> dict[str, Any]:
+def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> tuple[Outcome, FrameSets]:
     """Which of the four instants hops lack.
 
     Args:
@@ -71,47 +64,26 @@ def completeness(run: RunDir, incomplete: list[int], broken: pa.Array) -> dict[s
     rows = read_columns(run, "hops", *(["conn"] if len(broken) else []), "src_node", "dst_node", *INSTANTS.values())
     rows = of_whole_traces(outside(broken, rows), incomplete)
     sent, left, came, read = (valid(rows[name]) for name in INSTANTS.values())
-    return {
-        "sets_tested": len(rows),
-        "sent_unseen": _count(sent & ~left),
-        "read_unseen": _count(read & ~came),
-        "seen_unsent": _count(left & ~sent),
-        "read_unsent": _count(read & ~sent),
-        "frames_sent": _count(sent),
-        "frames_unread": _count(sent & ~read),
+    unmatched = {
+        "sent by a trace but not on the wire": _count(sent & ~left),
+        "read by a trace but not on the wire": _count(read & ~came),
+        "on the wire but sent by no trace": _count(left & ~sent),
+        "read but never sent": _count(read & ~sent),
     }
+    return Outcome(_count(sent), _count(sent & ~read)), FrameSets(len(rows), unmatched)
 
 
-def copies(run: RunDir) -> dict[str, Any]:
-    """Times that frames sent in the judged span spent inside hosts, and copies by what they were good for."""
-    rows = read_columns(
-        run, "hops", _SEND, _RX, _READ, "d_rcv_ns", "d_sndbuf_ns", "kind", "is_dup", "is_relay", "n_retx"
-    )
+def host_delays(run: RunDir) -> tuple[Spread, Spread]:
+    """Times that frames sent in the judged span spent inside the sending and the receiving host."""
+    rows = read_columns(run, "hops", _SEND, _RX, _READ, "d_rcv_ns", "d_sndbuf_ns")
     judged = rows.filter(pa.array(_between(rows[_SEND], run.judged_ns)))
-    inside_ms = {
-        name: judged[column].drop_null().to_numpy() / 1e6
-        for name, column in (("receive", "d_rcv_ns"), ("send", "d_sndbuf_ns"))
-    }
+    send_ms, receive_ms = (judged[column].drop_null().to_numpy() / 1e6 for column in ("d_sndbuf_ns", "d_rcv_ns"))
     came = judged.select([_RX, _READ]).drop_null()
-    limit_ns = round(RECEIVE_P99_MS * 1e6)
-    late, explained = run.stalls.tally(numbers(came[_RX]), numbers(came[_READ]), limit_ns)
-    is_data = pc.fill_null(pc.equal(rows["kind"], Data.kind), fill_value=False)
-    return {
-        f"{name}_ms_p{percent}": quantile(values, percent / 100)
-        for name, values in inside_ms.items()
-        for percent in (50, 99)
-    } | {
-        "received": len(came),
-        "receive_late": late,
-        "receive_explained": explained,
-        "copies": _true(pc.and_(is_data, pc.is_valid(rows["is_dup"]))),
-        "duplicates": _true(rows["is_dup"]),
-        "relayed": _true(rows["is_relay"]),
-        "retransmitted_frames": _true(pc.greater(rows["n_retx"], 0)),
-    }
+    late = run.stalls.tally(numbers(came[_RX]), numbers(came[_READ]), RECEIVE_P99.ns)
+    return spread(send_ms, Late(0, 0)), spread(receive_ms, late)
 
 
-def wire_errors(run: RunDir) -> dict[str, Any]:
+def wire_errors(run: RunDir) -> WireErrors:
     """Of the last byte's passage: |measured - asked|, where there is jitter only what exceeds its plausible range.
 
     Of hops of the judged span whose wire part is the emulated delay alone: none was retransmitted on their stream, and
@@ -135,17 +107,13 @@ def wire_errors(run: RunDir) -> dict[str, Any]:
     limit_ms = float(run.experiment["verdict"]["wire_error_p99_ms"])
     beyond = np.rint(excess_ms * 1e6) > round(limit_ms * 1e6)
     excused = _excused(run, rows, limit_ms)
-    found: dict[str, Any] = {}
-    for name, those in (("steady", steady), ("jittered", ~steady)):
-        errors = excess_ms[those]
-        found[f"{name}_late"] = _count(beyond[those])
-        found[f"{name}_explained"] = _count((beyond & excused)[those])
-        found[f"{name}_tested"] = len(errors)
-        found[f"{name}_ms_p50"] = quantile(errors, 0.5)
-        found[f"{name}_ms_p99"] = _p99(errors)
-        found[f"{name}_ms_max"] = quantile(errors, 1)
+    of_steady, of_jittered = (
+        _spread_hops(excess_ms[those], Late(_count(beyond[those]), _count((beyond & excused)[those])))
+        for those in (steady, ~steady)
+    )
     sigmas = deviation_ms[~steady] / jitter_ms[~steady]
-    return found | {"jitter_sigmas_std": float(sigmas.std(ddof=1)) if len(sigmas) > 1 else None}
+    sigmas_std = float(sigmas.std(ddof=1)) if len(sigmas) > 1 else None
+    return WireErrors(of_steady, of_jittered, sigmas_std, limit_ms)
 
 
 def _excused(run: RunDir, rows: pa.Table, limit_ms: float) -> Bools:
@@ -155,9 +123,18 @@ def _excused(run: RunDir, rows: pa.Table, limit_ms: float) -> Bools:
     return run.stalls.excuse(due_ns, numbers(rows[_RX]), round(limit_ms * 1e6))
 
 
-def _p99(errors: npt.NDArray[np.float64]) -> float | None:
-    """The 99th percentile; of fewer than a hundred the second largest, since one hop is more than one in a hundred."""
-    return float(np.partition(errors, -2)[-2]) if 1 < len(errors) < _HUNDRED else quantile(errors, 0.99)
+def spread(values_ms: npt.NDArray[np.float64], late: Late) -> Spread:
+    """Return the quantiles that the checks judge; ``late``: the values beyond a limit."""
+    p50, p99, largest = (quantile(values_ms, share) or 0.0 for share in (0.5, 0.99, 1.0))
+    return Spread(len(values_ms), p50, p99, largest, late)
+
+
+def _spread_hops(errors_ms: npt.NDArray[np.float64], late: Late) -> Spread:
+    """The p99 of fewer than a hundred is the second largest, since one hop is more than one in a hundred."""
+    found = spread(errors_ms, late)
+    if not 1 < len(errors_ms) < _HUNDRED:
+        return found
+    return structs.replace(found, p99=float(np.partition(errors_ms, -2)[-2]))
 
 
 def _between(instants_ns: Column, span_ns: tuple[int, int]) -> Bools:
@@ -169,7 +146,3 @@ def _between(instants_ns: Column, span_ns: tuple[int, int]) -> Bools:
 
 def _count(found: Bools) -> int:
     return int(np.count_nonzero(found))
-
-
-def _true(found: Column) -> int:
-    return pc.sum(found).as_py() or 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from metrics.pcap.schemas import TRACED
-from metrics.tables.traces import BEGINNINGS, EVENTS, FRAMES, merge_states, stage_files
+from metrics.tables.traces import BEGINNINGS, EVENTS, FRAMES, TraceState, merge_states, stage_files
 
 SHARE_BYTES: Final = 16 << 20
 _FOREVER: Final = 2**63 - 1
@@ -28,7 +28,7 @@ class Logs:
         self._spark = spark
         self._staging = staging
 
-    def read(self, trace_dir: Path, *, traced: bool, ahead_ns: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+    def read(self, trace_dir: Path, *, traced: bool, ahead_ns: Mapping[int, int]) -> dict[int | None, TraceState]:
         """Parse every trace once, and stage its events; see ``traces.stage_files`` for the states by node.
 
         Args:

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from metrics.adversaries import of_nodes, read_adversaries
-from metrics.certificate import check_certificate
-from metrics.checks import Evidence, check_consistency, is_complete
+from metrics.checks import check_run
+from metrics.checks.evidence import Evidence, Links
 from metrics.pcap.source import register, ship_code
 from metrics.rundir import RunDir
 from metrics.rundir.files import CAPTURE_FOLDER, table_file
@@ -26,7 +26,7 @@ from metrics.rundir.parquet import with_version
 from metrics.tables import agreement, churn, deliveries, disclosures, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
-from metrics.tables.evidence import Sources, gather
+from metrics.tables.evidence import copies_show_links, gather
 from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
@@ -74,7 +74,8 @@ class Pipeline:
         captured = bool(self._run.captures)
         ahead_ns = {node: clock.monotonic_ns for node, clock in self._run.clocks.items()}
         self.states = traces.read(self._run.path / TRACE_FOLDER, traced=captured, ahead_ns=ahead_ns)
-        self.incomplete = [node for node in self._run.nodes if not is_complete(self.states.get(node))]
+        complete = {node for node, state in self.states.items() if state.is_complete}
+        self.incomplete = [node for node in self._run.nodes if node not in complete]
         self.events = traces.events
         self.starts = traces.starts()
         self.wire = Wire(self._spark, self._staging / "wire")
@@ -201,7 +202,7 @@ class Pipeline:
 
     def _save_churn_control(self) -> None:
         workload, rows = self._run.phase("workload"), []
-        if workload is not None and any(state["changes"] for state in self.states.values()):
+        if workload is not None and any(state.changes for state in self.states.values()):
             span_ns = workload.start_ns, workload.end_ns
             adversaries = read_adversaries(self._run)
             rows = churn.build_churn_control(self._staging / "events", self._path("hops"), span_ns, adversaries)
@@ -215,33 +216,24 @@ class Pipeline:
     def _save_checks(self) -> None:
         found = together(evidence=self._gather, links=self._compare_links)
         evidence = msgspec.structs.replace(found["evidence"], links=found["links"])
-        seconds = pq.read_table(self._path("fidelity")).to_pylist()
-        checks = check_consistency(self._run, evidence) + check_certificate(self._run, evidence, seconds)
-        self._save_small("checks", [msgspec.to_builtins(check) for check in checks])
+        self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 
     def _gather(self) -> Evidence:
-        events, wire = self._staging / "events", self._staging / "wire"
-        crashed = any(state["crashes"] for state in self.states.values())
-        sources = Sources(
-            states=self.states,
-            incomplete=self.incomplete,
-            broken=churn.broken_connections(events, self._path("hops")) if crashed else pa.array([], pa.string()),
-            events=events,
-            streams=self._staging / "streams",
-            conns=wire / "conns",
-            captures=wire / "captures",
-        )
-        return gather(self._run, sources)
+        crashed = any(state.crashes for state in self.states.values())
+        events, nothing = self._staging / "events", pa.array([], pa.string())
+        broken = churn.broken_connections(events, self._path("hops")) if crashed else nothing
+        return gather(self._run, self.states, self.incomplete, broken, self._staging)
 
-    def _compare_links(self) -> dict[str, dict[str, Any]]:
-        """The links of the traces against those of the captures."""
+    def _compare_links(self) -> Links | None:
+        """The links of the traces against those of the captures; None where nothing was captured."""
         if not self._run.captures:
-            return {}
-        physical, logical = self._table("physical_links"), self._table("links")
-        return together(
+            return None
+        physical, logical, shown = self._table("physical_links"), self._table("links"), copies_show_links(self._run)
+        found = together(
             physical=lambda: agreement.compare_physical(self.ends, physical, self.incomplete, self._run.timeline.grid),
-            logical=lambda: agreement.compare_logical(self.proven, logical, self.incomplete),
+            logical=lambda: agreement.compare_logical(self.proven, logical, self.incomplete) if shown else None,
         )
+        return Links(**found)
 
     def _save_overlay(self) -> None:
         """The overlay's measures over time, and those of its topics and nodes at zero and at the workload's end."""

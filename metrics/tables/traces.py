@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from metrics.pcap.schemas import TRACED
 from metrics.tables.staged import Part
@@ -51,9 +53,26 @@ _ORDERS: Final = {"traced": ("conn", "direction", "off")}
 BLOCK_BYTES = 16 << 20
 
 
+class TraceState(Struct, frozen=True):
+    """What was counted in a trace, or in a block of one."""
+
+    node: int | None  # None = of no known node: the line names none, nor does the file's name
+    lines: int  # those that are not blank
+    corrupt: int  # lines that are no event
+    records: int | None  # lines before its end, as its ``stop`` says; None without a ``stop``
+    drops: int  # frames that the peer dropped
+    changes: int  # joins and leaves
+    crashes: int  # the leaves that are crashes
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the trace has only whole lines and ends with a ``stop`` that counts the lines before it."""
+        return not self.corrupt and self.records == self.lines - 1
+
+
 def stage_files(
     files: Iterable[Path], staging: Path, part: int, *, traced: bool, ahead_ns: Mapping[int, int]
-) -> list[dict[str, Any]]:
+) -> list[TraceState]:
     """Parse trace files into a part of each staged table.
 
     Args:
@@ -64,8 +83,7 @@ def stage_files(
         ahead_ns: how far the clocks of nodes are ahead of ours, by which their instants are corrected; absent = not.
 
     Returns:
-        For every file's blocks, by node: lines, corrupt (lines that are no event), records (of the ``stop``, None
-        without one), drops, changes (joins and leaves) and crashes.
+        The state of every file's blocks, by node.
     """
     parts = {
         name: Part(staging / name / f"part-{part}.parquet", schema, _ORDERS.get(name, ()))
@@ -142,7 +160,7 @@ def _settle(events: pa.Table, path: Path, ahead_ns: Mapping[int, int]) -> pa.Tab
     return events
 
 
-def _states(events: pa.Table) -> list[dict[str, Any]]:
+def _states(events: pa.Table) -> list[TraceState]:
     said, reason = events["event"], events["reason"]
     is_leave = pc.equal(said, "leave")
     counted = {
@@ -153,23 +171,18 @@ def _states(events: pa.Table) -> list[dict[str, Any]]:
     }
     columns = {name: pc.cast(pc.fill_null(where, fill_value=False), pa.int64()) for name, where in counted.items()}
     columns["records"] = pc.if_else(pc.equal(said, "stop"), events["records"], pa.scalar(None, pa.int64()))
-    table = pa.table({"node": events["node"], **columns})
-    wanted: list[tuple[Any, ...]] = [([], "count_all"), ("records", "max"), *((name, "sum") for name in counted)]
-    grouped = table.group_by("node").aggregate(wanted)
-    names = {"count_all": "lines", "records_max": "records"} | {f"{name}_sum": name for name in counted}
-    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names]).to_pylist()  # type: ignore[no-any-return]
+    return _add_up(pa.table({"node": events["node"], "lines": pa.repeat(1, len(events)), **columns}))
 
 
-def merge_states(states: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def merge_states(states: Iterable[TraceState]) -> dict[int | None, TraceState]:
     """The states of whole traces by node, from those of their blocks."""
-    merged: dict[int, dict[str, Any]] = {}
-    for state in states:
-        known = merged.setdefault(state["node"], state)
-        if known is state:
-            continue
-        for name in ("lines", "corrupt", "drops", "changes", "crashes"):
-            known[name] += state[name]
-        known["records"] = max(
-            (each for each in (known["records"], state["records"]) if each is not None), default=None
-        )
-    return merged
+    schema = pa.schema([(name, pa.int64()) for name in TraceState.__struct_fields__])
+    return {state.node: state for state in _add_up(pa.Table.from_pylist([asdict(each) for each in states], schema))}
+
+
+def _add_up(states: pa.Table) -> list[TraceState]:
+    """Count the rows of a node together."""
+    wanted = [(name, "max" if name == "records" else "sum") for name in states.column_names if name != "node"]
+    rows = states.group_by("node").aggregate(wanted)
+    names = [name.rpartition("_")[0] or name for name in rows.column_names]
+    return [TraceState(**row) for row in rows.rename_columns(names).to_pylist()]

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from metrics.checks.consistency import BROKEN, IDLE, SETTLE
+from metrics.checks.evidence import Matching
 from metrics.session import session
-from metrics.tables.agreement import BROKEN_NS, IDLE_NS, SETTLE_NS, compare_physical, wire_ends
+from metrics.tables.agreement import compare_physical, wire_ends
 from metrics.tables.condensed import condense_streams
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Bye, Data, Hello
@@ -61,13 +63,13 @@ def test_a_link_lasts_from_the_other_side_s_hello_to_a_bye(spark: SparkSession) 
     opener, acceptor = found[1], found[2]
     answered_ns = SECOND + DELAY + 2 * INSIDE
     assert acceptor["from_ns"] == SECOND + INSIDE + DELAY
-    assert acceptor["sure_from_ns"] == answered_ns + INSIDE + IDLE_NS
+    assert acceptor["sure_from_ns"] == answered_ns + INSIDE + IDLE.ns
     assert opener["from_ns"] == answered_ns + INSIDE + DELAY
-    assert opener["sure_from_ns"] == opener["from_ns"] + INSIDE + IDLE_NS
+    assert opener["sure_from_ns"] == opener["from_ns"] + INSIDE + IDLE.ns
     assert (opener["sure_to_ns"], opener["to_ns"]) == (bye_ns, bye_ns + INSIDE)
-    assert opener["maybe_to_ns"] == bye_ns + INSIDE + SETTLE_NS
+    assert opener["maybe_to_ns"] == bye_ns + INSIDE + SETTLE.ns
     assert acceptor["sure_to_ns"] == acceptor["to_ns"] == bye_ns + INSIDE + DELAY
-    assert acceptor["maybe_to_ns"] == bye_ns + 2 * INSIDE + DELAY + SETTLE_NS
+    assert acceptor["maybe_to_ns"] == bye_ns + 2 * INSIDE + DELAY + SETTLE.ns
 
 
 def test_a_node_that_sends_on_a_link_knows_it(spark: SparkSession) -> None:
@@ -75,7 +77,7 @@ def test_a_node_that_sends_on_a_link_knows_it(spark: SparkSession) -> None:
     used_ns = SECOND + 200 * MS
     found = ends(spark, [*hellos("a", SECOND), hop("a", "orig", Data.kind, used_ns)], [])
     assert found[1]["sure_from_ns"] == used_ns
-    assert found[2]["sure_from_ns"] == SECOND + DELAY + 3 * INSIDE + IDLE_NS
+    assert found[2]["sure_from_ns"] == SECOND + DELAY + 3 * INSIDE + IDLE.ns
 
 
 def test_a_refused_connection_is_no_link(spark: SparkSession) -> None:
@@ -91,10 +93,10 @@ def test_a_broken_connection_is_sure_up_to_each_end_s_last_frame(spark: SparkSes
     assert found[1]["sure_to_ns"] == 8 * SECOND
     assert found[2]["sure_to_ns"] == 5 * SECOND
     assert {end["to_ns"] for end in found.values()} == {9 * SECOND}
-    assert {end["maybe_to_ns"] for end in found.values()} == {9 * SECOND + BROKEN_NS}
+    assert {end["maybe_to_ns"] for end in found.values()} == {9 * SECOND + BROKEN.ns}
 
 
-def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> dict[str, Any]:
+def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> Matching:
     """Links of nodes 1 and 2 traced in those spans, against a connection from 1 s to 10 s."""
     used = [hop("a", side, Data.kind, SECOND + 200 * MS) for side in ("orig", "resp")]
     hops = [*hellos("a", SECOND), *used, hop("a", "orig", Bye.kind, 10 * SECOND)]
@@ -110,11 +112,11 @@ def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete:
 def test_traces_are_held_against_both_bounds(spark: SparkSession) -> None:
     up_ns, down_ns = SECOND + 150 * MS, 10 * SECOND + 45 * MS
     sound = compared(spark, {1: (up_ns, 10 * SECOND + MS), 2: (up_ns, down_ns)}, [])
-    assert (sound["only_on_wire"], sound["only_traced"]) == (0, 0)
-    assert sound["tested"] == 2 * 9, "seconds 2 to 10 at both ends"
-    assert sound["changing"] == 1, "at 10 s node 1's Bye is inside its host"
+    assert (sound.only_on_wire, sound.only_traced) == (0, 0)
+    assert sound.tested == 2 * 9, "seconds 2 to 10 at both ends"
+    assert sound.changing == 1, "at 10 s node 1's Bye is inside its host"
     late = compared(spark, {1: (up_ns, 10 * SECOND), 2: (up_ns + 3 * SECOND, down_ns + 2 * SECOND)}, [])
-    assert (late["only_on_wire"], late["only_traced"]) == (3, 2)
+    assert (late.only_on_wire, late.only_traced) == (3, 2)
     missing = compared(spark, {1: (up_ns, 10 * SECOND)}, [])
-    assert missing["only_on_wire"] == 9
-    assert compared(spark, {1: (up_ns, 10 * SECOND)}, [2])["only_on_wire"] == 0, "its trace is lost anyway"
+    assert missing.only_on_wire == 9
+    assert compared(spark, {1: (up_ns, 10 * SECOND)}, [2]).only_on_wire == 0, "its trace is lost anyway"

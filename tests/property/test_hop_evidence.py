@@ -18,8 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.checks import JITTER_SIGMAS
-from metrics.stalls import Stalls, merge
+from metrics.checks.evidence import FrameSets, Outcome, Spread
+from metrics.checks.rule import Limit
+from metrics.probing import JITTER_SIGMAS
+from metrics.stalls import Late, Stalls, merge
 from metrics.tables import hop_evidence
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
@@ -102,7 +104,7 @@ def tally(samples: list[tuple[float, int]], host: Intervals) -> tuple[int, int]:
 @pytest.fixture(autouse=True, scope="module")
 def limits_in_ns() -> Iterator[None]:
     """So that instants of a few nanoseconds are late."""
-    with patch.object(hop_evidence, "RECEIVE_P99_MS", LIMIT_NS / 1e6):
+    with patch.object(hop_evidence, "RECEIVE_P99", Limit(LIMIT_NS / 1e6, "ms")):
         yield
 
 
@@ -124,13 +126,13 @@ class Run(tempfile.TemporaryDirectory[str]):
         return SimpleNamespace(
             path=path,
             tables=path / "tables",
+            experiment={"verdict": {"wire_error_p99_ms": LIMIT_NS / 1e6}},
             plan=SimpleNamespace(
                 placement=[SimpleNamespace(node=each, machine=MACHINES[each]) for each in reversed(NODES)]
             ),
             clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
             judged_ns=JUDGED_NS,
             nodes_by_host=list(reversed(NODES)),
-            experiment={"verdict": {"wire_error_p99_ms": LIMIT_NS / 1e6}},
             stalls=Stalls(merge(self._stalls), np.empty((0, 2), np.int64), slack_ns=1),
             underlay=SimpleNamespace(size=len(NODES), rate_mbit=np.array([1.0, 0.0, 0.0, 0.0])),
         )
@@ -157,14 +159,14 @@ def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
                 early.append(row[before] - row[after] - unsure)
         if unsure and row["log_send_ns"] is not None and row["log_recv_ns"] is not None:
             unresolved.append(row["log_recv_ns"] - row["log_send_ns"] <= unsure)
-    assert found == {
-        "order_tested": len(early),
-        "order_failed": sum(each > 0 for each in early),
-        "order_worst_ns": max(0, *early, 0),
-        "unsure_tested": len(unresolved),
-        "unsure_unresolved": sum(unresolved),
-        "unsure_ns": max([unsure_ns(row) if clocks else 0 for row in rows], default=0),
-    }
+    assert found == (
+        Outcome(tested=len(early), failed=sum(each > 0 for each in early), worst=max(0, *early, 0)),
+        Outcome(
+            tested=len(unresolved),
+            failed=sum(unresolved),
+            worst=max([unsure_ns(row) if clocks else 0 for row in rows], default=0),
+        ),
+    )
 
 
 @given(
@@ -181,20 +183,30 @@ def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int]
         for row in rows
         if row["conn"] not in broken and not theirs & {row["src_node"], row["dst_node"]}
     ]
-    assert found == {
-        "sets_tested": len(tested),
-        "sent_unseen": sum(sent and not left for sent, left, _, _ in tested),
-        "read_unseen": sum(read and not came for _, _, came, read in tested),
-        "seen_unsent": sum(left and not sent for sent, left, _, _ in tested),
-        "read_unsent": sum(read and not sent for sent, _, _, read in tested),
-        "frames_sent": sum(sent for sent, _, _, _ in tested),
-        "frames_unread": sum(sent and not read for sent, _, _, read in tested),
-    }
+    assert found == (
+        Outcome(
+            tested=sum(sent for sent, _, _, _ in tested), failed=sum(sent and not read for sent, _, _, read in tested)
+        ),
+        FrameSets(
+            len(tested),
+            {
+                "sent by a trace but not on the wire": sum(sent and not left for sent, left, _, _ in tested),
+                "read by a trace but not on the wire": sum(read and not came for _, _, came, read in tested),
+                "on the wire but sent by no trace": sum(left and not sent for sent, left, _, _ in tested),
+                "read but never sent": sum(read and not sent for sent, _, _, read in tested),
+            },
+        ),
+    )
 
 
-def nearest_rank(values: list[float], share: float) -> float | None:
-    """The least value that so large a share of all does not exceed."""
-    return sorted(values)[max(math.ceil(len(values) * share) - 1, 0)] if values else None
+def nearest_rank(values: list[float], share: float) -> float:
+    """The least value that so large a share of all does not exceed; 0 where there are none."""
+    return sorted(values)[max(math.ceil(len(values) * share) - 1, 0)] if values else 0.0
+
+
+def spread_of(values: list[float], late: tuple[int, int]) -> Spread:
+    p50, p99, largest = (nearest_rank(values, share) for share in (0.5, 0.99, 1.0))
+    return Spread(len(values), p50, p99, largest, Late(*late))
 
 
 def within(instant: int | None) -> bool:
@@ -202,28 +214,15 @@ def within(instant: int | None) -> bool:
 
 
 @given(rows_of_hops, stalls)
-def test_copies_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
+def test_host_delays_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
     with Run(rows, stalls=host) as run:
-        found = hop_evidence.copies(run)
-    read = [
-        (row["tap_rx_ns"], row["log_recv_ns"])
-        for row in rows
-        if row["d_rcv_ns"] is not None and within(row["log_send_ns"])
-    ]
-    assert found.pop("received") == len(read)
-    assert (found.pop("receive_late"), found.pop("receive_explained")) == tally(read, host)
-    for name, column in (("receive", "d_rcv_ns"), ("send", "d_sndbuf_ns")):
-        inside = [row[column] / 1e6 for row in rows if row[column] is not None and within(row["log_send_ns"])]
-        assert [found.pop(f"{name}_ms_p{percent}") for percent in (50, 99)] == [
-            nearest_rank(inside, 0.5),
-            nearest_rank(inside, 0.99),
-        ]
-    assert found == {
-        "copies": sum(row["kind"] == Data.kind and row["is_dup"] is not None for row in rows),
-        "duplicates": sum(row["is_dup"] is True for row in rows),
-        "relayed": sum(row["is_relay"] is True for row in rows),
-        "retransmitted_frames": sum((row["n_retx"] or 0) > 0 for row in rows),
-    }
+        found = hop_evidence.host_delays(run)
+    judged = [row for row in rows if within(row["log_send_ns"])]
+    read = [(row["tap_rx_ns"], row["log_recv_ns"]) for row in judged if row["d_rcv_ns"] is not None]
+    send, receive = (
+        [row[column] / 1e6 for row in judged if row[column] is not None] for column in ("d_sndbuf_ns", "d_rcv_ns")
+    )
+    assert found == (spread_of(send, (0, 0)), spread_of(receive, tally(read, host)))
 
 
 @given(st.lists(captured.map(complete), max_size=20), stalls)
@@ -250,17 +249,18 @@ def test_wire_errors_are_what_a_loop_says(rows: list[Row], host: Intervals) -> N
             sigmas.append(deviation / jitter)
         else:
             steady.append(abs(deviation))
-    spread = found.pop("jitter_sigmas_std")
-    assert spread == (pytest.approx(statistics.stdev(sigmas)) if len(sigmas) > 1 else None)
+    spread = statistics.stdev(sigmas) if len(sigmas) > 1 else None
+    assert found.jitter_sigmas_std == (None if spread is None else pytest.approx(spread))
     for name, errors in (("steady", steady), ("jittered", jittered)):
-        assert found.pop(f"{name}_tested") == len(errors)
         late, explained = tally(passages[name], host)
-        assert (found.pop(f"{name}_late"), found.pop(f"{name}_explained")) == (late + early[name], explained)
-        for figure, share in (("p50", 0.5), ("max", 1)):
-            assert found.pop(f"{name}_ms_{figure}") == pytest.approx(nearest_rank(errors, share))
-        second = sorted(errors)[max(len(errors) - 2, 0)] if errors else None
-        assert found.pop(f"{name}_ms_p99") == pytest.approx(second), "fewer than a hundred: all but the worst"
-    assert not found
+        second = sorted(errors)[max(len(errors) - 2, 0)] if errors else 0.0
+        assert getattr(found, name) == Spread(
+            samples=len(errors),
+            p50=pytest.approx(nearest_rank(errors, 0.5)),
+            p99=pytest.approx(second),  # fewer than a hundred: all but the worst
+            max=pytest.approx(nearest_rank(errors, 1)),
+            late=Late(late + early[name], explained),
+        )
 
 
 @pytest.mark.parametrize(
@@ -270,5 +270,5 @@ def test_one_hop_is_not_one_in_a_hundred_of_a_few(late: int, hops: int, p99_ns: 
     asked = {"src_node": 0, "dst_node": 1, "asked_delay_ms": 0.0, "asked_jitter_ms": 0.0}
     passage = {"conn": "a", "direction": "a", "incarnation": 0, "tap_tx_last_ns": 20, "n_retx": 0, **asked}
     with Run([passage | {"tap_rx_ns": 25 if number < late else 20} for number in range(hops)]) as run:
-        found = hop_evidence.wire_errors(run)
-    assert (found["steady_tested"], found["steady_ms_p99"]) == (hops, p99_ns / 1e6)
+        found = hop_evidence.wire_errors(run).steady
+    assert (found.samples, found.p99) == (hops, p99_ns / 1e6)

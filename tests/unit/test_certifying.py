@@ -13,16 +13,18 @@ import pytest
 from harness.experiment import VerdictSpec
 from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
-from metrics import first_packets
-from metrics.probing import last_attempts, read_achieved, repeats
+from metrics.first_packets import judge, read, standing
+from metrics.probing import last_attempts, measure_sweep, read_achieved, repeats
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
+from metrics.stalls import Stalls
 from topologies.generated import uniform_underlay
 
 MS, SECOND = 1_000_000, 1_000_000_000
 HOSTS, DELAY_MS = 5, 40.0
 PAIRS = [(source, destination) for source in range(HOSTS) for destination in range(HOSTS) if source != destination]
 LIMITS = msgspec.to_builtins(VerdictSpec())
+NO_STALLS = Stalls(np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
 Error = Callable[[int, int, int], float]
 
 
@@ -138,6 +140,21 @@ def test_random_pairs_of_the_workload_are_all_kept() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("error_ms", "of_p50", "late"), [(3.4, 0.8, 0), (-3.4, 0.8, 0), (3.6, 1.2, 1), (-3.6, 1.2, 1)])
+def test_errors_under_jitter_count_beyond_three_standard_deviations(error_ms: float, of_p50: float, late: int) -> None:
+    """The limits of an RTT of 80 ms are 0.5 ms and 1.5 ms."""
+    row = Sweeper(lambda attempt, src, dst: error_ms)._row("during", 1, 1, 0, 1) | {"asked_jitter_ms": 1.0}
+    rows = pa.Table.from_pylist([row], SCHEMA)
+    found = measure_sweep(rows, LIMITS, NO_STALLS)
+    assert found.jittered
+    assert found.errors["p50"].of_limit == pytest.approx(of_p50)
+    assert found.errors["p50"].late == (late, 0)
+    assert found.errors["p99"].late == (0, 0)
+    at_ns = sent_ns(1, 0)
+    stalled = measure_sweep(rows, LIMITS, Stalls(np.array([[at_ns, at_ns + MS]]), NO_STALLS.plane))
+    assert stalled.errors["p50"].late == (late, int(error_ms > 0 and late)), "no stall makes a probe early"
+
+
 def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
     row = Sweeper(lambda attempt, src, dst: 0.1).row("before", 3, 1, 0, 1)
     old = {name: value for name, value in row.items() if name not in ("attempt", "rtt_at_ns", "asked_there_ms")}
@@ -151,4 +168,14 @@ def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
 def test_without_pairs_there_are_no_first_packets(tmp_path: Path) -> None:
     certifier = Certifier(cast(Prober, None), uniform_underlay(1, DELAY_MS), tmp_path, 1)
     assert certifier.introduce(1000.0).num_rows == 0
-    assert [check.failed for check in first_packets.check_first_packets(tmp_path)] == [0, 0]
+    slots = read(tmp_path)
+    assert slots is not None
+    attempts = judge(slots, NO_STALLS)
+    assert (standing(attempts, "pairs"), standing(attempts, "hosts")) == (None, None)
+
+
+def test_without_pairs_nothing_is_swept_again(tmp_path: Path) -> None:
+    sweeper = Sweeper(lambda attempt, src, dst: 0.1)
+    certifier = Certifier(cast(Prober, sweeper), uniform_underlay(1, DELAY_MS), tmp_path, 1)
+    sweeper.sweep = lambda *args, **kwargs: SCHEMA.empty_table()
+    assert certifier.sweep("before", 3, lambda: 1000.0, LIMITS).num_rows == 0

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.first_packets import SCHEMA, another_due, check_first_packets, judge, sign_test, standing
+from metrics.checks.evidence import Emulation
+from metrics.checks.network import RULES
+from metrics.first_packets import SCHEMA, another_due, judge, read, sign_test, standing
 from metrics.rundir import Check, Stall
 from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE
-from metrics.stalls import Stalls, is_the_hosts
+from metrics.stalls import Stalls, is_the_hosts, read_stalls
 
 MS = 1_000_000
 RTT_MS, USUAL_MS = 80.0, 0.2
@@ -164,7 +167,25 @@ def test_a_fault_counts_when_no_later_attempt_that_could_find_it_does_not(
 def checks(folder: Path, rows: pa.Table, *stalls: Stall) -> dict[str, Check]:
     pq.write_table(rows, folder / FIRST_PACKETS_FILE)
     (folder / STALLS_FILE).write_bytes(b"".join(stall.line() for stall in stalls))
-    return {check.name: check for check in check_first_packets(folder)}
+    return checked(folder)
+
+
+def checked(folder: Path) -> dict[str, Check]:
+    rows = read(folder)
+    attempts = None if rows is None else tuple(judge(rows, read_stalls(folder)))
+    recorded = Emulation(
+        sweeps={},
+        first_packets=attempts,
+        spans=(),
+        pressure=(),
+        judged_ns=(0, 0),
+        workload=None,
+        stalls=NO_STALLS,
+        lateness_p99_ms=0.5,
+    )
+    evidence = SimpleNamespace(emulation=recorded)
+    found = [rule.check(evidence) for rule in RULES if rule.name.startswith("first_packet")]
+    return {check.name: check for check in found if check is not None}
 
 
 def test_checks_show_every_attempt_and_what_had_no_control(tmp_path: Path) -> None:
@@ -182,8 +203,9 @@ def test_checks_say_when_too_few_hosts_were_compared(tmp_path: Path) -> None:
 
 
 def test_checks_miss_the_file(tmp_path: Path) -> None:
-    (check,) = check_first_packets(tmp_path)
-    assert check.failed and "missing" in check.detail
+    found = checked(tmp_path)
+    assert set(found) == {"first_packet"}
+    assert found["first_packet"].failed and "missing" in found["first_packet"].detail
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metrics.plane_checks import check_plane
+from metrics.checks.evidence import Emulation
+from metrics.checks.plane import RULES
+from metrics.dataplane import spans
 from metrics.rundir import Check, Phase
 from metrics.stalls import Stalls, is_the_hosts, merge
 
@@ -45,15 +47,18 @@ def lines(change: Callable[[list[dict[str, Any]]], None] | None = None) -> list[
 
 
 def checks(made: list[dict[str, Any]], host: list[tuple[int, int]] | None = None) -> dict[str, Check]:
-    run: Any = SimpleNamespace(
-        lines=lambda _: made,
+    emulation = Emulation(
+        sweeps=None,
+        first_packets=None,
+        spans=tuple(spans(made)),
+        pressure=(),
         judged_ns=(WORKLOAD.start_ns, WORKLOAD.end_ns),
-        phase=lambda _: WORKLOAD,
-        manifest=SimpleNamespace(zero_ns=ZERO_NS),
-        experiment={"verdict": {"lateness_p99_ms": LIMIT_MS}},
+        workload=WORKLOAD,
         stalls=Stalls(merge(np.array(host or [], np.int64).reshape(-1, 2)), np.empty((0, 2), np.int64)),
+        lateness_p99_ms=LIMIT_MS,
     )
-    return {check.name: check for check in check_plane(run)}
+    found = [rule.check(SimpleNamespace(emulation=emulation)) for rule in RULES]
+    return {check.name: check for check in found if check is not None}
 
 
 def failed(found: dict[str, Check]) -> set[str]:

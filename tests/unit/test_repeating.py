@@ -17,11 +17,10 @@ from harness.errors import ExperimentError
 from harness.repeating import is_spoiled_by_host
 from metrics.rundir import Attempt, Check, RunDir, Summary
 from metrics.rundir.files import ATTEMPT_FILE
-from metrics.stalls import blame
 
 LATE = Check("wire_delay", 1000, 1, 7.0, 0.5, "ms", "invalid")
-HOSTS = blame(LATE, 40, 35, 10, "hops")
-OWN = blame(LATE, 40, 20, 10, "hops")
+HOSTS = msgspec.structs.replace(LATE, late=40, explained=35, allowed=10)
+OWN = msgspec.structs.replace(LATE, late=40, explained=20, allowed=10)
 PASSED = Check("steal", 30, 0, 0.0, 0.1, "ratio", "suspect")
 LOST = Check("frames_kept", 100, 1, 1.0, 0.0, "frames", "suspect")
 

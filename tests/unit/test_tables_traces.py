@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from metrics.tables import traces
-from metrics.tables.traces import EVENTS, merge_states, parse, stage_files
+from metrics.tables.traces import EVENTS, TraceState, merge_states, parse, stage_files
 
 START = b'{"ts_ns":1,"node":3,"event":"start","version":1}\n'
 SEND = (
@@ -36,7 +36,7 @@ def staged(folder: Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def stage(tmp_path: Path, content: bytes, name: str = "3.jsonl") -> dict[int, dict[str, Any]]:
+def stage(tmp_path: Path, content: bytes, name: str = "3.jsonl") -> dict[int | None, TraceState]:
     (tmp_path / name).write_bytes(content)
     return merge_states(stage_files([tmp_path / name], tmp_path, 0, traced=True, ahead_ns={}))
 
@@ -47,9 +47,7 @@ def test_a_line_that_is_no_event_stands_alone(tmp_path: Path, line: bytes, place
     lines = [START, SEND % 0, STOP % 2]
     lines.insert(place, line + b"\n")
     states = stage(tmp_path, b"".join(lines))
-    assert states[3] == {
-        "node": 3, "lines": 4, "corrupt": 1, "records": 2, "drops": 0, "changes": 0, "crashes": 0
-    }  # fmt: skip
+    assert states[3] == TraceState(node=3, lines=4, corrupt=1, records=2, drops=0, changes=0, crashes=0)
     events = staged(tmp_path, "events")
     assert [row["event"] for row in events if row["event"]] == ["start", "stop"]
     assert [row["node"] for row in events if row["event"] is None] == [3]
@@ -64,12 +62,12 @@ def test_an_object_over_two_lines_is_two_lines_that_are_no_events() -> None:
 def test_blank_lines_and_empty_files_are_nothing(tmp_path: Path) -> None:
     assert parse(b"\n  \n\r\n").equals(EVENTS.empty_table())
     assert stage(tmp_path, b"") == {}
-    assert stage(tmp_path, b"\n" + START + b"\n")[3]["lines"] == 1
+    assert stage(tmp_path, b"\n" + START + b"\n")[3].lines == 1
 
 
 def test_a_file_without_a_node_for_its_name_has_its_lines_nodes(tmp_path: Path) -> None:
     states = stage(tmp_path, START + b"nonsense\n", "other.jsonl")
-    assert {node: state["lines"] for node, state in states.items()} == {3: 1, None: 1}
+    assert {node: state.lines for node, state in states.items()} == {3: 1, None: 1}
 
 
 def test_states_count_rare_events_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +78,9 @@ def test_states_count_rare_events_over_blocks(tmp_path: Path, monkeypatch: pytes
         for event, reason in rare
     ]
     content = START + "".join(lines).encode() + SEND % 0 + STOP % 7
-    assert stage(tmp_path, content)[3] == {
-        "node": 3, "lines": 8, "corrupt": 0, "records": 7, "drops": 1, "changes": 4, "crashes": 1
-    }  # fmt: skip
+    assert stage(tmp_path, content)[3] == TraceState(
+        node=3, lines=8, corrupt=0, records=7, drops=1, changes=4, crashes=1
+    )
     assert len(staged(tmp_path, "events")) == 7
 
 

@@ -17,7 +17,7 @@ from harness.testbeds.base import Moment
 from harness.testbeds.emulated.introduction import Introduction, Slots
 from harness.testbeds.emulated.probes import APART_MS, Prober, asked_rtt_ms, asked_there_ms
 from metrics import first_packets
-from metrics.probing import MOST_ATTEMPTS, broken_quantiles, explained, last_attempts, limits_ms
+from metrics.probing import MOST_ATTEMPTS, explained, last_attempts, limits_ms, measure_sweep
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.rundir.parquet import with_version
 from metrics.stalls import read_stalls
@@ -82,7 +82,9 @@ class Certifier:
         swept = self._prober.sweep(moment, packets, pace)
         counting = swept
         for attempt in range(2, MOST_ATTEMPTS + 1):
-            spoilt = self._spoilt(swept, broken_quantiles(counting, limits), limits)
+            errors = measure_sweep(counting, limits, read_stalls(self._run_dir)).errors
+            broken = [name for name, each in errors.items() if each.of_limit > 1]
+            spoilt = self._spoilt(swept, broken, limits)
             if not spoilt.num_rows:
                 break
             pairs = np.column_stack([spoilt["src"].to_numpy(), spoilt["dst"].to_numpy()])

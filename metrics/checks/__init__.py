@@ -1,0 +1,22 @@
+"""The checks of a run: rows of the table ``checks``, which the verdict joins (``metrics.verdict``).
+
+A rule (``rule.CheckRule``) says for one check when it fails, what that makes of the run, and why it is made; its judge
+is a function from parts of the evidence (``evidence.Evidence``) to a ``rule.Judgement``. ``page`` writes the tables of
+docs/verdict.md from the rules. CONTRIBUTING.md says how to add a check.
+"""
+
+from __future__ import annotations
+
+from metrics.checks import consistency, machine, network, plane
+from metrics.checks.rule import CheckRule
+from metrics.rundir import Check
+
+__all__ = ["RULES", "check_run"]
+
+RULES: tuple[CheckRule, ...] = (*consistency.RULES, *network.RULES, *plane.RULES, *machine.RULES)
+"""Every rule, in the order of the ``checks`` table."""
+
+
+def check_run(evidence: object) -> list[Check]:
+    """The rows of the ``checks`` table, one for each rule that has something to check in this run."""
+    return [check for rule in RULES if (check := rule.check(evidence)) is not None]

@@ -1,0 +1,299 @@
+"""Do logs, captures and tables tell the same story?"""
+
+from __future__ import annotations
+
+from metrics.checks import evidence
+from metrics.checks.rule import Judgement, Limit, Rules, at_most, none_of
+from metrics.probing import JITTER_SIGMAS
+from metrics.recount import Recount
+from metrics.rundir import INVALID, SUSPECT
+
+RULES = Rules()
+
+CHURN_MARGIN = Limit(100.0, "ms")
+"""Under churn, two scheduled instants closer than this, or than the longest publication lag, may have changed places in
+the run."""
+
+DELAY_AGREEMENT_P99 = Limit(10.0, "ms")
+JITTER = Limit(JITTER_SIGMAS, "standard deviations")
+
+SETTLE = Limit(100.0, "ms")
+"""The most that may pass between the timestamp of a node's ``Bye`` and that of its link's end."""
+
+IDLE = Limit(2.0, "s")
+"""So long after both ``Hello`` a node knows a link on which it has sent nothing. Nodes that all open their links at
+once wait for the processor for half a second and more between a frame's timestamp and that of what they make of it."""
+
+BROKEN = Limit(60.0, "s")
+"""After the last packet of a connection that broke, each end has noticed by then: keep-alives and TCP's time-out see to
+that (``peer.runtime.link``)."""
+
+TOLD = Limit(2.0, "s")
+"""What a node sent has reached its neighbour by then, whatever the round-trip time."""
+
+_LISTED = 5
+
+
+@RULES.add("consistency", SUSPECT)
+def traces_complete(traces: evidence.Traces) -> Judgement:
+    """Fails if a peer's trace is missing, has a broken line, or does not end with a ``stop`` that counts its lines.
+
+    The rest is analysed; checks that need both ends leave these peers out.
+    """
+    found = [
+        f"trace/{node}.jsonl " + ("is missing or empty" if lines is None else f"was cut off after {lines:,} lines")
+        for node, lines in traces.incomplete.items()
+    ]
+    detail = ", ".join(found[:_LISTED]) + (f" and {len(found) - _LISTED} more" if len(found) > _LISTED else "")
+    return none_of(traces.nodes, len(found), "ratio", detail, len(found) / max(traces.nodes, 1))
+
+
+@RULES.add("consistency", INVALID)
+def schedule_executed(publications: evidence.Publications) -> Judgement:
+    """Fails if a scheduled message was never published.
+
+    The run is not the experiment that was planned.
+    """
+    scheduled = publications.scheduled
+    missing = scheduled - publications.with_schedule
+    detail = f"{missing:,} of {scheduled:,} scheduled messages were never published" if missing else ""
+    return none_of(scheduled, missing, "messages", detail)
+
+
+@RULES.add("consistency", INVALID, CHURN_MARGIN)
+def delivery_rows(
+    deliveries: int, recount: Recount, publications: evidence.Publications, traces: evidence.Traces
+) -> Judgement:
+    """Fails if ``deliveries`` has not exactly the rows that subscriptions and schedule, counted anew without Spark,
+    call for. Under churn the count may be off by the pairs whose node joined, left or changed its subscription within
+    {0} (or the longest publication lag) of the publication.
+
+    There the schedule cannot say which came first.
+    """
+    expected, tolerance = recount
+    matched = publications.messages == publications.with_schedule == publications.scheduled
+    if traces.incomplete or not matched:
+        expected, tolerance = publications.subscribers, 0
+    wrong = abs(deliveries - expected)
+    detail = f"{deliveries:,} rows for {expected:,} expected deliveries" if wrong else ""
+    return Judgement(expected, wrong if wrong > tolerance else 0, wrong, Limit(tolerance, "rows"), detail)
+
+
+@RULES.add("consistency", INVALID)
+def causal_order(order: evidence.Outcome) -> Judgement:
+    """Fails if anywhere log_send <= tap_tx <= tap_rx <= log_recv does not hold; tolerance 0. Between machines with
+    clocks of their own, an instant may be early by as much as these are unsure; ``worst`` is what exceeds that.
+
+    There is one clock.
+    """
+    return none_of(order.tested, order.failed, "ms", worst=order.worst / 1e6)
+
+
+@RULES.add("consistency", SUSPECT)
+def frames_arrived(frames: evidence.Outcome) -> Judgement:
+    """Fails if a frame was sent and never read. Connections that a scheduled crash broke are left out here, in
+    ``frame_sets``, ``stream_coverage`` and ``connections``.
+
+    The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
+    connection.
+    """
+    detail = f"{frames.failed:,} of {frames.tested:,} sent frames were never read: they were still queued, or lost"
+    return none_of(frames.tested, frames.failed, "frames", detail if frames.failed else "")
+
+
+@RULES.add("consistency", SUSPECT)
+def frames_kept(frames: evidence.Outcome, traces: evidence.Traces) -> Judgement:
+    """Fails if a peer dropped a frame instead of sending it (full send queue, no link).
+
+    Send queues overflow where a machine is too slow.
+    """
+    lost = sum(traces.dropped.values())
+    detail = ", ".join(f"{count:,} {reason}" for reason, count in sorted(traces.dropped.items()))
+    return none_of(frames.tested + lost, lost, "frames", detail)
+
+
+@RULES.add("consistency", INVALID)
+def churn_executed(traces: evidence.Traces) -> Judgement | None:
+    """Fails if the traces have not as many joins and leaves as the schedule asks for (only where either has any, and
+    every trace is complete).
+
+    The run is not the experiment that was planned.
+    """
+    scheduled, traced = traces.scheduled_changes, traces.changes
+    if traces.incomplete or not (scheduled or traced):
+        return None
+    wrong = abs(scheduled - traced)
+    detail = f"{traced:,} joins and leaves were traced, the schedule asks for {scheduled:,}" if wrong else ""
+    return none_of(scheduled, wrong, "changes", detail)
+
+
+@RULES.add("consistency", INVALID)
+def captured(uncaptured: bool) -> Judgement:
+    """Fails if a capture was asked for on the emulated testbed and there is none.
+
+    Without a capture nothing is checked on the wire. With one, the table ``checks`` does not have this check.
+    """
+    detail = "no capture file in the run directory: nothing was checked on the wire"
+    return none_of(1, int(uncaptured), "", detail, worst=0)
+
+
+@RULES.add("consistency", SUSPECT)
+def frame_sets(frame_sets: evidence.FrameSets) -> Judgement:
+    """Fails if traces and captures do not have the same frames, at either tap.
+
+    A frame that only one of them has was lost, or is missing from a record.
+    """
+    detail = "; ".join(f"{count:,} {lack}" for lack, count in frame_sets.unmatched.items() if count)
+    return none_of(frame_sets.tested, sum(frame_sets.unmatched.values()), "frames", detail)
+
+
+@RULES.add("consistency", SUSPECT)
+def stream_coverage(coverage: evidence.Outcome) -> Judgement:
+    """Fails if on some connection and direction the frames in the traces leave gaps, or do not end where the captured
+    byte stream ends, at either end.
+
+    Every byte on a connection belongs to a frame.
+    """
+    detail = f"{coverage.total:,} stream bytes, counted at both ends"
+    return none_of(coverage.tested, coverage.failed, "bytes", detail, coverage.worst)
+
+
+@RULES.add("consistency", SUSPECT)
+def connections(connections: evidence.Matching) -> Judgement:
+    """Fails if a connection with frames in the traces is not in the captures, or the other way round.
+
+    Both see every connection.
+    """
+    failed = connections.only_traced + connections.only_on_wire
+    detail = f"{connections.only_traced} only in traces, {connections.only_on_wire} only on the wire" if failed else ""
+    return none_of(connections.tested, failed, "connections", detail)
+
+
+@RULES.add("consistency", INVALID)
+def conservation(captures: evidence.Captures) -> Judgement:
+    """Fails if the packets that the data plane counted are not the records in the capture files.
+
+    The data plane captures each packet that it reads and each that it writes.
+    """
+    counted = captures.plane_frames
+    if counted is None:
+        return none_of(0, 0, "frames", "the manifest has no count of the data plane's frames")
+    wrong = abs(counted - captures.plane_dropped - captures.records)
+    detail = f"the data plane counted {counted:,} frames, the captures have {captures.records:,} records"
+    return none_of(counted, wrong, "frames", detail)
+
+
+@RULES.add("consistency", SUSPECT)
+def capture_drops(captures: evidence.Captures) -> Judgement:
+    """Fails if capture records were dropped, a file is cut off, or packets were not understood.
+
+    No check on the wire sees what the captures lack.
+    """
+    dropped = max(captures.plane_dropped, captures.dropped)
+    failed = dropped + captures.truncated + captures.not_understood
+    detail = f"{dropped:,} records dropped, {captures.truncated} files cut off"
+    detail += f", {captures.not_understood:,} packets not understood"
+    return none_of(captures.records + dropped, failed, "records", detail if failed else "")
+
+
+@RULES.add("consistency", INVALID)
+def delay_order(delays: evidence.Outcome) -> Judgement:
+    """Fails if a delay by the traces is shorter than the delay by the captures, or negative.
+
+    The captures see a part of the way that the traces see.
+    """
+    return none_of(delays.tested, delays.failed, "ms", worst=delays.worst)
+
+
+@RULES.add("consistency", SUSPECT, DELAY_AGREEMENT_P99, things="deliveries")
+def delay_agreement(inside: evidence.Spread) -> Judgement:
+    """Fails if the 99th percentile of their difference, the time inside the first and last host, exceeds {0}.
+
+    It is the hosts' whole share in a delivery's delay.
+
+    Late: a delivery; the publication, and before the delivery: the time inside the first and the last host, whose
+    shares are not known.
+    """
+    detail = f"delay by the traces less delay by the captures: {inside}"
+    return at_most(DELAY_AGREEMENT_P99, inside.p99, inside.samples, detail, inside.late, inside.samples // 100)
+
+
+@RULES.add("certificate", INVALID, JITTER, things="hops")
+def wire_delay(wire: evidence.WireErrors) -> Judgement:
+    """Fails if the 99th percentile of |wire delay - delay asked for| exceeds ``verdict.wire_error_p99_ms``, over hops
+    without jitter. Of fewer than 100 hops all but the worst must be within it.
+
+    One hop of 58 is no percentile, and one moment's stall of the machine no error of the emulation.
+
+    Late: a hop; ``tap_tx_last_ns`` + the delay asked for (+ {0}), ``tap_rx_ns``.
+    """
+    return _judge_hops(wire.steady, wire.limit_ms, "no hop without retransmission, jitter and access rate")
+
+
+@RULES.add("certificate", INVALID, JITTER, things="hops")
+def wire_delay_jittered(wire: evidence.WireErrors) -> Judgement | None:
+    """Fails if the same is true of pairs with jitter, of what exceeds {0}.
+
+    Where jitter was asked for, no single delay has an exact expected value.
+
+    Late: a hop; ``tap_tx_last_ns`` + the delay asked for (+ {0}), ``tap_rx_ns``.
+    """
+    note, spread = f" beyond {JITTER} of the jitter asked for", wire.jitter_sigmas_std
+    if spread is not None:
+        note += f"; the deviations' own spread is {spread:.2f} of it"
+    return _judge_hops(wire.jittered, wire.limit_ms, "", note) if wire.jittered.samples else None
+
+
+def _judge_hops(found: evidence.Spread, limit_ms: float, nothing: str, note: str = "") -> Judgement:
+    """Judge hops' errors; ``nothing`` is the detail if there are none, ``note`` the end of it if there are."""
+    detail = f"p50 {found.p50:.3g} ms, p99 {found.p99:.3g} ms, largest {found.max:.3g} ms{note}"
+    allowed = max(found.samples // 100, int(found.samples > 1))
+    limit = Limit(limit_ms, "ms")
+    return at_most(limit, found.p99, found.samples, detail if found.samples else nothing, found.late, allowed)
+
+
+@RULES.add("consistency", INVALID)
+def overhead_identity(identity: evidence.Outcome) -> Judgement:
+    """Fails if the classes of ``overhead`` do not add up to the bytes on the wire, exactly, in some second of some
+    node.
+
+    Each byte on the wire belongs to one class.
+    """
+    detail = f"{identity.total:,} bytes on the wire in eight classes"
+    return none_of(identity.tested, identity.failed, "bytes", detail, identity.worst)
+
+
+@RULES.add("consistency", SUSPECT, IDLE, SETTLE, BROKEN)
+def link_agreement(links: evidence.Links) -> Judgement:
+    """Fails if at some full second a node's trace and the captures do not have the same physical links. A link must be
+    in the trace from the first frame that the node sends on it after its ``Hello`` ({0} after both ``Hello`` at the
+    latest) until a ``Bye`` enters or leaves its host; it must not be there before the other side's ``Hello`` reached
+    the host, nor {1} after a ``Bye`` was sent or read. A connection that broke has no ``Bye``: it must be in the trace
+    until the node's last frame on it, and be gone from it {2} after its last packet.
+
+    Between these bounds both answers are right.
+    """
+    found = links.physical
+    failed = found.only_on_wire + found.only_traced
+    detail = f"{found.changing:,} traced ones were just beginning, ending or breaking on the wire"
+    if failed:
+        detail += f"; {found.only_on_wire:,} only on the wire, {found.only_traced:,} only in traces"
+    return none_of(found.tested, failed, "links", detail)
+
+
+@RULES.add("consistency", SUSPECT, TOLD)
+def logical_links(links: evidence.Links) -> Judgement:
+    """Fails if a logical link that carried data on the wire is in no trace. Looked at: first and last copy with the
+    same topics on a connection, between nodes that both subscribe to just one of them; the sender must have traced the
+    link when it sent, or the receiver one back (which it may have ended up to {0} before, when the sender had not heard
+    of it).
+
+    Only where nodes flood along topics, to interested neighbours only, or tell all neighbours their interests:
+    elsewhere copies rightly travel without a logical link.
+    """
+    found = links.logical
+    if found is None:
+        aside = "here nodes send copies also where there is no logical link: nothing was compared"
+        return none_of(0, 0, "links", aside)
+    detail = f"{found.failed:,} logical links in use on the wire were in no trace" if found.failed else ""
+    return none_of(found.tested, found.failed, "links", detail)

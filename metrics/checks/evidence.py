@@ -1,0 +1,177 @@
+"""What the checks judge: a struct per part of a run, filled by ``metrics.tables.evidence``.
+
+Fields without a unit in their names are counts. Instants are ns of virtual time. A figure over no samples is 0.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from metrics.dataplane import Span
+from metrics.first_packets import Attempt
+from metrics.probing import Sweep
+from metrics.recount import Recount
+from metrics.rundir import Phase
+from metrics.stalls import Late, Stalls
+
+
+class Outcome(Struct, frozen=True):
+    """Comparisons that must all hold."""
+
+    tested: int
+    failed: int
+    worst: float = 0  # by how much the worst one failed; ``Evidence`` says the unit
+    total: int = 0  # what was compared in all, where there is such a sum
+
+
+class Matching(Struct, frozen=True):
+    """Things that traces and captures must both have."""
+
+    tested: int  # those that either has
+    only_traced: int  # those that the captures rule out
+    only_on_wire: int  # those that the captures are sure of and no trace has
+    changing: int = 0  # traced ones for which both answers are right
+
+
+class Spread(Struct, frozen=True):
+    """Quantiles of delays or errors in ms, and those beyond the limit of the check that judges them."""
+
+    samples: int = 0
+    p50: float = 0.0
+    p99: float = 0.0
+    max: float = 0.0
+    late: Late = Late(0, 0)
+
+    def __str__(self) -> str:
+        """Return the quantiles as the details of checks have them."""
+        return f"median {self.p50:.3g} ms, p99 {self.p99:.3g} ms"
+
+
+class Traces(Struct, frozen=True):
+    """The peers' traces."""
+
+    nodes: int  # of the run
+    incomplete: dict[int, int | None]  # lines of the traces that are cut off, by node; None = missing or empty
+    changes: int  # joins and leaves
+    scheduled_changes: int  # those that the schedule leaves in complete traces
+    dropped: dict[str, int]  # frames that peers dropped instead of sending them, by reason
+
+
+class Publications(Struct, frozen=True):
+    """The table ``messages`` against the schedule."""
+
+    scheduled: int  # messages that the schedule asks for
+    messages: int  # rows
+    with_schedule: int  # rows that the schedule asks for
+    subscribers: int  # (message, subscriber) pairs by the traces
+    lag: Spread  # published - scheduled
+
+
+class FrameSets(Struct, frozen=True):
+    """Frames by the traces against those in the captures, at either tap."""
+
+    tested: int  # hops
+    unmatched: dict[str, int]  # hops, by what they lack
+
+
+class Captures(Struct, frozen=True):
+    """Packets in the capture files, and what the data plane counted."""
+
+    records: int  # in the files
+    dropped: int  # records that are missing, by the files
+    truncated: int  # files that are cut off
+    not_understood: int  # packets that could not be read
+    plane_frames: int | None  # frames that the data plane read and wrote; None = the manifest has no such counters
+    plane_dropped: int  # records that the data plane dropped
+
+
+class WireErrors(Struct, frozen=True):
+    """|wire delay - delay asked for| of hops whose wire part is the emulated delay alone.
+
+    The p99 of fewer than 100 hops is the second largest error.
+    """
+
+    steady: Spread  # hops without jitter
+    jittered: Spread  # hops with it: what exceeds ``metrics.probing.JITTER_SIGMAS``
+    jitter_sigmas_std: float | None  # standard deviation of deviations / jitter asked for; None = fewer than two hops
+    limit_ms: float  # ``verdict.wire_error_p99_ms``
+
+
+class Links(Struct, frozen=True):
+    """Links by the traces against those that the captures show (``metrics.tables.agreement``)."""
+
+    physical: Matching  # (node, neighbour) pairs at every full second
+    logical: Outcome | None  # links that carried data; None = nodes send copies also where there is no logical link
+
+
+class PressureLine(Struct, frozen=True):
+    """A line of ``pressure.jsonl``, about the virtual second that ends at ``at_ns``."""
+
+    at_ns: int
+    throttled_periods: int = 0  # in which a quota of the run's cgroups was used up
+    throttled_us: int = 0  # for how long, summed over processors
+
+
+class Emulation(Struct, frozen=True):
+    """What an emulated run recorded of its network and its machine."""
+
+    sweeps: dict[str, Sweep] | None  # by phase, of phases with probes; None = no ``achieved.parquet``
+    first_packets: tuple[Attempt, ...] | None  # None = no ``first_packets.parquet``
+    spans: tuple[Span, ...]  # of all lines of ``dataplane.jsonl``
+    pressure: tuple[PressureLine, ...]  # all lines
+    judged_ns: tuple[int, int]  # the span in which hosts are judged (``RunDir.judged_ns``)
+    workload: Phase | None  # None = the run had none
+    stalls: Stalls
+    lateness_p99_ms: float  # ``verdict.lateness_p99_ms``
+
+
+class Evidence(Struct, frozen=True):
+    """The parts of a run that the checks judge; None = the run has nothing of the kind.
+
+    A check is made if all parts exist that its judge has parameters for.
+
+    Attributes:
+        deliveries: rows of the table ``deliveries``: (message, subscriber) pairs, delivered or not.
+        recount: how many there must be by the documents alone.
+        order: comparisons of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure.
+        frames: frames sent between peers whose traces are complete, on connections that no crash broke; those that were
+            never read fail.
+        clocks: hops between machines, of which those fail that took no longer than their clocks are unsure; worst = the
+            most that two clocks are unsure, in ns.
+        uncaptured: None = there is a capture, otherwise whether there should be one.
+        coverage: streams at each end, whose bytes in traces and captures must be the same; worst in bytes, total =
+            bytes that the taps saw.
+        connections: those with frames in the traces, and those with stream bytes in the captures.
+        delays: deliveries with a delay by the traces and one by the captures; those fail that came before the
+            publication or are shorter by the traces; worst in ms.
+        inside: those deliveries' delay by the traces - delay by the captures: the time inside the first and last host.
+        identity: nodes' seconds, in which the classes of ``overhead`` must add up to the bytes on the wire; worst in
+            bytes, total = bytes on the wire.
+        send: of frames sent in the judged span, from the peer's write to the first byte on the wire.
+        receive: of the same frames, from the last byte's arrival at the host to the peer's read.
+        busy: the processors' busy share in the seconds of the workload and of the cool-down.
+        steal: the hypervisor's share likewise.
+    """
+
+    traces: Traces
+    publications: Publications
+    deliveries: int
+    recount: Recount
+    order: Outcome
+    frames: Outcome
+    clocks: Outcome | None = None
+    uncaptured: bool | None = None
+    frame_sets: FrameSets | None = None
+    coverage: Outcome | None = None
+    connections: Matching | None = None
+    captures: Captures | None = None
+    delays: Outcome | None = None
+    inside: Spread | None = None
+    wire: WireErrors | None = None
+    identity: Outcome | None = None
+    send: Spread | None = None
+    receive: Spread | None = None
+    links: Links | None = None
+    emulation: Emulation | None = None
+    busy: tuple[float, ...] | None = None
+    steal: tuple[float, ...] | None = None

@@ -1,0 +1,108 @@
+"""Was the machine fast enough? Each limit watches one place where work can accumulate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metrics.checks.evidence import Emulation, Outcome, Spread
+from metrics.checks.rule import Judgement, Limit, Rules, at_most, none_of, share_at_most
+from metrics.rundir import SUSPECT
+
+RULES = Rules()
+
+RECEIVE_P99 = Limit(10.0, "ms")
+SEND_P50 = Limit(5.0, "ms")
+CPU_BUSY = Limit(0.95, "ratio")
+"""Not higher: where processors are kept awake, what keeps them awake still gets 2 to 4 % of a saturated one."""
+
+STEAL = Limit(0.10, "ratio")
+BUSY_SECONDS = Limit(0.10, "ratio")
+"""Share of the workload's seconds that may be above CPU_BUSY or STEAL."""
+
+PRESSURE_SILENCE = Limit(3.0, "s")
+"""How long before the judged span's end the last line of ``pressure.jsonl`` may be. There is one per virtual second."""
+
+
+@RULES.add("overload", SUSPECT, PRESSURE_SILENCE)
+def throttled(emulation: Emulation) -> Judgement:
+    """Fails if a period of a quota was used up from the workload's begin until the peers are told to end, or in a
+    second that touches this span, or if ``pressure.jsonl`` ends more than {0} (virtual) before the end of this span.
+
+    Where a quota of processor time (a container's, say) is used up, everything that it holds for stands still for the
+    rest of the period, tens of milliseconds as a rule. One such period is enough to be seen in delays, and no other
+    measure tells it from a busy machine. What comes after the record's end is not known.
+    """
+    (start_ns, end_ns), lines = emulation.judged_ns, emulation.pressure
+    begun_ns = [0, *(line.at_ns for line in lines[:-1])]
+    judged = [line for before, line in zip(begun_ns, lines, strict=False) if before < end_ns and line.at_ns > start_ns]
+    throttled_ms = [line.throttled_us / 1000 for line in judged if line.throttled_periods]
+    periods = sum(line.throttled_periods for line in judged)
+    detail = (
+        f"a processor quota of the run's cgroups was used up in {periods} periods ({sum(throttled_ms):.3g} ms, summed "
+        f"over processors), in {len(throttled_ms)} of {len(judged)} seconds"
+    )
+    silent_s = (end_ns - max((line.at_ns for line in lines), default=start_ns)) / 1e9
+    is_cut_off = not lines or silent_s > PRESSURE_SILENCE.value
+    if is_cut_off:
+        detail += f"; pressure.jsonl has no line of the last {silent_s:.1f} s before the peers were told to end"
+    return none_of(len(judged), periods + is_cut_off, "ms", detail, max(throttled_ms, default=0.0))
+
+
+@RULES.add("certificate", SUSPECT)
+def clocks(clocks: Outcome) -> Judgement:
+    """Fails if (``remote``) frames between two machines took no longer than their clocks are unsure. ``worst`` is the
+    largest uncertainty, by which any delay between machines may be wrong ([remote-testbed.md](remote-testbed.md)).
+
+    Such delays say nothing.
+    """
+    worst_ms, unresolved = clocks.worst / 1e6, clocks.failed
+    detail = f"delays between machines, and latencies, are known to within {worst_ms:.3g} ms by their clocks"
+    if unresolved:
+        detail += f"; {unresolved:,} of {clocks.tested:,} frames between machines took no longer than that"
+    return none_of(clocks.tested, unresolved, "ms", detail, worst_ms)
+
+
+@RULES.add("overload", SUSPECT, RECEIVE_P99, grave=True, things="frames")
+def receive_delay(receive: Spread, frames: Outcome) -> Judgement:
+    """Fails if the p99 of ``d_rcv`` exceeds {0}.
+
+    Between a packet's arrival at a host and the peer's read lies nothing but the wait for a processor. An idle machine
+    shows 0.1 to 1 ms; {0} is about a tenth of a typical WAN delay.
+
+    Late: a frame; ``tap_rx_ns``, ``log_recv_ns``.
+    """
+    detail = f"peers read a frame after its arrival: {receive}"
+    return at_most(RECEIVE_P99, receive.p99, frames.tested, detail, receive.late, receive.samples // 100)
+
+
+@RULES.add("overload", SUSPECT, SEND_P50, grave=True)
+def send_delay(send: Spread, frames: Outcome) -> Judgement:
+    """Fails if the median of ``d_sndbuf`` exceeds {0}.
+
+    The same on the sending side. Its tail belongs to TCP (a full window waits a round trip), so the median is judged.
+    """
+    return at_most(SEND_P50, send.p50, frames.tested, f"frames left their host after the peer's write: {send}")
+
+
+@RULES.add("overload", SUSPECT, CPU_BUSY, BUSY_SECONDS)
+def cpu_busy(busy: tuple[float, ...]) -> Judgement:
+    """Fails if the processors are busy for more than {0} of the time in more than {1} of the seconds.
+
+    It finds a saturated machine whose delays still happen to be within the limits above. The process that keeps a
+    processor awake gets 2 to 4 % of it even then, so that saturation shows as 96 to 98 %.
+    """
+    return _judge_seconds(CPU_BUSY, busy)
+
+
+@RULES.add("overload", SUSPECT, STEAL, BUSY_SECONDS)
+def steal(steal: tuple[float, ...]) -> Judgement:
+    """Fails if the hypervisor takes more than {0} of the processors' time in more than {1} of the seconds.
+
+    Time that the hypervisor took is invisible to every other measure.
+    """
+    return _judge_seconds(STEAL, steal)
+
+
+def _judge_seconds(limit: Limit, seconds: Sequence[float]) -> Judgement:
+    detail = f"{{above}} of {len(seconds)} seconds of the workload above {limit.value:.0%}"
+    return share_at_most(limit, seconds, BUSY_SECONDS.value, detail)

@@ -1,0 +1,163 @@
+"""Was the data plane in time, and was it there?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from metrics.checks.evidence import Emulation
+from metrics.checks.rule import Judgement, Limit, Rules, at_most, share_at_most
+from metrics.dataplane import Burst, Span, busy_spans, merge_counts, quantile_ns
+from metrics.rundir import INVALID, SUSPECT
+from metrics.stalls import Bools, Ints, Late, Stalls
+
+RULES = Rules()
+
+PLANE_BUSY = Limit(0.95, "ratio")
+
+STALL = Limit(100.0, "ms")
+"""The latest that any frame may be. Crowded machines were seen to hold the plane for 80 ms."""
+
+SILENCE = Limit(2.0, "s")
+
+_OVERSTATED = 2**0.25
+"""By which a histogram's largest value may exceed the real one."""
+
+_Frames: TypeAlias = tuple[list[tuple[int, int]] | None, int, list[Burst]]
+"""Of a line of the data plane: the frames' histogram, how many were late, and the bursts in which they were."""
+
+
+@RULES.add("certificate", INVALID, things="frames")
+def plane_lateness(emulation: Emulation) -> Judgement:
+    """Fails if, from the workload's begin to the peers' end, the 99th percentile of the data plane's lateness over all
+    frames exceeds ``verdict.lateness_p99_ms`` ([why not by the second](adr/0014-lateness-is-judged-over-the-run.md)).
+
+    A frame that is written late has a delay that was not asked for.
+
+    Late: a frame; of the frames that were late in one burst, the first one's due instant and the last one's; bursts
+    that the data plane could not keep (1,024 a line) are not explained.
+    """
+    lines = [(span.lateness_counts, span.counts.get("frames_late", 0), span.late) for span in _judged(emulation)]
+    detail = "the data plane's lateness over {frames:,} frames: p99 {p99_ms:.3g} ms"
+    return _judge_frames(emulation, lines, detail)
+
+
+@RULES.add("certificate", INVALID, things="frames")
+def plane_intake(emulation: Emulation) -> Judgement:
+    """Fails if, over the same span, the 99th percentile of the longest that frames may have waited in their hosts'
+    devices before the data plane read them exceeds ``verdict.lateness_p99_ms``. It is
+    [an upper bound](dataplane.md#before-the-read), counted frame by frame, but for a frame that came while the loop
+    slept: of its wait up to 1.2 ms may be unseen. A record without counts, or with seconds that have none, fails.
+
+    No other measure of the data plane sees this wait, since every due time counts from the read, and a delivery suffers
+    from it as from lateness: hence the same limit.
+
+    Late: a frame; as for ``plane_lateness``.
+    """
+    lines = [(span.intake_counts, span.counts.get("frames_waited", 0), span.waits) for span in _judged(emulation)]
+    if all(counts is None for counts, _, _ in lines):
+        detail = "the data plane has no counts of frames' waits before they were read"
+        return Judgement(0, 1, 0.0, Limit(emulation.lateness_p99_ms, "ms"), detail)
+    detail = "{frames:,} frames waited to be read by the data plane: p99 at most {p99_ms:.3g} ms, all {max_ms:.3g} ms"
+    return _judge_frames(emulation, lines, detail)
+
+
+def _judged(emulation: Emulation) -> list[Span]:
+    return [span for span in emulation.spans if _is_judged(emulation, span.at_ns)]
+
+
+def _is_judged(emulation: Emulation, at_ns: int) -> bool:
+    """Whether a line of the data plane that was written at ``at_ns`` is about the judged span."""
+    start_ns, end_ns = emulation.judged_ns
+    return start_ns < at_ns <= end_ns
+
+
+def _judge_frames(emulation: Emulation, lines: Sequence[_Frames], detail: str) -> Judgement:
+    """Judge the 99th percentile over all frames, however late ones are spread over the time (docs/adr/0014).
+
+    A burst is explained as a whole: if so much of it is covered by stalls that the rest is within the limit, then the
+    same is true of every frame in it. The others are not counted, nor frames of bursts that were not kept.
+
+    Args:
+        emulation: has the limit and the stalls.
+        lines: of the data plane; one without a histogram fails the check.
+        detail: has ``frames``, ``p99_ms`` and ``max_ms``.
+    """
+    limit, known = Limit(emulation.lateness_p99_ms, "ms"), [counts for counts, _, _ in lines if counts is not None]
+    counts = merge_counts(known)
+    frames, p99_ms = sum(count for _, count in counts), quantile_ns(counts, 0.99) / 1e6
+    max_ms = max((bound_ns for bound_ns, _ in counts), default=0) / 1e6
+    detail = detail.format(frames=frames, p99_ms=p99_ms, max_ms=max_ms)
+    if len(known) < len(lines):
+        detail += f"; {len(lines) - len(known)} of {len(lines)} seconds have no counts"
+        return Judgement(frames, 1, p99_ms, limit, detail)
+    due_ns, came_ns, sizes = _columns(burst for _, _, bursts in lines for burst in bursts)
+    explained = int(sizes[emulation.stalls.excuse(due_ns, came_ns, limit.ns)].sum())
+    late = Late(sum(late for _, late, _ in lines), explained)
+    return at_most(limit, p99_ms, frames, detail, late, frames // 100)
+
+
+def _columns(bursts: Iterable[Burst]) -> tuple[Ints, Ints, Ints]:
+    due_ns, came_ns, frames = np.array(list(bursts), np.int64).reshape(-1, 3).T
+    return due_ns, came_ns, frames
+
+
+@RULES.add("certificate", SUSPECT, STALL, things="seconds")
+def plane_stalls(emulation: Emulation) -> Judgement:
+    """Fails if by some line of ``dataplane.jsonl`` a frame left the data plane more than {0} late.
+
+    It stood still, though the percentile may not show it.
+
+    Late: a line; as for ``plane_lateness``, all frames of the line that were over {0} late.
+    """
+    spans = [span for span in _judged(emulation) if "max" in span.lateness_ns]
+    zero_ns = emulation.judged_ns[0]
+    worst_ns, at_ns = max(((span.lateness_ns["max"], span.at_ns) for span in spans), default=(0, zero_ns))
+    detail = f"the data plane's latest frame was {worst_ns / 1e6:.3g} ms late, at {(at_ns - zero_ns) / 1e9:.0f} s"
+    late = [span for span in spans if span.lateness_ns["max"] > STALL.ns]
+    explained = sum(_is_explained(span, emulation.stalls) for span in late)
+    return Judgement(len(spans), len(late), worst_ns / 1e6, STALL, detail, Late(len(late), explained))
+
+
+def _is_explained(span: Span, stalls: Stalls) -> bool:
+    """Whether stalls of the host explain all frames of a line that were later than ``STALL``."""
+    due_ns, came_ns, _ = _columns(span.late)
+    late_ns: Ints = came_ns - due_ns
+    if late_ns.max(initial=0) < span.lateness_ns["max"] / _OVERSTATED - 1:
+        return False  # the burst of the latest was not kept
+    unexplained: Bools = (late_ns > STALL.ns) & ~stalls.excuse(due_ns, came_ns, STALL.ns)
+    return not unexplained.any()
+
+
+@RULES.add("certificate", INVALID, SILENCE, things="lines")
+def plane_present(emulation: Emulation) -> Judgement | None:
+    """Fails if the data plane was silent for over {0} of the workload.
+
+    It writes a line a second.
+
+    Late: two lines; their instants.
+    """
+    workload = emulation.workload
+    if workload is None:
+        return None
+    inside = [span.at_ns for span in emulation.spans if workload.start_ns < span.at_ns < workload.end_ns]
+    gaps_ns = np.array(list(pairwise([workload.start_ns, *inside, workload.end_ns])), np.int64)
+    gap_s = float(np.diff(gaps_ns).max()) / 1e9
+    detail = f"longest time without a line of the data plane: {gap_s:.1f} s"
+    late = emulation.stalls.tally(gaps_ns[:, 0], gaps_ns[:, 1], SILENCE.ns)
+    return at_most(SILENCE, gap_s, len(inside), detail, late)
+
+
+@RULES.add("overload", SUSPECT, PLANE_BUSY)
+def plane_busy(emulation: Emulation) -> Judgement:
+    """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl``, lines that cover less
+    than half a second being judged together with the next.
+
+    The data plane is one process: near saturation its lateness grows without bound.
+    """
+    # No stall of the host explains this: at nearly full load the kernel itself holds real-time processes back.
+    ratios = [ratio for at_ns, ratio in busy_spans(emulation.spans) if _is_judged(emulation, at_ns)]
+    return share_at_most(PLANE_BUSY, ratios, 0)

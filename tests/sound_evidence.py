@@ -1,0 +1,121 @@
+"""The evidence of a sound run, made by hand or from the documents of a fabricated run, and changes to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from metrics.checks import check_run
+from metrics.checks import evidence as parts
+from metrics.checks.evidence import Evidence, Matching, Outcome, Spread
+from metrics.dataplane import Span
+from metrics.first_packets import Attempt, Contrast, Tally
+from metrics.probing import RttErrors, Sweep
+from metrics.recount import Recount, count_changes, recount
+from metrics.rundir import Phase, RunDir
+from metrics.stalls import Late, Stalls
+from metrics.tables.evidence import read_emulation
+from tests.fabricate import Fabrication
+
+MS, SECOND = 1_000_000, 1_000_000_000
+IN_TIME = Late(0, 0)
+NO_STALLS = Stalls(np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
+JUDGED_NS = (0, 4 * SECOND)
+
+
+def span(second: int, **changes: Any) -> Span:
+    """A line of the data plane, with 100 frames in time."""
+    counts = [(50_000, 100)]
+    span = Span(
+        at_ns=second * SECOND,
+        passed_ns=SECOND,
+        counts={"frames_late": 0, "frames_waited": 0},
+        drops={},
+        lateness_ns={"max": 50_000},
+        lateness_counts=counts,
+        busy_ratio=0.1,
+        intake_ns={"max": 50_000},
+        intake_counts=counts,
+    )
+    return structs.replace(span, **changes)
+
+
+def sweep(**changes: Any) -> Sweep:
+    """A phase's probes, every error at a fifth of its limit; ``changes`` are to the errors."""
+    errors = RttErrors(probes=1000, of_limit=0.2, ms=0.1, limit_ms=0.5, limit_ratio=0.005, late=IN_TIME)
+    changed = structs.replace(errors, **changes)
+    return Sweep({"p50": changed, "p99": changed}, jittered=False, repeats=(), sent=2000, received=2000)
+
+
+ALL_IN_TIME = Tally(compared=200, first_only=0, control_only=0)
+CONTRASTS = Contrast("pairs", 200, ALL_IN_TIME, ALL_IN_TIME), Contrast("hosts", 200, ALL_IN_TIME, ALL_IN_TIME)
+SHORT = Spread(samples=1000, p50=0.1, p99=0.2, max=0.3)
+
+SOUND = Evidence(
+    traces=parts.Traces(nodes=5, incomplete={}, changes=0, scheduled_changes=0, dropped={}),
+    publications=parts.Publications(scheduled=20, messages=20, with_schedule=20, subscribers=60, lag=SHORT),
+    deliveries=60,
+    recount=Recount(expected=60, uncertain=0),
+    order=Outcome(tested=40, failed=0),
+    frames=Outcome(tested=10, failed=0),
+    clocks=Outcome(tested=10, failed=0, worst=2 * MS),
+    uncaptured=None,
+    frame_sets=parts.FrameSets(10, {"read but never sent": 0}),
+    coverage=Outcome(tested=4, failed=0, total=100),
+    connections=Matching(2, only_traced=0, only_on_wire=0),
+    captures=parts.Captures(90, dropped=0, truncated=0, not_understood=0, plane_frames=90, plane_dropped=0),
+    delays=Outcome(tested=1000, failed=0),
+    inside=SHORT,
+    wire=parts.WireErrors(steady=SHORT, jittered=SHORT, jitter_sigmas_std=1.0, limit_ms=0.5),
+    identity=Outcome(tested=5, failed=0, total=1000),
+    send=SHORT,
+    receive=SHORT,
+    links=parts.Links(Matching(9, only_traced=0, only_on_wire=0, changing=1), Outcome(tested=9, failed=0)),
+    emulation=parts.Emulation(
+        sweeps={phase: sweep() for phase in ("before", "during", "after")},
+        first_packets=(Attempt(1, CONTRASTS),),
+        spans=tuple(span(second) for second in range(5)),
+        pressure=tuple(parts.PressureLine(second * SECOND) for second in range(-3, 5)),
+        judged_ns=JUDGED_NS,
+        workload=Phase("workload", *JUDGED_NS),
+        stalls=NO_STALLS,
+        lateness_p99_ms=0.5,
+    ),
+    busy=(0.4,) * 4,
+    steal=(0.0,) * 4,
+)
+
+
+def change(evidence: Evidence, **changes: Any) -> Evidence:
+    """The evidence with other parts; a dictionary has other values of some fields of a part."""
+    changed = {
+        part: structs.replace(getattr(evidence, part), **value) if isinstance(value, dict) else value
+        for part, value in changes.items()
+    }
+    return structs.replace(evidence, **changed)
+
+
+def of_run(run: RunDir, fabrication: Fabrication) -> Evidence:
+    """The evidence of a fabricated run without the analysis: its documents, and what the tables would say."""
+    expected, published, counters = len(fabrication.truth.expected()), len(fabrication.schedule), run.manifest.counters
+    return change(
+        SOUND,
+        traces={"nodes": len(run.nodes), "scheduled_changes": count_changes(run)},
+        publications={
+            "scheduled": published, "messages": published, "with_schedule": published, "subscribers": expected
+        },
+        deliveries=expected,
+        recount=recount(run, 100 * MS),
+        captures={
+            "records": len(fabrication.packets), "plane_frames": counters["frames_in"] + counters["frames_out"]
+        },
+        clocks=None,
+        emulation=read_emulation(run),
+    )  # fmt: skip
+
+
+def failures(evidence: Evidence) -> dict[str, str]:
+    """The checks that fail, and what each makes of the run."""
+    return {check.name: check.severity for check in check_run(evidence) if check.failed}
