@@ -35,7 +35,6 @@ from tests.fabricate import Fabrication
 
 CHECKOUT = Path(__file__).parents[2]
 OWNERS = ("metrics/rundir/files.py", "peer/files.py")
-"""Still name the files that they read."""
 
 
 @pytest.fixture
