@@ -23,12 +23,13 @@ from metrics.pcap import CAPTURES, CONNS
 from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
-from metrics.rundir.files import DATAPLANE_FILE, OVERLAY_FILE, PRESSURE_FILE, SCHEDULE_FILE
+from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
 from metrics.stalls import Late
 from metrics.tables import hop_evidence
 from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS, TraceState
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.protocols.registry import copies_follow_links
 
 _DELIVERED = ("publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")

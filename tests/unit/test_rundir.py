@@ -29,7 +29,7 @@ from metrics.rundir.documents import PlanOutline
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, STALLS_FILE, SUMMARY_FILE, TABLES_FOLDER, table_file
 from metrics.rundir.parquet import VERSION, version_of, with_version
 from metrics.tables.schemas import arrow_schema, require_tables
-from metrics.tables.shares import Share, _write
+from metrics.tables.shares import Share, write_share
 from metrics.tables.staged import Part, mark_version
 from tests.fabricate import Fabrication
 
@@ -259,7 +259,7 @@ def test_parts_say_their_version(tmp_path: Path) -> None:
     part = Part(tmp_path / "part-0.parquet", rows.schema)
     part.add(rows)
     part.close()
-    _write({"y": rows}, {"y": tmp_path}, Share(1, 2))
+    write_share({"y": rows}, {"y": tmp_path}, Share(1, 2))
     for number in (0, 1):
         assert version_of(pq.read_metadata(tmp_path / f"part-{number}.parquet")) == SCHEMA_VERSION
 
