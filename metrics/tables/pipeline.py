@@ -30,7 +30,7 @@ from metrics.tables.evidence import copies_show_links, gather
 from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
-from metrics.tables.staged import STAGED, mark_version
+from metrics.tables.staged import STAGED
 from metrics.tables.stalls import build_stalls
 from metrics.tables.together import together
 from metrics.tables.traces import EVENTS
@@ -271,7 +271,6 @@ class Pipeline:
         if name in _SMALL:
             chosen = chosen.coalesce(1)
         chosen.write.parquet(str(self._path(name)))
-        mark_version(self._path(name))
 
     def _save_small(self, name: str, rows: list[dict[str, Any]]) -> None:
         path = self._path(name)
