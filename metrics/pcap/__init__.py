@@ -20,30 +20,3 @@ Frames come from the payload where the capture has it, or, with ``traced`` (a Pa
 ``schemas.TRACED``), from the stream offsets in the peers' traces, looked up by TCP sequence number: a binary search per
 stream inside the reader, far cheaper than a range join and independent of what was captured beyond the headers.
 """
-
-from metrics.pcap.schemas import (
-    CAPTURES,
-    CONNS,
-    FRAMES,
-    PACKETS,
-    SCHEMAS,
-    SPANS,
-    TRACED,
-    WIRE,
-    union_schema,
-)
-from metrics.pcap.tables import Reading, read_tables
-
-__all__ = [
-    "CAPTURES",
-    "CONNS",
-    "FRAMES",
-    "PACKETS",
-    "SCHEMAS",
-    "SPANS",
-    "TRACED",
-    "WIRE",
-    "Reading",
-    "read_tables",
-    "union_schema",
-]

@@ -19,7 +19,7 @@ from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN, DELAY_AGREEMENT_P99
 from metrics.checks.network import PUBLISH_LAG_P99
 from metrics.dataplane import spans
-from metrics.pcap import CAPTURES, CONNS
+from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir

@@ -9,7 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metrics.measures.snapshots import measure_overlay
-from metrics.overlay import Snapshot, count_links, measure_topics
+from metrics.overlay.nodes import count_links
+from metrics.overlay.snapshot import Snapshot
+from metrics.overlay.topics import measure_topics
 
 MOST_INSTANTS = 60
 FEWEST_INSTANTS = 10

@@ -22,7 +22,8 @@ from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
 from metrics.measures.registry import HEADLINE, MEASURES, OVERLAY, STUDIED, find_measure
 from metrics.measures.traffic import TRAFFIC, Traffic
-from metrics.overlay import Snapshot, correlate, correlate_topics, intersect_top
+from metrics.overlay.interests import correlate, correlate_topics, intersect_top
+from metrics.overlay.snapshot import Snapshot
 from metrics.report.page import format_value, label_of
 from metrics.tables.schemas import TABLES
 from peer.core.frames import Bye, Data, Hello, Subscriptions
