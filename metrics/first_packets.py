@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from metrics.probing import MOST_ATTEMPTS, met_stall
 from metrics.rundir.files import FIRST_PACKETS_FILE
-from metrics.stalls import Stalls
+from metrics.stalls import Bools, Stalls
 
 SCHEMA = pa.schema(
     [
@@ -50,7 +50,6 @@ SCHEMA = pa.schema(
 LATE_MS = 1.0
 """A probe is late when its RTT error exceeds the controls' median by more than this."""
 
-_Mask = npt.NDArray[np.bool_]
 _Floats = npt.NDArray[np.float64]
 
 
@@ -200,7 +199,10 @@ def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
     last = telling[-1]
     if not last.suspicious and 2 * last.tally.compared >= max(each.tally.compared for each in telling):
         return last
-    tally, calm = (_sum(tallies) for tallies in zip(*((each.tally, each.calm) for each in telling), strict=True))
+    tally, calm = (
+        Tally(*(sum(getattr(each, field) for each in tallies) for field in Tally.__struct_fields__))
+        for tallies in ([each.tally for each in telling], [each.calm for each in telling])
+    )
     return Contrast(name, sum(contrast.slots for contrast in telling), tally, calm, len(telling))
 
 
@@ -215,10 +217,6 @@ def another_due(attempts: Sequence[Attempt]) -> bool:
         return bool(suspects)
     pairs = suspects.get("pairs")
     return len(attempts) < MOST_ATTEMPTS and pairs is not None and (pairs.by_stalls or not pairs.found)
-
-
-def _sum(tallies: Sequence[Tally]) -> Tally:
-    return Tally(*(sum(getattr(tally, field) for tally in tallies) for field in Tally.__struct_fields__))
 
 
 def sign_test(first_only: int, control_only: int) -> float:
@@ -270,6 +268,6 @@ def _contrast(name: Name, slots: pa.Table, stalls: Stalls) -> Contrast:
     return Contrast(name, int(kind.sum()), all_slots, calm_slots)
 
 
-def _tally(compared: _Mask, first_late: _Mask, control_late: _Mask) -> Tally:
+def _tally(compared: Bools, first_late: Bools, control_late: Bools) -> Tally:
     only = (first_late & ~control_late, control_late & ~first_late)
     return Tally(int(compared.sum()), *(int((compared & late).sum()) for late in only))

@@ -89,13 +89,9 @@ def read_stalls(run_dir: Path) -> Stalls:
     for stall in read_lines(run_dir / STALLS_FILE, _STALLS.decode):
         found.setdefault(stall.source, []).append((stall.start_ns, stall.end_ns))
     host, plane = (merge(np.array(found[source], np.int64).reshape(-1, 2)) for source in ("host", "plane"))
-    return Stalls(host, plane, round(SLACK_NS / _dilation(run_dir)))
-
-
-def _dilation(run_dir: Path) -> float:
-    """The run's ``time_dilation``, by its plan."""
     path = run_dir / PLAN_FILE
-    return float(read_document(path, json.decode)["experiment"]["time_dilation"]) if path.exists() else 1.0
+    dilation = read_document(path, json.decode)["experiment"]["time_dilation"] if path.exists() else 1
+    return Stalls(host, plane, round(SLACK_NS / dilation))
 
 
 def merge(intervals: Ints) -> Ints:
