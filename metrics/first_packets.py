@@ -54,17 +54,11 @@ _Floats = npt.NDArray[np.float64]
 
 
 class Rule(Struct, frozen=True):
-    """When first packets are found to be late.
+    """When first packets are found to be late."""
 
-    Attributes:
-        share: (only the first late - only the control late) / slots compared must exceed this ...
-        p_value: ... and the sign test's p value must be below this.
-        apart_ms: largest difference between the delays asked of a slot's two probes, in either direction.
-    """
-
-    share: float
-    p_value: float
-    apart_ms: float
+    share: float  # (only the first late - only the control late) / slots compared must exceed this
+    p_value: float  # ... and the sign test's p value must be below this
+    apart_ms: float  # largest difference between the delays asked of a slot's two probes, in either direction
 
     @property
     def fewest(self) -> int:
@@ -103,21 +97,13 @@ class Tally(Struct, frozen=True):
 
 
 class Contrast(Struct, frozen=True):
-    """First packets against controls, over the slots of one attempt or of several.
+    """First packets against controls, over the slots of one attempt or of several."""
 
-    Attributes:
-        name: of its rule.
-        slots: of that kind; those without a control or with a lost probe give no evidence.
-        tally: of those that do.
-        calm: of those of them that no stall of the host met.
-        attempts: how many these slots are of. They were judged as often, so the limit of the p value is divided by it.
-    """
-
-    name: Name
-    slots: int
-    tally: Tally
-    calm: Tally
-    attempts: int = 1
+    name: Name  # of its rule
+    slots: int  # of that kind; those without a control or with a lost probe give no evidence
+    tally: Tally  # of those that do
+    calm: Tally  # of those of them that no stall of the host met
+    attempts: int = 1  # of which these slots are; the limit of the p value is divided by it
 
     @property
     def rule(self) -> Rule:

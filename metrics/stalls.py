@@ -35,17 +35,11 @@ class Late(NamedTuple):
 
 
 class Stalls(Struct, frozen=True):
-    """The stalls of a run, in ns of virtual time.
+    """The stalls of a run, in ns of virtual time."""
 
-    Attributes:
-        host: (n, 2) beginnings and ends, sorted and disjoint: at least one processor stood still.
-        plane: (n, 2) likewise: the data plane did nothing though something was due.
-        slack_ns: ``SLACK_NS`` in virtual time.
-    """
-
-    host: Ints
-    plane: Ints
-    slack_ns: int = SLACK_NS
+    host: Ints  # (n, 2) beginnings and ends, sorted and disjoint: at least one processor stood still
+    plane: Ints  # (n, 2) likewise: the data plane did nothing though something was due
+    slack_ns: int = SLACK_NS  # ``SLACK_NS`` in virtual time
 
     def explain(self, instants_ns: Ints) -> Bools:
         """Which instants lie inside a stall of the host, widened by the slack at both ends."""

@@ -27,25 +27,15 @@ _PIECE_PACKETS = 1_500_000
 
 @dataclass(frozen=True)
 class Reading:
-    """What to read from a capture.
+    """What to read from a capture."""
 
-    Attributes:
-        tables: names of ``schemas.SCHEMAS``.
-        traced: Parquet of ``schemas.TRACED``; None takes frames from captured payload.
-        epoch_offset_ns: taken from every time stamp: epoch = CLOCK_MONOTONIC + this.
-        origin_ns: where the one-second buckets of ``wire`` and ``spans`` start, after that.
-        part, parts: only the ``part``-th of ``parts`` of the file: of its packets, or, with reassembly, the hosts whose
-            index leaves the remainder ``part``.
-        retransmissions: whether ``packets`` says ``is_retx``, which needs reassembly and a host's whole capture.
-    """
-
-    tables: tuple[str, ...]
-    traced: str | None = None
-    epoch_offset_ns: int = 0
-    origin_ns: int = 0
-    part: int = 0
-    parts: int = 1
-    retransmissions: bool = False
+    tables: tuple[str, ...]  # names of ``schemas.SCHEMAS``
+    traced: str | None = None  # Parquet of ``schemas.TRACED``; None takes frames from captured payload
+    epoch_offset_ns: int = 0  # taken from every time stamp: epoch = CLOCK_MONOTONIC + this
+    origin_ns: int = 0  # where the one-second buckets of ``wire`` and ``spans`` start, after that
+    part: int = 0  # which part of the file: of its packets or, with reassembly, the hosts whose index % parts == part
+    parts: int = 1  # how many parts there are
+    retransmissions: bool = False  # whether ``packets`` has ``is_retx``: needs reassembly and a host's whole capture
 
     @property
     def reassembles(self) -> bool:

@@ -42,21 +42,13 @@ _FOREVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class Sources:
-    """What deliveries are made of, as Parquet.
+    """What deliveries are made of, as Parquet."""
 
-    Attributes:
-        events: ``traces.EVENTS``.
-        hops: the ``hops`` table.
-        interests: ``subscriptions``.
-        published: ``build_published``.
-        pairs: what was asked of every directed pair, for ``find_asked``: delay_ms.
-    """
-
-    events: Path
-    hops: Path
-    interests: Path
-    published: Path
-    pairs: Path
+    events: Path  # ``traces.EVENTS``
+    hops: Path  # the ``hops`` table
+    interests: Path  # ``subscriptions``
+    published: Path  # ``build_published``
+    pairs: Path  # what was asked of every directed pair, for ``find_asked``: delay_ms
 
     @property
     def rows(self) -> int:

@@ -23,21 +23,13 @@ Rows = list[dict[str, Any]]
 
 
 class Intervals(NamedTuple):
-    """What lasts from when to when (from_ns, to_ns; half open).
+    """What lasts from when to when (from_ns, to_ns; half open)."""
 
-    Attributes:
-        lives: node.
-        interests: node, topic.
-        physical: node, peer; by the word of either.
-        logical: node, peer, topic; by the word of the node.
-        adversaries: the nodes that misbehave on purpose.
-    """
-
-    lives: pa.Table
-    interests: pa.Table
-    physical: pa.Table
-    logical: pa.Table
-    adversaries: frozenset[int] = frozenset()
+    lives: pa.Table  # node
+    interests: pa.Table  # node, topic
+    physical: pa.Table  # node, peer; by the word of either
+    logical: pa.Table  # node, peer, topic; by the word of the node
+    adversaries: frozenset[int] = frozenset()  # the nodes that misbehave on purpose
 
     def at(self, at_ns: int) -> tuple[npt.NDArray[np.int64], Snapshot]:
         """The numbers of the honest nodes that are up, rising, and the overlay then."""
