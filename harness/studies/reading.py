@@ -13,7 +13,7 @@ from harness.errors import ExperimentError
 from harness.loading import decode, is_study, read_document
 from harness.studies.form import FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec
 from harness.studies.measures import MEASURES, PUBLISHED, SEEN, split_reduction
-from harness.studies.points import VARIANT, assign, axes_of, points_of, seeds_of
+from harness.studies.points import assign, axes_of, points_of, seeds_of
 
 MEASURE = "measure"
 """The axis of a table along which its measures stand."""
@@ -209,18 +209,3 @@ def moment_of(shown: str | Shown) -> float | None:
 def label_of(shown: str | Shown) -> str:
     """What readers see."""
     return shown if isinstance(shown, str) else shown.label or shown.of
-
-
-__all__ = [
-    "AT_S",
-    "EPOCH",
-    "MEASURE",
-    "VARIANT",
-    "check_study",
-    "count_of",
-    "hurry",
-    "label_of",
-    "load_study",
-    "measure_of",
-    "moment_of",
-]

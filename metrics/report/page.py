@@ -30,28 +30,36 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         figures: name, title, caption and base64 PNG of each figure, in order.
         missing: titles of figures that had nothing to show.
     """
-    environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
-    environment.filters["number"] = format_number
-    environment.filters["label"] = label_of
     summary = run.summary
-    return environment.get_template("page.html.j2").render(
-        run=run,
-        summary=summary,
-        sentence=sentence(run),
-        reading=reading(run),
-        numbers=[
-            {"label": MEASURES[name].text, "value": format_value(MEASURES[name], value)}
-            for name in _NUMBERS
-            if (value := summary.headline.get(name)) is not None
-        ],
-        figures=figures,
-        overlay=measures_over_time(run),
-        topics=topics_by_shape(run),
-        sweeps=sweep_rows(run),
-        first_packets=first_packet_rows(run),
-        missing=missing,
-        provenance=run.provenance(),
+    return (
+        templates()
+        .get_template("page.html.j2")
+        .render(
+            run=run,
+            summary=summary,
+            sentence=sentence(run),
+            reading=reading(run),
+            numbers=[
+                {"label": MEASURES[name].text, "value": format_value(MEASURES[name], value)}
+                for name in _NUMBERS
+                if (value := summary.headline.get(name)) is not None
+            ],
+            figures=figures,
+            overlay=measures_over_time(run),
+            topics=topics_by_shape(run),
+            sweeps=sweep_rows(run),
+            first_packets=first_packet_rows(run),
+            missing=missing,
+            provenance=run.provenance(),
+        )
     )
+
+
+def templates() -> Environment:
+    """The pages' templates, with the filters ``number`` and ``label``."""
+    environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
+    environment.filters.update(number=format_number, label=label_of)
+    return environment
 
 
 def sentence(run: Run) -> str:
