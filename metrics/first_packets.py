@@ -26,25 +26,13 @@ from msgspec import Struct
 from metrics.probing import MOST_ATTEMPTS, met_stall
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.stalls import Bools, Stalls
+from metrics.tables.schemas import schema_of
 
-SCHEMA = pa.schema(
-    [
-        ("attempt", pa.int32()),
-        ("host_first", pa.bool_()),
-        ("src", pa.int32()),
-        ("dst", pa.int32()),
-        ("at_ns", pa.int64()),
-        ("asked_there_ms", pa.float64()),
-        ("asked_rtt_ms", pa.float64()),
-        ("rtt_ms", pa.float64()),
-        ("control_src", pa.int32()),
-        ("control_dst", pa.int32()),
-        ("control_at_ns", pa.int64()),
-        ("control_asked_there_ms", pa.float64()),
-        ("control_asked_rtt_ms", pa.float64()),
-        ("control_rtt_ms", pa.float64()),
-    ]
-)
+SCHEMA = schema_of("""
+    attempt int, host_first boolean, src int, dst int, at_ns bigint, asked_there_ms double, asked_rtt_ms double,
+    rtt_ms double, control_src int, control_dst int, control_at_ns bigint, control_asked_there_ms double,
+    control_asked_rtt_ms double, control_rtt_ms double
+""")
 """A row per slot; docs/results.md explains the columns."""
 
 LATE_MS = 1.0

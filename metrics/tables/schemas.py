@@ -107,9 +107,14 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 }
 
 
+def schema_of(columns: str) -> pa.Schema:
+    """Columns that are declared as in SQL, as Arrow types."""
+    return pa.schema([(name, _ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
+
+
 def arrow_schema(table: str) -> pa.Schema:
     """The columns of a table as Arrow types, for the tables that kernels make."""
-    return pa.schema([(column, _ARROW[kind]) for column, kind in TABLES[table].items()])
+    return schema_of(_COLUMNS[table])
 
 
 def require_tables(run: RunDir) -> None:
