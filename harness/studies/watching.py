@@ -84,8 +84,8 @@ class Watch:
         self.ever = dict(self._subscribers)
         self._handlers: dict[str, Callable[[TraceEvent], None]] = {
             "publish": self._publish,
-            "duplicate": self._duplicate,
-            "relay": self._relay,
+            "duplicate": self._count_copy,
+            "relay": self._count_copy,
             "graft": self._relink,
             "prune": self._relink,
             "join": self._change,
@@ -133,17 +133,14 @@ class Watch:
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
 
-    def _duplicate(self, event: TraceEvent) -> None:
-        if batch := self._batch_of_honest_copy(event):
-            batch.duplicates += 1
-
-    def _relay(self, event: TraceEvent) -> None:
-        if batch := self._batch_of_honest_copy(event):
-            batch.relays += 1
-
-    def _batch_of_honest_copy(self, event: TraceEvent) -> Batch | None:
+    def _count_copy(self, event: TraceEvent) -> None:
         flight = self.flights.get(event.message_id)
-        return None if flight is None or self._adversaries >> event.node & 1 else flight.batch
+        if flight is None or self._adversaries >> event.node & 1:
+            return
+        if event.event == "relay":
+            flight.batch.relays += 1
+        else:
+            flight.batch.duplicates += 1
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns

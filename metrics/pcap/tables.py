@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from metrics.pcap.files import read_file
+from metrics.pcap.files import read_bytes
 from metrics.pcap.flows import Connections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
 from metrics.pcap.headers import TCP, Packets, address_text, decode
-from metrics.pcap.records import TAPS, Records, Selection
+from metrics.pcap.records import TAPS, Records, Selection, map_file
 from metrics.pcap.schemas import PACKETS, SCHEMAS
 from metrics.pcap.sightings import sight
 from metrics.pcap.streams import Streams, reassemble
@@ -58,10 +58,12 @@ class Reading:
 def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
     """The tables of a capture file, as (name, piece); a table may come in several pieces, or in none."""
     by_host = reading.reassembles
-    records = read_file(path, Selection(reading.part, reading.parts, by_host))
+    records = read_bytes(map_file(path), path.name, Selection(reading.part, reading.parts, by_host))
     records.ts_ns -= reading.epoch_offset_ns
     if not by_host:
-        yield from _read_packets(records, path)
+        for start in range(0, len(records), _PIECE_PACKETS):
+            packets = decode(records.select(slice(start, start + _PIECE_PACKETS)))
+            yield "packets", _packets_table(packets, path, None)
         return
     counts = InterfaceCounts(records)
     hosts = np.array([each.host for each in records.interfaces], np.int64)
@@ -72,12 +74,6 @@ def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
         yield "captures", counts.table(records, path, mine)
         if not records.interfaces and reading.part == 0:
             yield "captures", describe_unreadable(records, path)
-
-
-def _read_packets(records: Records, path: Path) -> Iterator[tuple[str, pa.Table]]:
-    for start in range(0, len(records), _PIECE_PACKETS):
-        packets = decode(records.select(slice(start, start + _PIECE_PACKETS)))
-        yield "packets", _packets_table(packets, path, None)
 
 
 def _pieces(records: Records, hosts: npt.NDArray[np.int64], wanted: set[int]) -> Iterator[Records]:

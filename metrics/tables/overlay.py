@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metrics.measures.snapshots import measure_overlay
 from metrics.overlay.nodes import count_links
 from metrics.overlay.snapshot import Snapshot
 from metrics.overlay.topics import measure_topics
@@ -54,11 +53,6 @@ def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list
     most = min(max(LOOKS // max(nodes, 1), FEWEST_INSTANTS), MOST_INSTANTS)
     step = -(-(last - first + 1) // most)
     return sorted({zero_ns + k * _SECOND_NS for k in range(first, last + 1) if k % step == 0} | {zero_ns, end_ns})
-
-
-def build_overlay(intervals: Intervals, instants: list[int]) -> Rows:
-    """The ``overlay`` table: a row an instant."""
-    return [{"at_ns": at_ns} | measure_overlay(intervals.at(at_ns)[1]) for at_ns in instants]
 
 
 def build_parts(intervals: Intervals, instants: list[int]) -> tuple[Rows, Rows]:

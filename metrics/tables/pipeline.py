@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from metrics.adversaries import of_nodes, read_adversaries
 from metrics.checks import check_run
 from metrics.checks.evidence import Evidence, Links
+from metrics.measures.snapshots import measure_overlay
 from metrics.pcap.source import register, ship_code
 from metrics.rundir import RunDir
 from metrics.rundir.files import CAPTURE_FOLDER, STALLS_FILE, table_file
@@ -27,7 +28,7 @@ from metrics.tables import agreement, churn, deliveries, disclosures, epochs, fi
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import copies_show_links, gather
-from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
+from metrics.tables.overlay import Intervals, build_parts, choose_instants
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
 from metrics.tables.staged import STAGED
@@ -229,7 +230,9 @@ class Pipeline:
         physical, logical = (pq.read_table(self._path(name)) for name in ("physical_links", "links"))
         lives, interests = self.lives.toArrow(), self.interests.toArrow()
         intervals = Intervals(lives, interests, physical, logical, read_adversaries(run))
-        self._save_small("overlay", build_overlay(intervals, choose_instants(timeline.grid, end_ns, len(run.nodes))))
+        instants = choose_instants(timeline.grid, end_ns, len(run.nodes))
+        rows = [{"at_ns": at_ns} | measure_overlay(intervals.at(at_ns)[1]) for at_ns in instants]
+        self._save_small("overlay", rows)
         topics, degrees = build_parts(intervals, sorted({timeline.zero_ns, end_ns}))
         self._save_small("overlay_topics", topics)
         self._save_small("overlay_degrees", degrees)
