@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from metrics.report.figures import plain_axes
-from metrics.report.page import templates
+from metrics.report.page import template
 from metrics.report.run import Run
 
 
@@ -64,15 +64,11 @@ def write_comparison(runs: list[Run], page: Path) -> None:
     """Write the comparison as one HTML page that opens without a network."""
     image = io.BytesIO()
     delay_figure(runs).savefig(image, dpi=144, format="png")
-    text = (
-        templates()
-        .get_template("comparison.html.j2")
-        .render(
-            labels=labels(runs),
-            runs=runs,
-            settings=differing_settings(runs),
-            rows=headline_rows(runs),
-            png=base64.b64encode(image.getvalue()).decode(),
-        )
+    text = template("comparison.html.j2").render(
+        labels=labels(runs),
+        runs=runs,
+        settings=differing_settings(runs),
+        rows=headline_rows(runs),
+        png=base64.b64encode(image.getvalue()).decode(),
     )
     page.write_text(text, encoding="utf-8")

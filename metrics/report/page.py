@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
@@ -31,35 +31,31 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         missing: titles of figures that had nothing to show.
     """
     summary = run.summary
-    return (
-        templates()
-        .get_template("page.html.j2")
-        .render(
-            run=run,
-            summary=summary,
-            sentence=sentence(run),
-            reading=reading(run),
-            numbers=[
-                {"label": MEASURES[name].text, "value": format_value(MEASURES[name], value)}
-                for name in _NUMBERS
-                if (value := summary.headline.get(name)) is not None
-            ],
-            figures=figures,
-            overlay=measures_over_time(run),
-            topics=topics_by_shape(run),
-            sweeps=sweep_rows(run),
-            first_packets=first_packet_rows(run),
-            missing=missing,
-            provenance=run.provenance(),
-        )
+    return template("page.html.j2").render(
+        run=run,
+        summary=summary,
+        sentence=sentence(run),
+        reading=reading(run),
+        numbers=[
+            {"label": MEASURES[name].text, "value": format_value(MEASURES[name], value)}
+            for name in _NUMBERS
+            if (value := summary.headline.get(name)) is not None
+        ],
+        figures=figures,
+        overlay=measures_over_time(run),
+        topics=topics_by_shape(run),
+        sweeps=sweep_rows(run),
+        first_packets=first_packet_rows(run),
+        missing=missing,
+        provenance=run.provenance(),
     )
 
 
-def templates() -> Environment:
-    """The pages' templates, with the filters ``number`` and ``label``."""
+def template(name: str) -> Template:
+    """A page's template, with the filters ``number`` and ``label``."""
     environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.filters.update(number=format_number, label=label_of)
-    return environment
+    return environment.get_template(name)
 
 
 def sentence(run: Run) -> str:
