@@ -31,6 +31,7 @@ CODE = (
     "harness/workload",
     "metrics/measures",
     "metrics/overlay",
+    "metrics/rundir/timeline.py",
 )
 """Files and folders whose Python files make the results."""
 

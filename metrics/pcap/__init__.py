@@ -4,12 +4,12 @@ The kernels know files, NumPy and Arrow, neither Spark nor processes. A host's r
 everything that needs a host's whole view (connections, reassembly, frames) happens while its file is read, before any
 shuffle, and payload never enters a table.
 
-Without Spark::
+Without Spark (``metrics.pcap.tables``)::
 
     reading = Reading(("conns", "frames"), traced="traced.parquet", epoch_offset_ns=offset)
     for name, table in read_tables(path, reading): ...
 
-With Spark, several tables in one pass, as their union with a leading column ``table``::
+With Spark (``metrics.pcap.source``), several tables in one pass, as their union with a leading column ``table``::
 
     register(spark)  # the Data Source, and its code for the executors
     options = {"path": f"{run}/capture", "tables": "conns,frames,spans,wire,captures", "traced": traced}
