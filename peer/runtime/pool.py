@@ -146,7 +146,7 @@ class LinkPool:
         self.connections[link] = None
         if link.opener:
             assert link.peer is not None, "an opener knows its peer"
-            if self.table.awaits(link.peer):
+            if self.table.lacks(link.peer):
                 self.table.opened(link, link.peer)
             else:
                 link.transport.abort()

@@ -177,7 +177,7 @@ class Host:
 
     def _take_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
         """The answer to the attempt is here."""
-        if listener is not None and table.awaits(peer):
+        if listener is not None and table.lacks(peer):
             table.opened(self._simulation.join(self, peer, listener), peer)
         else:
             table.failed(peer)
