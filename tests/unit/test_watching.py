@@ -75,3 +75,10 @@ def test_the_subscribers_are_those_that_the_traced_changes_leave():
     assert watch.joined_ns == {2: 3 * SECOND, 3: 3 * SECOND}
     assert watch.changes == 4, "the adversary's leave does not count"
     assert watch.ever == {1: 0b11111, 2: 0b1010}
+
+
+def test_an_event_that_the_schedule_could_not_have_made_does_not_end_the_run():
+    watch = Watch(Population({0: (1,), 1: (1,)}), 0, None)
+    watch.trace(TraceEvent("leave", 0, 7, topics=(3,)))
+    watch.trace(TraceEvent("join", 0, 1, topics=(1,)))
+    assert due(watch, 0, SECOND) == {1}
