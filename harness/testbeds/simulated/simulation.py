@@ -323,8 +323,9 @@ class Simulation:
     def _handle(self, end: End, frame: Frame) -> None:
         if end.up and frame.kind != Bye.kind:
             end.host.feed(FrameReceived(end.peer, frame))
-        elif end.host.node is None:
-            return
+        elif end.life is not end.host.node:
+            if not end.reason:
+                self._say_gone(end)
         elif isinstance(frame, Bye):
             end.host.receive_bye(end, frame.reason)
         elif isinstance(frame, Hello):
@@ -351,7 +352,7 @@ class Simulation:
             self.write(end, Bye(reason))
 
     def _say_gone(self, end: End) -> None:
-        """Somebody's hello came over a connection that was taken by a life that is over; it hears how that ended."""
+        """Answer a frame on a connection whose instance has ended: with ``Bye`` if it left, else with a reset."""
         if end.host.ended == LEFT:
             self._part(end, LEFT)
         elif end.other is not None:
