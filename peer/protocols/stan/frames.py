@@ -47,11 +47,8 @@ class StanRide(Frame, frozen=True):
     """
 
     kind: ClassVar[int] = 34
+    own_topics: ClassVar[str] = "topics"
     topics: tuple[TopicNumber, ...]
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
-        return ((sender, self.topics),)
 
 
 @register
