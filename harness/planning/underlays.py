@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.experiment import UnderlaySpec
-from harness.workload.streams import NETWORK
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 from topologies.faults import UnderlayError
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay
 from topologies.geography import world_cities

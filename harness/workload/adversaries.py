@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from harness.experiment import AdversarySpec
 from harness.workload.interests import InterestModel, Topics
-from harness.workload.streams import NETWORK
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 
 
 def draw_adversaries(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[int]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from harness.errors import ExperimentError
 from harness.experiment import InterestsSpec
 from harness.workload.files import read_interests
-from harness.workload.streams import NETWORK, generator
+from peer.core.randomness import NETWORK, substream
 
 Reals = npt.NDArray[np.float64]
 
@@ -25,6 +25,11 @@ Interests = tuple[Topics, ...]
 NYSE_SHARE = 0.1
 NYSE_MASS = 0.55
 """Of the exponential distribution, the most popular tenth of the topics has this mass."""
+
+
+def generator(seed: int, node: int, purpose: str) -> np.random.Generator:
+    """The NumPy counterpart of ``substream``: the same arguments give the same stream on every machine."""
+    return np.random.Generator(np.random.PCG64(substream(seed, node, purpose).getrandbits(128)))
 
 
 class InterestModel(Protocol):

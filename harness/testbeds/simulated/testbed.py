@@ -17,10 +17,9 @@ from harness.progress import step
 from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.network import matrix_network
 from harness.testbeds.simulated.simulation import Simulation
-from harness.workload.streams import NETWORK
 from metrics.rundir import FinalState, Manifest, Timeline
 from peer.core.contract import Message, NodeId
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 from peer.files import TRACE_FOLDER, trace_file
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
