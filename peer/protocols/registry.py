@@ -36,20 +36,6 @@ from peer.protocols import (
 )
 from peer.protocols.description import Choice, Composition, Description
 
-__all__ = [
-    "DEFAULT",
-    "DISSEMINATIONS",
-    "INTERESTS",
-    "MEMBERSHIPS",
-    "OVERLAYS",
-    "PROTOCOLS",
-    "Choice",
-    "Composition",
-    "background_kinds",
-    "compose",
-    "copies_follow_links",
-]
-
 Made = TypeVar("Made")
 
 PROTOCOLS: dict[str, Description] = {
@@ -107,7 +93,7 @@ def copies_follow_links(dissemination: Choice, interests: str, *, several: bool)
     """Whether a copy between two honest subscribers of its topic travels on a logical link alone.
 
     Args:
-        dissemination: its name and parameters, as a node's specification has them. An unknown one is said not to.
+        dissemination: its name and parameters, as a node's specification has them. False for an unknown part.
         interests: the name of the nodes' interests part.
         several: whether messages are on several topics.
     """
