@@ -100,20 +100,16 @@ class Deployment:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Disconnect, however the run ended."""
         self.disconnect()
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """The machines, in the order given."""
         return tuple(session.machine for session in self.sessions.values())
 
     def connect(self) -> None:
-        """Open one connection a machine."""
         self._each("connect", Session.open)
 
     def probe(self) -> dict[str, Versions]:
-        """What every machine has."""
         return self._each("probe", _probe)
 
     def check_versions(self) -> dict[str, Versions]:
@@ -187,7 +183,6 @@ class Deployment:
         return {name: text for name, text in found.items() if text is not None}
 
     def status(self) -> dict[str, Any]:
-        """Every agent's own account."""
         return self._each("status", lambda session: session.call("status"))
 
     def wait(self, timeout_s: float) -> dict[str, int]:
@@ -226,7 +221,6 @@ class Deployment:
         self._each("collect", lambda session: self._fetch(session, destination, nodes))
 
     def stop(self) -> None:
-        """Ask every agent to end its peers now."""
         self._each("stop", lambda session: session.call("stop"))
 
     def stop_running(self) -> None:

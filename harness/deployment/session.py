@@ -197,7 +197,6 @@ class Session:
             self._holder.shutdown_write()
 
     def put(self, path: str | PurePosixPath, content: bytes) -> None:
-        """Write a file on the machine."""
         self.connection.put(io.BytesIO(content), str(path))
 
     def start_agent(self, log: Path) -> None:
@@ -266,7 +265,6 @@ class Session:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection stands."""
         transport = self.connection.transport
         return transport is not None and transport.is_active()
 

@@ -72,7 +72,6 @@ class Network(Directory):
 
     @property
     def known(self) -> Bitset:
-        """All nodes."""
         return self.nodes
 
     def shared_topics(self) -> Iterator[tuple[int, Bitset]]:
@@ -82,7 +81,6 @@ class Network(Directory):
                 yield topic, subscribers
 
     def shuffled(self, among: Bitset) -> list[int]:
-        """Some nodes in a random order."""
         nodes = list(members(among))
         self.draws.shuffle(nodes)
         return nodes

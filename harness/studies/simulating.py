@@ -109,7 +109,6 @@ class PointRun:
         self.simulation.at(times.counted_to_ns, self._count_traffic)
 
     def perform(self) -> list[Row]:
-        """Simulate, measure on the way and at the end."""
         values = measure_interests(self._honest_interests, self._topics, self._measures)
         rows = [Row(name, None, by, value) for name, by, value in values]
         for at_ns in _instants(self._run, self._times.end_ns):

@@ -106,13 +106,11 @@ class Watch:
         }
 
     def trace(self, event: TraceEvent) -> None:
-        """See ``Observer``."""
         handler = self._handlers.get(event.event)
         if handler is not None:
             handler(event)
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
-        """Note a delivery that was due."""
         flight = self.flights.get(message.message_id)
         if flight is not None and flight.due >> node & 1:
             flight.due ^= 1 << node

@@ -37,7 +37,6 @@ class InfiltratedInterests:
         self._victim_topics = victim_topics
 
     def draw(self, node: int, life: int) -> Topics:
-        """See ``InterestModel``."""
         topics = self._model.draw(node, life)
         return tuple(sorted({*topics, *self._victim_topics})) if node in self._adversaries else topics
 

@@ -49,7 +49,6 @@ class IndependentInterests:
         self._seed = seed
 
     def draw(self, node: int, life: int) -> Topics:
-        """See ``InterestModel``."""
         draws = generator(self._seed, node, f"interests/{life}").random(self._topics)
         return tuple((draws < self._ratio).nonzero()[0].tolist())
 
@@ -71,7 +70,6 @@ class PopularityInterests:
         self._seed = seed
 
     def draw(self, node: int, life: int) -> tuple[int, ...]:
-        """See ``InterestModel``."""
         draws = generator(self._seed, node, f"interests/{life}")
         size = int(draws.integers(self._fewest, self._most, endpoint=True))
         arrivals = draws.standard_exponential(len(self._weights)) / self._weights
@@ -134,7 +132,6 @@ class GridInterests:
         self.x, self.y = draws.integers(0, spec.grid_side, (2, len(self.topic)))
 
     def draw(self, node: int, life: int) -> tuple[int, ...]:
-        """See ``InterestModel``."""
         draws = generator(self._seed, node, f"interests/{life}")
         x, y = draws.integers(0, self._spec.grid_side, 2)
         radius = 1 + int(np.searchsorted(self._radii, draws.random(), "right"))
@@ -156,7 +153,6 @@ class FixedInterests:
         self._interests = interests
 
     def draw(self, node: int, life: int) -> Topics:
-        """See ``InterestModel``."""
         return self._interests[node]
 
 

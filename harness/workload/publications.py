@@ -41,7 +41,6 @@ class Audience:
         return self._subscribers[topic]
 
     def apply(self, change: Change) -> None:
-        """Apply the next change of the schedule."""
         begun, ended = self._population.apply(change)
         if change.node in self._silent:
             return

@@ -58,7 +58,6 @@ class ComposedNode:
         self._handlers = _AT_FIRST
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """See ``peer.core.contract.Node``."""
         if now_ns < self._now_ns:
             raise ContractError(f"time ran back from {self._now_ns} to {now_ns} ns")
         handler = self._handlers.get(type(event))

@@ -69,7 +69,6 @@ class Description(Struct, frozen=True, kw_only=True):
 
     @property
     def section(self) -> str:
-        """The protocol's section of an experiment."""
         return section_name(self.name)
 
 

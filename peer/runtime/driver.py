@@ -85,7 +85,6 @@ class Driver:
         self._over = True
 
     def trace(self, event: TraceEvent) -> None:
-        """Write a trace event."""
         self._events[event.event] = self._events.get(event.event, 0) + 1
         self._trace_file.write(event)
 

@@ -88,7 +88,6 @@ class Link(Connection, asyncio.Protocol):
         return self.transport.get_write_buffer_size()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Name the connection."""
         self.transport = cast("asyncio.Transport", transport)
         plug = self.transport.get_extra_info("socket")
         for level, option, value in _SOCKET_OPTIONS:
@@ -102,7 +101,6 @@ class Link(Connection, asyncio.Protocol):
         self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Cut the stream into frames."""
         if self.peer is None and self.reason:
             return  # nobody knows who it is, and it is refused
         now_ns = self._clock.now_ns()
@@ -125,7 +123,6 @@ class Link(Connection, asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is gone."""
         self.limit_time(None)
         if not self.ended.done():
             self.ended.set_result(None)

@@ -86,12 +86,10 @@ class Lives:
         await self._begin(make_node(self._spec), directory, joins=False)
 
     async def join(self, topics: Sequence[int], directory: Directory) -> None:
-        """Begin a life during the run."""
         self.open_door()
         await self._begin(make_node(self._spec, self._lives, topics), directory, joins=True)
 
     def feed(self, event: contract.Event) -> None:
-        """Give the node an event, if it is up."""
         if self.driver is not None:
             self.driver.feed(event)
 

@@ -158,7 +158,6 @@ class LinkPool:
         return self._is_node(node) and self.addresses.is_source_of(node, link.source)
 
     def received(self, link: Link, frame: Frame) -> None:
-        """Take a frame from a connection."""
         if isinstance(frame, Bye):
             link.limit_time(CLOSE_TIMEOUT_S)
             self.table.peer_closed(link, frame.reason)
@@ -170,7 +169,6 @@ class LinkPool:
             self.table.refuse(link, "no_hello")
 
     def lost(self, link: Link, error: Exception | None) -> None:
-        """A connection is gone."""
         del self.connections[link]
         self.table.lost(link, type(error).__name__ if error else "closed")
         self.arrivals.remove(link)
@@ -178,26 +176,21 @@ class LinkPool:
     # ------------------------------------------------------------------------------------- told by the table
 
     def now_ns(self) -> int:
-        """The present virtual instant."""
         return self.clock.now_ns()
 
     def pause(self, peer: NodeId, pause_s: float) -> None:
-        """Begin an attempt when this time has passed."""
         asyncio.get_running_loop().call_later(self.clock.real_s(pause_s), self.table.attempt, peer)
 
     def open(self, peer: NodeId) -> None:
-        """Open a TCP connection, in a task of its own."""
         task = asyncio.get_running_loop().create_task(self._connect_socket(peer))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
 
     def say_hello(self, link: Link) -> None:
-        """Send this node's ``Hello``."""
         hello = Hello(self.node, self._run)
         link.write(hello, encode(hello))
 
     def say_goodbye(self, link: Link, reason: str) -> None:
-        """Send ``Bye`` and the FIN."""
         link.say_goodbye(reason)
 
     def wait(self, link: Link, old: Link, wait_s: float) -> None:
@@ -206,7 +199,6 @@ class LinkPool:
         link.limit_time(wait_s, lambda: self._stop_waiting(link, old))
 
     def rejected(self, link: Link, reason: str) -> None:
-        """Count and trace a refusal."""
         self.counts.rejected[reason] = self.counts.rejected.get(reason, 0) + 1
         self._note("reject", link, reason=reason)
 
@@ -226,7 +218,6 @@ class LinkPool:
         self.driver.feed(LinkDown(link.peer, link.reason, retrying))
 
     def gave_up(self, peer: NodeId, reason: str) -> None:
-        """The attempts at a link were given up."""
         self.driver.feed(LinkDown(peer, reason))
 
     def _stop_waiting(self, link: Link, old: Link) -> None:

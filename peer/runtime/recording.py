@@ -36,7 +36,6 @@ class Recorder:
         self._buffer = bytearray()
 
     def watch(self, node: StatefulNode, life: int) -> Node:
-        """The node, recorded from now on."""
         self._write([life, sorted(node.state.topics)])
         return _Recorded(node, self)
 
@@ -45,7 +44,6 @@ class Recorder:
         self._write([now_ns, type(event).__name__, _fields(event), digest(effects)])
 
     def close(self) -> None:
-        """End the recording."""
         self._flush()
         os.close(self._descriptor)
 
@@ -71,7 +69,6 @@ class _Recorded:
         self._recorder = recorder
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """See ``Node``."""
         effects = self._node.handle(now_ns, event)
         self._recorder.note(now_ns, event, effects)
         return effects

@@ -127,7 +127,6 @@ class Supervisor:
         return 0 if fine and not self._cut_short else 1
 
     def count_states(self) -> dict[str, int]:
-        """How many peers are in each state."""
         return dict(Counter(child.state for child in self._children.values()))
 
     def running_pids(self) -> list[int]:
@@ -135,7 +134,6 @@ class Supervisor:
         return [child.pid for child in self._children.values() if child.ended is None]
 
     def status(self, with_pss: bool = False) -> dict[str, Any]:
-        """The machine's account of its peers."""
         children = self._children.values()
         account: dict[str, Any] = {
             "ready": all(child.ready for child in children),
@@ -177,7 +175,6 @@ class Supervisor:
         return {"zero_ns": self._zero_ns, "lead_ns": lead_ns}
 
     def stop(self) -> dict[str, Any]:
-        """Ask every peer to end."""
         for child in self._children.values():
             child.signal(signal.SIGTERM)
         return self.count_states()

@@ -183,7 +183,6 @@ class Pump:
             self.perform(node, effect)
 
     def run(self, duration_ns: int) -> None:
-        """Let virtual time pass."""
         end_ns = self.now_ns + duration_ns
         while self._heap and self._heap[0][0] <= end_ns:
             self.now_ns, _, action = heapq.heappop(self._heap)

@@ -91,7 +91,6 @@ class Solo:
         return self.give(LinkDown(peer, reason, retrying))
 
     def receive(self, peer: NodeId, frame: Frame) -> list[Effect]:
-        """Hand the node a frame of a neighbour."""
         return self.give(FrameReceived(peer, frame))
 
     def fire(self, name: str) -> list[Effect]:
@@ -115,7 +114,6 @@ class Solo:
         return [(peer, frame) for peer, frame in sends(self.effects) if isinstance(frame, kind) and to in (None, peer)]
 
     def forget(self) -> None:
-        """Forget the effects so far."""
         self.effects.clear()
 
     def part(self, role: str) -> Any:  # noqa: ANN401 - a test knows the class of the part

@@ -205,7 +205,6 @@ class Simulation:
         return end
 
     def write(self, end: End, frame: Frame) -> None:
-        """Put a frame into a connection's stream."""
         other = end.other
         if other is None:
             return
@@ -236,7 +235,6 @@ class Simulation:
             heapq.heappush(self._heap, (arrival_ns, self._order, self._on_arrival, (other, frame, off, size)))
 
     def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
-        """Trace what became of a link."""
         if self._traces_frames:
             self._observer.trace(
                 TraceEvent(

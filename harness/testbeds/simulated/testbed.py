@@ -46,7 +46,6 @@ class Traces:
         }
 
     def trace(self, event: TraceEvent) -> None:
-        """Write it to its node's file."""
         self._files[event.node].write(event)
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:

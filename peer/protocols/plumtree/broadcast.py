@@ -187,7 +187,6 @@ class Broadcast(Hyparview, Spreading):
         self._trees[swarm].drop(peer)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Leave a topic's swarm, and forget its tree."""
         super().unsubscribe(turn, topic)
         self._trees.pop(topic, None)
 

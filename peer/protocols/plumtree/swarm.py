@@ -119,7 +119,6 @@ class Swarm:
     # ------------------------------------------------------------------------------------------ entering, leaving
 
     def enter(self, turn: Turn) -> None:
-        """Find neighbours, if there are none yet."""
         if not self.views.active and not self.requests:
             self._refill(turn)
 
@@ -133,7 +132,6 @@ class Swarm:
             self._outside.release(turn, peer)
 
     def receive(self, turn: Turn, peer: NodeId, frame: SwarmFrame) -> None:
-        """Take a frame of HyParView."""
         match frame:
             case HyparviewJoin():
                 self._take_join(turn, peer)

@@ -61,7 +61,6 @@ class Forest:
         return parent
 
     def adopt(self, group: Group, child: NodeId) -> None:
-        """Take a node for a child in a group."""
         self.trees[group].children[child] = None
         self.children.setdefault(child, {})[group] = None
 

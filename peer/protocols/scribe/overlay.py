@@ -129,7 +129,6 @@ class Scribe(Part):
     # ------------------------------------------------------------------------------------------------- events
 
     def start(self, turn: Turn) -> None:
-        """Begin to look after the trees."""
         turn.set_timer(HEARTBEAT, turn.now_ns + 1 + self._draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
@@ -148,7 +147,6 @@ class Scribe(Part):
             self._join(turn, group)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """One group more."""
         if self._by_topic:
             self._join(turn, topic)
 
@@ -158,7 +156,6 @@ class Scribe(Part):
             self._leave_if_idle(turn, topic)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Send the JOINs that wait for the link."""
         self._lost.pop(peer, None)
         if groups := self.forest.parents.get(peer):
             turn.send(peer, ScribeJoin(tuple(groups)))
@@ -189,7 +186,6 @@ class Scribe(Part):
         self._relink(turn, peer, frozenset(frame.topics))
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A word from a neighbour in the trees."""
         match frame:
             case ScribeJoin(groups):
                 for group in groups:

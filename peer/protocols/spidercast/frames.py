@@ -58,7 +58,6 @@ class SpiderRedirect(TaskFrame, frozen=True):
     interest: tuple[TopicNumber, ...]
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
         return () if self.node is None else ((self.node, self.interest),)
 
 

@@ -93,14 +93,12 @@ class MaintainedOverlay(Part):
         turn.set_timer(HEARTBEAT, turn.now_ns + self.draws.randrange(self._heartbeat_ns))
 
     def fire(self, turn: Turn, name: str) -> None:
-        """A round of a task, or a heartbeat."""
         if name == HEARTBEAT:
             self._beat(turn)
         else:
             self.tasks[TASKS.index(name)].maintain(turn)
 
     def leave(self, turn: Turn) -> None:
-        """Tell all neighbours."""
         for code, task in enumerate(self.tasks):
             for peer in task.neighbours:
                 turn.send(peer, SpiderLeave(code))
@@ -108,11 +106,9 @@ class MaintainedOverlay(Part):
     # ------------------------------------------------------------------------------------------------ interests
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Aim anew."""
         self._change_interest(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Aim anew."""
         self._change_interest(turn)
 
     def _change_interest(self, turn: Turn) -> None:
@@ -148,7 +144,6 @@ class MaintainedOverlay(Part):
     # --------------------------------------------------------------------------------------------------- frames
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Give a frame to its task."""
         if peer in self._closing:
             return
         if isinstance(frame, SpiderHeartbeat):
@@ -209,7 +204,6 @@ class MaintainedOverlay(Part):
     # ---------------------------------------------------------------------------------------------------- links
 
     def reach(self, turn: Turn, peer: NodeId) -> bool:
-        """See ``Host``."""
         if peer in self.state.neighbours:
             return True
         self._wanted.add(peer)
@@ -217,11 +211,9 @@ class MaintainedOverlay(Part):
         return False
 
     def is_closing(self, peer: NodeId) -> bool:
-        """See ``Host``."""
         return peer in self._closing
 
     def release(self, turn: Turn, peer: NodeId, reason: str, parted: bool = False) -> None:
-        """See ``Host``."""
         up = peer in self.state.neighbours
         if peer in self._closing or any(task.uses(peer) for task in self.tasks):
             return

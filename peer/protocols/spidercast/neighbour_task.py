@@ -330,7 +330,6 @@ class Task:
         self.aim.recount(own, (record.interest for record in self.neighbours.values()))
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """The link for a request is there."""
         if peer == self.asked:
             self._request(turn, peer)
 

@@ -71,7 +71,6 @@ class SequenceEstimate:
     def see(
         self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
     ) -> bool:
-        """See ``Estimate``."""
         first = topics[0]
         topic = next((topic for topic in topics if topic in interests), None)
         if topic is None:
@@ -85,7 +84,6 @@ class SequenceEstimate:
     def pass_over(
         self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
     ) -> bool:
-        """See ``Estimate``."""
         return topics[0] not in interests or self._advance(topics[0], identifier, payload) is not None
 
     def _advance(self, topic: TopicId, identifier: MessageId, payload: bytes) -> int | None:
@@ -110,7 +108,6 @@ class SequenceEstimate:
         return MISSED_ALLOWANCE + 2 * max(self._received.get(topic, 0), self._most_received.get(topic, 0))
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
-        """See ``Estimate``."""
         return {topic: float(self._counts.get(topic, 0)) for topic in topics}
 
     def turn_over(self) -> None:
@@ -140,7 +137,6 @@ class RateEstimate:
         return True
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
-        """See ``Estimate``."""
         return dict.fromkeys(topics, self._rate_per_s * span_ns / 1e9)
 
     def turn_over(self) -> None:
