@@ -44,6 +44,7 @@ class MaintainedOverlay(Part):
 
     Attributes:
         tasks: the greedy and the random task, in the order of their codes.
+        interest: the node's topics, rising; ``version``: how often they changed.
 
     Source: SpiderCast sections 2.3 and 2.4.
     """
@@ -204,6 +205,7 @@ class MaintainedOverlay(Part):
     # ---------------------------------------------------------------------------------------------------- links
 
     def reach(self, turn: Turn, peer: NodeId) -> bool:
+        """Whether there is a link to the peer; if not, ask for one: ``Task.link_up`` follows, or ``link_down``."""
         if peer in self.state.neighbours:
             return True
         self._wanted.add(peer)
@@ -211,9 +213,11 @@ class MaintainedOverlay(Part):
         return False
 
     def is_closing(self, peer: NodeId) -> bool:
+        """Whether a link to the peer is about to end: neither ask nor tell it anything."""
         return peer in self._closing
 
     def release(self, turn: Turn, peer: NodeId, reason: str, parted: bool = False) -> None:
+        """Close the link to the peer if nothing needs it; ``parted``: the other side needs it no more either."""
         up = peer in self.state.neighbours
         if peer in self._closing or any(task.uses(peer) for task in self.tasks):
             return
@@ -236,7 +240,7 @@ class MaintainedOverlay(Part):
                 self.release(turn, peer, "idle", parted=True)
 
     def changed(self, turn: Turn, peer: NodeId, reason: str) -> None:
-        """See ``Host``: the logical links follow from both interests."""
+        """The peer has become a neighbour of a task or ended so: the logical links follow from both interests."""
         if peer not in self.state.neighbours:
             return
         record = next((task.neighbours[peer] for task in self.tasks if peer in task.neighbours), None)

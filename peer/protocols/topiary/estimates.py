@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
+from peer.core.contract import NodeId, TopicId, publisher_of
+from peer.core.frames import Data
 from peer.core.payload import topic_sequence
 
 MISSED_ALLOWANCE = 16
@@ -21,9 +22,7 @@ REMEMBERED = 4096
 class Estimate(Protocol):
     """An estimate of the messages published on each topic in an epoch."""
 
-    def see(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
+    def see(self, copy: Data, interests: frozenset[TopicId]) -> bool:
         """A message came in for the first time; ``interests``: the topics that the node subscribes to.
 
         Returns:
@@ -31,9 +30,7 @@ class Estimate(Protocol):
         """
         ...
 
-    def pass_over(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
+    def pass_over(self, copy: Data, interests: frozenset[TopicId]) -> bool:
         """A copy came in while nothing is observed: its message is neither counted nor missed. Returns as ``see``."""
         ...
 
@@ -68,33 +65,29 @@ class SequenceEstimate:
         self._received: dict[TopicId, int] = {}
         self._most_received: dict[TopicId, int] = {}  # in an earlier epoch
 
-    def see(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
-        first = topics[0]
-        topic = next((topic for topic in topics if topic in interests), None)
+    def see(self, copy: Data, interests: frozenset[TopicId]) -> bool:
+        first = copy.topics[0]
+        topic = next((topic for topic in copy.topics if topic in interests), None)
         if topic is None:
             return True
         self._received[topic] = self._received.get(topic, 0) + 1
-        step = self._advance(first, identifier, payload) if first == topic else 1
+        step = self._advance(copy) if first == topic else 1
         # Of another topic's numbers it is not known which of those that are missing were on this one.
         self._counts[topic] = self._counts.get(topic, 0) + (1 if step is None else step)
         return step is not None
 
-    def pass_over(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
-        return topics[0] not in interests or self._advance(topics[0], identifier, payload) is not None
+    def pass_over(self, copy: Data, interests: frozenset[TopicId]) -> bool:
+        return copy.topics[0] not in interests or self._advance(copy) is not None
 
-    def _advance(self, topic: TopicId, identifier: MessageId, payload: bytes) -> int | None:
+    def _advance(self, copy: Data) -> int | None:
         """Remember the number; how far it is beyond the publisher's last one, 1 where that cannot be told.
 
         None: the number is not believed.
         """
-        sequence = topic_sequence(payload)
+        topic, sequence = copy.topics[0], topic_sequence(copy.payload)
         if sequence is None:
             return 1
-        heard, publisher = self._latest.setdefault(topic, {}), publisher_of(identifier)
+        heard, publisher = self._latest.setdefault(topic, {}), publisher_of(copy.message_id)
         if publisher not in heard and len(heard) == REMEMBERED:
             del heard[next(iter(heard))]
         latest = heard.get(publisher, sequence - 1)
@@ -124,15 +117,11 @@ class RateEstimate:
     def __init__(self, rate_per_s: float) -> None:
         self._rate_per_s = rate_per_s
 
-    def see(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
+    def see(self, copy: Data, interests: frozenset[TopicId]) -> bool:
         """Nothing is learned from messages."""
         return True
 
-    def pass_over(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
+    def pass_over(self, copy: Data, interests: frozenset[TopicId]) -> bool:
         """Nothing is learned from messages."""
         return True
 

@@ -167,12 +167,10 @@ class Topiary(Part):
         if observation is None:
             self._expects = True
             self._passed.add(frame.message_id)
-            believed = self._estimate.pass_over(frame.topics, frame.message_id, frame.payload, self.state.topics)
-            self._note_number(turn, peer, frame, believed)
+            self._note_number(turn, peer, frame, self._estimate.pass_over(frame, self.state.topics))
         elif observation.arrive(turn.now_ns, peer, frame.message_id, frame.topics):
             self._expects = True
-            believed = self._estimate.see(frame.topics, frame.message_id, frame.payload, self.state.topics)
-            self._note_number(turn, peer, frame, believed)
+            self._note_number(turn, peer, frame, self._estimate.see(frame, self.state.topics))
             if len(observation) == self._parameters.epoch_messages:
                 self._end_epoch(turn)
 
