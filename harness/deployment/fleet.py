@@ -75,20 +75,18 @@ class Deployment:
     a ``DeploymentError`` with every failed machine's own words. Leaving the context ends the agents, with them every
     peer, removes the run's folder where this deployment made it, and closes the connections.
 
+    Args:
+        machines: where to deploy to.
+        token: names the run's folder on the machines (``make_token``).
+        logs: a folder for the output of the agents.
+        held: whether the run's folder vanishes from a machine with the connection to it, however that ends.
+
     Attributes:
         sessions: machine name -> the connection to it.
         call_s: machine name -> the seconds that its agent took for its last answer.
     """
 
     def __init__(self, machines: Sequence[Machine], token: str, logs: Path, *, held: bool = False) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            machines: where to deploy to.
-            token: names the run's folder on the machines (``make_token``).
-            logs: a folder for what the agents say.
-            held: whether the run's folder vanishes from a machine with the connection to it, however that ends.
-        """
         self.logs = logs
         self._held = held
         self.clocks: dict[str, ClockOffset] = {}
@@ -96,7 +94,6 @@ class Deployment:
         self.call_s: dict[str, float] = {}
 
     def __enter__(self) -> Self:
-        """Enter; nothing is connected yet."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

@@ -233,8 +233,7 @@ class LinkTable(Generic[C]):
     def end(self) -> list[C]:
         """Forget everything, since the node has ended: it is told nothing, and what is still due has no effect.
 
-        Returns:
-            The links, the pending connections and those that wait, for the carrier to close or break.
+        Returns the links, the pending connections and those that wait, for the carrier to close or break.
         """
         pending = [connection for connection in self.pending.values() if connection is not None]
         ended = [*self.links.values(), *pending, *self.waiting.values()]

@@ -42,8 +42,7 @@ def reap_orphans(known: Collection[int]) -> None:
 def end_descendants() -> list[int]:
     """Kill everything below this process, which adopts orphans (``namespaces.adopt_orphans``).
 
-    Returns:
-        What lives on after ``END_S``: nothing, unless the kernel itself holds it.
+    Returns what is left after ``END_S``: nothing, unless the kernel itself holds it.
     """
     deadline = time.monotonic() + END_S
     while (left := descendants(os.getpid())) and time.monotonic() < deadline:

@@ -116,11 +116,7 @@ class Host:
         self.timers.clear()
 
     def end(self, reason: str) -> list[End]:
-        """The node is down from now on.
-
-        Returns:
-            The connections that are left.
-        """
+        """Take the node down; return the connections that are left."""
         left = self.table.end()
         self._clear(reason)
         return left

@@ -52,11 +52,7 @@ class Traces:
         """Nobody listens; the node's own trace tells that it happened."""
 
     def close(self, now_ns: int) -> str:
-        """End every file.
-
-        Returns:
-            The SHA-256 of all of them in the order of their nodes.
-        """
+        """End every file; return the SHA-256 of all of them in the order of their nodes."""
         for file in self._files.values():
             file.close(now_ns)
         digest = hashlib.sha256()

@@ -284,11 +284,7 @@ class Scribe(Part):
             self._release(turn, parent)
 
     def _leave_if_idle(self, turn: Turn, group: Group) -> bool:
-        """Leave a tree in which nobody needs this node.
-
-        Returns:
-            Whether nobody does.
-        """
+        """Leave a tree in which nobody needs this node; return whether nobody does."""
         tree = self.forest.trees.get(group)
         if tree is None or tree.children or self._is_member(group):
             return tree is None

@@ -23,11 +23,7 @@ class Estimate(Protocol):
     """An estimate of the messages published on each topic in an epoch."""
 
     def see(self, copy: Data, interests: frozenset[TopicId]) -> bool:
-        """A message came in for the first time; ``interests``: the topics that the node subscribes to.
-
-        Returns:
-            Whether its number is believed.
-        """
+        """Note the first copy of a message, at a node with these interests; return whether its number is believed."""
         ...
 
     def pass_over(self, copy: Data, interests: frozenset[TopicId]) -> bool:
