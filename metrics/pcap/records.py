@@ -60,7 +60,6 @@ class Records:
     unknown_blocks: int = 0
 
     def __len__(self) -> int:
-        """The number of packets."""
         return len(self.at)
 
     def select(self, rows: npt.NDArray[np.generic] | slice) -> Records:

@@ -82,7 +82,6 @@ class UserspacePlane:
 
     @property
     def pid(self) -> int:
-        """The forwarding process."""
         return self._process.pid
 
     def attach(self, ports: Sequence[Port]) -> None:
@@ -96,22 +95,18 @@ class UserspacePlane:
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
-        """Change a directed pair."""
         self._check(source)
         self._check(destination)
         self._ask(commands.SetPair(source, destination, delay_ms, jitter_ms, loss_ratio))
 
     def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
-        """Change every directed pair at once."""
         self._ask_with_matrices(commands.SetPairs(), delay_ms, jitter_ms, loss_ratio)
 
     def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
-        """Change a host's access link."""
         self._check(host)
         self._ask(commands.SetRate(host, rate_mbit, queue_ms))
 
     def fail(self, host: int) -> None:
-        """Drop every frame from or to the host."""
         self._check(host)
         self._ask(commands.Fail(host))
 
@@ -152,13 +147,11 @@ class UserspacePlane:
         )
 
     def counters(self) -> Counters:
-        """What has happened so far."""
         counters = self._ask(commands.Count()).counters
         assert counters
         return counters
 
     def close(self) -> FinalCounters:
-        """Stop forwarding and reporting."""
         try:
             final = self._ask(commands.Close()).final
             assert final
@@ -176,7 +169,6 @@ class UserspacePlane:
         return {f"the data plane's {name}": text for name, text in words.items()}
 
     def kill(self) -> None:
-        """End all processes at once, whatever they do."""
         self._control.close()
         for process in (self._process, self._monitor, self._writer):
             if process:
