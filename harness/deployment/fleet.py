@@ -107,7 +107,8 @@ class Deployment:
         self._each("connect", Session.open)
 
     def probe(self) -> dict[str, Versions]:
-        return self._each("probe", _probe)
+        decode = msgspec.json.Decoder(Versions).decode
+        return self._each("probe", lambda session: decode(session.run_python(_PROBE, *DEPENDENCIES)))
 
     def check_versions(self) -> dict[str, Versions]:
         """``probe``, refusing machines that cannot run a peer; says what to install there, by which command."""
@@ -349,10 +350,6 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return str(error) or "it did not answer in time"  # SSH's own has no words
     return str(error) or type(error).__name__
-
-
-def _probe(session: Session) -> Versions:
-    return msgspec.json.decode(session.run_python(_PROBE, *DEPENDENCIES), type=Versions)
 
 
 def _missing(versions: Versions, machine: Machine) -> str:

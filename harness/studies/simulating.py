@@ -61,9 +61,9 @@ class PointRun:
     """One run in progress.
 
     Args:
-        experiment: with the run's seed.
+        experiment: valid, with the run's seed.
         run: how it is simulated.
-        measures: what is wanted; anything else is not computed.
+        measures: names of ``MEASURES``; anything else is not computed.
         folder: the paths in the experiment are relative to it.
 
     Attributes:
@@ -193,13 +193,7 @@ class PointRun:
 
 
 def simulate_point(experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> list[Row]:
-    """Simulate one experiment in memory. The same arguments give the same rows on any machine.
-
-    Args:
-        experiment: valid, with the run's seed.
-        run: how it is simulated.
-        measures: names of ``MEASURES``.
-        folder: the paths in the experiment are relative to it.
+    """Simulate one experiment in memory, with the arguments of ``PointRun``; the same ones give the same rows.
 
     Raises:
         ExperimentError: a file is missing or wrong, or the experiment cannot be.

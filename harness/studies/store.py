@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +17,7 @@ from harness.planning.underlays import data_path
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.points import points_of, seeds_of
 from harness.studies.simulating import Row
+from metrics.rundir import write_document
 
 ROOT = Path(__file__).parents[2]
 
@@ -178,8 +178,7 @@ def _sources(place: Path | zipfile.Path, name: str) -> Iterator[tuple[str, bytes
 def write_spec(folder: Path, spec: SweepSpec) -> None:
     """Write ``sweep.json``."""
     folder.mkdir(parents=True, exist_ok=True)
-    document: Any = msgspec.to_builtins(spec)
-    (folder / "sweep.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    write_document(folder / "sweep.json", spec)
 
 
 def read_spec(folder: Path) -> SweepSpec:

@@ -25,24 +25,23 @@ class Driver:
         node: the node.
         trace: where trace events go.
         events: trace events by name, counted for the metrics.
-        make_links: makes the pool of this driver.
         clock: what the node's timers go by.
 
     Attributes:
-        links: the node's connections.
+        links: the node's connections; whoever makes the driver makes its pool, too.
         node: the node.
     """
+
+    links: LinkPool
 
     def __init__(
         self,
         node: Node,
         trace: TraceFile,
         events: dict[str, int],
-        make_links: Callable[[Driver], LinkPool],
         clock: Clock = UNDILATED,
     ) -> None:
         self._clock = clock
-        self.links = make_links(self)
         self._events = events
         self.node = node
         self._trace_file = trace

@@ -117,17 +117,8 @@ class Lives:
     async def _begin(self, node: StatefulNode, directory: Directory, *, joins: bool) -> None:
         assert self._door is not None, "the door is opened first"
         driven = node if self._recorder is None else self._recorder.watch(node, self._lives)
-        driver = Driver(driven, self._trace, self.events, self._make_links, self._clock)
-        self._node, self.driver = node, driver
-        self._lives += 1
-        if joins:
-            driver.trace(announce_join(node, self._clock.now_ns()))
-        driver.feed(contract.Started())
-        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._door)
-        driver.feed(contract.PeerList(directory))
-
-    def _make_links(self, driver: Driver) -> LinkPool:
-        return LinkPool(
+        driver = Driver(driven, self._trace, self.events, self._clock)
+        driver.links = LinkPool(
             driver,
             self._spec.node,
             self._run,
@@ -138,6 +129,13 @@ class Lives:
             self.counts,
             self._clock,
         )
+        self._node, self.driver = node, driver
+        self._lives += 1
+        if joins:
+            driver.trace(announce_join(node, self._clock.now_ns()))
+        driver.feed(contract.Started())
+        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._door)
+        driver.feed(contract.PeerList(directory))
 
     def _end(self, reason: str) -> None:
         driver, node = self.driver, self._node

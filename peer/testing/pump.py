@@ -108,17 +108,15 @@ class Pump:
 
     Attributes:
         nodes: the nodes that are up, by number.
-        delay_ns: (source, destination) -> one-way delay of a link (ns).
-        faults: what links do to the frames that are sent from now on; a test may replace it.
         now_ns: the virtual instant.
         delivered: (instant, node, message) of every delivery, in order.
         traced: every trace event, in order.
         effects: (instant, node, effect) of every effect, in order.
 
     Args:
-        nodes: see above. The pump copies the mapping.
-        delay_ns: see above; 1 ms for every pair by default.
-        faults: see above; none by default.
+        nodes: all nodes, by number.
+        delay_ns: (source, destination) -> one-way delay of a link (ns); 1 ms for every pair by default.
+        faults: what links do to the frames that are sent from now on; a test may replace it. None by default.
         seed: of the faults, and of the pauses between attempts.
     """
 

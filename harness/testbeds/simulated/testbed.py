@@ -113,7 +113,9 @@ class SimulatedRun:
             epoch_offset_ns=offset_ns,
             zero_ns=self._timeline.zero_ns,
             phases=self._timeline.phases,
-            final_states=tuple(_ended(f"peer-{spec.node}", self._close_ns) for spec in planned.overlay.nodes),
+            final_states=tuple(
+                FinalState(f"peer-{spec.node}", "exited", "exited", 0, self._close_ns) for spec in planned.overlay.nodes
+            ),
             counters={"events_handled": simulation.handled, "frames_sent": sum(simulation.sent_frames)},
             versions=manifest.versions(),
             kernel=manifest.kernel(),
@@ -129,7 +131,3 @@ def simulate_planned(run_dir: Path) -> Manifest:
     The same plan gives the same digest on any machine and under any PYTHONHASHSEED.
     """
     return SimulatedRun(run_dir).perform()
-
-
-def _ended(process: str, at_ns: int) -> FinalState:
-    return FinalState(process, "exited", "exited", 0, at_ns)

@@ -105,7 +105,7 @@ class Broadcast(Hyparview, Spreading):
         if frame.swarm not in self.swarms:
             self.refuse(turn, peer, frame)
         elif tree is None or peer not in tree:
-            self.disown(turn, frame.swarm, peer)
+            self.swarms[frame.swarm].disown(turn, peer)
         elif isinstance(frame, PlumtreeIhave):
             self._take_ihave(turn, peer, frame, tree)
         elif isinstance(frame, PlumtreeGraft):

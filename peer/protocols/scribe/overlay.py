@@ -319,7 +319,8 @@ class Scribe(Part):
             self._give_up(turn, group)
 
     def _take_heartbeat(self, turn: Turn, peer: NodeId, groups: tuple[Group, ...], depth: int) -> None:
-        mine = [group for group in groups if self._is_parent(peer, group)]
+        followed = self.forest.parents.get(peer, {})
+        mine = [group for group in groups if group in followed]
         if len(mine) < len(groups):
             turn.send(peer, ScribeLeave(tuple(group for group in groups if group not in mine)))
         if depth > MOST_DEPTH:
@@ -328,9 +329,6 @@ class Scribe(Part):
             tree = self.forest.trees[group]
             tree.heard_ns, tree.depth, tree.attempts = turn.now_ns, depth, 0
         self._beat(turn, mine, depth + 1)
-
-    def _is_parent(self, peer: NodeId, group: Group) -> bool:
-        return group in self.forest.parents.get(peer, ())
 
     # ----------------------------------------------------------------------------------------------- children
 

@@ -6,7 +6,7 @@ Source: Topiary section IV-B (E_theta), which leaves the way to the application 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TypeAlias
 
 from peer.core.contract import NodeId, TopicId, publisher_of
 from peer.core.frames import Data
@@ -17,25 +17,6 @@ MISSED_ALLOWANCE = 16
 
 REMEMBERED = 4096
 """Publishers on a topic whose last number is remembered."""
-
-
-class Estimate(Protocol):
-    """An estimate of the messages published on each topic in an epoch."""
-
-    def see(self, copy: Data, interests: frozenset[TopicId]) -> bool:
-        """Note the first copy of a message, at a node with these interests; return whether its number is believed."""
-        ...
-
-    def pass_over(self, copy: Data, interests: frozenset[TopicId]) -> bool:
-        """A copy came in while nothing is observed: its message is neither counted nor missed. Returns as ``see``."""
-        ...
-
-    def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
-        """The messages published on each of these topics in the epoch, whose observed part lasted ``span_ns``."""
-        ...
-
-    def turn_over(self) -> None:
-        """Another epoch begins."""
 
 
 class SequenceEstimate:
@@ -62,6 +43,7 @@ class SequenceEstimate:
         self._most_received: dict[TopicId, int] = {}  # in an earlier epoch
 
     def see(self, copy: Data, interests: frozenset[TopicId]) -> bool:
+        """Note the first copy of a message, at a node with these interests; return whether its number is believed."""
         first = copy.topics[0]
         topic = next((topic for topic in copy.topics if topic in interests), None)
         if topic is None:
@@ -73,6 +55,7 @@ class SequenceEstimate:
         return step is not None
 
     def pass_over(self, copy: Data, interests: frozenset[TopicId]) -> bool:
+        """Note a copy while nothing is observed: its message is neither counted nor missed. Return as ``see``."""
         return copy.topics[0] not in interests or self._advance(copy) is not None
 
     def _advance(self, copy: Data) -> int | None:
@@ -97,10 +80,11 @@ class SequenceEstimate:
         return MISSED_ALLOWANCE + 2 * max(self._received.get(topic, 0), self._most_received.get(topic, 0))
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
+        """The messages published on each of these topics in the epoch, whose observed part lasted ``span_ns``."""
         return {topic: float(self._counts.get(topic, 0)) for topic in topics}
 
     def turn_over(self) -> None:
-        """Count anew; what was heard last is remembered."""
+        """Begin another epoch: reset the counts; what was heard last is remembered."""
         self._counts.clear()
         for topic, received in self._received.items():
             self._most_received[topic] = max(received, self._most_received.get(topic, 0))
@@ -108,7 +92,7 @@ class SequenceEstimate:
 
 
 class RateEstimate:
-    """By a known publication rate of every topic."""
+    """By a known publication rate of every topic. The methods are those of ``SequenceEstimate``."""
 
     def __init__(self, rate_per_s: float) -> None:
         self._rate_per_s = rate_per_s
@@ -126,3 +110,6 @@ class RateEstimate:
 
     def turn_over(self) -> None:
         """Nothing is kept."""
+
+
+Estimate: TypeAlias = SequenceEstimate | RateEstimate
