@@ -97,12 +97,7 @@ class PointRun:
         )
         times = self._times
         Enactment(
-            self.simulation,
-            overlay,
-            workload.schedule,
-            start_ns=START_NS,
-            zero_ns=times.zero_ns,
-            stop_ns=times.end_ns,
+            self.simulation, overlay, workload.schedule, start_ns=START_NS, zero_ns=times.zero_ns, stop_ns=times.end_ns
         )
         self._traffic: list[Traffic] = []
         self.simulation.at(times.counted_from_ns, self._count_traffic)

@@ -13,16 +13,7 @@ from msgspec import Meta, Struct
 
 from peer.core.asker import Asker
 from peer.core.bitset import bitset, members
-from peer.core.contract import (
-    Directory,
-    Effect,
-    Event,
-    NodeId,
-    Send,
-    Trace,
-    one_by_one,
-    publisher_of,
-)
+from peer.core.contract import Directory, Effect, Event, NodeId, Send, Trace, one_by_one, publisher_of
 from peer.core.frames import Data
 from peer.core.node import ComposedNode, StatefulNode
 from peer.core.parts import Part, State, Turn

@@ -65,23 +65,14 @@ def _own_parts(role: str) -> dict[str, type[Part]]:
     return {name: protocol.parts[role] for name, protocol in PROTOCOLS.items() if role in protocol.parts}
 
 
-MEMBERSHIPS: dict[str, type[Part]] = {
-    "full": FullView,
-    "partial": PartialView,
-    "cyclon": Cyclon,
-    "newscast": Newscast,
-}
+MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView, "partial": PartialView, "cyclon": Cyclon, "newscast": Newscast}
 INTERESTS: dict[str, type[Part]] = {
     "announced": AnnouncedInterests,
     "announced-only": ToldInterests,
     "private": PrivateInterests,
 }
 OVERLAYS: dict[str, type[Part]] = _own_parts("overlay")
-DISSEMINATIONS: dict[str, type[Part]] = {
-    "flood": Flood,
-    "topic-flood": TopicFlood,
-    **_own_parts("dissemination"),
-}
+DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "topic-flood": TopicFlood, **_own_parts("dissemination")}
 
 
 def background_kinds() -> frozenset[int]:

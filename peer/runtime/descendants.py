@@ -10,7 +10,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 END_S = 10.0
-WAIT_S = 0.02
 
 
 def descendants(process: int) -> dict[int, int]:
@@ -50,5 +49,5 @@ def end_descendants() -> list[int]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         reap_orphans(())
-        time.sleep(WAIT_S)
+        time.sleep(0.02)
     return list(left)

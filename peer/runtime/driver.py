@@ -34,13 +34,7 @@ class Driver:
 
     links: LinkPool
 
-    def __init__(
-        self,
-        node: Node,
-        trace: TraceFile,
-        events: dict[str, int],
-        clock: Clock = UNDILATED,
-    ) -> None:
+    def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock = UNDILATED) -> None:
         self._clock = clock
         self._events = events
         self.node = node

@@ -22,8 +22,6 @@ from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT
 
-BACKLOG = 512
-
 
 class Lives:
     """One seat in the network, which the node takes once or several times.
@@ -78,7 +76,7 @@ class Lives:
 
     def open_door(self) -> None:
         """Listen. Connections of nodes that are a little ahead wait in the kernel until this one has started."""
-        self._door = socket.create_server(self._listen, backlog=BACKLOG)
+        self._door = socket.create_server(self._listen, backlog=512)
         self._door.setblocking(False)
 
     async def begin(self, directory: Directory) -> None:

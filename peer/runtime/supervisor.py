@@ -36,8 +36,6 @@ Document = TypeVar("Document")
 STOP_S = 8.0
 """How long peers have to end after SIGTERM before they are killed."""
 
-REAP_S = 0.02
-
 ORPHANS_S = 1.0
 """How often ended processes are waited for that a peer's program has started and left behind."""
 
@@ -293,7 +291,7 @@ class Supervisor:
                 child.signal(number)
             deadline = time.monotonic() + self._clock.real_s(STOP_S)
             while any(child.ended is None for child in running) and time.monotonic() < deadline:
-                await asyncio.sleep(REAP_S)
+                await asyncio.sleep(0.02)
 
     async def _kill_noted(self, running: list[Child]) -> None:
         """Note the processes as running, then end them."""

@@ -13,13 +13,7 @@ from peer.core.dissemination.spreading import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.protocols.plumtree.frames import (
-    Advert,
-    PlumtreeGraft,
-    PlumtreeIhave,
-    PlumtreePrune,
-    SwarmId,
-)
+from peer.protocols.plumtree.frames import Advert, PlumtreeGraft, PlumtreeIhave, PlumtreePrune, SwarmId
 from peer.protocols.plumtree.overlay import Hyparview
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 from peer.protocols.plumtree.tree import Tree

@@ -81,8 +81,7 @@ def draw_topic(members: list[int], degree_factor: float, draws: Random, topic: i
         if is_strongly_connected(views):
             return views
     raise ParameterError(
-        "degree_factor",
-        f"no strongly connected graph in {MAX_DRAWS} draws for topic {topic} with {size} subscribers",
+        "degree_factor", f"no strongly connected graph in {MAX_DRAWS} draws for topic {topic} with {size} subscribers"
     )
 
 
