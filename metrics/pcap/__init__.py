@@ -21,17 +21,7 @@ Frames come from the payload where the capture has it, or, with ``traced`` (a Pa
 stream inside the reader, far cheaper than a range join and independent of what was captured beyond the headers.
 """
 
-from metrics.pcap.schemas import (
-    CAPTURES,
-    CONNS,
-    FRAMES,
-    PACKETS,
-    SCHEMAS,
-    SPANS,
-    TRACED,
-    WIRE,
-    union_schema,
-)
+from metrics.pcap.schemas import CAPTURES, CONNS, FRAMES, PACKETS, SCHEMAS, SPANS, TRACED, WIRE, union_schema
 from metrics.pcap.tables import Reading, read_tables
 
 __all__ = [

@@ -34,8 +34,6 @@ class Solo:
         self.effects: list[Effect] = []
         self.timers: dict[str, int] = {}
 
-    # ------------------------------------------------------------------------------------------- what happens to it
-
     def give(self, event: Event) -> list[Effect]:
         """Hand an event to the node now, and return its effects."""
         if isinstance(event, contract.TimerFired):
@@ -92,8 +90,6 @@ class Solo:
             effects += self.fire(name)
         self.now_ns = end_ns
         return effects
-
-    # ---------------------------------------------------------------------------------------------- what a test reads
 
     def sent(self, kind: type[F], to: NodeId | None = None) -> list[tuple[NodeId, F]]:
         """Return (receiver, frame) of the frames of a kind in ``effects``, or of those to one peer alone."""

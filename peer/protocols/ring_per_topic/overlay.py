@@ -75,8 +75,6 @@ class RingPerTopic(Part):
                 turn.send(peer, RingRefusal((topic,)))
         self._refresh(turn)
 
-    # ---------------------------------------------------------------------------------------------- successors
-
     def _refresh(self, turn: Turn) -> None:
         """Find the successors anew, and links to them."""
         found: dict[NodeId, list[TopicId]] = {}
@@ -122,8 +120,6 @@ class RingPerTopic(Part):
             self._told[peer] = topics
             turn.send(peer, RingLink(topics))
         self._relink(turn, peer)
-
-    # ---------------------------------------------------------------------------------------------------- links
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         if peer in self._closing:
