@@ -84,7 +84,7 @@ def copies_follow_links(dissemination: Choice, interests: str, *, several: bool)
     """Whether a copy between two honest subscribers of its topic travels on a logical link alone.
 
     Args:
-        dissemination: its name and parameters, as a node's specification has them. False for an unknown part.
+        dissemination: its name and parameters, as a node's specification has them; False for an unknown one.
         interests: the name of the nodes' interests part.
         several: whether messages are on several topics.
     """
