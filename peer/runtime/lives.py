@@ -1,4 +1,4 @@
-"""The lives of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
+"""The instances of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from peer.trace import CRASHED, LEFT
 
 
 class Lives:
-    """One seat in the network, which the node takes once or several times.
+    """The node's slot, in which its instances run one after another.
 
-    While the node is down, nobody listens at its address: whoever knocks is refused, as after a process has ended.
+    While the node is down, nothing listens at its address: connections are refused, as after a process has ended.
 
     Args:
         spec: the node.
-        trace: its trace, one for all lives.
+        trace: its trace, one for all instances.
         run: the run's number.
         addresses: where each node listens.
         listen: where this one does.
@@ -39,9 +39,9 @@ class Lives:
         clock: what all of it goes by.
 
     Attributes:
-        counts: frames, bytes, drops and rejects of all lives.
-        events: trace events by name, of all lives.
-        driver: that of the present life, None while the node is down.
+        counts: frames, bytes, drops and rejects of all instances.
+        events: trace events by name, of all instances.
+        driver: that of the present instance, None while the node is down.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Lives:
         self._door.setblocking(False)
 
     async def begin(self, directory: Directory) -> None:
-        """Begin the life that begins with the peers' start."""
+        """Start the instance that starts with the peers."""
         await self._begin(make_node(self._spec), directory, joins=False)
 
     async def join(self, topics: Sequence[int], directory: Directory) -> None:
@@ -92,12 +92,12 @@ class Lives:
             self.driver.feed(event)
 
     def leave(self) -> None:
-        """End a life in order: the node says its last, and its links close. New connections are refused from now on."""
+        """End the instance in order: it sends its last frames, and its links close. New connections are refused."""
         self.feed(contract.Leaving())
         self._end(LEFT)
 
     def crash(self) -> None:
-        """End a life as a dying process does: without a word; the kernel closes its connections."""
+        """End the instance as a dying process does: the kernel closes its connections."""
         self._end(CRASHED)
 
     def quiesce(self) -> None:
@@ -106,7 +106,7 @@ class Lives:
             self.driver.quiesce()
 
     async def close(self) -> None:
-        """Close all connections, those of lives past too."""
+        """Close all connections, those of earlier instances too."""
         if self.driver is not None:
             await self.driver.links.close()
         self._shut_door()
