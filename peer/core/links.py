@@ -108,7 +108,7 @@ class Connection:
 
     Attributes:
         peer: the node on the other side; None until the sender of an accepted connection has proved who it is.
-        opener: whether this side opened it ("orig" in traces).
+        opener: whether this side opened it.
         up: whether it is the link of the two nodes.
         up_since_ns: when it came up.
         reason: why it ends; empty as long as neither side has closed it and it has not broken.
@@ -122,6 +122,11 @@ class Connection:
         self.up = False
         self.up_since_ns = 0
         self.reason = ""
+
+    @property
+    def side(self) -> str:
+        """This side as traces name it."""
+        return "orig" if self.opener else "resp"
 
 
 C = TypeVar("C", bound=Connection)

@@ -78,11 +78,6 @@ class Link(Connection, asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     @property
-    def side(self) -> str:
-        """This node's side of the connection as traces name it."""
-        return self._sides[0]
-
-    @property
     def queued_bytes(self) -> int:
         """Bytes that this process has not yet handed to the kernel."""
         return self.transport.get_write_buffer_size()

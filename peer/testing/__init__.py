@@ -22,13 +22,19 @@
 docs/testing-protocols.md says which of the two a test needs.
 """
 
-from peer.testing.pump import Faults as Faults
-from peer.testing.pump import Pump as Pump
-from peer.testing.reading import connects as connects
-from peer.testing.reading import deliveries as deliveries
-from peer.testing.reading import disconnects as disconnects
-from peer.testing.reading import part_of as part_of
-from peer.testing.reading import sends as sends
-from peer.testing.reading import timers as timers
-from peer.testing.reading import traces as traces
-from peer.testing.solo import Solo as Solo
+from peer.testing.pump import Faults, Pump
+from peer.testing.reading import connects, deliveries, disconnects, part_of, sends, timers, traces
+from peer.testing.solo import Solo
+
+__all__ = [
+    "Faults",
+    "Pump",
+    "Solo",
+    "connects",
+    "deliveries",
+    "disconnects",
+    "part_of",
+    "sends",
+    "timers",
+    "traces",
+]

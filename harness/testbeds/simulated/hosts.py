@@ -49,10 +49,6 @@ class End(Connection):
         self.written_bytes = 0
         self.latest_ns = 0
 
-    @property
-    def side(self) -> str:
-        return "orig" if self.opener else "resp"
-
 
 class Host:
     """A node, its timers and its connections.
