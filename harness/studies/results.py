@@ -54,8 +54,7 @@ def reduce_run(result: Result, shown: str, by: float | None = None, at: float | 
         return next((row.value for row in rows if row.moment == at), None)
     if not reduction and name not in SEEN:
         return next((row.value for row in rows if row.moment is None), None)
-    moments = [(row.moment, row.value) for row in rows if row.moment is not None]
-    series = [value for _, value in sorted(moments, key=lambda pair: pair[0])]
+    series = [value for _, value in sorted((row.moment, row.value) for row in rows if row.moment is not None)]
     return _reduce(reduction or "last", series) if series else None
 
 

@@ -128,7 +128,6 @@ class Store:
         self._judged: dict[Path, tuple[int, bool]] = {}
 
     def read(self, job: Job) -> Result | None:
-        """A job's result, if it is there."""
         try:
             result = msgspec.json.decode(self._path(job.key).read_bytes(), type=Result)
         except (OSError, msgspec.DecodeError):

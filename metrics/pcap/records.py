@@ -49,7 +49,6 @@ class Records:
     unknown_blocks: int = 0  # pcapng blocks of no known type, or at an interface that was never described
 
     def __len__(self) -> int:
-        """The number of packets."""
         return len(self.at)
 
     def select(self, rows: npt.NDArray[np.generic] | slice) -> Records:

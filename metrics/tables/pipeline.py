@@ -269,7 +269,6 @@ class Pipeline:
         pq.write_table(table, path / "part-0.parquet", compression="zstd")
 
     def write_packets(self) -> None:
-        """Write the table of packets."""
         register(self._spark)
         reader = self._spark.read.format("pcap").option("tables", "packets")
         options = {

@@ -67,7 +67,6 @@ class Part:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.Table) -> None:
-        """Append rows."""
         self._waiting.append(rows)
         self._rows += len(rows)
         if self._rows >= _GROUP_ROWS:

@@ -13,13 +13,7 @@ from peer.core.dissemination.spreading import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.protocols.plumtree.frames import (
-    Advert,
-    PlumtreeGraft,
-    PlumtreeIhave,
-    PlumtreePrune,
-    SwarmId,
-)
+from peer.protocols.plumtree.frames import Advert, PlumtreeGraft, PlumtreeIhave, PlumtreePrune, SwarmId
 from peer.protocols.plumtree.overlay import Hyparview
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 from peer.protocols.plumtree.tree import Tree
@@ -105,7 +99,7 @@ class Broadcast(Hyparview, Spreading):
         if frame.swarm not in self.swarms:
             self.refuse(turn, peer, frame)
         elif tree is None or peer not in tree:
-            self.disown(turn, frame.swarm, peer)
+            self.swarms[frame.swarm].disown(turn, peer)
         elif isinstance(frame, PlumtreeIhave):
             self._take_ihave(turn, peer, frame, tree)
         elif isinstance(frame, PlumtreeGraft):
@@ -187,7 +181,6 @@ class Broadcast(Hyparview, Spreading):
         self._trees[swarm].drop(peer)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Leave a topic's swarm, and forget its tree."""
         super().unsubscribe(turn, topic)
         self._trees.pop(topic, None)
 
