@@ -10,7 +10,8 @@ from operator import attrgetter
 from msgspec import Struct
 
 from harness.experiment import Experiment
-from harness.plan import METRICS_PORT, PEER_PORT, Plan
+from harness.inventory import METRICS_PORT, PEER_PORT
+from harness.plan import Plan
 from peer.runtime.spec import AgentSpec, PeerPlace
 
 DRAIN_S = 1.0
