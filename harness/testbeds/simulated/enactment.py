@@ -11,6 +11,10 @@ from peer.runtime.bootstrap import Step, first_directory, tell, timeline
 from peer.runtime.lifecycle import enact, make_node
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
+START_NS = 1_000_000_000
+"""The virtual instant at which the nodes of runs and studies start. It is not 0, since 0 stands for a missing instant
+in places."""
+
 
 class SimulatedSlot:
     """A node's slot (``peer.runtime.lifecycle.Slot``) on a simulated host, which it adds."""
