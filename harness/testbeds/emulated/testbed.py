@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from harness import manifest
 from harness.deployment.agents import Site, emulated_sites
 from harness.errors import TestbedError
 from harness.inventory import Machine
 from harness.plan import Plan
+from harness.planning.capacity import pss_mib
 from harness.testbeds.base import Findings, Moment
 from harness.testbeds.emulated import hosts, sandbox
 from harness.testbeds.emulated.awake import make_vigil
@@ -127,7 +127,7 @@ class EmulatedTestbed:
     def resources(self) -> dict[str, float]:
         """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
         peers = hosts.processes(self._hosts)
-        return {"peer_processes": float(len(peers)), "peers_pss_mib": manifest.pss_mib(peers)}
+        return {"peer_processes": float(len(peers)), "peers_pss_mib": pss_mib(peers)}
 
     def stop_recording(self) -> None:
         """End the probes before the capture, so that every reply is in it."""

@@ -12,8 +12,7 @@ from peer.runtime.lifecycle import enact, make_node
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 START_NS = 1_000_000_000
-"""The virtual instant at which the nodes of runs and studies start. It is not 0, since 0 stands for a missing instant
-in places."""
+"""The virtual instant at which nodes start, in runs and studies: an instant of 0 would be taken for a missing one."""
 
 
 class SimulatedSlot:
