@@ -49,7 +49,7 @@ def test_the_testbed_keeps_what_was_not_collected(
     closing.__dict__ |= {
         f"_{part}": MagicMock() for part in ("hosts", "prober", "pressure", "sshd", "throttling", "watchdog")
     }
-    closing.__dict__ |= {"_plane": MagicMock(complaints=[]), "_vigil": None, "_captured": None, "_problems": []}
+    closing.__dict__ |= {"_plane": MagicMock(complaints=[]), "_keep_awake": None, "_captured": None, "_problems": []}
     closing.__dict__ |= {"_run_dir": tmp_path, "_disk": tmp_path / WORK_FOLDER}
     write(tmp_path, *SHIPPED, *left)
     closing.close()

@@ -16,7 +16,7 @@ from harness.plan import Plan
 from harness.planning.capacity import pss_mib
 from harness.testbeds.base import Findings, Moment
 from harness.testbeds.emulated import hosts, sandbox
-from harness.testbeds.emulated.awake import make_vigil
+from harness.testbeds.emulated.awake import make_keep_awake
 from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
@@ -49,15 +49,15 @@ class EmulatedTestbed:
         self._machine = plan.placement[0].machine
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
-        self._vigil = make_vigil()
+        self._keep_awake = make_keep_awake()
         self._watchdog = Watchdog(run_dir, clock)
         self._throttling = read_throttling(find_groups())
-        self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._vigil is None)
+        self._pressure = PressureLog(run_dir / "pressure.jsonl", clock, psi=self._keep_awake is None)
 
     def boot(self) -> None:
         """Make hosts, data plane, prober and sshd; from now on processors are watched, virtual ones are kept awake."""
-        if self._vigil is not None:
-            self._vigil.start()
+        if self._keep_awake is not None:
+            self._keep_awake.start()
         self._watchdog.start()
         placement = sorted(self._plan.placement, key=lambda place: place.host)
         wan_ips = [place.wan_ip for place in placement]
@@ -143,7 +143,7 @@ class EmulatedTestbed:
             self._prober.write(self._run_dir / "achieved.parquet")
             self._prober.close()
         self._pressure.stop()
-        awake = self._vigil.stop() if self._vigil is not None else 0
+        awake = self._keep_awake.stop() if self._keep_awake is not None else 0
         self._sshd.stop()
         throttling = read_throttling(find_groups()).since(self._throttling)
         counters = {
