@@ -31,10 +31,16 @@ _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1
 
 
 class UserspacePlane:
-    """A ``DataPlane``: one TUN device a host, one process that forwards. See the protocol for the methods.
+    """A ``DataPlane`` made of three kinds of processes, which this object starts, commands and ends.
+
+    ``dataplane.process`` owns one TUN device per host and forwards. It takes one command at a time over a socket pair,
+    with descriptors (matrices, pipes) attached, and answers each. ``dataplane.monitor`` reads the counters, which the
+    forwarding process publishes in shared memory, and serves and logs them. ``dataplane.writer`` exists during a
+    capture and copies the records from pipes to files. So forwarding never waits for a disk or a scrape. ``lost``
+    reports processes that ended early; without the forwarding process the next command fails.
 
     Attributes:
-        complaints: of its processes that did not end as they should, a sentence each.
+        complaints: one sentence per process that did not end as it should.
     """
 
     def __init__(
