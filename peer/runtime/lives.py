@@ -1,4 +1,4 @@
-"""The lives of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
+"""The instances of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BACKLOG = 512
 
 
 class Lives:
-    """One seat in the network, which the node takes once or several times.
+    """The slot of a node, in which it has one instance after another.
 
-    While the node is down, nobody listens at its address: whoever knocks is refused, as after a process has ended.
+    While the node is down, nobody listens at its address: a dial is refused, as after a process has ended.
 
     Args:
         spec: the node.
-        trace: its trace, one for all lives.
+        trace: its trace, one for all instances.
         run: the run's number.
         addresses: where each node listens.
         listen: where this one does.
@@ -41,9 +41,9 @@ class Lives:
         clock: what all of it goes by.
 
     Attributes:
-        counts: frames, bytes, drops and rejects of all lives.
-        events: trace events by name, of all lives.
-        driver: that of the present life, None while the node is down.
+        counts: frames, bytes, drops and rejects of all instances.
+        events: trace events by name, of all instances.
+        driver: that of the present instance, None while the node is down.
     """
 
     def __init__(
@@ -70,25 +70,25 @@ class Lives:
         self._recorder = recorder
         self._clock = clock
         self._draws: Random = substream(spec.seed, spec.node, "runtime")
-        self._lives = 0
+        self._started = 0
         self._node: StatefulNode | None = None
-        self._door: socket.socket | None = None
+        self._listener: socket.socket | None = None
         self._server: asyncio.AbstractServer | None = None
         self._closing: list[asyncio.Task[None]] = []
 
-    def open_door(self) -> None:
+    def open_listener(self) -> None:
         """Listen. Connections of nodes that are a little ahead wait in the kernel until this one has started."""
-        self._door = socket.create_server(self._listen, backlog=BACKLOG)
-        self._door.setblocking(False)
+        self._listener = socket.create_server(self._listen, backlog=BACKLOG)
+        self._listener.setblocking(False)
 
     async def begin(self, directory: Directory) -> None:
-        """Begin the life that begins with the peers' start."""
+        """Start the instance that starts with the run."""
         await self._begin(make_node(self._spec), directory, joins=False)
 
     async def join(self, topics: Sequence[int], directory: Directory) -> None:
-        """Begin a life during the run."""
-        self.open_door()
-        await self._begin(make_node(self._spec, self._lives, topics), directory, joins=True)
+        """Start an instance during the run."""
+        self.open_listener()
+        await self._begin(make_node(self._spec, self._started, topics), directory, joins=True)
 
     def feed(self, event: contract.Event) -> None:
         """Give the node an event, if it is up."""
@@ -96,12 +96,12 @@ class Lives:
             self.driver.feed(event)
 
     def leave(self) -> None:
-        """End a life in order: the node says its last, and its links close. New connections are refused from now on."""
+        """End the instance in order: the node sends its last frames, and its links close. New ones are refused."""
         self.feed(contract.Leaving())
         self._end(LEFT)
 
     def crash(self) -> None:
-        """End a life as a dying process does: without a word; the kernel closes its connections."""
+        """End the instance as a dying process does: without a frame; the kernel closes its connections."""
         self._end(CRASHED)
 
     def quiesce(self) -> None:
@@ -110,22 +110,22 @@ class Lives:
             self.driver.quiesce()
 
     async def close(self) -> None:
-        """Close all connections, those of lives past too."""
+        """Close all connections, including those of earlier instances."""
         if self.driver is not None:
             await self.driver.links.close()
-        self._shut_door()
+        self._close_listener()
         await asyncio.gather(*self._closing)
 
     async def _begin(self, node: StatefulNode, directory: Directory, *, joins: bool) -> None:
-        assert self._door is not None, "the door is opened first"
-        driven = node if self._recorder is None else self._recorder.watch(node, self._lives)
+        assert self._listener is not None, "the listener is opened first"
+        driven = node if self._recorder is None else self._recorder.watch(node, self._started)
         driver = Driver(driven, self._trace, self.events, self._make_links, self._clock)
         self._node, self.driver = node, driver
-        self._lives += 1
+        self._started += 1
         if joins:
             driver.trace(announce_join(node, self._clock.now_ns()))
         driver.feed(contract.Started())
-        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._door)
+        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._listener)
         driver.feed(contract.PeerList(directory))
 
     def _make_links(self, driver: Driver) -> LinkPool:
@@ -143,21 +143,21 @@ class Lives:
 
     def _end(self, reason: str) -> None:
         driver, node = self.driver, self._node
-        assert driver is not None, "the schedule ends only lives that have begun"
+        assert driver is not None, "the schedule ends only instances that have begun"
         assert node is not None, "a driver has a node"
         for event in announce_end(node, self._clock.now_ns(), reason):
             driver.trace(event)
         self.driver = self._node = None
         driver.stop()
-        self._shut_door()
+        self._close_listener()
         if reason == CRASHED:
             driver.links.cut(reason)
         else:
             self._closing.append(asyncio.get_running_loop().create_task(driver.links.close(reason)))
 
-    def _shut_door(self) -> None:
+    def _close_listener(self) -> None:
         if self._server is not None:
             self._server.close()
-        if self._door is not None:
-            self._door.close()
-        self._server = self._door = None
+        if self._listener is not None:
+            self._listener.close()
+        self._server = self._listener = None
