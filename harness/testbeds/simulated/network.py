@@ -53,11 +53,6 @@ class Network:
         self._down_free_ns: dict[int, int] = {}
 
     @property
-    def sizes_matter(self) -> bool:
-        """Whether the time of a frame depends on its size."""
-        return self._rate_mbit is not None or self._loss_ratio is not None
-
-    @property
     def limits_rates(self) -> bool:
         """Whether what arrives still has to pass the destination's access link (``pass_down_ns``)."""
         return self._rate_mbit is not None
