@@ -18,8 +18,8 @@ from typing import Any
 from harness.deployment import Deployment
 from harness.deployment.agents import Site, build_agent_specs
 from harness.experiment import Experiment
-from harness.manifest import pss_mib
-from harness.plan import METRICS_PORT, PEER_PORT
+from harness.inventory import METRICS_PORT, PEER_PORT
+from harness.planning.capacity import pss_mib
 from harness.planning.files import encode_overlay
 from harness.testbeds.emulated import hosts, sandbox
 from harness.testbeds.emulated.sshd import serving_ssh

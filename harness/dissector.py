@@ -22,7 +22,7 @@ from scapy.fields import (
 from scapy.layers.inet import TCP
 from scapy.packet import Packet, bind_layers
 
-from harness.plan import PEER_PORT
+from harness.inventory import PEER_PORT
 from peer.core.frames import kind_names
 
 MAGIC = 0x7452

@@ -15,9 +15,14 @@ from msgspec import Meta, Struct
 
 from harness.errors import ExperimentError
 from harness.experiment import Name
-from harness.plan import METRICS_PORT, PEER_PORT
 from metrics.rundir import read_document, write_document
 from metrics.rundir.files import INVENTORY_FILE
+
+PEER_PORT = 9000
+"""The TCP port that peers listen on, on the emulated network and by default on a machine of an inventory."""
+
+METRICS_PORT = 9100
+"""The port of the Prometheus endpoints, on the control network."""
 
 MAX_HOSTS_PER_ADDRESS = METRICS_PORT - PEER_PORT
 """Hosts that share an address differ by port, and the peers' ports end where the metrics ports begin."""

@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -106,19 +106,6 @@ def kernel() -> dict[str, str]:
         "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "pressure": "yes" if Path("/proc/pressure/cpu").exists() else "no",
     }
-
-
-def pss_mib(processes: Iterable[int]) -> float:
-    """The memory of some processes together, pages that they share counted once among their sharers.
-
-    A process that is gone by now counts nothing.
-    """
-    total_kib = 0
-    for process in processes:
-        for line in _read(f"/proc/{process}/smaps_rollup").splitlines():
-            if line.startswith("Pss:"):
-                total_kib += int(line.split()[1])
-    return total_kib / 1024
 
 
 def write(run_dir: Path, manifest: Manifest) -> None:

@@ -12,14 +12,8 @@ from peer.core.schedule import Action
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
 
-PEER_PORT = 9000
-"""The TCP port that peers listen on, on the emulated network."""
-
 MOST_EMULATED_HOSTS = 1000
-"""A Linux bridge, which the control network is, has 1024 ports."""
-
-METRICS_PORT = 9100
-"""The port of the Prometheus endpoints, on the control network."""
+"""The control network is a Linux bridge, which has 1024 ports."""
 
 
 class Prediction(Struct, frozen=True):

@@ -13,6 +13,12 @@ import time
 import warnings
 from pathlib import Path
 
+PLANE_PRIORITY = 10
+"""The data plane's, under SCHED_FIFO."""
+
+WATCHDOG_PRIORITY = PLANE_PRIORITY + 1
+"""Above everything that the testbed runs, below whatever else could keep the data plane from its processor."""
+
 _NICEST = "19"
 _ATTEMPTS, _PAUSE_S = 20, 0.15
 """Of users without privileges the kernel takes one change in a tenth of a second."""

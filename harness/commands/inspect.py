@@ -83,7 +83,7 @@ def _lines(arguments: argparse.Namespace, trouble: Counter[str]) -> Iterator[tup
     """(line, kind) of every frame."""
     from harness.dissector import TrellisFrame
     from harness.frame_walk import FrameWalk
-    from harness.plan import PEER_PORT
+    from harness.inventory import PEER_PORT
 
     walks: dict[tuple[str, str, str], FrameWalk] = {}
     start_s: float | None = None

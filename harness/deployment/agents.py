@@ -10,7 +10,8 @@ from operator import attrgetter
 from msgspec import Struct
 
 from harness.experiment import Experiment
-from harness.plan import METRICS_PORT, PEER_PORT, Plan
+from harness.inventory import METRICS_PORT, PEER_PORT
+from harness.plan import Plan
 from metrics.rundir import Timeline
 from metrics.rundir.files import exits_file
 from peer.files import EXITS_FILE, log_file, record_file, trace_file

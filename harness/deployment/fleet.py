@@ -69,11 +69,15 @@ class StartAnswer(msgspec.Struct, frozen=True):
 
 
 class Deployment:
-    """The machines of one run.
+    """The machines of one run, one ``Session`` each.
 
-    The steps go in the order of the methods. Each runs on all machines at a time and either succeeds on all or raises
-    a ``DeploymentError`` with every failed machine's own words. Leaving the context ends the agents, with them every
-    peer, removes the run's folder where this deployment made it, and closes the connections.
+    A run takes the steps in the order of the methods: connect, check, ship, push, start the agents, await the barrier,
+    read the clocks, start, wait, collect. ``faults``, ``status`` and ``stop`` may be called at any time in between.
+    Each step runs on all machines at the same time. It either succeeds on all of them or raises a ``DeploymentError``
+    with the error message of every machine on which it failed; the other machines have completed the step by then.
+
+    Agents live as long as their connections. Leaving the context ends the agents, and with them every peer, removes
+    the run's folder where this deployment made it and did not fail to collect it, and closes the connections.
 
     Args:
         machines: where to deploy to.

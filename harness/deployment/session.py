@@ -49,10 +49,16 @@ class CommandError(StepError):
 
 
 class Session:
-    """A connection, the run's folder on the machine, and the agent whose life hangs on the connection.
+    """One machine: a connection, the run's folder on the machine, and the agent, which ends with the connection.
 
-    Every command, file and the agent's lifeline are channels of the one connection: an sshd limits sessions per
-    connection and connections at a time, and one connection a machine stays clear of both limits.
+    Every command, every file and the agent's lifeline are channels of the one connection: an sshd limits sessions per
+    connection and connections at a time, and one connection per machine stays clear of both limits.
+
+    Order of calls: ``open``, ``ship`` (from then on ``work`` is known), ``make_folder``, ``put``, ``start_agent``, any
+    number of ``call``, ``wait_agent`` or ``end_agent``, ``fetch``, ``remove_folder`` or ``keep_folder``, ``close``.
+    Methods raise ``StepError`` if the machine refuses and one of ``FAULTS`` if the connection or the answer is broken;
+    whoever calls turns both into a ``DeploymentError``. What a machine sends is bounded in time and bytes
+    (``harness.deployment.answers``, ``archive``).
 
     Attributes:
         connection: the SSH connection.

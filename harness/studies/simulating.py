@@ -14,9 +14,8 @@ from harness.studies.form import RunSpec
 from harness.studies.networks import make_network
 from harness.studies.snapshots import count_slots, take_snapshot
 from harness.studies.watching import Batch, Watch, sum_up
-from harness.testbeds.simulated.enactment import Enactment
+from harness.testbeds.simulated.enactment import START_NS, Enactment
 from harness.testbeds.simulated.simulation import Simulation
-from harness.testbeds.simulated.testbed import START_NS
 from harness.workload.churn import Span
 from harness.workload.drawing import Workload, draw_membership, draw_workload
 from harness.workload.membership import first_population

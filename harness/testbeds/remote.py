@@ -11,8 +11,8 @@ from pathlib import Path
 
 from harness.deployment.agents import Site
 from harness.errors import TestbedError
-from harness.inventory import MAX_HOSTS_PER_ADDRESS, Machine, saved_inventory
-from harness.plan import METRICS_PORT, Plan
+from harness.inventory import MAX_HOSTS_PER_ADDRESS, METRICS_PORT, Machine, saved_inventory
+from harness.plan import Plan
 from harness.testbeds.base import Findings, Moment
 from metrics.rundir import read_clocks
 

@@ -43,7 +43,16 @@ _OVERLAY = "nodes array<struct<node bigint, topics array<bigint>, up boolean>>"
 
 
 class Pipeline:
-    """One analysis of one run."""
+    """One analysis of one run.
+
+    It has two phases, in a staging folder that is deleted at the end. *Staging* (``_stage*``) reads every raw file
+    once: traces and captures become Parquet that tasks write themselves, small documents become one file each.
+    *Building* (``_save_*``) makes the tables; ``_build`` has their order, since a table may need earlier ones. The
+    steps of one line of ``_build`` are independent and run side by side.
+
+    Tables with one row per frame or copy come from kernels that take shares (``write_shares``); the others are
+    DataFrame expressions (``_save``), or rows made on the driver (``_save_small``). Checks are judged last.
+    """
 
     def __init__(self, spark: SparkSession, run: RunDir) -> None:
         self._spark = spark

@@ -68,24 +68,24 @@ class Lives:
         self._recorder = recorder
         self._clock = clock
         self._draws: Random = substream(spec.seed, spec.node, "runtime")
-        self._lives = 0
+        self._started = 0
         self._node: StatefulNode | None = None
-        self._door: socket.socket | None = None
+        self._listener: socket.socket | None = None
         self._server: asyncio.AbstractServer | None = None
         self._closing: list[asyncio.Task[None]] = []
 
-    def open_door(self) -> None:
+    def open_listener(self) -> None:
         """Listen. Connections of nodes that are a little ahead wait in the kernel until this one has started."""
-        self._door = socket.create_server(self._listen, backlog=512)
-        self._door.setblocking(False)
+        self._listener = socket.create_server(self._listen, backlog=512)
+        self._listener.setblocking(False)
 
     async def begin(self, directory: Directory) -> None:
         """Start the instance that starts with the peers."""
         await self._begin(make_node(self._spec), directory, joins=False)
 
     async def join(self, topics: Sequence[int], directory: Directory) -> None:
-        self.open_door()
-        await self._begin(make_node(self._spec, self._lives, topics), directory, joins=True)
+        self.open_listener()
+        await self._begin(make_node(self._spec, self._started, topics), directory, joins=True)
 
     def feed(self, event: contract.Event) -> None:
         if self.driver is not None:
@@ -106,15 +106,15 @@ class Lives:
             self.driver.quiesce()
 
     async def close(self) -> None:
-        """Close all connections, those of earlier instances too."""
+        """Close all connections, including those of earlier instances."""
         if self.driver is not None:
             await self.driver.links.close()
-        self._shut_door()
+        self._close_listener()
         await asyncio.gather(*self._closing)
 
     async def _begin(self, node: StatefulNode, directory: Directory, *, joins: bool) -> None:
-        assert self._door is not None, "the door is opened first"
-        driven = node if self._recorder is None else self._recorder.watch(node, self._lives)
+        assert self._listener is not None, "the listener is opened first"
+        driven = node if self._recorder is None else self._recorder.watch(node, self._started)
         driver = Driver(driven, self._trace, self.events, self._clock)
         driver.links = LinkPool(
             driver,
@@ -128,30 +128,30 @@ class Lives:
             self._clock,
         )
         self._node, self.driver = node, driver
-        self._lives += 1
+        self._started += 1
         if joins:
             driver.trace(announce_join(node, self._clock.now_ns()))
         driver.feed(contract.Started())
-        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._door)
+        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._listener)
         driver.feed(contract.PeerList(directory))
 
     def _end(self, reason: str) -> None:
         driver, node = self.driver, self._node
-        assert driver is not None, "the schedule ends only lives that have begun"
+        assert driver is not None, "the schedule ends only instances that have begun"
         assert node is not None, "a driver has a node"
         for event in announce_end(node, self._clock.now_ns(), reason):
             driver.trace(event)
         self.driver = self._node = None
         driver.stop()
-        self._shut_door()
+        self._close_listener()
         if reason == CRASHED:
             driver.links.cut(reason)
         else:
             self._closing.append(asyncio.get_running_loop().create_task(driver.links.close(reason)))
 
-    def _shut_door(self) -> None:
+    def _close_listener(self) -> None:
         if self._server is not None:
             self._server.close()
-        if self._door is not None:
-            self._door.close()
-        self._server = self._door = None
+        if self._listener is not None:
+            self._listener.close()
+        self._server = self._listener = None

@@ -19,20 +19,20 @@ _EVENTS = {
 }
 
 
-def make_registry(lives: Lives) -> CollectorRegistry:
+def make_registry(instances: Lives) -> CollectorRegistry:
     """A registry of its own for the peer's metrics."""
     registry = CollectorRegistry()
-    registry.register(_PeerCollector(lives))
+    registry.register(_PeerCollector(instances))
     return registry
 
 
 class _PeerCollector(Collector):
-    def __init__(self, lives: Lives) -> None:
-        self._lives = lives
+    def __init__(self, instances: Lives) -> None:
+        self._instances = instances
 
     def collect(self) -> Iterator[Metric]:
         """The metrics as of now. Scraped from another thread: dicts are copied before they are walked."""
-        counts, driver = self._lives.counts, self._lives.driver
+        counts, driver = self._instances.counts, self._instances.driver
         links, queued_bytes = (driver.links.links, driver.links.queued_bytes) if driver is not None else (0, 0)
         yield _by_kind("trellis_sent_frames", "Frames handed to the socket.", counts.sent_frames)
         yield _by_kind("trellis_sent_bytes", "Bytes of frames handed to the socket.", counts.sent_bytes)
@@ -41,7 +41,7 @@ class _PeerCollector(Collector):
         yield _by_label("trellis_dropped_frames", "Frames that were not sent.", "reason", dict(counts.dropped))
         yield _by_label("trellis_rejects", "Connections closed for what came in.", "reason", dict(counts.rejected))
         for event, (name, text) in _EVENTS.items():
-            yield CounterMetricFamily(name, text, value=self._lives.events.get(event, 0))
+            yield CounterMetricFamily(name, text, value=self._instances.events.get(event, 0))
         yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links)
         yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=queued_bytes)
 

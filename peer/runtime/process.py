@@ -76,7 +76,7 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
 
 
 class Peer:
-    """One process with the lives of its node and its schedule."""
+    """One process with the instances of its node and its schedule."""
 
     def __init__(self, place: PeerPlace, orders: Orders, control: socket.socket) -> None:
         self._place = place
@@ -94,7 +94,7 @@ class Peer:
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         loop.set_exception_handler(self._fail)
         with self._tracing() as trace, self._recording() as recorder:
-            lives = Lives(
+            instances = Lives(
                 self._spec,
                 trace,
                 run=self._orders.agent.run,
@@ -105,19 +105,19 @@ class Peer:
                 clock=self._clock,
             )
             if self._spec.up:
-                lives.open_door()
+                instances.open_listener()
             if self._place.metrics is not None:
                 address, port = self._place.metrics
-                start_http_server(port, address, make_registry(lives))
+                start_http_server(port, address, make_registry(instances))
             flushing = asyncio.create_task(_flush_now_and_then(trace, self._draws))
             flushing.add_done_callback(self._fail_with)
             try:
                 with contextlib.suppress(_Stopped):
-                    await self._perform(lives)
+                    await self._perform(instances)
             finally:
                 flushing.cancel()
-                lives.quiesce()
-                await lives.close()
+                instances.quiesce()
+                await instances.close()
             if self._bug is not None:
                 raise self._bug
 
@@ -150,7 +150,7 @@ class Peer:
         yield recorder
         recorder.close()
 
-    async def _perform(self, lives: Lives) -> None:
+    async def _perform(self, instances: Lives) -> None:
         """From the barrier to the end of the drain.
 
         Raises:
@@ -160,16 +160,16 @@ class Peer:
         agent = self._orders.agent
         await self._sleep_until(zero_ns - agent.warmup_ns)
         if self._spec.up:
-            await lives.begin(tell(self._spec, first_directory(self._orders.overlay)))
+            await instances.begin(tell(self._spec, first_directory(self._orders.overlay)))
         own = self._orders.steps.get(self._spec.node, ())
         for step in merge(own, self._orders.refreshes, key=lambda step: step.at_ns):
             if step.at_ns >= agent.stop_ns:
                 break
             await self._sleep_until(zero_ns + step.at_ns)
-            if (joining := enact(step, self._spec, lives)) is not None:
+            if (joining := enact(step, self._spec, instances)) is not None:
                 await joining
         await self._sleep_until(zero_ns + agent.stop_ns)
-        lives.quiesce()
+        instances.quiesce()
         await self._sleep_until(zero_ns + agent.stop_ns + agent.drain_ns)
 
     async def _await_zero(self) -> int:

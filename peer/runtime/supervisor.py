@@ -77,7 +77,17 @@ def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:
 
 
 class Supervisor:
-    """The peers of one machine."""
+    """The peers of one machine, from their forks to their ends.
+
+    ``start_children`` forks every peer before there is a loop or a thread. ``serve`` then reacts to four kinds of
+    events: a child is ready or has ended (its control pipe, its pidfd), a call arrives on the agent's socket, standard
+    input ends (the lifeline: whoever started the agent is gone), or the lease runs out (the run should have ended long
+    ago). It ends when all children have ended, or as soon as the lifeline, the lease or a signal cuts the run short.
+
+    Peers wait at the barrier until ``start`` gives them the workload's zero, once. A peer that ends before that cuts
+    the run short; one that ends later is only reported. Every end becomes one line of ``exits.jsonl``. ``serve`` ends
+    all children and their descendants before it returns.
+    """
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders

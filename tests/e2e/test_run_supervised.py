@@ -64,7 +64,8 @@ def start(folder: Path, supervision: str, duration_s: float) -> subprocess.Popen
     write_plan(make_plan(load_experiment(source), source), folder / "run")
     program = (
         "import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n"
-        "sys.exit(sandbox.run([sys.executable, '-m', 'harness.running', sys.argv[1]], keep=[Path(sys.argv[1])]))"
+        "argv = [sys.executable, '-m', 'harness.running', sys.argv[1]]\n"
+        "sys.exit(sandbox.run(argv, keep=[Path(sys.argv[1])]))"
     )
     argv = [sys.executable, "-c", program, str(folder / "run")]
     return subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True)

@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from harness.testbeds.emulated.awake import Vigil
+from harness.testbeds.emulated.awake import KeepAwake
 from tests.processes import await_end
 
 PROGRAM = """
-from harness.testbeds.emulated.awake import Vigil
-vigil = Vigil()
-vigil.start()
-print(*(process.pid for process in vigil.processes), flush=True)
+from harness.testbeds.emulated.awake import KeepAwake
+keep_awake = KeepAwake()
+keep_awake.start()
+print(*(process.pid for process in keep_awake.processes), flush=True)
 input()
 """
 
 
 @pytest.fixture
-def vigil() -> Iterator[Vigil]:
-    vigil = Vigil()
-    vigil.start()
-    yield vigil
-    vigil.stop()
+def keep_awake() -> Iterator[KeepAwake]:
+    keep_awake = KeepAwake()
+    keep_awake.start()
+    yield keep_awake
+    keep_awake.stop()
 
 
 def await_idle_policy(pid: int) -> None:
@@ -44,8 +44,8 @@ def ticks(pid: int) -> int:
     return int(user) + int(system)
 
 
-def test_every_processor_has_one_of_the_lowest_priority_that_never_sleeps(vigil: Vigil) -> None:
-    pids = [process.pid for process in vigil.processes if process.pid is not None]
+def test_every_processor_has_one_of_the_lowest_priority_that_never_sleeps(keep_awake: KeepAwake) -> None:
+    pids = [process.pid for process in keep_awake.processes if process.pid is not None]
     for pid in pids:
         await_idle_policy(pid)
     assert [os.sched_getaffinity(pid) for pid in pids] == [{cpu} for cpu in sorted(os.sched_getaffinity(0))]
@@ -58,8 +58,8 @@ def test_every_processor_has_one_of_the_lowest_priority_that_never_sleeps(vigil:
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no autogroups")
-def test_they_give_way_to_other_sessions_too(vigil: Vigil) -> None:
-    for process in vigil.processes:
+def test_they_give_way_to_other_sessions_too(keep_awake: KeepAwake) -> None:
+    for process in keep_awake.processes:
         assert process.pid is not None
         await_idle_policy(process.pid)
         assert autogroup(process.pid).endswith(" nice 19")
@@ -71,11 +71,11 @@ def autogroup(pid: int) -> str:
     return Path(f"/proc/{pid}/autogroup").read_text().strip()
 
 
-def test_none_is_left(vigil: Vigil) -> None:
-    pids = [process.pid for process in vigil.processes]
-    vigil.processes[0].kill()
-    vigil.processes[0].join()
-    assert vigil.stop() == len(pids) - 1
+def test_none_is_left(keep_awake: KeepAwake) -> None:
+    pids = [process.pid for process in keep_awake.processes]
+    keep_awake.processes[0].kill()
+    keep_awake.processes[0].join()
+    assert keep_awake.stop() == len(pids) - 1
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 

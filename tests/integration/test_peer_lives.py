@@ -30,15 +30,15 @@ class Network:
         self.nodes = range(nodes)
         self.folder = folder
         self.directory = Directory(PeerInfo(node) for node in self.nodes)
-        # Bound one after the other, so that no two ports are the same; free again until the lives listen there.
+        # Bound one after the other, so that no two ports are the same; free again until the instances listen there.
         doors = [socket.create_server(("127.0.0.1", 0)) for _ in self.nodes]
         self.addresses = tuple(door.getsockname() for door in doors)
         for door in doors:
             door.close()
         self.traces = [TraceFile(folder / f"{node}.jsonl", node, (0,), 1) for node in self.nodes]
-        self.lives = [self.make_lives(node) for node in self.nodes]
+        self.instances = [self.make_instances(node) for node in self.nodes]
 
-    def make_lives(self, node: int) -> Lives:
+    def make_instances(self, node: int) -> Lives:
         spec = NodeSpec(node, 1, (0,), {"name": "complete"}, FLOOD)
         return Lives(
             spec,
@@ -50,15 +50,15 @@ class Network:
         )
 
     async def __aenter__(self) -> Network:
-        for lives in self.lives:
-            lives.open_door()
-        for lives in self.lives:
-            await lives.begin(self.directory)
+        for instances in self.instances:
+            instances.open_listener()
+        for instances in self.instances:
+            await instances.begin(self.directory)
         await self.linked(self.nodes)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(lives.close() for lives in self.lives))
+        await asyncio.gather(*(instances.close() for instances in self.instances))
         for node, trace in enumerate(self.traces):
             trace.close(2)
             assert self.events(node, "stop")
@@ -74,11 +74,11 @@ class Network:
                 await asyncio.sleep(0.002)
 
     def peers(self, node: int) -> set[int]:
-        driver = self.lives[node].driver
+        driver = self.instances[node].driver
         return set() if driver is None else set(driver.links.table.links)
 
     def node(self, node: int) -> contract.Node:
-        driver = self.lives[node].driver
+        driver = self.instances[node].driver
         assert driver is not None
         return driver.node
 
@@ -112,15 +112,15 @@ def test_a_node_leaves_in_order_and_joins_again_as_another(tmp_path: Path):
     async def scenario() -> None:
         async with Network(4, tmp_path) as net:
             first = net.node(2)
-            net.lives[2].leave()
-            assert net.lives[2].driver is None
+            net.instances[2].leave()
+            assert net.instances[2].driver is None
             with pytest.raises(ConnectionRefusedError):
                 await knock(net.addresses[2])
             await net.linked({0, 1, 3})
             net.others_think("left", of=2)
-            await net.lives[2].join((3, 5), net.directory)
-            for lives in net.lives:
-                lives.feed(contract.PeerList(net.directory))
+            await net.instances[2].join((3, 5), net.directory)
+            for instances in net.instances:
+                instances.feed(contract.PeerList(net.directory))
             await net.linked(net.nodes)
             second = net.node(2)
             assert second is not first
@@ -138,14 +138,14 @@ def test_a_crashed_node_says_nothing_and_is_refused_until_it_joins(tmp_path: Pat
     async def scenario() -> None:
         async with Network(3, tmp_path) as net:
             sent = len(net.events(1, "send"))
-            net.lives[1].crash()
+            net.instances[1].crash()
             with pytest.raises(ConnectionRefusedError):
                 await knock(net.addresses[1])
             await net.linked({0, 2})
             net.others_think("closed", of=1)
             assert len(net.events(1, "send")) == sent
             assert {event.reason for event in net.events(1, "remove_peer", "leave", "prune")} == {"crashed"}
-            await net.lives[1].join((0,), net.directory)
+            await net.instances[1].join((0,), net.directory)
             await net.linked(net.nodes)
             assert [event.event for event in net.events(1, "start", "join", "leave")] == ["start", "leave", "join"]
 
@@ -156,7 +156,7 @@ def test_logical_links_of_both_ends_end_with_a_life(tmp_path: Path):
     async def scenario() -> None:
         async with Network(3, tmp_path) as net:
             await net.until(lambda: all(len(net.events(node, "graft")) == 2 for node in net.nodes))
-            net.lives[0].leave()
+            net.instances[0].leave()
             await net.linked({1, 2})
             assert {(e.peer, e.topics, e.reason) for e in net.events(0, "prune")} == {
                 (1, (0,), "left"),
@@ -171,18 +171,18 @@ def test_logical_links_of_both_ends_end_with_a_life(tmp_path: Path):
 def test_what_comes_while_a_node_is_down_reaches_nobody(tmp_path: Path):
     async def scenario() -> None:
         async with Network(2, tmp_path) as net:
-            net.lives[1].crash()
+            net.instances[1].crash()
             for event in (contract.PeerList(net.directory), contract.Publish((0,), 1, b"")):
-                net.lives[1].feed(event)
-            registry = make_registry(net.lives[1])
+                net.instances[1].feed(event)
+            registry = make_registry(net.instances[1])
             assert registry.get_sample_value("trellis_links") == 0
             before = registry.get_sample_value("trellis_sent_frames_total", {"kind": "hello"})
-            await net.lives[1].join((0,), net.directory)
+            await net.instances[1].join((0,), net.directory)
             await net.linked(net.nodes)
             assert not net.events(1, "publish")
             assert registry.get_sample_value("trellis_links") == 1
             after = registry.get_sample_value("trellis_sent_frames_total", {"kind": "hello"})
-            assert after > before > 0, "the counts of all lives are one's own"
+            assert after > before > 0, "the counts of all instances are one's own"
 
     run(scenario)
 
@@ -194,9 +194,9 @@ def test_a_message_under_way_is_delivered_before_the_last_word(tmp_path: Path):
         async with Network(3, tmp_path) as net:
             for node in net.nodes:  # the interests have arrived
                 await net.until(lambda node=node: len(net.events(node, "graft")) == 2)
-            net.lives[0].feed(contract.Publish((0,), contract.message_id(0, 0), b"last words"))
-            net.lives[0].leave()
-            net.lives[1].feed(contract.Publish((0,), contract.message_id(1, 0), b"too late"))
+            net.instances[0].feed(contract.Publish((0,), contract.message_id(0, 0), b"last words"))
+            net.instances[0].leave()
+            net.instances[1].feed(contract.Publish((0,), contract.message_id(1, 0), b"too late"))
             await net.until(lambda: all(len(net.events(node, "deliver")) == 2 for node in (1, 2)))
             await net.linked({1, 2})
             assert len(net.events(0, "deliver")) == 1
@@ -216,18 +216,18 @@ def test_after_any_churn_those_who_are_up_are_linked(seed: int, tmp_path: Path):
                 node = draws.randrange(5)
                 if node not in up:
                     up.add(node)
-                    await net.lives[node].join((0,), Directory(PeerInfo(other) for other in up))
+                    await net.instances[node].join((0,), Directory(PeerInfo(other) for other in up))
                 else:
                     up.discard(node)
-                    draws.choice([net.lives[node].leave, net.lives[node].crash])()
-                    for lives in net.lives:
-                        lives.feed(contract.PeerList(Directory(PeerInfo(other) for other in up)))
+                    draws.choice([net.instances[node].leave, net.instances[node].crash])()
+                    for instances in net.instances:
+                        instances.feed(contract.PeerList(Directory(PeerInfo(other) for other in up)))
                 await asyncio.sleep(draws.choice([0, 0.001, 0.01]))
             for node in up:
-                net.lives[node].feed(contract.PeerList(Directory(PeerInfo(other) for other in up)))
+                net.instances[node].feed(contract.PeerList(Directory(PeerInfo(other) for other in up)))
             await net.linked(up)
         for node in net.nodes:
-            lives = [event.event for event in net.events(node, "start", "join", "leave")]
-            assert lives == [["join", "leave"][k % 2] if k else "start" for k in range(len(lives))]
+            instances = [event.event for event in net.events(node, "start", "join", "leave")]
+            assert instances == [["join", "leave"][k % 2] if k else "start" for k in range(len(instances))]
 
     run(scenario)

@@ -37,7 +37,7 @@ busy = [multiprocessing.Process(target=spin) for _ in range(2)]
 log.stop()
 throttled = read_throttling(find_groups()).since(before)
 quotas = processor_quota(find_groups()), usable_processors()
-print(json.dumps([*quotas, awake.make_vigil() is None, throttled.periods, throttled.time_us]))
+print(json.dumps([*quotas, awake.make_keep_awake() is None, throttled.periods, throttled.time_us]))
 """
 
 

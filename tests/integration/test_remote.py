@@ -17,9 +17,8 @@ import pytest
 
 from harness.errors import TestbedError
 from harness.interruption import GRACE_S
-from harness.inventory import Inventory, Machine, save_inventory, saved_inventory
+from harness.inventory import METRICS_PORT, PEER_PORT, Inventory, Machine, save_inventory, saved_inventory
 from harness.loading import load_experiment
-from harness.plan import METRICS_PORT, PEER_PORT
 from harness.planning import make_plan, read_plan, write_plan
 from harness.prometheus import reopen_prometheus
 from harness.testbeds.remote import RemoteTestbed

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.testbeds.emulated.watchdog import LATE_NS, PRIORITY, Watchdog
+from harness.standing_back import WATCHDOG_PRIORITY
+from harness.testbeds.emulated.watchdog import LATE_NS, Watchdog
 from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import covered_ns, read_stalls
 from peer.runtime.clock import UNDILATED, Clock
@@ -69,7 +70,7 @@ def test_every_processor_is_watched_by_one_of_real_time_priority(watchdog: Watch
     cpus = sorted(os.sched_getaffinity(0))
     assert [os.sched_getaffinity(pid) for pid in watchdog.pids] == [{cpu} for cpu in cpus]
     assert {os.sched_getscheduler(pid) for pid in watchdog.pids} == {os.SCHED_FIFO}
-    assert {os.sched_getparam(pid).sched_priority for pid in watchdog.pids} == {PRIORITY}
+    assert {os.sched_getparam(pid).sched_priority for pid in watchdog.pids} == {WATCHDOG_PRIORITY}
     assert watchdog.stop() == len(cpus)
 
 
@@ -86,7 +87,7 @@ def stalled_ratio(run_dir: Path, span_ns: tuple[int, int], least: float) -> floa
 
 @needs_realtime
 def test_a_foreign_process_of_higher_priority_is_a_stall_of_the_host(watchdog: Watchdog, tmp_path: Path) -> None:
-    span_ns = hog(PRIORITY + 1)
+    span_ns = hog(WATCHDOG_PRIORITY + 1)
     assert stalled_ratio(tmp_path, span_ns, 0.8) >= 0.8
     assert all(end - start > LATE_NS for start, end in read_stalls(tmp_path).host)
 
@@ -94,7 +95,7 @@ def test_a_foreign_process_of_higher_priority_is_a_stall_of_the_host(watchdog: W
 @needs_realtime
 def test_a_busy_data_plane_is_none(watchdog: Watchdog, tmp_path: Path) -> None:
     """Five times, since something else may stall the machine just then."""
-    assert any(stalled_ratio(tmp_path, hog(PRIORITY - 1), 0.5) < 0.5 for _ in range(5))
+    assert any(stalled_ratio(tmp_path, hog(WATCHDOG_PRIORITY - 1), 0.5) < 0.5 for _ in range(5))
 
 
 def test_without_permission_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +125,7 @@ def test_a_process_that_cannot_write_is_lost(tmp_path: Path) -> None:
     watchdog = Watchdog(tmp_path, UNDILATED)
     watchdog.start()
     try:
-        hog(PRIORITY + 1)
+        hog(WATCHDOG_PRIORITY + 1)
         assert f"watchdog-{max(os.sched_getaffinity(0))}" in await_lost(watchdog)
     finally:
         watchdog.stop()
@@ -142,7 +143,7 @@ def await_lost(watchdog: Watchdog) -> dict[str, str]:
 def test_stalls_are_written_in_virtual_time(tmp_path: Path) -> None:
     watchdog = Watchdog(tmp_path, Clock(4.0))
     watchdog.start()
-    begin_ns, end_ns = hog(PRIORITY + 1)
+    begin_ns, end_ns = hog(WATCHDOG_PRIORITY + 1)
     assert stalled_ratio(tmp_path, (begin_ns // 4, end_ns // 4), 0.8) >= 0.8
     watchdog.stop()
 

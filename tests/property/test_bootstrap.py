@@ -117,14 +117,14 @@ def test_a_node_hears_only_of_those_it_may_hear_of() -> None:
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 300), st.none() | st.integers()), max_size=8))
-def test_a_changed_shelf_is_a_dict_and_leaves_its_ancestors_alone(steps: list[dict[int, int | None]]) -> None:
-    shelf: Shelf[int] = Shelf()
+def test_a_changed_map_is_a_dict_and_leaves_its_ancestors_alone(steps: list[dict[int, int | None]]) -> None:
+    values: Shelf[int] = Shelf()
     truth: dict[int, int] = {}
-    history = [(shelf, truth)]
+    history = [(values, truth)]
     for changes in steps:
-        shelf = shelf.changed(changes)
+        values = values.changed(changes)
         truth = {number: value for number, value in {**truth, **changes}.items() if value is not None}
-        history.append((shelf, truth))
+        history.append((values, truth))
     for made, expected in history:
         assert {number: value for number in range(301) if (value := made.get(number)) is not None} == expected
 

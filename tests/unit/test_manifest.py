@@ -11,6 +11,7 @@ from harness import manifest
 from harness.loading import load_experiment
 from harness.plan import Plan
 from harness.planning import make_plan
+from harness.planning.capacity import pss_mib
 from harness.running import peer_states
 from harness.testbeds.emulated.pressure import PressureLog, Reading, count
 from metrics.rundir import SCHEMA_VERSION, ClockOffset, FinalState, Manifest
@@ -53,8 +54,8 @@ def test_a_dilated_phase_log_is_in_virtual_time() -> None:
 def test_memory_of_a_process_that_is_gone_is_nothing() -> None:
     import os
 
-    assert manifest.pss_mib([os.getpid()]) > 1
-    assert manifest.pss_mib([2**22 + 1]) == 0
+    assert pss_mib([os.getpid()]) > 1
+    assert pss_mib([2**22 + 1]) == 0
 
 
 def test_manifest_is_written_whole(tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ def test_processors_are_kept_awake_where_a_quota_leaves_them_all(
     cpus = len(os.sched_getaffinity(0))
     monkeypatch.setattr(awake, "is_virtual", lambda: virtual)
     monkeypatch.setattr(awake, "processor_quota", lambda groups: cpus - missing)
-    vigil = awake.make_vigil()
-    assert (len(vigil.processes) if vigil else 0) == (cpus if awake_on_all else 0)
+    keep_awake = awake.make_keep_awake()
+    assert (len(keep_awake.processes) if keep_awake else 0) == (cpus if awake_on_all else 0)
 
 
 def test_a_quota_counts_for_whom_processors_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:

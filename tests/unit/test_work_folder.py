@@ -22,7 +22,7 @@ SHIPPED = ("packages/0123/peer/trace/__init__.py", "token/agent.json", "token/ov
 
 STAND_INS = (
     *("Certifier", "Pace", "PressureLog", "Prober", "UserspacePlane", "Watchdog"),
-    *("find_groups", "hosts", "make_vigil", "read_throttling", "sandbox", "start_sshd"),
+    *("find_groups", "hosts", "make_keep_awake", "read_throttling", "sandbox", "start_sshd"),
 )
 """What the testbed is made of but for its work folder."""
 

@@ -32,24 +32,24 @@ def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     return any(line.startswith("flags") and "hypervisor" in line.split() for line in lines)
 
 
-def make_vigil() -> Vigil | None:
-    """A vigil where one helps: on a virtual machine, unless a quota is as small as its processors or smaller.
+def make_keep_awake() -> KeepAwake | None:
+    """Return a ``KeepAwake`` where it helps: on a virtual machine whose quota, if any, exceeds its processors.
 
     Waiting busily uses a quota up like any work. Where the quota is smaller than all processors together, the run would
     be throttled for tens of milliseconds at a time; a processor that has to wake up costs a few. Where it is equal to
     them, one period in six was throttled, for about a millisecond (docs/emulated-testbed.md).
     """
     enough = processor_quota(find_groups()) > len(os.sched_getaffinity(0))
-    return Vigil() if is_virtual() and enough else None
+    return KeepAwake() if is_virtual() and enough else None
 
 
-class Vigil:
+class KeepAwake:
     """A process that waits busily on every processor, from ``start`` to ``stop`` or until its parent is gone."""
 
     def __init__(self) -> None:
         fork = multiprocessing.get_context("fork")
         self.processes = [
-            fork.Process(target=_wait_busily, args=(cpu, os.getpid()), daemon=True, name=f"vigil-{cpu}")
+            fork.Process(target=_wait_busily, args=(cpu, os.getpid()), daemon=True, name=f"keep-awake-{cpu}")
             for cpu in sorted(os.sched_getaffinity(0))
         ]
 
@@ -72,14 +72,14 @@ class Vigil:
 @contextmanager
 def kept_awake() -> Iterator[None]:
     """The processors as they are during a run, for who measures a data plane without one."""
-    vigil = make_vigil()
-    if vigil is not None:
-        vigil.start()
+    keep_awake = make_keep_awake()
+    if keep_awake is not None:
+        keep_awake.start()
     try:
         yield
     finally:
-        if vigil is not None:
-            vigil.stop()
+        if keep_awake is not None:
+            keep_awake.stop()
 
 
 def _wait_busily(cpu: int, parent: int) -> None:

@@ -54,7 +54,13 @@ class _Totals(Struct, frozen=True):
 
 
 class PressureLog:
-    """A thread that appends a ``Reading`` each virtual second from ``start`` to ``stop``; ``psi``: with pressure."""
+    """A thread that appends a ``Reading`` per virtual second, from ``start`` to ``stop``.
+
+    Args:
+        path: of ``pressure.jsonl``.
+        clock: the run's.
+        psi: whether to record pressure.
+    """
 
     def __init__(self, path: Path, clock: Clock, *, psi: bool = True) -> None:
         self._path = path

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from harness import manifest
 from harness.deployment.agents import Site, emulated_sites
 from harness.errors import TestbedError
 from harness.inventory import Machine
 from harness.plan import Plan
+from harness.planning.capacity import pss_mib
 from harness.testbeds.base import Findings, Moment
 from harness.testbeds.emulated import hosts, sandbox
-from harness.testbeds.emulated.awake import make_vigil
+from harness.testbeds.emulated.awake import make_keep_awake
 from harness.testbeds.emulated.certifying import Certifier
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
@@ -50,15 +50,15 @@ class EmulatedTestbed:
         self._machine = plan.placement[0].machine
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
-        self._vigil = make_vigil()
+        self._keep_awake = make_keep_awake()
         self._watchdog = Watchdog(run_dir, clock)
         self._throttling = read_throttling(find_groups())
-        self._pressure = PressureLog(run_dir / PRESSURE_FILE, clock, psi=self._vigil is None)
+        self._pressure = PressureLog(run_dir / PRESSURE_FILE, clock, psi=self._keep_awake is None)
 
     def boot(self) -> None:
         """Make hosts, data plane, prober and sshd; from now on processors are watched, virtual ones are kept awake."""
-        if self._vigil is not None:
-            self._vigil.start()
+        if self._keep_awake is not None:
+            self._keep_awake.start()
         self._watchdog.start()
         placement = sorted(self._plan.placement, key=lambda place: place.host)
         wan_ips = [place.wan_ip for place in placement]
@@ -128,7 +128,7 @@ class EmulatedTestbed:
     def resources(self) -> dict[str, float]:
         """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
         peers = hosts.processes(self._hosts)
-        return {"peer_processes": float(len(peers)), "peers_pss_mib": manifest.pss_mib(peers)}
+        return {"peer_processes": float(len(peers)), "peers_pss_mib": pss_mib(peers)}
 
     def stop_recording(self) -> None:
         """End the probes before the capture, so that every reply is in it."""
@@ -144,7 +144,7 @@ class EmulatedTestbed:
             self._prober.write(self._run_dir / ACHIEVED_FILE)
             self._prober.close()
         self._pressure.stop()
-        awake = self._vigil.stop() if self._vigil is not None else 0
+        awake = self._keep_awake.stop() if self._keep_awake is not None else 0
         self._sshd.stop()
         throttling = read_throttling(find_groups()).since(self._throttling)
         counters = {

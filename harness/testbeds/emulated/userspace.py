@@ -33,12 +33,18 @@ _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1
 
 
 class UserspacePlane:
-    """The data plane: one TUN device per host, and one process that forwards (see ``plane``).
+    """The data plane (see ``plane``), made of three kinds of processes, which this object starts, commands and ends.
+
+    ``dataplane.process`` owns one TUN device per host and forwards. It takes one command at a time over a socket pair,
+    with descriptors (matrices, pipes) attached, and answers each. ``dataplane.monitor`` reads the counters, which the
+    forwarding process publishes in shared memory, and serves and logs them. ``dataplane.writer`` exists during a
+    capture and copies the records from pipes to files. So forwarding never waits for a disk or a scrape. ``lost``
+    reports processes that ended early; without the forwarding process the next command fails.
 
     Hosts are numbered as in the underlay. Every method raises ``TestbedError``.
 
     Attributes:
-        complaints: of its processes that did not end as they should, a sentence each.
+        complaints: one sentence per process that did not end as it should.
     """
 
     def __init__(

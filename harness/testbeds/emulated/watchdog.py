@@ -21,13 +21,10 @@ from pathlib import Path
 from threading import BrokenBarrierError
 
 from harness.errors import describe_status
-from harness.testbeds.emulated.dataplane.process import PRIORITY as PLANE_PRIORITY
+from harness.standing_back import WATCHDOG_PRIORITY
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
 from peer.runtime.clock import Clock
-
-PRIORITY = PLANE_PRIORITY + 1
-"""Above everything that the testbed runs, below whatever else could keep the data plane from its processor."""
 
 PERIOD_NS = 1_000_000
 """From one wake-up to the next, in real time. A process costs 1 to 3 % of its processor."""
@@ -92,7 +89,7 @@ def _watch(cpu: int, parent: int, path: Path, clock: Clock, ready: Barrier) -> N
     gc.disable()
     try:
         os.sched_setaffinity(0, [cpu])
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(WATCHDOG_PRIORITY))
     except OSError:
         ready.abort()
         return

@@ -11,6 +11,9 @@ from peer.runtime.bootstrap import Step, first_directory, tell, timeline
 from peer.runtime.lifecycle import enact, make_node
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
+START_NS = 1_000_000_000
+"""The virtual instant at which nodes start, in runs and studies: an instant of 0 would be taken for a missing one."""
+
 
 class SimulatedSlot:
     """A node's slot (``peer.runtime.lifecycle.Slot``) on a simulated host, which it adds."""

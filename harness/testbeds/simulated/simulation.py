@@ -54,6 +54,11 @@ class Observer(Protocol):
 class Simulation:
     """Many nodes on virtual time, each on the host of its number.
 
+    A heap has the pending events as (instant, order of insertion, action, argument), and ``run`` takes them one by one.
+    An event feeds a node, the node's effects are carried out at once by ``perform``, and what takes time (a frame on
+    its way, a timer) becomes a later event. Nothing else advances time, and no order depends on hashes, so a run is
+    reproducible. Hosts have their connections and timers; only this class has the heap.
+
     Args:
         network: what lies between the hosts.
         observer: who watches.

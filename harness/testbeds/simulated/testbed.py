@@ -14,7 +14,7 @@ from harness import manifest
 from harness.deployment.agents import DRAIN_S
 from harness.planning import read_plan
 from harness.progress import step
-from harness.testbeds.simulated.enactment import Enactment
+from harness.testbeds.simulated.enactment import START_NS, Enactment
 from harness.testbeds.simulated.network import matrix_network
 from harness.testbeds.simulated.simulation import Simulation
 from metrics.rundir import FinalState, Manifest, Timeline
@@ -24,9 +24,6 @@ from peer.files import TRACE_FOLDER, trace_file
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
-
-START_NS = 1_000_000_000
-"""The virtual instant of the peers' start: an instant of 0 would pass for one that is missing."""
 
 LAST_S = 30.0
 """From the closing of the links to the end: what is under way then arrives."""

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from harness.errors import TestbedError
+from harness.standing_back import PLANE_PRIORITY
 from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
 from harness.testbeds.emulated.dataplane.capture import Recorder
 from harness.testbeds.emulated.dataplane.commands import Reply, Tally
@@ -39,8 +40,6 @@ frame was due."""
 
 READY_DEVICES = 8
 """Most devices served between two bursts of writing."""
-
-PRIORITY = 10
 
 
 class Plane:
@@ -266,7 +265,7 @@ class Plane:
 def gain_priority() -> bool:
     """Ask for real-time priority; returns whether it was allowed."""
     try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PLANE_PRIORITY))
     except PermissionError:
         return False
     return True
