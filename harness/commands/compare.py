@@ -1,4 +1,4 @@
-"""``trellis compare RUN RUN...``: runs side by side."""
+"""``trellis compare RUN RUN...``: print runs side by side."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 UNBOUNDED = 10_000
-"""Columns of what is no terminal: a file or a program takes lines of any length."""
+"""Columns of output that does not go to a terminal."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directories, analysed")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of analysed runs")
     parser.add_argument("--out", type=Path, help="also write an HTML page to this path")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the runs side by side; write the page if asked."""
+    """Print the runs side by side, and write the page if ``--out`` names it."""
     from metrics.report.comparison import differing_settings, headline_rows, labels, write_comparison
 
     finished = [path for path in arguments.runs if _is_finished(path)]
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_finished(path: Path) -> bool:
-    """Whether a run came to its end; one that did not is left out, and said to be so."""
+    """Whether a run finished. If it did not, say on stderr that it is left out."""
     if not (path / "plan.json").is_file() or (path / "manifest.json").is_file():
         return True
     print(f"left out: {path}: the run did not finish", file=sys.stderr)

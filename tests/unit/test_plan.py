@@ -130,7 +130,7 @@ def test_what_the_command_prints_is_the_experiment_again(
 ) -> None:
     assert main(["plan", str(file)]) == 0
     printed = tmp_path / "printed.toml"
-    printed.write_text(capsys.readouterr().out.split("# what it comes to")[0])
+    printed.write_text(capsys.readouterr().out.split("# the plan")[0])
     assert load_experiment(printed) == plan(file).plan.experiment
 
 
@@ -166,9 +166,9 @@ def test_churn_is_planned_and_its_script_is_printed_as_toml(
     assert changes == [Leave(-1_500_000_000, 3), Join(2_000_000_000, 5, (1, 4))]
     assert main(["plan", str(file)]) == 0
     text = capsys.readouterr().out
-    assert "11 nodes are up at the start, 2 joins, leaves and the like follow" in text
+    assert "11 nodes are up at the start; 2 joins, leaves and other changes follow" in text
     printed = tmp_path / "printed.toml"
-    printed.write_text(text.split("# what it comes to")[0])
+    printed.write_text(text.split("# the plan")[0])
     assert load_experiment(printed) == plan(file).plan.experiment
 
 

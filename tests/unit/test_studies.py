@@ -275,7 +275,7 @@ def test_the_studies_of_the_playbooks_are_valid(path, quick):
 def test_check_counts_a_studys_runs_and_refuses_its_faults(tmp_path, capsys):
     path = write(tmp_path, GOOD)
     assert main(["check", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: small, a study of 12 runs (points: 4, seeds: 3): good\n"
+    assert capsys.readouterr().out == f"{path}: valid: small, a study of 12 runs (points: 4, seeds: 3)\n"
     assert main(["check", str(path), "--set", "run.lenth_s=3"]) == 2
     assert "$.run.lenth_s: unknown field" in capsys.readouterr().err
     assert main(["check", str(path), "--seed", "3"]) == 2
