@@ -1,7 +1,7 @@
 """The analysis stage: from a run directory with a manifest to its tables, report and summary.
 
-Spark with a local master runs in a sandbox as the experiment did, so that no temporary file of it outlives the
-analysis, however it ends. Any other master is reached over the network, so the analysis then runs outside.
+Spark with a local master runs in a sandbox, so that its temporary files are gone however the analysis ends. Any other
+master is reached over the network, so the analysis runs without a sandbox.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from harness.rundir import Summary
 from harness.testbeds.emulated import sandbox
 
 LOG = "analysis.log"
-"""What Spark and the analysis had to say, in the run directory; of interest when they fail."""
+"""The log of Spark and of the analysis, in the run directory."""
 
 LOCAL = ("local", "here")
-"""How masters begin that need no network; "here" is none: the module then does all in its own process."""
+"""Prefixes of masters that need no network. "here" means no Spark: the module does everything in its process."""
 
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
-"""What ``trellis run`` and ``trellis report`` return for a verdict."""
+"""The exit codes of ``trellis run`` and ``trellis report``, by verdict."""
 
 
 class AnalysisError(TrellisError):
@@ -43,45 +43,45 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
         master: a Spark master; None = all cores of this machine.
 
     Raises:
-        AnalysisError: the run did not finish, is being analysed, or the analysis failed; carries its last words.
+        AnalysisError: the run did not finish, is being analysed, or the analysis failed; ends with its last log line.
         TestbedError: no sandbox could be made.
     """
     if not (run_dir / "manifest.json").exists():
-        raise AnalysisError(f"{run_dir}: has no manifest.json: the run did not finish")
+        raise AnalysisError(f"{run_dir} has no manifest.json: the run did not finish")
     run_spark(__name__, run_dir, LOG, master)
     return msgspec.json.decode((run_dir / "summary.json").read_bytes(), type=Summary)
 
 
 @contextmanager
 def exclusive(folder: Path, words: str = LOG) -> Iterator[IO[bytes]]:
-    """The file that takes what a stage says, for one stage at a time: a second one is refused.
+    """Open and lock a stage's log, so that one stage at a time works in the folder.
 
-    It is free again when the last process that has it open has ended, one that outlives its parent included.
+    The lock is free when the last process that has the log open has ended, including one that outlives its parent.
 
     Raises:
-        AnalysisError: another process is at work in the folder.
+        AnalysisError: another process works in the folder.
     """
     with (folder / words).open("ab") as log:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            problem = f"another process is at work on it, and writes {words}; try again when that has ended"
+            problem = f"another process works on it and writes {words}; try again when it has ended"
             raise AnalysisError(f"{folder}: {problem}") from None
         yield log
 
 
 def run_spark(module: str, folder: Path, words: str, master: str | None, keep: Iterable[Path] = ()) -> None:
-    """Run a module that uses Spark on a folder, as a process of its own that leaves nothing behind.
+    """Run a module that uses Spark on a folder, as a separate process that leaves nothing behind.
 
     Args:
-        module: is called with the folder and ``--master``.
+        module: the module; called with the folder and ``--master``.
         folder: where it reads and writes.
-        words: the name of the file in the folder that takes what it says.
+        words: the name of its log in the folder.
         master: a Spark master; None = all cores of this machine.
-        keep: what else it must see.
+        keep: other paths that it must see.
 
     Raises:
-        AnalysisError: it failed; carries its last words. Or another process is at work in the folder.
+        AnalysisError: it failed (ends with its last log line), or another process works in the folder.
         TestbedError: no sandbox could be made.
     """
     argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else [])]
@@ -95,7 +95,7 @@ def run_spark(module: str, folder: Path, words: str, master: str | None, keep: I
     if status:
         said = folder / words
         last = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (all of it in {said})")
+        raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (full log: {said})")
 
 
 def main() -> None:

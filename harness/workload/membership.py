@@ -97,7 +97,7 @@ def _check_range(entry: ScriptedAction, nodes: int, topics: int, span: Span) -> 
     if entry.node >= nodes:
         raise ValueError(f"node {entry.node}: the run has the nodes 0 .. {nodes - 1}")
     if any(topic >= topics for topic in entry.topics):
-        raise ValueError(f"expected topics of 0 .. {topics - 1}, got {list(entry.topics)}")
+        raise ValueError(f"expected topics from 0 to {topics - 1}, got {list(entry.topics)}")
 
 
 def _resolve(entry: ScriptedAction, model: InterestModel, life: int) -> Change:

@@ -224,7 +224,7 @@ def test_a_script_says_who_is_down_at_the_start_and_what_a_join_takes() -> None:
         ([(1, 0, "subscribe", (1,))], r"script\[0\]: node 0 subscribes to \[1\] at 1 s"),
         ([(1, 0, "unsubscribe", (1,)), (2, 0, "unsubscribe", (1,))], r"node 0 does not subscribe to \[1\] at 2 s"),
         ([(1, 4, "leave")], r"script\[0\]: node 4: the run has the nodes 0 .. 3"),
-        ([(1, 0, "subscribe", (3,))], r"expected topics of 0 .. 2, got \[3\]"),
+        ([(1, 0, "subscribe", (3,))], r"expected topics from 0 to 2, got \[3\]"),
         ([(1, 0, "subscribe")], r"script\[0\]: node 0 names no topics at 1 s"),
         ([(1, 0, "leave"), (2, 0, "join", (1, 1))], r"script\[1\]: node 0 names a topic twice in \[1, 1\] at 2 s"),
         ([(1, 0, "leave", (1,))], '"leave" takes no topics'),
