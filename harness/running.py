@@ -1,7 +1,7 @@
 """The running stage: from a planned run directory to ``manifest.json``.
 
-``python -m harness.running RUN_DIR`` is what ``trellis run`` starts inside the sandbox. What makes a run impossible
-raises; what only spoils it becomes a problem in the manifest, and with it a reason in the verdict.
+``trellis run`` starts ``python -m harness.running RUN_DIR``, for the emulated testbed in a sandbox. A failure that ends
+the run raises; any other becomes a problem in the manifest, and so a reason of the verdict.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from metrics.prometheus import Target
 from peer.runtime.clock import Clock
 
 READY_S, READY_S_PER_HOST = 60.0, 0.2
-"""How long the peers may take to stand at the barrier."""
+"""How long the peers may take to reach the barrier."""
 
 STOP_S = 30.0
-"""How long past the last instant of the plan the peers may take to end."""
+"""How long the peers may take to end after the last instant of the plan."""
 
 SETTLE_S = 1.0
-"""From the peers' end to the probing of the idle network, in real time: ending processes hold the kernel for
+"""Real time between the end of the peers and the probing of the idle network: ending processes occupy the kernel for
 milliseconds."""
 
 
 class Run:
-    """One run in progress: its plan, its testbed, and what there is to tell so far."""
+    """One run in progress: its plan, its testbed, and what goes into its manifest."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """The run's name in results: that of its experiment and the last part of its directory."""
+        """The run's name in results: the experiment's name and the last part of the run directory."""
         return f"{self.plan.name}-{self.run_dir.name}"
 
     @property
@@ -85,9 +85,9 @@ class Run:
         self.lead_s = deployment.lead_s
 
     def perform(self, deployment: Deployment) -> None:
-        """Lift the barrier and see the workload through, from warm-up to the last peer's end."""
+        """Lift the barrier and supervise the run from the warm-up to the end of the last peer."""
         workload, clock = self.plan.experiment.workload, self.clock
-        self.supervision.add(self.reserve.lost)  # first: other parts end for want of space, too
+        self.supervision.add(self.reserve.lost)  # first: a full disk ends other parts, too
         self.supervision.add(lambda: {f"the agent on {name}": words for name, words in deployment.faults().items()})
         self.supervision.add(self.testbed.lost)
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
@@ -97,18 +97,18 @@ class Run:
             self._pass_phases(start_ns)
         except PartLostError:
             self.was_cut_short = True
-            with self.noting("the peers were not asked to end"):
+            with self.noting("the peers were not told to end"):
                 deployment.stop_running()
         self.problems += [("invalid", f"lost during the run: {text}") for text in self.supervision.problems]
         with self.timeline.phase("stop"), self.noting("the peers did not end", "invalid"):
-            self.resources = self.testbed.resources()  # not before: reading a process's memory holds it up
+            self.resources = self.testbed.resources()  # not before: reading a process's memory pauses it
             self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
 
     def _pass_phases(self, start_ns: int) -> None:
         """Wait from warm-up to the end of the cool-down.
 
         Raises:
-            PartLostError: a part of the run is lost, and the run is to end with it.
+            PartLostError: a part of the run was lost, and the experiment says to abort.
         """
         workload, clock = self.plan.experiment.workload, self.clock
         spans_s = {"warmup": workload.warmup_s, "workload": workload.duration_s, "cooldown": workload.cooldown_s}
@@ -123,7 +123,7 @@ class Run:
             start_ns = end_ns
 
     def _judge_leads(self, leads_ns: Mapping[str, int]) -> None:
-        """Peers that were told of the start after it had less time for their links, or missed publications."""
+        """Report machines whose peers received the start too late: they lost warm-up time or publications."""
         self.counters["start_lead_ns_min"] = min(leads_ns.values())
         warmup_s = self.plan.experiment.workload.warmup_s
         for machine, lead_ns in leads_ns.items():
@@ -133,7 +133,7 @@ class Run:
                 self.problems.append((severity, f"{text}, of {warmup_s:g} s of warm-up"))
 
     def _hear_agents(self, statuses: Mapping[str, int]) -> None:
-        """An agent that ended before its peers had has said why; what peers did wrong their final states tell."""
+        """Report the reason of each agent that ended before its peers. Failures of peers are in their final states."""
         for machine, status in statuses.items():
             log = self.run_dir / "logs" / f"agent-{machine}.log"
             words = [
@@ -146,7 +146,7 @@ class Run:
 
     @contextlib.contextmanager
     def scraping(self) -> Iterator[None]:
-        """Have Prometheus scrape everything meanwhile. Scrapes that failed during the workload are a problem."""
+        """Run Prometheus in the context, and report scrapes that failed during the workload."""
         experiment = self.plan.experiment
         targets = self._targets()
         if not experiment.prometheus.enabled or not targets:
@@ -165,7 +165,7 @@ class Run:
                 server.stop()
 
     def _targets(self) -> list[Target]:
-        """Everything that serves metrics."""
+        """Return every process that serves metrics."""
         parts = self.testbed.metrics()
         targets = [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
         if not self.plan.experiment.peer.metrics:
@@ -186,29 +186,27 @@ class Run:
             self.problems.append(("suspect", text))
 
     def longest_s(self) -> float:
-        """An upper limit of the virtual time from the start of the recording to its end."""
+        """Return an upper bound of the recording's length in virtual seconds."""
         workload = self.plan.experiment.workload
         return self.lead_s + workload.warmup_s + workload.duration_s + workload.cooldown_s + DRAIN_S + STOP_S
 
     @contextlib.contextmanager
     def noting(self, problem: str, severity: str = "suspect") -> Iterator[None]:
-        """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
+        """Record a failed step as a problem of the run, so that the rest of the run can be analysed."""
         try:
             yield
-        except (DeploymentError, TestbedError, OSError) as error:  # OSError: a full disk, as a rule
+        except (DeploymentError, TestbedError, OSError) as error:  # OSError: usually a full disk
             self.problems.append((severity, f"{problem}: {error}"))
 
     def collect(self, deployment: Deployment) -> None:
-        """Bring traces and logs home. The reserve is given back before, so that there is space for what is written."""
+        """Copy traces and logs into the run directory. Free the reserve first, so that there is space for them."""
         if self.reserve.release():
-            self.problems.append(
-                ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
-            )
+            self.problems.append(("invalid", f"no space left on the disk of {self.run_dir}: the last writes are lost"))
         with self.timeline.phase("collect"), self.noting("not everything was collected", "invalid"):
             deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
 
     def conclude(self, findings: Findings) -> Manifest:
-        """Close the running stage."""
+        """Write the manifest, which ends the running stage."""
         final_states = (*peer_states(self.plan, self.run_dir), *findings.final_states)
         result = Manifest(
             run_id=self.run_id,
@@ -235,15 +233,15 @@ def run_planned(run_dir: Path) -> Manifest:
     """Run a planned experiment on its testbed and write the manifest.
 
     Raises:
-        TestbedError: the testbed could not do what was asked.
-        DeploymentError: a machine could not.
+        TestbedError: a step of the testbed failed.
+        DeploymentError: a step failed on a machine.
     """
     run = Run(run_dir)
     testbed, timeline = run.testbed, run.timeline
     with timeline.phase("boot", f"boot {len(run.plan.placement)} hosts"):
         testbed.boot()
     write_record(run.record, run_dir)
-    held = run.plan.experiment.testbed == "remote"  # the emulated machine vanishes by itself
+    held = run.plan.experiment.testbed == "remote"  # the emulated machine ends with the sandbox
     with Deployment(testbed.machines(), run.record.folder, run_dir / "logs", held=held) as deployment:
         with timeline.phase("deploy"):
             run.deploy(deployment)
@@ -252,7 +250,7 @@ def run_planned(run_dir: Path) -> Manifest:
         testbed.start_recording(run.longest_s())
         with run.scraping():
             run.perform(deployment)
-        with run.noting("the recording did not end well", "invalid"):
+        with run.noting("the recording did not end cleanly", "invalid"):
             testbed.stop_recording()
         if not run.was_cut_short:
             with timeline.phase("settle"):
@@ -264,7 +262,7 @@ def run_planned(run_dir: Path) -> Manifest:
 
 
 def main() -> int:
-    """Run the run directory given as the only argument."""
+    """Run the planned run whose directory is the only argument."""
     run_dir = Path(sys.argv[1])
     try:
         _stage_of(run_dir)(run_dir)
@@ -274,12 +272,12 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        (run_dir / RESERVE_FILE).unlink(missing_ok=True)  # where the run failed before it gave it back
+        (run_dir / RESERVE_FILE).unlink(missing_ok=True)  # if the run failed before it was freed
     return 0
 
 
 def _stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
-    """What runs the plan: a simulation has no machines to deploy to."""
+    """Return the function that runs the plan: a simulation deploys to no machines."""
     if read_plan(run_dir).plan.experiment.testbed == "simulated":
         from harness.testbeds.simulated.testbed import simulate_planned
 
@@ -298,9 +296,9 @@ def _make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, cloc
 
 
 def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
-    """How every peer ended, by the account of its machine's agent; a peer that it does not speak of is missing.
+    """Return how every peer ended, from the reports of the agents. A peer without a report is ``missing``.
 
-    Agents say when by their machines' clocks, the result does so by ours. An account that cannot be read says nothing.
+    The agents' instants are converted to this machine's clock. A report that cannot be read is ignored.
     """
     expected = plan.experiment.peer.expected_final_state
     clocks = read_clocks(run_dir)
@@ -317,7 +315,7 @@ def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
 
 
 def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
-    """A Python peer writes to standard error only when something is wrong. Other programs may do as they like."""
+    """Report Python peers that wrote to standard error: they do so only if something is wrong."""
     if plan.experiment.peer.command:
         return []
     said = {place.node: run_dir / "logs" / f"{place.node}.log" for place in plan.placement}
@@ -326,7 +324,7 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
         return []
     node, path = next(iter(said.items()))
     last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
-    return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {printable(last)}")]
+    return [("suspect", f"{len(said)} peers wrote to standard error; the first is peer-{node}: {printable(last)}")]
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class Supervision:
             sentence = f"{name}: {words}"
             self.problems.append(sentence)
             at = datetime.now().astimezone().strftime("%H:%M:%S")
-            then = "the run ends now" if self._on_loss == "abort" else "the run continues"
+            then = "the run ends here" if self._on_loss == "abort" else "the run goes on"
             print(f"trellis run: {at} {sentence}; {then}", file=sys.stderr, flush=True)
         if found and self._on_loss == "abort":
             raise PartLostError("; ".join(self.problems))

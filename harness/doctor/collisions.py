@@ -1,7 +1,7 @@
 """Other distributions that own one of Trellis's import names.
 
-The rooms are imported under their plain names. An unrelated distribution that installs a package called ``metrics``
-would be imported in place of ours, or be hidden by it: neither may happen silently.
+Trellis's top-level packages, the rooms, have common names. An unrelated distribution with a package ``metrics`` would
+be imported instead of Trellis's, or be hidden by it. Neither may happen silently.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 class NameCollisionError(TrellisError):
-    """An import name belongs to somebody else. ``collisions`` has a sentence each."""
+    """Another distribution owns an import name. ``collisions`` has one sentence per collision."""
 
     def __init__(self, collisions: list[str]) -> None:
-        super().__init__("; ".join(collisions) + " (use an environment of its own: ./trellis makes one)")
+        super().__init__("; ".join(collisions) + " (use a separate environment: ./trellis makes one)")
         self.collisions = collisions
 
 
 def find_collisions(owners: Mapping[str, Iterable[str]], origins: Mapping[str, Path | None], home: Path) -> list[str]:
-    """The collisions, a sentence each.
+    """Return the collisions, one sentence each.
 
     Args:
         owners: import name -> distributions that install it (``packages_distributions``).
         origins: room -> the folder that ``import`` finds it in.
-        home: the folder that holds our rooms.
+        home: the folder that holds the rooms.
     """
     found = []
     for room in ROOMS:
@@ -46,7 +46,7 @@ def find_collisions(owners: Mapping[str, Iterable[str]], origins: Mapping[str, P
 
 
 def import_origins() -> dict[str, Path | None]:
-    """Where ``import`` finds each room."""
+    """Return the folder in which ``import`` finds each room."""
     origins: dict[str, Path | None] = {}
     for room in ROOMS:
         spec = find_spec(room)
@@ -55,12 +55,12 @@ def import_origins() -> dict[str, Path | None]:
 
 
 def current_collisions() -> list[str]:
-    """The collisions in this Python environment."""
+    """Return the collisions in this Python environment."""
     return find_collisions(packages_distributions(), import_origins(), CHECKOUT)
 
 
 def refuse_name_collisions() -> None:
-    """Do nothing where the rooms are ours.
+    """Check that the rooms' names are Trellis's own.
 
     Raises:
         NameCollisionError: another distribution owns a room's name.
