@@ -1,4 +1,4 @@
-"""What this machine has to offer a run."""
+"""The resources of this machine that a run can use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from msgspec import Struct
 
 CGROUP = Path("/sys/fs/cgroup")
-"""Where a container sees its own limits (cgroup v2)."""
+"""The folder with a container's own limits (cgroup v2)."""
 
 
 class Capacity(Struct, frozen=True):
-    """An amount of what runs out first: processes, memory, open files in one process."""
+    """Amounts of the resources that run out first: processes, memory, open files in one process."""
 
     processes: float
     memory_mib: float
@@ -21,7 +21,7 @@ class Capacity(Struct, frozen=True):
 
 
 def this_machine() -> Capacity:
-    """What is free here now; files are counted up to the hard limit, which a run raises its own to."""
+    """Return what is free on this machine now. Files are counted up to the hard limit."""
     return Capacity(
         processes=_process_limit(),
         memory_mib=min(_available_memory_mib(), _cgroup_limit("memory.max", "memory.current") / 2**20),
@@ -40,7 +40,7 @@ def _resource_limit(kind: int) -> float:
 
 
 def _cgroup_limit(limit: str, used: str) -> float:
-    """What the container's limit leaves; infinite where there is none."""
+    """Return what the container's limit leaves; infinite if there is no limit."""
     try:
         return int((CGROUP / limit).read_text(encoding="utf-8")) - int((CGROUP / used).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # no such file, or the word "max"

@@ -1,7 +1,7 @@
-"""What a run's overlay will be about like, for predictions: with all nodes up, and without what takes time.
+"""Approximate models of a run's overlay, for predictions: all nodes are up, and nothing takes time.
 
-Overlays that grow out of requests, walks or meshes have models, in which nodes choose one after the other: a module of
-``harness.planning.models`` each.
+Overlays that result from requests, walks or meshes have models in which nodes choose one after the other, each in a
+module of ``harness.planning.models``.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Links = list[list[int]]
 """Every node's neighbours."""
 
 Logical = dict[int, set[int]]
-"""A node's neighbours, and the topics on which it sends to each."""
+"""A node's neighbours and the topics on which it sends to each."""
 
 FirstLinks = Callable[[], Links]
-"""Gives every node's neighbours, by what each asks for at the start."""
+"""Returns every node's neighbours from the links that each node opens at the start."""
 
 
 class OverlayModel(Struct, frozen=True):
@@ -46,17 +46,17 @@ class OverlayModel(Struct, frozen=True):
 
     @classmethod
     def from_logical(cls, logical: Sequence[Logical]) -> OverlayModel:
-        """An overlay whose physical links are those that carry logical ones."""
+        """Return the overlay whose physical links are those that carry logical links."""
         return cls([list(others) for others in logical], logical)
 
     @property
     def degree(self) -> float:
-        """Physical links of a node, mean."""
+        """The mean number of physical links per node."""
         return sum(map(len, self.neighbours)) / len(self.neighbours)
 
 
 class Network(Directory):
-    """All nodes and their interests, as a membership."""
+    """A membership of all nodes and their interests."""
 
     __slots__ = ()
 
@@ -69,25 +69,25 @@ class Network(Directory):
         return self.nodes
 
     def shared_topics(self) -> Iterator[tuple[int, Bitset]]:
-        """Every topic with two subscribers at least, rising, and its subscribers."""
+        """Yield every topic with at least two subscribers, in ascending order, and its subscribers."""
         for topic in sorted({topic for info in self for topic in info.topics or ()}):
             if (subscribers := self.subscribers(topic)).bit_count() > 1:
                 yield topic, subscribers
 
     def shuffled(self, among: Bitset, draws: Random) -> list[int]:
-        """Some nodes in a random order."""
+        """Return nodes in random order."""
         nodes = list(members(among))
         draws.shuffle(nodes)
         return nodes
 
 
 def model_overlay(parts: Composition, interests: Interests, seed: int) -> OverlayModel:
-    """The overlay of a composition: by the model of its name, otherwise the links that its nodes ask for at the start.
+    """Return the overlay of a composition: from its model, otherwise the links that its nodes open at the start.
 
     Args:
         parts: the composition.
         interests: every node's topics.
-        seed: the run's.
+        seed: the seed of the run.
     """
     network, draws = Network(interests), substream(seed, NETWORK, "prediction/overlay")
     name = parts.overlay["name"]
@@ -103,13 +103,13 @@ def model_overlay(parts: Composition, interests: Interests, seed: int) -> Overla
 
 
 def read_parameters(registry: Mapping[str, type[Part]], chosen: Choice) -> Any:  # noqa: ANN401 - each part has its own
-    """A part's parameters, its own defaults filled in."""
+    """Return a part's parameters with its defaults filled in."""
     given = {key: value for key, value in chosen.items() if key != "name"}
     return msgspec.convert(given, registry[chosen["name"]].Parameters)
 
 
 def _first_links(parts: Composition, network: Network, seed: int) -> Links:
-    """Every node's neighbours, by what each asks for when the bootstrap service has told it of everybody."""
+    """Return every node's neighbours from the links that it opens when the bootstrap service has named all nodes."""
     links: list[set[int]] = [set() for _ in range(len(network))]
     for node, around in enumerate(links):
         core = compose(node, seed, tuple(sorted(network.topics_of(node))), parts)
@@ -121,7 +121,7 @@ def _first_links(parts: Composition, network: Network, seed: int) -> Links:
 
 
 def carry(logical: Sequence[Logical], node: int, peer: int, topic: int, *, both: bool = True) -> None:
-    """A link carries a topic; the other way it does so too, or is only there."""
+    """Add a topic to a link, in both directions or in one; the link itself always exists in both."""
     logical[node].setdefault(peer, set()).add(topic)
     back = logical[peer].setdefault(node, set())
     if both:

@@ -1,4 +1,4 @@
-"""GossipSub's meshes, and the copies that go through them."""
+"""The model of GossipSub: its meshes, and the copies that they carry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peer.protocols.gossipsub.parameters import GossipsubParameters
 def model_overlay(
     parameters: GossipsubParameters, network: Network, draws: Random, first_links: FirstLinks
 ) -> OverlayModel:
-    """Meshes over connections drawn at random, and over such as are sought where a mesh lacks peers."""
+    """Return meshes over random connections, and over the connections that a mesh opens if it lacks peers."""
     links = first_links()
     meshes: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in network.shared_topics():
@@ -40,9 +40,9 @@ def model_overlay(
 def count_copies(
     parameters: GossipsubParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
 ) -> int:
-    """First copies go on through the topics' meshes; the publisher's own perhaps to all subscribers that it knows.
+    """Count the first copies in the topics' meshes, or to all subscribers known to the publisher with flood publishing.
 
-    What gossip brings is not counted: it repairs. Nor is what IDONTWANT spares.
+    Copies that gossip repairs and copies that IDONTWANT suppresses are not modelled.
     """
     interested = [other for other in model.neighbours[publisher] if not subscribed[other].isdisjoint(topics)]
 

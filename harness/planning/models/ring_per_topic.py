@@ -1,4 +1,4 @@
-"""The rings, with all nodes on them."""
+"""The model of the rings, with all nodes on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peer.core.bitset import members
 
 
 def model_overlay(parameters: Struct, network: Network, draws: Random, first_links: FirstLinks) -> OverlayModel:
-    """A link between any two nodes that are next to each other on a ring."""
+    """Return the links between nodes that are next to each other on a ring."""
     rings: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in network.shared_topics():
         ring = list(members(subscribers))

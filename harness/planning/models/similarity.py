@@ -1,4 +1,4 @@
-"""The similarity overlay, which SpiderCast's tasks keep."""
+"""The model of the similarity overlay, which SpiderCast's tasks maintain."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from peer.protocols.spidercast.maintenance import Aim
 def model_overlay(
     parameters: SimilarityParameters, network: Network, draws: Random, first_links: FirstLinks
 ) -> OverlayModel:
-    """The links of both tasks."""
+    """Return the links of both tasks."""
     kinds: list[Callable[[], Aim]] = [lambda: SimilarNodes(parameters.similar), lambda: AnyNodes(parameters.random)]
     return link_maintained(kinds, network, draws)

@@ -1,4 +1,4 @@
-"""SpiderCast's overlay, and those of other protocols that keep neighbours by its tasks."""
+"""The model of SpiderCast's overlay, and of other protocols with its tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peer.protocols.spidercast.overlay import SpidercastParameters
 def model_overlay(
     parameters: SpidercastParameters, network: Network, draws: Random, first_links: FirstLinks
 ) -> OverlayModel:
-    """The links of both tasks."""
+    """Return the links of both tasks."""
     kinds: list[Callable[[], Aim]] = [
         lambda: GreedyCoverage(parameters.greedy_coverage, fair=parameters.ties == "random"),
         lambda: RandomCoverage(parameters.random_coverage),
@@ -24,7 +24,7 @@ def model_overlay(
 
 
 def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network, draws: Random) -> OverlayModel:
-    """The links of independent tasks, none of which is given up again."""
+    """Return the links of independent tasks that give up no link."""
     linked = [0] * len(network)
     for kind in kinds:
         for node, others in enumerate(_reach(kind, network, draws)):
@@ -33,9 +33,9 @@ def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network, draws:
 
 
 def _reach(kind: Callable[[], Aim], network: Network, draws: Random) -> list[Bitset]:
-    """One task: each node links until it has reached its aim, with those that are below their limit.
+    """Model one task: each node opens links to nodes below their limit until it has reached its aim.
 
-    What nodes accept beyond the limit (``margin``) they part with again.
+    Links that nodes accept beyond the limit (``margin``) are left out, since they are closed again.
     """
     aims, linked = [kind() for _ in range(len(network))], [0] * len(network)
     for node, aim in enumerate(aims):

@@ -1,4 +1,4 @@
-"""StAN's overlay, when nodes have found the lightest of each topic's subscribers."""
+"""The model of StAN's overlay, after nodes have found the lightest subscribers of each topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peer.protocols.stan.parameters import PlacedStanParameters
 def model_overlay(
     parameters: PlacedStanParameters, network: Network, draws: Random, first_links: FirstLinks
 ) -> OverlayModel:
-    """The views when nodes have found the lightest of each topic's subscribers."""
+    """Return the views after nodes have found the lightest subscribers of each topic."""
     views: list[Logical] = [{} for _ in range(len(network))]
     weights = np.random.Generator(np.random.PCG64(draws.getrandbits(128)))
     members_of = {topic: np.array(list(members(subscribers))) for topic, subscribers in network.shared_topics()}

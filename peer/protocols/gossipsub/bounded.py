@@ -22,7 +22,7 @@ class GossipsubBoundedParameters(Struct, forbid_unknown_fields=True, frozen=True
     """Degree-bounded GossipSub, a baseline of the Topiary paper; not GossipSub itself."""
 
     degree: Annotated[int, Meta(ge=1)] = 6
-    """Outgoing links a node opens, shared out among its topics; incoming ones are not limited."""
+    """Links that a node opens, divided among its topics; incoming links are not limited."""
 
 
 class BoundedGossipsub(Part):

@@ -39,5 +39,5 @@ PROTOCOL = Description(
     parts={"overlay": Topiary},
     parameters=TopiaryParameters,
     report_note=note_reading,
-    settings_note="those that flood with a TTL do so with the section's default of 1, which is Topiary's",
+    settings_note="protocols that flood with a TTL use the default of `[flood]`, 1, which is Topiary's",
 )
