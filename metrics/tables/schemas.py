@@ -1,4 +1,4 @@
-"""The tables' columns as Spark types. docs/tables.md has each column's unit and meaning."""
+"""The columns of the tables as Spark types. docs/tables.md has the unit and meaning of each column."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "allowed": "bigint",
     },
 }
-"""Every table that ``build`` writes (``packets`` comes on top where it is asked for)."""
+"""Every table that ``build`` always writes (``packets`` is optional)."""
 
 _ARROW: Final[dict[str, pa.DataType]] = {
     "array<bigint>": pa.list_(pa.int64()),
@@ -286,5 +286,5 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """The columns of a table as Arrow types, for the tables that kernels make."""
+    """Return the columns of a table as Arrow types, for tables that kernels make."""
     return pa.schema([(column, _ARROW[kind]) for column, kind in TABLES[table].items()])

@@ -234,7 +234,7 @@ def test_what_cannot_fit_is_refused(
     capsys.readouterr()
     text = f"{file}: $.underlay.hosts: 30 hosts need 70 processes, this machine has 50"
     assert_refused(capsys, ["plan", str(file), "--set", "underlay.hosts=30"], tmp_path, text)
-    text = "$.underlay.hosts: the emulated testbed's control network carries at most 1000 hosts, got 1001"
+    text = "$.underlay.hosts: expected at most 1000 hosts on the emulated testbed's control network, got 1001"
     assert_refused(capsys, ["check", str(file), "--set", "underlay.hosts=1001"], tmp_path, text)
 
 
