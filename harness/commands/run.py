@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             attempt = next_attempt(run_dir, summary)
             if attempt.attempt > 1 + arguments.retry_host_stalls or not is_spoiled_by_host(summary):
                 break
-            print(f"stalls of the host explain every reason; starting attempt {attempt.attempt}", file=sys.stderr)
+            print(f"stalls of the host explain every reason: attempt {attempt.attempt} follows", file=sys.stderr)
         verdicts.append(summary.verdict)
     return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
 

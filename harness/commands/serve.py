@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise ExperimentError(f"--port {arguments.port}", error.strerror or str(error)) from None
         stack.callback(server.server_close)
-        print(f"report      {server.url}", *lines, "Press Ctrl-C to stop.", sep="\n", flush=True)
+        print(f"report      {server.url}", *lines, "Ctrl-C stops it.", sep="\n", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0

@@ -1,4 +1,4 @@
-"""What a run in progress is called where it runs, for those who look at it from outside."""
+"""The record of a run in progress, for programs that watch it from outside."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def write_record(record: Record, run_dir: Path) -> None:
-    """Keep it in the run directory; it is there whole or not at all."""
+    """Write the record into the run directory. The file appears whole or not at all."""
     unfinished = run_dir / f"{RECORD}.part"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
     unfinished.replace(run_dir / RECORD)
 
 
 def read_record(run_dir: Path) -> Record:
-    """What ``write_record`` kept.
+    """Return the record that ``write_record`` wrote.
 
     Raises:
-        ExperimentError: it is not there: the run has not got so far.
+        ExperimentError: there is no record yet.
     """
     path = run_dir / RECORD
     try:

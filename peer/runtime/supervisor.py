@@ -256,7 +256,7 @@ class Supervisor:
             .read_text(encoding="utf-8", errors="replace")
             .split("\n")
         )
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line for line in reversed(lines) if line.strip()), "no output")
 
     def _note(self, ended: Exit) -> None:
         line = msgspec.json.encode(ended) + b"\n"

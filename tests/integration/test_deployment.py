@@ -227,7 +227,7 @@ def test_a_package_that_somebody_has_put_there_is_not_run(tmp_path: Path):
         package = stand_in(tmp_path / "peer")
         place = f"{machine.work}/packages/{package.sha256[:16]}"
         deployment._sessions["m0"].run(f"mkdir -p {place}/peer && echo evil > {place}/peer/__init__.py")
-        with pytest.raises(DeploymentError, match="does not have the content that its name says; remove it"):
+        with pytest.raises(DeploymentError, match="does not match its name; remove it"):
             deployment.ship(package)
         deployment._sessions["m0"].run(f"rm -r {place} && chmod 777 {machine.work}")
         with pytest.raises(DeploymentError, match="others may write to /tmp/work"):
@@ -252,7 +252,7 @@ def test_a_machine_that_sends_something_else_is_named_and_keeps_what_it_has(tmp_
             bad.open_channel = lambda command, **options: run(f"PATH=/tmp:$PATH; {command}", **options)
             (tmp_path / "run").mkdir()
             (tmp_path / "run/plan.json").write_text("ours")
-            with pytest.raises(DeploymentError, match=r"collect failed on m1: sent 'plan\.json', which was not asked"):
+            with pytest.raises(DeploymentError, match=r"collect failed on m1: sent 'plan\.json', which was not"):
                 deployment.collect(tmp_path / "run", NODES)
         assert (tmp_path / "run/plan.json").read_text() == "ours"
         assert (tmp_path / "run/trace/0.jsonl").exists()

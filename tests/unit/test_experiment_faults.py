@@ -149,7 +149,7 @@ FILES = {
     "dilation_low": (GOOD + "time_dilation = 0.5\n", ": $.time_dilation: expected a number >= 1 and <= 1000, got 0.5"),
     "dilation_remote": (
         GOOD + 'testbed = "remote"\ninventory = "x.toml"\ntime_dilation = 2\n',
-        ': $.time_dilation: testbed = "remote" has a real network, which cannot be slowed down',
+        ': $.time_dilation: expected 1 with testbed = "remote": a real network cannot be slowed down',
     ),
     "inventory_unused": (GOOD + 'inventory = "x.toml"\n', ': $.inventory: only testbed = "remote" uses it'),
 }

@@ -240,7 +240,7 @@ class UserspacePlane:
 
     def _last_words(self, name: str) -> str:
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no output"
 
 
 def _make_pipe() -> tuple[int, int]:
