@@ -1,4 +1,4 @@
-"""Random streams of the workload: one for each node and purpose, for drawing single numbers or whole arrays."""
+"""Random streams of the workload: one per node and purpose, for numbers and arrays."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["NETWORK", "generator"]
 
 
 def generator(seed: int, node: int, purpose: str) -> np.random.Generator:
-    """The NumPy counterpart of ``substream``: the same arguments give the same stream on every machine."""
+    """Return NumPy's counterpart of ``substream``: equal arguments give equal streams on every machine."""
     return np.random.Generator(np.random.PCG64(substream(seed, node, purpose).getrandbits(128)))

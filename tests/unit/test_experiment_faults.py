@@ -83,7 +83,7 @@ FILES = {
     "interest": (GOOD + "[interests]\nratio = 1.2\n", ": $.interests.ratio: expected a number >= 0"),
     "no_interest": (
         GOOD + "[interests]\nratio = 0\n",
-        ": $.interests: 0 of 10 topics have a subscriber, a message needs 1",
+        ": $.interests: 0 of 10 topics have a subscriber, but a message needs 1",
     ),
     "interest_file_missing": (GOOD + '[interests]\nkind = "file"\n', ": $.interests.path: missing"),
     "interest_file_unused": (GOOD + '[interests]\npath = "x"\n', ': $.interests.path: kind = "independent" reads no'),
