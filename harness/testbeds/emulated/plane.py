@@ -1,4 +1,4 @@
-"""The data plane's interface: what stands between the hosts and is the emulated network.
+"""The interface of the data plane, the emulated network between the hosts.
 
 A frame read from its source's device at ``tap_tx`` passes the source's access link (up), the pair's delay, and the
 destination's access link (down), and is written to the destination's device at ``tap_rx``:
@@ -7,7 +7,7 @@ destination's access link (down), and is written to the destination's device at 
   log_send <= tap_tx <= tap_rx <= log_recv on one clock, the run's (``peer.runtime.clock``);
 * the due time counts from ``tap_tx``;
 * the order within a directed pair is kept, whatever the jitter;
-* every frame is accounted for: frames_in = frames_out + drops + in flight.
+* every frame is counted: frames_in = frames_out + drops + in flight.
 
 Source: design section 4.
 """
@@ -23,13 +23,13 @@ from msgspec import Struct
 from topologies.model import Matrix
 
 DROP_CAUSES = ("loss", "queue", "failed", "unknown_destination", "not_ip", "device_full", "overload")
-"""Why a frame can end in the data plane. ``queue`` is the access links' drop-tail queues; ``failed`` is every frame
-from or to a failed host; ``device_full`` is a refused write: the destination's kernel did not take the frame, or is
-gone; ``overload`` means that the data plane holds as many frames as it may."""
+"""Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full; ``failed``: the source or
+the destination has failed; ``device_full``: the destination's kernel refused the frame, or its namespace is gone;
+``overload``: the data plane holds as many frames as it may."""
 
 
 class Port(Struct, frozen=True):
-    """A host's place on the emulated network: the device to make, and the namespace to make it in (a path)."""
+    """The attachment of a host: the device to make, and the path of the namespace to make it in."""
 
     host: int
     netns: str
@@ -40,13 +40,13 @@ class Port(Struct, frozen=True):
 
 
 class Counters(Struct, frozen=True):
-    """What the data plane has done since it was attached.
+    """The counters of the data plane since it was attached.
 
     Attributes:
         frames_in, bytes_in: read from the hosts' devices.
         frames_out, bytes_out: written to the hosts' devices.
-        drops: frames by cause, every one of DROP_CAUSES.
-        in_flight: frames held for their due time.
+        drops: frames by cause, for each of DROP_CAUSES.
+        in_flight: frames held until their due time.
     """
 
     frames_in: int
@@ -58,7 +58,7 @@ class Counters(Struct, frozen=True):
 
     @property
     def unaccounted(self) -> int:
-        """Frames that conservation misses: always 0."""
+        """Frames that the counters miss: always 0."""
         return self.frames_in - self.frames_out - sum(self.drops.values()) - self.in_flight
 
 
@@ -66,11 +66,11 @@ class CaptureCounts(Struct, frozen=True):
     """A finished capture.
 
     Attributes:
-        files: the pcapng files; a host's records lie wholly in one of them.
+        files: the pcapng files; all records of a host are in one of them.
         records_written: on disk, outbound and inbound together.
-        records_dropped: not captured because the writer was behind; the forwarding loop never waits for it.
-        frames_in, frames_out: counted by the forwarding loop between the capture's two ends, so that
-            records_written + records_dropped = frames_in + frames_out.
+        records_dropped: not captured because the writer was too slow; the forwarding loop never waits for it.
+        frames_in, frames_out: counted by the forwarding loop during the capture, so that records_written +
+            records_dropped = frames_in + frames_out.
     """
 
     files: tuple[Path, ...]
@@ -81,13 +81,13 @@ class CaptureCounts(Struct, frozen=True):
 
 
 class FinalCounters(Struct, frozen=True):
-    """The last word of a data plane.
+    """The counters at the end of a data plane.
 
     Attributes:
-        counters: after the last frame.
-        lateness_ns: p50, p90, p99 and max of (actual write - due time) over the whole life.
-        overruns: frames that the hosts' kernels dropped because the data plane had not read the earlier ones. It never
-            saw them, so they are in no other count.
+        counters: the counters after the last frame.
+        lateness_ns: p50, p90, p99 and max of (actual write - due time) from start to end.
+        overruns: frames that the hosts' kernels dropped because the data plane had not read earlier ones. No other
+            count includes them.
         realtime: whether the forwarding process had real-time priority.
     """
 
@@ -98,7 +98,7 @@ class FinalCounters(Struct, frozen=True):
 
 
 class DataPlane(Protocol):
-    """An emulated network between hosts. Hosts are numbered as in the underlay. Every method raises TestbedError."""
+    """An emulated network between hosts, numbered as in the underlay. Every method can raise TestbedError."""
 
     def attach(self, ports: Sequence[Port]) -> None:
         """Make every host's device, address it, bring it up, and start to forward."""
@@ -107,25 +107,25 @@ class DataPlane(Protocol):
         """Change a directed pair. Frames already in flight keep their due times."""
 
     def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
-        """Change every directed pair at once; (n, n) each, from row to column."""
+        """Change every directed pair; each matrix is (n, n), from row to column."""
 
     def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
-        """Change a host's access link, up and down alike; rate 0 = unlimited."""
+        """Change a host's access link in both directions; rate 0 = unlimited."""
 
     def fail(self, host: int) -> None:
-        """Drop every frame from or to the host from now on, those in flight too."""
+        """Drop every frame from or to the host from now on, including those in flight."""
 
     def restore(self, host: int) -> None:
         """Undo ``fail``."""
 
     def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
-        """Record every frame at ingress and at egress as pcapng; stamps are virtual instants + the offset."""
+        """Record every frame at ingress and at egress as pcapng; timestamps are virtual instants + the offset."""
 
     def stop_capture(self) -> CaptureCounts:
-        """End the capture; returns when the files are complete on disk."""
+        """Stop the capture; return when the files are complete on disk."""
 
     def counters(self) -> Counters:
-        """What has happened so far, as one consistent snapshot."""
+        """Return a consistent snapshot of the counters."""
 
     def close(self) -> FinalCounters:
-        """Stop forwarding; the devices vanish. Frames in flight stay in flight for good."""
+        """Stop forwarding and remove the devices. Frames in flight are never written."""

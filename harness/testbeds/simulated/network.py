@@ -1,7 +1,7 @@
-"""What the simulated network does to the bytes of a stream between two hosts.
+"""The simulated network: when the bytes of a stream between two hosts arrive.
 
-TCP carries the frames, so nothing is lost or reordered for good: a lost packet arrives one retransmission timeout
-later, and what was sent after it waits behind it. docs/limitations.md lists what else of TCP is left out.
+Frames are carried by TCP, so no frame is lost or reordered: a lost packet arrives one retransmission timeout later, and
+later packets wait for it. docs/limitations.md lists the other parts of TCP that are not simulated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKET_BYTES = 52
 """IPv4 and TCP headers with timestamps."""
 
 RETRANSMISSION_NS = 200_000_000
-"""What Linux's retransmission timeout is longer than the round trip, where round trips are alike."""
+"""Linux's retransmission timeout minus the round trip, if round trips vary little."""
 
 Delay = Callable[[int, int], int]
 """(source, destination) -> one-way delay in ns."""
@@ -28,11 +28,11 @@ class Network:
     """Delays, jitter, loss and access rates between hosts.
 
     Args:
-        delay_ns: the one-way delay of each directed pair.
-        jitter_ns: the standard deviation of each, None = no jitter.
-        loss_ratio: the probability of each to lose a packet, None = no loss.
-        rate_mbit: the access rate of each host, both ways; 0 or None = unlimited.
-        draws: for jitter and loss.
+        delay_ns: one-way delay of each directed pair.
+        jitter_ns: standard deviation of each delay; None = no jitter.
+        loss_ratio: probability of each pair to lose a packet; None = no loss.
+        rate_mbit: access rate of each host in both directions; 0 or None = unlimited.
+        draws: source of random numbers for jitter and loss.
     """
 
     def __init__(
@@ -54,28 +54,28 @@ class Network:
 
     @property
     def sizes_matter(self) -> bool:
-        """Whether the time of a frame depends on its size."""
+        """Whether a frame's delay depends on its size."""
         return self._rate_mbit is not None or self._loss_ratio is not None
 
     @property
     def limits_rates(self) -> bool:
-        """Whether what arrives still has to pass the destination's access link (``pass_down_ns``)."""
+        """Whether arriving bytes must pass the destination's access link (``pass_down_ns``)."""
         return self._rate_mbit is not None
 
     @property
     def is_fixed(self) -> bool:
-        """Whether nothing but the pair decides over a frame's delay."""
+        """Whether a frame's delay depends only on the pair."""
         return self._jitter_ns is None and self._loss_ratio is None and self._rate_mbit is None
 
     def fixed_delay_ns(self, source: int, destination: int) -> int | None:
-        """The delay of every frame, where nothing but the pair decides over it; None where more does."""
+        """Return the delay of every frame if it depends only on the pair, otherwise None."""
         return self.delay_ns(source, destination) if self.is_fixed else None
 
     def arrival_ns(self, now_ns: int, source: int, destination: int, size_bytes: int) -> int:
-        """When the last of some bytes that leave now arrives, if nothing sent before holds them up.
+        """Return when the last of some bytes that leave now arrives, unless earlier bytes delay them.
 
-        Where rates are limited: arrives at the destination's access link. Calls must come in the order of ``now_ns``:
-        hosts' access links are first come, first served.
+        With limited rates: when it arrives at the destination's access link. Calls must be in order of ``now_ns``,
+        since access links are first come, first served.
         """
         delay_ns = self.delay_ns(source, destination)
         if self._jitter_ns is not None and (jitter_ns := self._jitter_ns(source, destination)):
@@ -87,12 +87,12 @@ class Network:
         )
 
     def pass_down_ns(self, now_ns: int, destination: int, size_bytes: int) -> int:
-        """When bytes that are at the destination's access link now are through it. Calls as of ``arrival_ns``."""
+        """Return when bytes at the destination's access link have passed it. Calls must be in order of ``now_ns``."""
         return self._pass(self._down_free_ns, destination, now_ns, size_bytes)
 
     def _lost_ns(self, source: int, destination: int, size_bytes: int) -> int:
-        """The time that retransmissions of these bytes cost."""
-        assert self._loss_ratio is not None, "the caller has asked"
+        """Draw the time that retransmissions of these bytes take."""
+        assert self._loss_ratio is not None, "the caller has checked"
         ratio = self._loss_ratio(source, destination)
         if not ratio:
             return 0
@@ -107,8 +107,8 @@ class Network:
         return total_ns
 
     def _pass(self, free_ns: dict[int, int], host: int, at_ns: int, size_bytes: int) -> int:
-        """Through a host's access link: wait until it is free, then take the time of the bytes."""
-        assert self._rate_mbit is not None, "the caller has asked"
+        """Pass a host's access link: wait until it is free, then for the bytes' transmission time."""
+        assert self._rate_mbit is not None, "the caller has checked"
         rate = self._rate_mbit(host)
         if not rate:
             return at_ns
@@ -119,13 +119,13 @@ class Network:
 
 
 def uniform_network(delay_ms: float, draws: Random) -> Network:
-    """The same delay between any two hosts."""
+    """Return a network with the same delay between any two hosts."""
     delay_ns = round(delay_ms * 1e6)
     return Network(lambda source, destination: delay_ns, draws=draws)
 
 
 def matrix_network(underlay: Underlay, draws: Random) -> Network:
-    """What an underlay asks; hosts are numbered as there. Its matrices are read where they are."""
+    """Return the network of an underlay, with its numbers of hosts. Its matrices are not copied."""
     rate = underlay.rate_mbit.tolist()
     return Network(
         _in_ns(underlay.delay_ms),

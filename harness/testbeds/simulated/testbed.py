@@ -1,7 +1,6 @@
 """The running stage on the simulated testbed: from a planned run directory to traces and manifest, in one process.
 
-No machine is deployed to and nothing is measured, so this is no ``Testbed``: what the others do with processes, SSH
-and a data plane, ``Simulation`` does on virtual time.
+Nothing is deployed or measured, so this is no ``Testbed``: ``Simulation`` replaces processes, SSH and data plane.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
 START_NS = 1_000_000_000
-"""The virtual instant of the peers' start: an instant of 0 would pass for one that is missing."""
+"""The virtual instant of the peers' start; 0 would look like a missing instant."""
 
 LAST_S = 30.0
-"""From the closing of the links to the end: what is under way then arrives."""
+"""Virtual time after the links close, in which the last bytes arrive."""
 
 
 class Traces:
-    """The observer of a run: a trace file a node, as the peers of other testbeds write it."""
+    """The observer of a run: it writes one trace file per node, as peers do on other testbeds."""
 
     frames = True
 
@@ -47,17 +46,17 @@ class Traces:
         }
 
     def trace(self, event: TraceEvent) -> None:
-        """Write it to its node's file."""
+        """Write the event to its node's file."""
         self._files[event.node].write(event)
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
-        """Nobody listens; the node's own trace tells that it happened."""
+        """Do nothing: the node traces the delivery itself."""
 
     def close(self, now_ns: int) -> str:
         """End every file.
 
         Returns:
-            The SHA-256 of all of them in the order of their nodes.
+            The SHA-256 of all files in order of their nodes.
         """
         for file in self._files.values():
             file.close(now_ns)
@@ -97,7 +96,7 @@ class SimulatedRun:
         self._end_ns = self._close_ns + round(LAST_S * 1e9)
 
     def perform(self) -> Manifest:
-        """Start the nodes, see the schedule through, stop, and close the running stage."""
+        """Start the nodes, enact the schedule, stop, and write the manifest."""
         offset_ns = manifest.epoch_offset_ns()
         simulation = self._simulation
         Enactment(
@@ -139,9 +138,9 @@ class SimulatedRun:
 
 
 def simulate_planned(run_dir: Path) -> Manifest:
-    """Simulate a planned experiment: the traces, and ``manifest.json`` with their digest among its hashes.
+    """Simulate a planned experiment. Write the traces, and ``manifest.json`` with their digest among its hashes.
 
-    The same plan gives the same digest on any machine and under any PYTHONHASHSEED.
+    Equal plans give equal digests on any machine, with any PYTHONHASHSEED.
     """
     return SimulatedRun(run_dir).perform()
 
