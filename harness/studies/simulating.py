@@ -28,17 +28,17 @@ from peer.protocols.registry import background_kinds
 SECOND_NS = 1_000_000_000
 
 STEP_NS = SECOND_NS
-"""How often it is looked whether the overlay has settled."""
+"""Interval at which the run checks whether the overlay has settled."""
 
 BACKGROUND = {Hello.kind, Bye.kind} | background_kinds()
-"""Frames that no join or leave causes: heartbeats, and what opens and closes a link, whoever wants it."""
+"""Kinds of frames that are not caused by joins and leaves: heartbeats, and frames that open and close any link."""
 
 
 class Row(Struct, frozen=True, array_like=True):
     """A value of a run.
 
     ``moment``: the snapshot's instant (s after the nodes' start) or the epoch's number; None = the whole run.
-    ``by``: what the measure is counted by; None = it is a single number.
+    ``by``: the item that the measure is counted by; None = a single number.
     """
 
     measure: str
@@ -48,7 +48,7 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class Traffic(Struct, frozen=True):
-    """What honest nodes sent up to an instant, by frame kind, and how many had joined, left or crashed."""
+    """Frames of honest nodes up to an instant, by kind, and the numbers of joins, leaves and crashes."""
 
     at_ns: int
     frames: dict[int, int]
@@ -60,10 +60,10 @@ class PointRun:
     """One run in progress.
 
     Args:
-        experiment: with the run's seed.
+        experiment: the experiment with the run's seed.
         run: how it is simulated.
-        measures: what is wanted; anything else is not computed.
-        folder: the paths in the experiment are relative to it.
+        measures: names of the measures to compute.
+        folder: the folder to which paths in the experiment are relative.
     """
 
     def __init__(self, experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> None:
@@ -105,7 +105,7 @@ class PointRun:
         self._simulation.at(times.counted_to_ns, self._count_traffic)
 
     def perform(self) -> list[Row]:
-        """Simulate, measure on the way and at the end."""
+        """Simulate, and measure at the snapshots and at the end."""
         values = measure_interests(self._honest_interests, self._topics, self._measures)
         rows = [Row(name, None, by, value) for name, by, value in values]
         for at_ns in _instants(self._run, self._times.end_ns):
@@ -120,7 +120,7 @@ class PointRun:
         return [row for row in rows if row.measure in self._measures]
 
     def _advance(self, until_ns: int) -> bool:
-        """Let time pass; whether it ended early because the overlay has settled."""
+        """Simulate until an instant; return whether it ended early because the overlay has settled."""
         simulation, settled_s = self._simulation, self._run.settled_s
         if settled_s is None:
             simulation.run(until_ns)
@@ -151,7 +151,7 @@ class PointRun:
                 yield from (Row(name, epoch, by, value) for name, by, value in measure_deliveries([batch]))
 
     def _score_rows(self) -> Iterator[Row]:
-        """Epochs count from the first one that any node scored: those before it had no messages."""
+        """Yield the scores per epoch, from the first epoch that a node scored; earlier ones had no messages."""
         scores = self._watch.scores
         for epoch in sorted(scores):
             yield from (Row(name, epoch - min(scores), by, value) for name, by, value in measure_scores(scores[epoch]))
@@ -190,16 +190,16 @@ class PointRun:
 
 
 def simulate_point(experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> list[Row]:
-    """Simulate one experiment in memory. The same arguments give the same rows on any machine.
+    """Simulate one experiment in memory. Equal arguments give equal rows on any machine.
 
     Args:
-        experiment: valid, with the run's seed.
+        experiment: a valid experiment with the run's seed.
         run: how it is simulated.
         measures: names of ``MEASURES``.
-        folder: the paths in the experiment are relative to it.
+        folder: the folder to which paths in the experiment are relative.
 
     Raises:
-        ExperimentError: a file is missing or wrong, or the experiment cannot be.
+        ExperimentError: a file is missing or invalid, or the experiment is impossible.
     """
     return PointRun(experiment, run, measures, folder).perform()
 
@@ -233,7 +233,7 @@ def _draw_workload(experiment: Experiment, nodes: int, folder: Path, times: _Tim
 
 
 def _instants(run: RunSpec, end_ns: int) -> list[int]:
-    """When to take snapshots; the end is the last one."""
+    """Return the instants of snapshots; the last one is the end."""
     instants = {START_NS + round(at_s * SECOND_NS) for at_s in run.snapshots_s}
     if run.snapshot_every_s is not None:
         every_ns = round(run.snapshot_every_s * SECOND_NS)
@@ -246,5 +246,5 @@ def _less(after: dict[int, int], before: dict[int, int]) -> dict[int, int]:
 
 
 def _control(counts: dict[int, int], without: Collection[int] = ()) -> int:
-    """Everything but data, and but those kinds."""
+    """Return the number of frames other than data and those kinds."""
     return sum(count for kind, count in counts.items() if kind != Data.kind and kind not in without)

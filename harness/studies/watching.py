@@ -1,4 +1,4 @@
-"""Watches a simulation: what became of its messages, and when the overlay last changed."""
+"""Watches a simulation: the deliveries of its messages, and the last change of the overlay."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from peer.core.schedule import Change, Crash, Join, Leave, Population, Subscribe
 from peer.trace import CRASHED, TraceEvent
 
 QUANTILES = tuple(place / 50 for place in range(51))
-"""The shares of nodes at which the scores' distribution is noted."""
+"""The shares of nodes at which the distribution of scores is recorded."""
 
 
 LATEST_NS = 600_000_000_000
-"""How long a message is looked for: ten hops through nodes that take a minute each, the longest that there is. A copy
-that comes later counts nowhere, and nothing is kept of its message but its batch."""
+"""How long a message is watched: ten hops through nodes with the longest processing time, one minute. Later copies do
+not count, and only the batch of the message is kept."""
 
 
 class Batch:
-    """Consecutive messages: what was due of them, and what came."""
+    """Consecutive messages: their expected deliveries and those that happened."""
 
     __slots__ = ("delays_ns", "due", "duplicates", "hops", "messages", "relays", "topics")
 
@@ -36,7 +36,7 @@ class Batch:
 
 
 class TopicBatch(Struct):
-    """The messages of a batch whose first topic is the same one."""
+    """The messages of a batch with the same first topic."""
 
     due: int = 0
     delivered: int = 0
@@ -44,9 +44,9 @@ class TopicBatch(Struct):
 
 
 class Flight(Struct):
-    """A message under way: ``due`` are the honest subscribers at the instant of its publication but the publisher.
+    """A message in flight. ``due``: the honest subscribers at its publication, except the publisher.
 
-    Those to whom it was delivered are due no more.
+    Nodes to which it was delivered are removed.
     """
 
     published_ns: int
@@ -59,19 +59,19 @@ class Watch:
     """The observer of a study's run.
 
     Args:
-        population: who is up at the start; changed as the traced nodes come, go and change their interests.
-        adversaries: nodes whose copies, changes and scores count nowhere.
-        batch_messages: how many messages make a batch; None = all of them.
-        skip_messages: how many of them, the first ones, count nowhere.
+        population: the population at the start; updated with the traced joins, leaves and changes of interests.
+        adversaries: nodes whose copies, changes and scores do not count.
+        batch_messages: number of messages in a batch; None = all of them.
+        skip_messages: number of messages at the start of each batch that do not count.
 
     Attributes:
         changed_ns: when a logical link last began or ended.
         joined_ns: when each node last joined during the run.
         changes: joins, leaves and crashes of honest nodes so far.
-        batches: in the order of publication.
-        scores: of the neighbours that honest nodes kept, by the epoch that they ended.
-        concluded: what adversaries that ask have concluded so far: asker to topic to nodes.
-        ever: every topic's subscribers so far, those that are gone included.
+        batches: the batches in order of publication.
+        scores: scores of the neighbours that honest nodes kept, by epoch.
+        concluded: conclusions of asking adversaries so far: asker -> topic -> nodes.
+        ever: every topic's subscribers so far, including former ones.
     """
 
     frames = False
@@ -89,7 +89,7 @@ class Watch:
         self._skip_messages = skip_messages
         self._published = 0
         self._flights: dict[MessageId | None, Flight] = {}
-        self._order: deque[MessageId] = deque()  # of the flights, the oldest first
+        self._order: deque[MessageId] = deque()  # messages in flight, the oldest first
         self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
         self._population = population
         self._subscribers = _by_topic(population)
@@ -113,7 +113,7 @@ class Watch:
             handler(event)
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
-        """Note a delivery that was due."""
+        """Record an expected delivery."""
         flight = self._flights.get(message.message_id)
         if flight is not None and flight.due >> node & 1:
             flight.due ^= 1 << node
@@ -186,7 +186,7 @@ class Watch:
 
 
 def _observed_change(event: TraceEvent) -> Change:
-    """The change that a ``join`` or a ``leave`` event reports."""
+    """Return the change of a ``join`` or ``leave`` event."""
     at_ns, node, topics = event.ts_ns, event.node, event.topics or ()
     if event.event == "join":
         return Subscribe(at_ns, node, topics) if event.reason is None else Join(at_ns, node, topics)
@@ -204,10 +204,10 @@ def _by_topic(population: Population) -> dict[TopicId, Bitset]:
 
 
 def measure_deliveries(batches: Sequence[Batch]) -> Iterator[Value]:
-    """The measures of some batches together; those that nothing can be said of are left out.
+    """Yield the measures of some batches together; measures without a value are left out.
 
     Yields:
-        Values; delays in ms. The publisher's own copy is not due.
+        Values; delays in ms. The publisher's own copy is not expected.
     """
     delays_ms = np.frombuffer(b"".join(batch.delays_ns.tobytes() for batch in batches), np.int64) / 1e6
     delivered = len(delays_ms)
@@ -239,7 +239,7 @@ def _measure_topics(batches: Sequence[Batch]) -> Iterator[Value]:
 
 
 def measure_scores(scores: Sequence[float]) -> Iterator[Value]:
-    """The mean of some nodes' scores (at least one), and the scores in order: a value for each 50th of the nodes.
+    """Yield the mean of at least one node's scores, and the sorted scores: one value per 50th of the nodes.
 
     Source: Topiary section V-A, performance measures 3 and 4.
     """

@@ -85,9 +85,9 @@ FAULTS = {
     "table_silent": (
         None,
         TABLE.replace('["nodes"]', '["measure"]'),
-        ": $.table[0]: says nothing about the axis 'nodes'",
+        ": $.table[0]: missing the axis 'nodes'",
     ),
-    "table_twice": (None, TABLE.replace('["nodes"]', '["nodes", "nodes"]'), ": $.table[0]: an axis stands twice"),
+    "table_twice": (None, TABLE.replace('["nodes"]', '["nodes", "nodes"]'), ": $.table[0]: an axis occurs twice"),
     "table_measure": (
         None,
         TABLE.replace("degree_mean", "diameter"),
@@ -121,7 +121,7 @@ FAULTS = {
     "figure_silent": (
         None,
         FIGURE.replace("series", "#"),
-        ": $.figure[0]: says nothing about the axis 'random.degree'",
+        ": $.figure[0]: missing the axis 'random.degree'",
     ),
     "figure_kind": (
         None,
