@@ -14,7 +14,7 @@ from harness.plan import METRICS_PORT, PEER_PORT, Plan
 from peer.runtime.spec import AgentSpec, PeerPlace
 
 DRAIN_S = 1.0
-"""Time between the peers' last send and their exit, in which the last frames arrive."""
+"""Time from the peers' quiescing to their exit, in which the last frames arrive."""
 
 LEASE_MARGIN_S = 120.0
 """Time after the expected end of a run after which an agent without a command ends by itself."""
