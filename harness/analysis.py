@@ -1,7 +1,7 @@
 """The analysis stage: from a run directory with a manifest to its tables, report and summary.
 
-Spark with a local master runs in a sandbox as the experiment did, so that no temporary file of it outlives the
-analysis, however it ends. Any other master is reached over the network, so the analysis then runs outside.
+Spark with a local master runs in a sandbox, so that its temporary files are gone however the analysis ends. Any other
+master is reached over the network, so the analysis runs without a sandbox.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from metrics.rundir import RunDir, Summary
 from metrics.rundir.files import ANALYSIS_LOG
 
 LOCAL = ("local", "here")
-"""How masters begin that need no network; "here" is none: the module then does all in its own process."""
+"""Prefixes of masters that need no network. "here" means no Spark: the module does everything in its process."""
 
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
-"""What ``trellis run`` and ``trellis report`` return for a verdict."""
+"""The exit codes of ``trellis run`` and ``trellis report``, by verdict."""
 
 
 class AnalysisError(TrellisError):
@@ -53,32 +53,32 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
 def exclusive(folder: Path, words: str = ANALYSIS_LOG) -> Iterator[IO[bytes]]:
     """The file that takes what a stage says, for one stage at a time: a second one is refused.
 
-    It is free again when the last process that has it open has ended, one that outlives its parent included.
+    The lock is free when the last process that has the log open has ended, including one that outlives its parent.
 
     Raises:
-        AnalysisError: another process is at work in the folder.
+        AnalysisError: another process works in the folder.
     """
     with (folder / words).open("ab") as log:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            problem = f"another process is at work on it, and writes {words}; try again when that has ended"
+            problem = f"another process works on it and writes {words}; try again when it has ended"
             raise AnalysisError(f"{folder}: {problem}") from None
         yield log
 
 
 def run_spark(module: str, folder: Path, words: str, master: str | None, keep: Iterable[Path] = ()) -> None:
-    """Run a module that uses Spark on a folder, as a process of its own that leaves nothing behind.
+    """Run a module that uses Spark on a folder, as a separate process that leaves nothing behind.
 
     Args:
-        module: is called with the folder and ``--master``.
+        module: the module; called with the folder and ``--master``.
         folder: where it reads and writes.
-        words: the name of the file in the folder that takes what it says.
+        words: the name of its log in the folder.
         master: a Spark master; None = all cores of this machine.
-        keep: what else it must see.
+        keep: other paths that it must see.
 
     Raises:
-        AnalysisError: it failed; carries its last words. Or another process is at work in the folder.
+        AnalysisError: it failed (ends with its last log line), or another process works in the folder.
         TestbedError: no sandbox could be made.
     """
     argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else [])]
@@ -92,7 +92,7 @@ def run_spark(module: str, folder: Path, words: str, master: str | None, keep: I
     if status:
         said = folder / words
         last = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (all of it in {said})")
+        raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (full log: {said})")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The command line: ``trellis VERB ...``.
 
-Verbs are imported when they are used, so that a verb starts as fast as its own imports allow.
+A verb's module is imported when the verb is used, so that no verb waits for the imports of another.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from metrics.rundir import RunDirError
 DESCRIPTION = "An emulated-WAN testbed for peer-to-peer publish/subscribe overlays."
 
 VERBS = {
-    "doctor": "probe this machine, say what each finding means and how to mend it",
-    "check": "validate an experiment file or a study",
-    "plan": "resolve every default and seed of an experiment, predict what it needs",
-    "run": "run an experiment, analyse it, and print the verdict",
+    "doctor": "check this machine and say how to fix each finding",
+    "check": "validate an experiment or a study",
+    "plan": "print an experiment with every default, and what its run needs",
+    "run": "run an experiment, analyse the run and print the verdict",
     "tables": "compute the tables of a finished run",
     "report": "analyse a finished run and write its report",
-    "sweep": "simulate a study's grid of experiments, tables and figures included",
-    "compare": "set runs side by side",
-    "serve": "show a run's metrics and report on loopback",
+    "sweep": "simulate a study's experiments and write its tables and figures",
+    "compare": "print runs side by side",
+    "serve": "open the run's Prometheus database and its report on loopback",
     "inspect": "print the overlay frames of a capture",
-    "replay": "live recorded peers' lives again and compare every effect",
+    "replay": "replay the recorded peers of a run and compare every effect",
     "import": "turn published latency data into a matrix",
     "bench": "run the benchmarks and print their ratios",
     "test": "run the tests",
-    "clean": "remove what runs and set-up left in this checkout",
+    "clean": "remove runs, environment and caches from this checkout",
 }
 
 
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     chosen = next((word for word in argv if not word.startswith("-")), None)
     heed_sigterm()
-    os.environ["PATH"] = program_path()  # for all that is started from here on: what the doctor finds is what runs
+    os.environ["PATH"] = program_path()  # child processes start the programs that the doctor finds
     try:
         return _run(argv, chosen)
     except (TrellisError, RunDirError) as error:
@@ -74,7 +74,7 @@ def _module(verb: str) -> str:
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """The parser, with the arguments of the chosen verb only: the others stay unimported."""
+    """Return the parser with the arguments of the chosen verb only; the modules of other verbs are not imported."""
     parser = argparse.ArgumentParser(prog="trellis", description=DESCRIPTION)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for verb, text in VERBS.items():

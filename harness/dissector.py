@@ -1,7 +1,7 @@
 """The wire format as a Scapy layer: an independent reader of what ``peer.wire`` writes.
 
-The header is declared here once more, field by field, on purpose: tests hold the two against each other. Only the
-kinds' names come from the peer.
+The header is declared here a second time on purpose: tests compare the two. Only the names of the kinds come from the
+peer.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ HEADER_BYTES = 20
 
 
 class TrellisFrame(Packet):
-    """One overlay frame. What follows it in the same segment is its payload: the next frame, if whole enough."""
+    """One overlay frame. Its payload is the next frame in the same segment, if the header of that frame is whole."""
 
     name = "Trellis"
-    fields_desc = [  # noqa: RUF012 - Scapy's own way
+    fields_desc = [  # noqa: RUF012 - required by Scapy
         XShortField("magic", MAGIC),
         ByteField("version", 1),
         ByteEnumField("kind", 16, kind_names()),
@@ -48,13 +48,13 @@ class TrellisFrame(Packet):
     ]
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """Another frame, where the bytes begin like one."""
+        """Return the class of the next frame if the bytes begin like one."""
         if payload[:2] == MAGIC.to_bytes(2, "big") and len(payload) >= HEADER_BYTES:
             return TrellisFrame
         return super().guess_payload_class(payload)
 
     def fields_of_body(self) -> list[Any] | None:
-        """The body's values in order; None when it was cut off or is not msgpack."""
+        """Return the body's values in order; None if it was cut or is not msgpack."""
         try:
             decoded = msgspec.msgpack.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The errors a user meets. Each carries what was asked and what happened; the CLI prints them on one line."""
+"""The errors that users see. The CLI prints each on one line: what was asked and what happened."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import signal
 
 
 class TrellisError(Exception):
-    """The base of every error that is somebody's fault, not a bug. ``exit_code`` is what the CLI returns."""
+    """The base of every error that is not a bug of Trellis. ``exit_code`` is what the CLI returns."""
 
     exit_code = 1
 
 
 class ExperimentError(TrellisError):
-    """An experiment file, a matrix or an option is wrong. ``path`` names the place (``$.underlay.hosts``, a file)."""
+    """An experiment file, a matrix or an option is invalid. ``path`` names the place (``$.underlay.hosts``, a file)."""
 
     exit_code = 2
 
@@ -34,7 +34,7 @@ class TestbedError(TrellisError):
 
 
 class DeploymentError(TrellisError):
-    """A step failed on some machines. ``results_by_machine`` holds each machine's own words."""
+    """A step failed on some machines. ``results_by_machine`` has the error message of each."""
 
     def __init__(self, step: str, results_by_machine: dict[str, str]) -> None:
         words = {machine: printable(text) for machine, text in results_by_machine.items()}
@@ -45,7 +45,7 @@ class DeploymentError(TrellisError):
 
 
 def describe_status(status: int) -> str:
-    """How a process ended, by its status as ``subprocess`` has it: a negative one is a signal's."""
+    """Describe how a process ended. ``status`` is that of ``subprocess``: -N for signal N."""
     if status >= 0:
         return f"ended with status {status}"
     try:
@@ -55,5 +55,5 @@ def describe_status(status: int) -> str:
 
 
 def printable(words: str) -> str:
-    """What a machine has said, for a terminal or a report: control characters but line ends are shown as U+FFFD."""
+    """Return a machine's output for a terminal or a report: control characters except line ends become U+FFFD."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)

@@ -1,6 +1,6 @@
-"""The experiment file's form. docs/experiment-spec.md is generated from these types and what stands below each field.
+"""The form of an experiment file. docs/experiment-spec.md is generated from these types and the text below each field.
 
-Every field names its unit. Constraints are part of the types, so that a fault names its place in the file.
+Every field names its unit. Constraints are part of the types, so that an error names its place in the file.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ FilePath = Annotated[str, Meta(min_length=1)]
 
 
 class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """The network below."""
+    """The emulated or simulated network."""
 
     kind: Literal["world-cities", "wondernetwork", "unit-square", "uniform", "matrix"] = "world-cities"
-    """``world-cities``: embedded cities, delays modelled from distances. ``wondernetwork``: the measured planet.
-    ``unit-square``: random points, delays by distance. ``uniform``: all delays equal. ``matrix``: a CSV of yours."""
+    """``world-cities``: cities, with delays modelled from distances. ``wondernetwork``: measured delays between cities.
+    ``unit-square``: random points, delays by distance. ``uniform``: all delays equal. ``matrix``: your own CSV."""
     hosts: Annotated[int, Meta(ge=2, le=10_000)] | None = None
-    """Number of hosts, a node each. Default: every site of ``wondernetwork`` and ``matrix``, else 20."""
+    """Number of hosts; each runs one node. Default: every site of ``wondernetwork`` and ``matrix``, otherwise 20."""
     path: FilePath | None = None
     """A WonderNetwork folder or file (default: below $TRELLIS_DATA), or the matrix CSV; relative to this file."""
     delay_ms: Delay = 50.0
@@ -47,10 +47,10 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     side_ms: Delay = 100.0
     """One-way delay across one side of the square (``unit-square``)."""
     access_delay_ms: Annotated[float, Meta(ge=0, le=60_000)] = 1.0
-    """One-way delay at each end between hosts of the same city, where there are more hosts than cities: such hosts are
-    twice this apart. Delays between cities stay as they are."""
+    """Delay of the access link of hosts in the same city, if there are more hosts than cities. The one-way delay
+    between two such hosts is twice this; delays between cities do not change."""
     jitter: Literal["measured", "none"] | NonNegative = "measured"
-    """``measured`` (where the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
+    """``measured`` (if the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
     loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     """Probability that a packet is lost, each way, on every pair."""
     rate_mbit: NonNegative = 0.0
@@ -63,47 +63,48 @@ class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Which nodes a node knows."""
 
     kind: Literal["full", "partial", "cyclon", "newscast"] = "full"
-    """``full``: every node, as the bootstrap service tells. ``partial``: a share of them. ``cyclon``, ``newscast``: a
-    few, of whom nodes tell each other. The section of that name has the parameters."""
+    """``full``: every node, from the bootstrap service. ``partial``: some of them. ``cyclon``, ``newscast``: a few,
+    which nodes exchange with each other. The section of that name has the parameters."""
     refresh_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
-    """Under churn, the bootstrap service tells all nodes of changes this often at most."""
+    """Under churn, the shortest time between two updates of the bootstrap service to all nodes."""
 
 
 class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How a message spreads over the overlay."""
 
     kind: Literal["protocol", "flood", "topic-flood"] = "protocol"
-    """``protocol``: the protocol's own way. ``flood``: to all neighbours, with a TTL. ``topic-flood``: along
-    each topic's links."""
+    """``protocol``: as the protocol does. ``flood``: to all neighbours, with a TTL. ``topic-flood``: along each topic's
+    links."""
 
 
 class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """Who subscribes to what."""
+    """Which nodes subscribe to which topics."""
 
     kind: Literal["independent", "popularity", "grid", "file"] = "independent"
     """``independent``: every node takes every topic with the same probability. ``popularity``: a number of topics,
-    drawn by popularity (SpiderCast 3.1). ``grid``: what lies within a radius on a grid (StAN 3). ``file``: yours."""
+    drawn by popularity (SpiderCast 3.1). ``grid``: the topics within a radius on a grid (StAN 3). ``file``: your own
+    file."""
     ratio: Ratio = 0.2
     """Probability of every pair of node and topic (``independent``); a node may end up with no topic."""
     popularity: Literal["zipf", "nyse", "uniform"] = "zipf"
-    """How the topics' weights fall (``popularity``), topic 0 first. ``zipf``: rank to the power of -exponent; 0.5 is
-    the papers' RSS. ``nyse``: exponentially, so that the first tenth of the topics has mass 0.55."""
+    """The topics' weights in order of topic, largest first (``popularity``). ``zipf``: rank to the power of -exponent;
+    0.5 is the papers' RSS. ``nyse``: exponential; the first tenth of the topics has 0.55 of the weight."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=10)] = 0.5
     """Exponent of ``zipf``."""
     subscriptions_min: Count = 10
-    """Fewest topics of a node (``popularity``); the number is uniform from here ..."""
+    """Fewest topics of a node (``popularity``); the number is drawn uniformly."""
     subscriptions_max: Count = 10
-    """... to here, the most topics of a node (``popularity``)."""
+    """Most topics of a node (``popularity``)."""
     grid_side: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
     """Cells along a side of the square on which nodes and topics are placed at random (``grid``)."""
     copies_exponent: Annotated[float, Meta(ge=0, le=10)] = 1.0
-    """Exponent of the power law of how many copies of a topic are placed (``grid``) ..."""
+    """Exponent of the power law of the number of copies of a topic on the grid (``grid``)."""
     copies_max: Annotated[int, Meta(ge=1, le=10_000)] = 20
-    """... and the largest number of copies."""
+    """Largest number of copies of a topic (``grid``)."""
     radius_exponent: Annotated[float, Meta(ge=0, le=10)] = 1.0
-    """Exponent of the power law of the nodes' radii of interest (``grid``) ..."""
+    """Exponent of the power law of the nodes' radii of interest (``grid``)."""
     radius_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 50
-    """... and the largest radius, in cells."""
+    """Largest radius in cells (``grid``)."""
     path: FilePath | None = None
     """CSV lines ``node,topic``, or a .jsonl file of lines ``{"node": 3, "topics": [1, 7]}`` (``file``); relative to
     this file."""
@@ -113,94 +114,94 @@ class ScriptedAction(Struct, forbid_unknown_fields=True, frozen=True):
     """An entry of the script."""
 
     at_s: float
-    """When, from the workload's zero; negative during the warm-up."""
+    """Seconds after the start of the publishing window; negative during the warm-up."""
     node: Annotated[int, Meta(ge=0)]
-    """Who."""
+    """Number of the node."""
     action: Literal["join", "leave", "crash", "subscribe", "unsubscribe"]
-    """What it does. A node whose first entry is a join is down at the start."""
+    """What the node does. A node whose first entry is a join is down at the start."""
     topics: tuple[Annotated[int, Meta(ge=0)], ...] = ()
-    """Topics of a subscribe, an unsubscribe, or a join (there, none = as the interest model draws)."""
+    """Topics of a subscribe, an unsubscribe or a join; a join without topics takes those of the interest model."""
 
 
 class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """Which nodes come and go, from the peers' start to their stop."""
+    """Which nodes join and leave, from the peers' start to their stop."""
 
     kind: Literal["none", "exponential", "sessions", "script"] = "none"
-    """``exponential``: up and down for exponential times, stationary from the start (SpiderCast 3.8). ``sessions``: as
-    a trace says. ``script``: as listed here."""
+    """``exponential``: exponentially distributed times up and down, stationary from the start (SpiderCast 3.8).
+    ``sessions``: from a trace. ``script``: the entries of ``script``."""
     on_s: Positive = 300.0
     """Mean time that a node is up (``exponential``)."""
     off_s: Positive | None = None
-    """Mean time that it is down then; a quarter of ``on_s`` where nothing is said."""
+    """Mean time that a node is down (``exponential``). Default: a quarter of ``on_s``."""
     crash_ratio: Ratio = 0.0
     """Share of departures that are crashes (``exponential``, ``sessions``); the others are orderly leaves."""
     new_interests: bool = True
-    """Draw a node's topics anew at every join, rather than keep those of its first (``exponential``, ``sessions``)."""
+    """Draw new topics for a node at every join instead of keeping its first ones (``exponential``, ``sessions``)."""
     path: FilePath | None = None
-    """CSV lines ``node,from_s,to_s``, perhaps gzipped (``sessions``); relative to this file."""
+    """CSV lines ``node,from_s,to_s``, may be gzipped (``sessions``); relative to this file."""
     origin_s: float = 0.0
     """The trace's instant at which the run starts (``sessions``)."""
     speedup: Positive = 1.0
-    """Seconds of the trace in a second of the run (``sessions``)."""
+    """Seconds of the trace per second of the run (``sessions``)."""
     script: tuple[ScriptedAction, ...] = ()
-    """The entries (``script``)."""
+    """The changes in order of time (``script``)."""
 
 
 class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Nodes that misbehave."""
 
     kind: Literal["none", "topic-attacker", "eclipse", "slow", "dropper", "asker"] = "none"
-    """``topic-attacker``: subscribes to the victim topics and passes nothing on there. ``eclipse``: linked with all
-    other adversaries. ``slow``: handles every frame late. ``dropper``: passes some copies on and others not.
-    ``asker``: asks every node what it subscribes to."""
+    """``topic-attacker``: subscribes to the victim topics and forwards nothing on them. ``eclipse``: linked with all
+    other adversaries. ``slow``: handles every frame late. ``dropper``: does not forward some copies. ``asker``: asks
+    every node for its topics."""
     ratio: Ratio = 0.1
     """Share of nodes that misbehave, drawn from the seed."""
     nodes: tuple[Annotated[int, Meta(ge=0)], ...] = ()
-    """These nodes and no others, in place of a share."""
+    """Numbers of the nodes that misbehave, instead of ``ratio``."""
     victim_topics: tuple[Annotated[int, Meta(ge=0)], ...] = ()
-    """Topics that adversaries of any kind subscribe to whenever they join, beside those that the interest model draws
-    for them."""
+    """Topics that adversaries of any kind subscribe to at every join, in addition to those of the interest model."""
     delay_ms: Delay = 500.0
-    """How late a frame is handled (``slow``)."""
+    """Delay before a frame is handled (``slow``)."""
     drop_ratio: Ratio = 1.0
-    """Probability that a copy of another node's message is not passed on (``dropper``)."""
+    """Probability that a copy of another node's message is not forwarded (``dropper``)."""
     ask_interval_ms: Delay = 100.0
-    """Time between two nodes that an adversary asks (``asker``)."""
+    """Time between two questions of an adversary (``asker``)."""
     publish: bool = True
-    """Adversaries publish like any node. ``false``: all publishers are honest nodes, and topics to which only
-    adversaries subscribe have no messages."""
+    """Whether adversaries publish like other nodes. ``false``: topics to which only adversaries subscribe have no
+    messages."""
 
 
 class ProcessingSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """How long after its arrival a node handles a frame (Topiary's delta_v); frames do not wait for each other."""
+    """Delay between a frame's arrival and its handling (Topiary's delta_v); frames do not wait for each other."""
 
     kind: Literal["none", "constant", "uniform", "exponential"] = "none"
-    """Each node has its time, drawn from the seed, adversaries too. ``constant``: the mean for all. ``uniform``:
-    between 0 and twice the mean. ``exponential``: most are faster than the mean, and a few much slower."""
+    """Distribution of the nodes' delays, adversaries included. Each node's delay is drawn from the seed. ``constant``:
+    the mean for all. ``uniform``: between 0 and twice the mean. ``exponential``: most below the mean, a few far above
+    it."""
     mean_ms: Delay = 10.0
-    """Mean over the nodes; nobody takes longer than a minute."""
+    """Mean over the nodes; no node's delay exceeds one minute."""
 
 
 class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """What is published when."""
+    """What is published, and when."""
 
     topics: Annotated[int, Meta(ge=1, le=100_000)] = 10
-    """Number of topics, 0 .. topics - 1."""
+    """Number of topics; they are numbered from 0."""
     publish_interval: Literal["poisson", "fixed"] = "poisson"
-    """Time between two publications of the whole network: exponentially distributed, or always the same."""
+    """Time between two publications in the whole network: exponentially distributed, or always the same."""
     publish_rate_per_s: Positive = 2.0
-    """Messages a second over all topics together. Topics are drawn uniformly among those with a subscriber at that
-    instant, the publisher among the subscribers of the first one."""
+    """Messages per second on all topics together. Topics are drawn uniformly among those that have a subscriber, the
+    publisher among the subscribers of the first topic."""
     topics_per_message: Annotated[int, Meta(ge=1, le=255)] = 1
-    """Topics that every message is published on."""
+    """Number of topics of every message."""
     payload_bytes: Annotated[int, Meta(ge=0, le=1_000_000)] = 200
     """Size of a message's payload, without the frame's header."""
     warmup_s: Span = 5.0
-    """From the peers' start to the first publication: links are built."""
+    """Time from the peers' start to the publishing window, in which nodes build links."""
     duration_s: Annotated[float, Meta(gt=0, le=604_800)] = 30.0
     """Length of the publishing window."""
     cooldown_s: Span = 3.0
-    """From the last publication to the stop: the last messages arrive."""
+    """Time from the publishing window to the stop, in which the last messages arrive."""
 
     @property
     def spans_s(self) -> dict[str, float]:
@@ -209,32 +210,32 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """Packets kept from the emulated network."""
+    """Packet capture on the emulated network."""
 
     enabled: bool = True
-    """Capture at all; without it the tables that need the wire stay empty."""
+    """Capture packets. Without a capture the tables that need it are empty."""
     snaplen_bytes: Annotated[int, Meta(ge=64, le=65_535)] = 96
-    """Bytes kept of each packet. 96 holds the headers; frames are then found by the peers' traced stream offsets."""
+    """Bytes kept of each packet. 96 bytes hold the headers; the stream offsets in the traces then locate the frames."""
 
 
 class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The process of a node."""
 
     send_queue_bytes: Count = 1 << 20
-    """Bytes waiting for a neighbour beyond which frames to it are dropped (and traced)."""
+    """Most bytes that wait for a neighbour; further frames to it are dropped, and traced as such."""
     metrics: bool = True
     """Serve Prometheus metrics on the control network."""
     record: bool = False
-    """Write down every event that the node is told, for `trellis replay`."""
+    """Record every event of the node, for `trellis replay`."""
     command: tuple[str, ...] | None = None
-    """Another program to run in place of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in. It runs
-    as the user who started the run, without capabilities."""
+    """A program to run instead of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in. It runs as the
+    user who started the run, without capabilities."""
     expected_final_state: Literal["exited", "running"] = "exited"
-    """What a peer's process must be at the end: exited with status 0 after the stop, or still running."""
+    """Required state of a peer's process at the end: exited with status 0 after the stop, or still running."""
 
 
 class PrometheusSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """Scraping."""
+    """The Prometheus server."""
 
     enabled: bool = True
     """Run a Prometheus server that scrapes peers, agents and data plane."""
@@ -246,63 +247,64 @@ class SimulatorSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The simulated testbed."""
 
     processing_ms: NonNegative = 0.0
-    """How long a node is busy with each frame it receives; frames wait for each other, unlike with `[processing]`."""
+    """Time that a node needs for each received frame; frames wait for each other, unlike with `[processing]`."""
     encode_frames: bool = False
-    """Turn every frame into bytes and back, as a real link does; otherwise nodes are handed the sender's value."""
+    """Encode and decode every frame, as a real link does; otherwise the receiver gets the sender's object."""
 
 
 class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How the fidelity of the emulated network is measured."""
 
     packets_per_pair: Annotated[int, Meta(ge=2, le=20)] = 3
-    """Echo requests to every directed pair before and after the workload; the first is a flow's first packet."""
+    """Echo requests to every directed pair before and after the workload; the first one is a flow's first packet."""
     during_per_s: Annotated[float, Meta(ge=0, le=10_000)] = 20.0
-    """Echo requests a second to random pairs during the workload."""
+    """Echo requests per second to random pairs during the workload."""
 
 
 class VerdictSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """The limits a run must keep to be ``valid``."""
+    """The limits of a ``valid`` run."""
 
     rtt_error_p50_ms: Positive = 0.5
-    """Largest acceptable median of the RTT error ..."""
+    """Limit on the median RTT error; the larger of this and ``rtt_error_p50_ratio`` applies."""
     rtt_error_p50_ratio: Positive = 0.005
-    """... or, where that is larger, this part of the RTT asked for."""
+    """Limit on the median RTT error as a share of the configured RTT."""
     rtt_error_p99_ms: Positive = 1.5
-    """Largest acceptable 99th percentile of the RTT error ..."""
+    """Limit on the 99th percentile of the RTT error; the larger of this and ``rtt_error_p99_ratio`` applies."""
     rtt_error_p99_ratio: Positive = 0.01
-    """... or, where that is larger, this part of the RTT asked for."""
+    """Limit on the 99th percentile of the RTT error as a share of the configured RTT."""
     lateness_p99_ms: Positive = 0.5
-    """Longest acceptable 99th percentile of the data plane's lateness from the workload's begin to the peers' end."""
+    """Limit on the 99th percentile of the data plane's lateness, from the start of the workload to the end of the
+    peers."""
     wire_error_p99_ms: Positive = 0.5
-    """Largest acceptable 99th percentile of |wire delay of a hop - one-way delay asked for|."""
+    """Limit on the 99th percentile of |wire delay of a hop - configured one-way delay|."""
     delivery_ratio_min: Ratio = 0.0
-    """Below it the run is ``suspect``: an expectation on the protocol, so off by default."""
+    """A lower delivery ratio makes the run ``suspect``; 0 = no limit."""
 
 
 class _Opening(Struct, forbid_unknown_fields=True, frozen=True):
-    """The keys of an experiment before the protocols' sections."""
+    """The keys of an experiment that come before the protocols' sections."""
 
     name: Name
-    """Names the run's directory below ``runs/``."""
+    """Name of the run's directory below ``runs/``."""
     protocol: ProtocolName = DEFAULT
-    """Which protocol the nodes speak; docs/protocols explains each. Its parameters stand in the section of its name, so
-    that changing this line alone changes the protocol."""
+    """The protocol of the nodes (docs/protocols). The section of its name has its parameters, so that changing only
+    this line changes the protocol."""
     description: str = ""
-    """For the reader of the file."""
+    """A note for readers of the file."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
-    """Everything random in the run is derived from it."""
+    """Seed of all random draws of the run."""
     testbed: Literal["emulated", "simulated", "remote"] = "emulated"
-    """``emulated``: real processes on an emulated network, all here. ``simulated``: the same nodes on virtual time, in
-    one process and without root. ``remote``: machines of your own, over SSH."""
+    """``emulated``: real processes on an emulated network on this machine. ``simulated``: the same nodes on virtual
+    time, in one process and without root. ``remote``: your own machines, over SSH."""
     inventory: FilePath | None = None
-    """The machines of a ``remote`` testbed (playbooks/inventories). Relative to the file."""
+    """File with the machines of a ``remote`` testbed (playbooks/inventories); relative to this file."""
     time_dilation: Annotated[float, Meta(ge=1, le=1000)] = 1.0
-    """How many times slower than asked the ``emulated`` testbed runs: delays, timers and schedules stretch together,
-    and everything reported is divided back. For a network that this machine cannot carry at its true speed.
-    ``simulated`` has no use for it and ignores it, ``remote`` refuses it."""
+    """Factor by which the ``emulated`` testbed runs slower: delays, timers and schedules stretch, and reported times
+    are divided by it. For a network that this machine cannot carry at full speed. ``simulated`` ignores it, ``remote``
+    refuses it."""
     supervision: Literal["abort", "continue"] = "abort"
-    """When an agent, the prober, Prometheus or a process of the data plane is lost during the run, or the disk is full:
-    end the run at once and analyse what there is, or go on. It is ``invalid`` either way."""
+    """When an agent, the prober, Prometheus or a process of the data plane ends during the run, or the disk is full:
+    end the run at once and analyse it, or continue. The run is ``invalid`` in both cases."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
 
 
@@ -324,9 +326,9 @@ else:
 
 
 class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
-    """The experiment itself.
+    """The keys of the experiment.
 
-    Its protocols' sections are made from their descriptions; ``section_of`` finds them.
+    The protocols' sections are made from the protocols' descriptions; ``section_of`` finds them.
     """
 
     membership: MembershipSpec = field(default_factory=MembershipSpec)
@@ -350,6 +352,6 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
 
 
 def section_of(experiment: Experiment, part: str) -> Struct | None:
-    """The section with the parameters of a part or protocol; None where it has no section."""
+    """Return the section with the parameters of a part or protocol; None if it has no section."""
     section: Struct | None = getattr(experiment, section_name(part), None)
     return section

@@ -1,6 +1,6 @@
-"""Finds overlay frames in the segments of one direction of a TCP connection, also where the capture cut them.
+"""Finds overlay frames in the segments of one direction of a TCP connection, including segments cut by the capture.
 
-For people who look at a capture (``trellis inspect``); the tables come from ``metrics.pcap``, which reassembles fully.
+Used by ``trellis inspect``. The tables come from ``metrics.pcap``, which reassembles the stream.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from peer.wire import HEADER, HEADER_BYTES, MAGIC, MAX_FRAME_BYTES, VERSION
 
 
 class FrameWalk:
-    """Walks along a stream from frame to frame by the lengths in their headers.
+    """A walk along a stream from frame to frame, by the lengths in their headers.
 
-    What breaks the walk (a hole, a header that the capture cut away, bytes that are no frame) is counted, and the walk
-    goes on at the next segment that begins with a header.
+    A hole, a header that the capture cut, and bytes that are not a frame interrupt the walk. They are counted, and the
+    walk continues at the next segment that begins with a header.
 
     Attributes:
-        trouble: how often each thing happened that kept frames from being seen: ``holes`` in the stream, ``hidden``
-            headers, segments that are ``not_frames``; ``retransmitted`` segments hide nothing.
+        trouble: counts of ``holes`` in the stream, ``hidden`` headers and segments that are ``not_frames``, behind
+            which frames are missing, and of ``retransmitted`` segments, which hide no frame.
     """
 
     def __init__(self, trouble: Counter[str]) -> None:
@@ -30,15 +30,15 @@ class FrameWalk:
         self._carry = b""  # from the boundary to _seen, where all of it was kept
 
     def segment(self, seq: int, kept: bytes, length: int) -> Iterator[tuple[bytes, int]]:
-        """The frames that a segment ends or, where their rest was cut, begins.
+        """Yield the frames that end in a segment, or begin in it if the rest was cut.
 
         Args:
             seq: sequence number of the segment's first byte, modulo 2**32.
-            kept: its bytes as far as the capture has them.
-            length: how many bytes it had.
+            kept: the bytes that the capture has.
+            length: the segment's length in bytes.
 
         Yields:
-            (bytes, length): a frame's bytes as far as they were kept, and its full length.
+            (bytes, length): the bytes of a frame that the capture has, and the frame's length.
         """
         kept, seq, length = self._advance(seq, kept, length)
         if length == 0:
@@ -64,7 +64,7 @@ class FrameWalk:
             self._boundary += size
 
     def _advance(self, seq: int, kept: bytes, length: int) -> tuple[bytes, int, int]:
-        """What is new in a segment; numbers continue beyond 2**32."""
+        """Return the new part of a segment; sequence numbers continue beyond 2**32."""
         if self._seen < 0:
             self._seen = self._boundary = seq
         ahead = (seq - self._seen + (1 << 31)) % (1 << 32) - (1 << 31)
@@ -81,7 +81,7 @@ class FrameWalk:
 
 
 def frame_length(head: bytes) -> int | None:
-    """The length that a frame's header states; None when the bytes do not begin with a header."""
+    """Return the length in a frame's header; None if the bytes do not begin with a header."""
     if len(head) < HEADER_BYTES:
         return None
     magic, version, kind, length, _, _, _, topics, _ = HEADER.unpack_from(head)

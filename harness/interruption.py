@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: both end a command in the same way, with one line and an exit status of their own.
+"""Ctrl-C and SIGTERM: both end a command in the same way, each with one line and its own exit status.
 
-What a command has started lives in sessions of its own, so that a terminal's Ctrl-C reaches the command alone: it then
-ends what it has started in its own order, once, and a second Ctrl-C kills at once.
+A command starts its processes in separate sessions, so that a terminal's Ctrl-C reaches the command only. The command
+then ends them in its own order; a second Ctrl-C kills them at once.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from types import FrameType
 from typing import NoReturn
 
 GRACE_S = 20.0
-"""How long a stage that reaches other machines may take to end what it started there."""
+"""Time that a stage has to end what it started, on other machines too."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """The process received SIGTERM."""
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """128 and the signal's number, as shells have it: 130 after Ctrl-C, 143 after SIGTERM."""
+    """Return 128 plus the signal's number, as shells do: 130 after Ctrl-C, 143 after SIGTERM."""
     return 128 + (signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT)
 
 
 def describe(interrupt: KeyboardInterrupt) -> str:
-    """What has happened, and the notes that were added on the interrupt's way."""
+    """Describe the interrupt, with the notes that were added to it."""
     what = "terminated" if isinstance(interrupt, Terminated) else "interrupted"
     return "; ".join([what, *getattr(interrupt, "__notes__", ())])
 
 
 def heed_sigterm() -> None:
-    """From now on SIGTERM raises ``Terminated``, as SIGINT raises ``KeyboardInterrupt``."""
+    """Make SIGTERM raise ``Terminated``, as SIGINT raises ``KeyboardInterrupt``."""
     signal.signal(signal.SIGTERM, _terminate)
 
 
@@ -43,9 +43,9 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def run_stage(argv: Sequence[str], grace_s: float = GRACE_S) -> int:
-    """Run a program that ends by itself after SIGINT, and dies with this process.
+    """Run a program that ends after SIGINT, and that is killed if this process dies.
 
-    An interrupt is passed on to it as SIGINT. A second one, or ``grace_s`` without an end, kills it.
+    An interrupt is passed on to it as SIGINT. A second interrupt kills it, and so does the end of ``grace_s``.
 
     Returns:
         Its exit status.
@@ -55,7 +55,7 @@ def run_stage(argv: Sequence[str], grace_s: float = GRACE_S) -> int:
         return process.wait()
     except KeyboardInterrupt as interrupt:
         if process.poll() is None:
-            print("ending what was started; Ctrl-C again kills it at once", file=sys.stderr, flush=True)
+            print("ending the processes; press Ctrl-C again to kill them", file=sys.stderr, flush=True)
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
             process.wait(grace_s)

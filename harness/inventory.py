@@ -1,7 +1,7 @@
-"""The machines of a testbed: SSH endpoints, and how many hosts each offers.
+"""The machines of a testbed: SSH endpoints and the number of hosts of each.
 
-An inventory file (``playbooks/inventories/*.toml``) names the machines of a remote testbed; the emulated testbed
-makes its one ``Machine`` itself, so that the same deployment drives both.
+An inventory file (``playbooks/inventories/*.toml``) names the machines of a remote testbed. The emulated testbed makes
+one ``Machine`` itself, so that the same deployment drives both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ METRICS_PORT = 9100
 """The port of the Prometheus endpoints, on the control network."""
 
 MAX_HOSTS_PER_ADDRESS = METRICS_PORT - PEER_PORT
-"""Hosts that share an address differ by port, and the peers' ports end where the metrics ports begin."""
+"""Hosts that share an address differ by port; the peers' ports end where the metrics ports begin."""
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -36,19 +36,19 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         host: the address or name that SSH connects to.
-        key: the private key's file; relative to the inventory, ``~`` is understood.
+        key: the private key's file; relative to the inventory or to ``~``.
         known_hosts: the file with the machine's host key. A machine that is not in it is refused.
         python: the interpreter on the machine.
-        work: a path on the machine, absolute or below the user's home (``~/...``); every run gets a folder of its own
-            below it. Nobody but the user and root may be able to write there.
-        hosts: how many peers this machine carries, where ``addresses`` does not say it.
-        address: what the peers listen on, each at a port of its own; default: ``host``.
-        addresses: one address a peer, each at the standard ports, in place of ``hosts`` and ``address``.
-        metrics_address: where peers and agent serve their metrics, to anyone who can connect there: an address of the
-            machine that only you and it can reach. Without it they serve none.
-        own_clock: False = it reads this computer's clocks (a namespace of ours), so there is no offset to estimate.
-        work_here: where this computer sees the folder ``work`` on the file system of the run directory, so that what
-            a run leaves there need not be copied; empty = nowhere.
+        work: a path on the machine, absolute or below the user's home (``~/...``); every run has its own folder below
+            it. Only the user and root may be able to write there.
+        hosts: the number of peers on this machine, unless ``addresses`` is set.
+        address: the address that all peers listen on, each at its own port; default: ``host``.
+        addresses: one address per peer, each at the standard ports, instead of ``hosts`` and ``address``.
+        metrics_address: the address at which peers and agent serve their metrics to everyone who can connect. Use one
+            that only you and the machine can reach. Without it they serve none.
+        own_clock: False = it reads this computer's clocks (a namespace), so there is no offset to estimate.
+        work_here: the path of ``work`` on this computer, if it is on the file system of the run directory, so that
+            files need not be copied; empty = nowhere.
     """
 
     name: Name
@@ -68,7 +68,7 @@ class Machine(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Seat(Struct, frozen=True):
-    """A place for one peer: a machine and the endpoints that the peer gets there."""
+    """A slot: a machine and the endpoints of one peer on it."""
 
     machine: str
     listen: tuple[str, int]
@@ -76,29 +76,29 @@ class Seat(Struct, frozen=True):
 
 
 class Inventory(Struct, forbid_unknown_fields=True, frozen=True):
-    """The file: ``[[machines]]``, each a ``Machine``."""
+    """An inventory file: ``[[machines]]``."""
 
     machines: Annotated[tuple[Machine, ...], Meta(min_length=1)]
 
     def seats(self, count: int) -> tuple[Seat, ...]:
-        """``count`` places, dealt to the machines in turn as long as they have room.
+        """Return ``count`` slots, taken from the machines in turn until each is full.
 
         Raises:
-            ExperimentError: the machines together have fewer places.
+            ExperimentError: the machines together have fewer slots.
         """
         rows = [_seats(machine) for machine in self.machines]
         rounds = max(len(row) for row in rows)
         dealt = [row[place] for place in range(rounds) for row in rows if place < len(row)]
         if len(dealt) < count:
-            raise ExperimentError("$.machines", f"{count} hosts are asked for, the machines offer {len(dealt)}")
+            raise ExperimentError("$.machines", f"{count} hosts are asked for, the machines have {len(dealt)} slots")
         return tuple(dealt[:count])
 
 
 def load_inventory(path: Path) -> Inventory:
-    """Read an inventory file; its relative paths become absolute.
+    """Read an inventory file and make its paths absolute.
 
     Raises:
-        ExperimentError: the file is missing or not an inventory; it names the place.
+        ExperimentError: the file is missing or invalid; the message names the place.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -119,7 +119,7 @@ def save_inventory(inventory: Inventory, run_dir: Path) -> None:
 
 
 def saved_inventory(run_dir: Path) -> Inventory:
-    """What ``save_inventory`` kept.
+    """Return the inventory that ``save_inventory`` wrote.
 
     Raises:
         RunDirError: it is not there, or not an inventory.
@@ -140,7 +140,7 @@ def _seats(machine: Machine) -> list[Seat]:
 
 
 def _place_of(message: str, path: Path) -> tuple[str, str]:
-    """Msgspec's ``problem - at `$.place``` as (file: place, problem)."""
+    """Split msgspec's ``problem - at `$.place``` into (file: place, problem)."""
     problem, _, place = message.partition(" - at ")
     return f"{path}: {place.strip('`') or '$'}", problem
 
@@ -152,10 +152,10 @@ def _refuse_collisions(inventory: Inventory, path: Path) -> None:
     for index, machine in enumerate(inventory.machines):
         place = f"{path}: $.machines[{index}]"
         if machine.name in names:
-            raise ExperimentError(f"{place}.name", f"{machine.name!r} is also machine {names[machine.name]}'s")
+            raise ExperimentError(f"{place}.name", f"{machine.name!r} is the name of machine {names[machine.name]}")
         names[machine.name] = index
         if machine.addresses and (machine.address or machine.hosts != 1):
-            raise ExperimentError(f"{place}.addresses", "excludes `hosts` and `address`")
+            raise ExperimentError(f"{place}.addresses", "cannot be combined with `hosts` or `address`")
         if address := machine.metrics_address:
             if len(machine.addresses) > MAX_HOSTS_PER_ADDRESS:
                 raise ExperimentError(f"{place}.metrics_address", f"serves at most {MAX_HOSTS_PER_ADDRESS} peers")

@@ -1,4 +1,4 @@
-"""Reads experiment files. Every fault is one line that names the file and the place in it."""
+"""Reads experiment files. Every error is one line with the file and the place in it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
     Args:
         path: the TOML file.
         overrides: ``key=value`` with a dotted key; the value in TOML's syntax, or a bare word.
-        seed: takes precedence over the file and the overrides.
+        seed: overrides the file and the overrides.
 
     Raises:
-        ExperimentError: the file, or the experiment in it, is wrong.
+        ExperimentError: the file or its experiment is invalid.
     """
     document = read_document(path, overrides)
     if is_study(document):
@@ -47,10 +47,10 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
 
 
 def decode_experiment(document: dict[str, Any]) -> Experiment:
-    """Make an experiment of a document. What it leaves open is as its protocol has it, else as the section has it.
+    """Make an experiment of a document. A missing key has the protocol's value, otherwise the section's default.
 
     Raises:
-        ExperimentError: it does not fit, or two fields contradict each other.
+        ExperimentError: a key is invalid, or two keys contradict each other.
     """
     experiment = decode(document, Experiment)
     own = _own_settings(PROTOCOLS[experiment.protocol].composition)
@@ -61,10 +61,10 @@ def decode_experiment(document: dict[str, Any]) -> Experiment:
 
 
 def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Read a TOML file and apply ``key=value`` overrides, as the command line gives them.
+    """Read a TOML file and apply the ``key=value`` overrides of the command line.
 
     Raises:
-        ExperimentError: the file is no TOML, or an override no assignment.
+        ExperimentError: the file is not TOML, or an override is not an assignment.
     """
     document = _read_toml(path)
     for override in overrides:
@@ -76,12 +76,12 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def is_study(document: dict[str, Any]) -> bool:
-    """Whether a document is a study's: only they say what they measure."""
+    """Whether a document is a study: only studies name measures."""
     return "measures" in document
 
 
 def _own_settings(parts: Composition) -> dict[str, dict[str, Any]]:
-    """What a protocol sets of its parts, by the sections of an experiment."""
+    """Return the keys that a protocol sets for its parts, by section of the experiment."""
     own: dict[str, dict[str, Any]] = {"membership": {"kind": parts.membership["name"]}}
     for choice in (parts.overlay, parts.dissemination, parts.membership):
         settings = {name: value for name, value in choice.items() if name != "name"}
@@ -90,7 +90,7 @@ def _own_settings(parts: Composition) -> dict[str, dict[str, Any]]:
 
 
 def check_rules(experiment: Experiment) -> None:
-    """Check what one field cannot say alone.
+    """Check the rules between fields.
 
     Raises:
         ExperimentError: two fields contradict each other.
@@ -101,16 +101,16 @@ def check_rules(experiment: Experiment) -> None:
 
 
 def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
-    """Every rule as (broken, place, problem)."""
+    """Yield every rule as (broken, place, problem)."""
     underlay, workload, peer = experiment.underlay, experiment.workload, experiment.peer
     remote = experiment.testbed == "remote"
     reads_data = underlay.kind in ("wondernetwork", "matrix")
     yield remote and not experiment.inventory, "$.inventory", 'missing: testbed = "remote" needs it'
     yield bool(experiment.inventory) and not remote, "$.inventory", 'only testbed = "remote" uses it'
     dilated = remote and experiment.time_dilation != 1
-    yield dilated, "$.time_dilation", 'testbed = "remote" has a real network, which cannot be slowed down'
+    yield dilated, "$.time_dilation", 'expected 1 with testbed = "remote": a real network cannot be slowed down'
     yield underlay.kind == "matrix" and not underlay.path, "$.underlay.path", 'missing: kind = "matrix" needs it'
-    yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no data'
+    yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
     yield (
         workload.topics_per_message > workload.topics,
         "$.workload.topics_per_message",
@@ -144,7 +144,7 @@ def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 
 def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     churn = experiment.churn
-    unused = f'kind = "{churn.kind}" has no use for it'
+    unused = f'kind = "{churn.kind}" does not use it'
     yield churn.kind == "sessions" and not churn.path, "$.churn.path", 'missing: kind = "sessions" needs it'
     yield bool(churn.path) and churn.kind != "sessions", "$.churn.path", unused
     yield churn.kind == "script" and not churn.script, "$.churn.script", 'missing: kind = "script" needs it'
@@ -154,14 +154,14 @@ def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     adversary, topics = experiment.adversary, experiment.workload.topics
     unknown = [topic for topic in adversary.victim_topics if topic >= topics]
-    yield bool(unknown), "$.adversary.victim_topics", f"expected topics of 0 .. {topics - 1}, got {unknown}"
+    yield bool(unknown), "$.adversary.victim_topics", f"expected topics from 0 to {topics - 1}, got {unknown}"
     aimless = adversary.kind == "topic-attacker" and not adversary.victim_topics
-    yield aimless, "$.adversary.victim_topics", 'missing: kind = "topic-attacker" needs them'
+    yield aimless, "$.adversary.victim_topics", 'missing: kind = "topic-attacker" needs it'
 
 
 def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:
     unknown = [node for node in experiment.adversary.nodes if node >= hosts]
-    yield bool(unknown), "$.adversary.nodes", f"expected nodes of 0 .. {hosts - 1}, got {unknown}"
+    yield bool(unknown), "$.adversary.nodes", f"expected nodes from 0 to {hosts - 1}, got {unknown}"
     protocol = PROTOCOLS[experiment.protocol]
     if protocol.check is not None:
         try:
@@ -211,7 +211,7 @@ def _override_value(text: str) -> object:
 
 
 def _refuse_unbounded(value: object, path: str = "$") -> None:
-    """TOML has nan and inf, which pass for numbers in comparisons; no field of ours takes them."""
+    """Refuse nan and inf, which TOML allows and which pass range checks."""
     if isinstance(value, dict):
         for key, inner in value.items():
             _refuse_unbounded(inner, _place(path, key))
@@ -226,7 +226,7 @@ def decode(document: dict[str, Any], form: type[Form]) -> Form:
     """Make a form of a document.
 
     Raises:
-        ExperimentError: it does not fit; the place is a path below ``$``.
+        ExperimentError: a key is invalid; the place is a path below ``$``.
     """
     _refuse_unbounded(document)
     try:
@@ -238,7 +238,7 @@ def decode(document: dict[str, Any], form: type[Form]) -> Form:
 
 
 def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str, path: str) -> ExperimentError:
-    """The fault in our words: what the place takes, and what is there."""
+    """Return the error with what the place takes and what it has."""
     if unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
         name, known = unknown[1], field_names(form, path)
         meant = field_places(form, name) or get_close_matches(name, known, n=1, cutoff=0.4)
@@ -247,13 +247,13 @@ def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str,
     if missing := re.search(r"missing required field `(.*)`", problem):
         return ExperimentError(f"{path}.{missing[1]}", "missing")
     if problem.startswith("expected "):
-        return ExperimentError(path, problem)  # a relation between a section's keys, in the section's own words
+        return ExperimentError(path, problem)  # a relation between keys, described by the section
     expected = describe_type(field_type(form, path))
     return ExperimentError(path, f"expected {expected}, got {_shown(_value_at(document, path))}")
 
 
 def _place(path: str, key: str) -> str:
-    """The path of a key, on one line however the file spells it."""
+    """Return the path of a key, on one line however the file spells the key."""
     return f"{path}.{key}" if _BARE_WORD.fullmatch(key) else f"{path}.{key!r}"
 
 
@@ -265,7 +265,7 @@ def _value_at(document: dict[str, Any], path: str) -> object:
 
 
 def _shown(value: object) -> str:
-    """The value on one line, in TOML's spelling where it is short."""
+    """Return the value on one line, as TOML if it is short."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What ``manifest.json`` says of the machine and the programs, and the clock that a run goes by."""
+"""The contents of ``manifest.json``: phases, clocks, the machine and the versions of programs."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class PhaseLog:
 
     @contextmanager
     def phase(self, name: str, text: str = "", expected_s: float = 0.0) -> Iterator[None]:
-        """Note when a phase began and ended; show it to the user under ``text``."""
+        """Record when a phase began and ended, and show it to the user as ``text``."""
         start_ns = self._clock.now_ns()
         with step(text or name.replace("_", " "), expected_s):
             yield
         self.add(name, start_ns, self._clock.now_ns())
 
     def add(self, name: str, start_ns: int, end_ns: int) -> None:
-        """Note a phase whose instants are known."""
+        """Record a phase whose instants are known."""
         self.phases.append(Phase(name, start_ns, end_ns))
 
 
 def epoch_offset_ns() -> int:
-    """CLOCK_REALTIME - CLOCK_MONOTONIC now: the sample between the two closest readings of the latter."""
+    """Return CLOCK_REALTIME - CLOCK_MONOTONIC: the sample between the two closest readings of the latter."""
     samples = []
     for _ in range(_CLOCK_SAMPLES):
         before, now, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
@@ -65,7 +65,7 @@ def epoch_offset_ns() -> int:
 
 
 def versions() -> dict[str, str]:
-    """The version of everything whose behaviour reaches the results; absent things are left out."""
+    """Return the versions of all programs and packages that can change results; absent ones are left out."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -85,7 +85,7 @@ def versions() -> dict[str, str]:
 
 
 def _revision() -> str | None:
-    """The commit of this checkout, "-dirty" where files differ from it; None where Git does not know it."""
+    """Return the commit of this checkout, with "-dirty" if files differ; None if this is no Git checkout."""
     argv = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -95,7 +95,7 @@ def _revision() -> str | None:
 
 
 def kernel() -> dict[str, str]:
-    """The kernel and the processor that the run had."""
+    """Return the kernel and the processor of this machine."""
     return {
         "release": platform.release(),
         "version": platform.version(),

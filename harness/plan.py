@@ -17,10 +17,10 @@ MOST_EMULATED_HOSTS = 1000
 
 
 class Prediction(Struct, frozen=True):
-    """What the run will need; ``plan`` refuses what cannot fit.
+    """What the run needs. ``plan`` refuses a run that needs more than this machine has.
 
-    ``links_per_node``: physical ones, mean. ``frames_per_s``: of data; None where nobody has said how to count a
-    dissemination's copies. ``wall_s``: None of a simulated run, which takes as long as its events take.
+    ``links_per_node``: mean number of physical links. ``frames_per_s``: data frames; None if the dissemination has no
+    prediction model. ``wall_s``: None for a simulated run, which takes as long as its events take.
 
     Seconds are real: with time dilation k, ``wall_s`` has the workload k times and ``frames_per_s`` a k-th of the rate.
     """
@@ -36,8 +36,8 @@ class Prediction(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """``plan.json``.
 
-    ``hashes`` has the SHA-256 of plan (without itself), underlay, placement, overlay and schedule: equal for equal
-    file, overrides and seed, on any machine and under any PYTHONHASHSEED.
+    ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay and schedule. Equal file,
+    overrides and seed give equal hashes, on any machine and with any PYTHONHASHSEED.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Plan(Struct, frozen=True):
 
 
 class PlannedRun(Struct, frozen=True):
-    """A plan with the documents that it sums up. ``source`` is the experiment file."""
+    """A plan and its documents. ``source`` is the experiment file."""
 
     plan: Plan
     underlay: Underlay

@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on: a bar on a terminal, one line a step otherwise. Always on stderr."""
+"""Progress on stderr: a bar on a terminal, otherwise one line per step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _REFRESH_S = 0.5
 
 @contextlib.contextmanager
 def step(text: str, expected_s: float = 0.0) -> Iterator[None]:
-    """Show that a step is under way, and how long it took.
+    """Show that a step is running, then how long it took.
 
     Args:
-        text: what is being done.
-        expected_s: how long it should take; 0 = unknown, the bar then only pulses.
+        text: the step's name.
+        expected_s: expected duration; 0 = unknown, so the bar only pulses.
     """
     start = time.monotonic()
     console = Console(stderr=True)
@@ -35,12 +35,12 @@ def step(text: str, expected_s: float = 0.0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def counting(text: str, total: int, count: Callable[[], int]) -> Iterator[None]:
-    """Show how many of many things are done, and how long they took all together.
+    """Show how many items are done, then how long all of them took.
 
     Args:
-        text: what is being done.
-        total: how many there are.
-        count: how many are done now; asked from another thread.
+        text: the step's name.
+        total: the number of items.
+        count: returns the number of items done; called from another thread.
     """
     start = time.monotonic()
     console = Console(stderr=True)
@@ -48,14 +48,14 @@ def counting(text: str, total: int, count: Callable[[], int]) -> Iterator[None]:
         with _bar(console, text, total, count):
             yield
     else:
-        print(f"{text}: {count()} of {total} are there", file=sys.stderr, flush=True)
+        print(f"{text}: {count()} of {total} done before", file=sys.stderr, flush=True)
         yield
     print(f"{text}: {total} in {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def _bar(console: Console, text: str, total: float, count: Callable[[], float] | None = None) -> Iterator[None]:
-    """A bar that follows the time, or a count where there is one."""
+    """Show a bar that follows the time, or ``count`` if given."""
     start = time.monotonic()
     counted = () if count is None else (MofNCompleteColumn(),)
     columns = (TextColumn("{task.description}"), BarColumn(), *counted, TimeElapsedColumn())

@@ -1,4 +1,4 @@
-"""The Prometheus server as a process: scraping during a run, and showing a finished run's data again."""
+"""The Prometheus server as a process: it scrapes during a run, and later shows the data of a finished run."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ LOOPBACK = "127.0.0.1"
 START_S = 30.0
 STOP_S = 30.0
 PORTS = 5
-"""How many free ports are tried: between the look for one and the server's start another program may take it."""
+"""How many free ports are tried: another program may take a port before the server starts."""
 
 RETENTION = "100y"
-"""A run is kept as long as its directory; Prometheus itself would delete what is older than 15 days."""
+"""Prometheus's default is to delete data that is older than 15 days."""
 
 _DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _NO_CONFIG = Path("/dev/null")
 
-# In a mount namespace of its own the data folder is hidden by an in-memory file system with a copy of its content: the
-# server sees what was recorded and may write, the run directory stays as it is, and the copy dies with the server.
+# In a private mount namespace an in-memory file system with a copy of the data hides the data folder: the server can
+# read and write, the run directory does not change, and the copy vanishes with the server.
 _WITH_COPY = 'cd "$1" && mount -t tmpfs tmpfs "$1" && cp -a ./. "$1" && cd / && shift && exec "$@"'
 
 
 class ScrapeCounts(Struct, frozen=True):
-    """How scraping went: all scrapes, failed ones, and the failed ones by ``job/instance``."""
+    """Counts of scrapes: all, failed, and failed by ``job/instance``."""
 
     scrapes: int
     failed: int
@@ -57,7 +57,7 @@ class Prometheus:
         self._process = process
 
     def query(self, expression: str, at_epoch_s: float) -> list[dict[str, Any]]:
-        """The result vector of a PromQL expression at an instant (s since the epoch).
+        """Return the result vector of a PromQL expression at an instant (s since the epoch).
 
         Raises:
             TestbedError: the server refused the expression or does not answer.
@@ -72,7 +72,7 @@ class Prometheus:
         return list(answer["data"]["result"])
 
     def count_scrapes(self, start_epoch_s: float, end_epoch_s: float) -> ScrapeCounts:
-        """Every target's scrapes in a stretch of time, in which all targets should have answered."""
+        """Count the scrapes in an interval in which all targets should have answered."""
         window = f"[{round((end_epoch_s - start_epoch_s) * 1000)}ms]"
         scrapes = self.query(f"sum(count_over_time(up{window}))", end_epoch_s)
         failed = self.query(f"count_over_time(up{window}) - sum_over_time(up{window}) > 0", end_epoch_s)
@@ -80,7 +80,7 @@ class Prometheus:
         return ScrapeCounts(sum(map(_value, scrapes)), sum(by_target.values()), by_target)
 
     def lost(self) -> dict[str, str]:
-        """The server, when it has ended, and how."""
+        """Return the server and how it ended, if it ended."""
         status = self._process.poll()
         return {} if status is None else {"Prometheus": describe_status(status)}
 
@@ -88,7 +88,7 @@ class Prometheus:
         """End the server and wait until its database is closed.
 
         Raises:
-            TestbedError: it did not end cleanly; what it recorded last may be lost.
+            TestbedError: it did not end cleanly; the last data may be lost.
         """
         self._process.terminate()
         try:
@@ -101,14 +101,13 @@ class Prometheus:
 
 
 def start_prometheus(run_dir: Path, targets: Sequence[Target], scrape_interval_s: float) -> Prometheus:
-    """Scrape ``targets`` into ``run_dir/prometheus`` until stopped, at a free port.
+    """Start a server at a free port that scrapes ``targets`` into ``run_dir/prometheus`` until it is stopped.
 
-    Its words go to ``logs/prometheus.log``.
-    It runs on one processor, when nothing else wants that one, since it shares the machine with what is measured. It
-    ends when the calling thread does, however that ends.
+    Its log is ``logs/prometheus.log``. It runs on one processor, only when no other process wants that processor, since
+    it shares the machine with what is measured. It ends when the calling thread ends.
 
     Raises:
-        TestbedError: it is not installed or did not start; carries its own words.
+        TestbedError: it is not installed or did not start; the message has the last line of its log.
     """
     folder = run_dir / PROMETHEUS_FOLDER
     config = write_config(folder, targets, scrape_interval_s)
@@ -123,23 +122,23 @@ def start_prometheus(run_dir: Path, targets: Sequence[Target], scrape_interval_s
             except TestbedError as error:
                 if attempt == PORTS or "address already in use" not in str(error).lower():
                     raise
-                continue  # somebody took the port between our look and the server's
+                continue  # another program took the port meanwhile
         make_session_nice(server.pid)
         return server
     raise AssertionError("the last attempt returns or raises")
 
 
 def free_port() -> int:
-    """A port that nobody uses on loopback just now."""
+    """Return a port that is free on loopback now."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
-    """Show what a finished run's server recorded, scraping nothing and leaving the run directory as it is.
+    """Start a server that shows a finished run's data. It scrapes nothing and does not change the run directory.
 
-    The server ends when the calling thread does, however that ends.
+    The server ends when the calling thread ends.
 
     Raises:
         TestbedError: the run has no data, or the server did not start.
@@ -176,7 +175,7 @@ def _launch(command: Sequence[str], log: IO[bytes], port: int, data: Path) -> Pr
         stdout=log,
         stderr=log,
         env={**os.environ, "GOMAXPROCS": "1"},
-        start_new_session=True,  # Ctrl-C is for us: we stop it in our own order
+        start_new_session=True,  # Ctrl-C must not reach it: Trellis stops it in its own order
     )
     server = Prometheus(process, port)
     deadline = time.monotonic() + START_S
@@ -212,13 +211,13 @@ def _answers(url: str) -> bool:
 
 
 def _serves(url: str, data: Path) -> bool:
-    """Whether the server there is the one of this data: another one may have taken the port before ours did."""
+    """Whether the server at ``url`` is the one of this data: another server may have taken the port first."""
     flags = json.loads(_get(f"{url}/api/v1/status/flags"))["data"]
     return Path(flags["storage.tsdb.path"]) == data
 
 
 def _get(url: str) -> bytes:
-    # Never by a proxy: a user's http_proxy must not get between us and loopback.
+    # Without a proxy: the user's http_proxy must not apply to loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=5) as answer:
         return bytes(answer.read())

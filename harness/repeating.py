@@ -1,4 +1,4 @@
-"""Repeating a run that stalls of the host spoiled, on the evidence of the ``checks`` table alone."""
+"""Decides, from the ``checks`` table alone, whether to repeat a run that stalls of the host spoiled."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from metrics.stalls import is_the_hosts
 def is_spoiled_by_host(summary: Summary) -> bool:
     """Whether stalls of the host are the only reason why a run is not valid.
 
-    Every reason has to be a failed check that would have passed without the samples that stalls of the host explain.
-    Any other reason, such as a process that failed or a delivery ratio that is too low, speaks against it.
+    Every reason must be a failed check that would have passed without the samples that stalls of the host explain. Any
+    other reason, such as a failed process or a delivery ratio that is too low, makes the answer no.
     """
     failed = [check for check in summary.checks if check.failed]
     only_checks = len(summary.reasons) == len(failed)
@@ -20,11 +20,11 @@ def is_spoiled_by_host(summary: Summary) -> bool:
 
 
 def next_attempt(run_dir: Path, summary: Summary) -> Attempt:
-    """The attempt after a run."""
+    """Return the attempt that follows a run."""
     number = summary.attempt.attempt if summary.attempt else 1
     return Attempt(number + 1, str(run_dir), summary.reasons)
 
 
 def directory_of(attempt: Attempt, out: Path) -> Path:
-    """Where an attempt goes when the first one was to go to ``out``: beside it."""
+    """Return the directory of an attempt, beside ``out``, that of the first attempt."""
     return out.with_name(f"{out.name}-attempt{attempt.attempt}")

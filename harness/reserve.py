@@ -1,4 +1,4 @@
-"""Space set aside in a run directory, so that a run whose disk becomes full can still say so."""
+"""Disk space reserved in a run directory, so that a run can still report that the disk is full."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from harness.errors import TestbedError
 from metrics.rundir.files import RESERVE_FILE
 
 RESERVE_BYTES = 4 << 20
-"""Enough for the manifest, the certificate and the ends of logs of a run of some hundred hosts."""
+"""Enough for the manifest, the certificate and the last lines of logs of a run with some hundred hosts."""
 
 
 class Reserve:
-    """A file that holds the space until ``release``."""
+    """A file that reserves the space until ``release``."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the space aside.
+        """Reserve the space.
 
         Raises:
-            TestbedError: the disk is too full to begin with.
+            TestbedError: the disk is full.
         """
         self._file = folder / RESERVE_FILE
         try:
@@ -31,16 +31,16 @@ class Reserve:
                 os.close(descriptor)
         except OSError as error:
             self._file.unlink(missing_ok=True)
-            raise TestbedError(f"set {RESERVE_BYTES >> 20} MiB aside in {folder}", error.strerror or "") from error
+            raise TestbedError(f"reserve {RESERVE_BYTES >> 20} MiB in {folder}", error.strerror or "") from error
 
     def release(self) -> bool:
-        """Give the space back; whether there was less than as much beside it, so that the disk is as good as full."""
+        """Free the space. Return whether the disk was full: less than this much was free besides."""
         full = self._is_full()
         self._file.unlink(missing_ok=True)
         return full
 
     def lost(self) -> dict[str, str]:
-        """The disk, when it is as good as full: what is written from now on may be lost."""
+        """Return the disk, if it is full: later writes may be lost."""
         return {f"the disk of {self._file.parent}": "no space left"} if self._is_full() else {}
 
     def _is_full(self) -> bool:

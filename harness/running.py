@@ -1,7 +1,7 @@
 """The running stage: from a planned run directory to ``manifest.json``.
 
-``python -m harness.running RUN_DIR`` is what ``trellis run`` starts inside the sandbox. What makes a run impossible
-raises; what only spoils it becomes a problem in the manifest, and with it a reason in the verdict.
+``trellis run`` starts ``python -m harness.running RUN_DIR``, for the emulated testbed in a sandbox. A failure that ends
+the run raises; any other becomes a problem in the manifest, and so a reason of the verdict.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from peer.files import LOGS_FOLDER, OVERLAY_FILE, SCHEDULE_FILE, log_file
 from peer.runtime.clock import Clock
 
 READY_S, READY_S_PER_HOST = 60.0, 0.2
-"""How long the peers may take to stand at the barrier."""
+"""How long the peers may take to reach the barrier."""
 
 STOP_S = 30.0
-"""How long past the last instant of the plan the peers may take to end."""
+"""How long the peers may take to end after the last instant of the plan."""
 
 SETTLE_S = 1.0
-"""From the peers' end to the probing of the idle network, in real time: ending processes hold the kernel for
+"""Real time between the end of the peers and the probing of the idle network: ending processes occupy the kernel for
 milliseconds."""
 
 
 class Run:
-    """One run in progress: its plan, its testbed, and what there is to tell so far."""
+    """One run in progress: its plan, its testbed, and what goes into its manifest."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """The run's name in results: that of its experiment and the last part of its directory."""
+        """The run's name in results: the experiment's name and the last part of the run directory."""
         return f"{self.plan.name}-{self.run_dir.name}"
 
     @property
@@ -99,7 +99,7 @@ class Run:
             self._pass_phases(planned)
         except PartLostError:
             self.was_cut_short = True
-            with self.noting("the peers were not asked to end"):
+            with self.noting("the peers were not told to end"):
                 deployment.stop_running()
         self.problems += [("invalid", f"lost during the run: {text}") for text in self.supervision.problems]
         with self.phase_log.phase("stop"), self.noting("the peers did not end", "invalid"):
@@ -110,7 +110,7 @@ class Run:
         """Wait from warm-up to the end of the cool-down.
 
         Raises:
-            PartLostError: a part of the run is lost, and the run is to end with it.
+            PartLostError: a part of the run was lost, and the experiment says to abort.
         """
         for phase in planned.phases:
             try:
@@ -135,7 +135,7 @@ class Run:
                 self.problems.append((severity, f"{text}, of {warmup_s:g} s of warm-up"))
 
     def _hear_agents(self, statuses: Mapping[str, int]) -> None:
-        """An agent that ended before its peers had has said why; what peers did wrong their final states tell."""
+        """Report the reason of each agent that ended before its peers. Failures of peers are in their final states."""
         for machine, status in statuses.items():
             log = self.run_dir / LOGS_FOLDER / agent_log(machine)
             words = [
@@ -148,7 +148,7 @@ class Run:
 
     @contextlib.contextmanager
     def scraping(self) -> Iterator[None]:
-        """Have Prometheus scrape everything meanwhile. Scrapes that failed during the workload are a problem."""
+        """Run Prometheus in the context, and report scrapes that failed during the workload."""
         experiment = self.plan.experiment
         targets = self._targets()
         if not experiment.prometheus.enabled or not targets:
@@ -167,7 +167,7 @@ class Run:
                 server.stop()
 
     def _targets(self) -> list[Target]:
-        """Everything that serves metrics."""
+        """Return every process that serves metrics."""
         parts = self.testbed.metrics()
         targets = [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
         if not self.plan.experiment.peer.metrics:
@@ -193,14 +193,14 @@ class Run:
 
     @contextlib.contextmanager
     def noting(self, problem: str, severity: str = "suspect") -> Iterator[None]:
-        """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
+        """Record a failed step as a problem of the run, so that the rest of the run can be analysed."""
         try:
             yield
-        except (DeploymentError, TestbedError, OSError) as error:  # OSError: a full disk, as a rule
+        except (DeploymentError, TestbedError, OSError) as error:  # OSError: usually a full disk
             self.problems.append((severity, f"{problem}: {error}"))
 
     def collect(self, deployment: Deployment) -> None:
-        """Bring traces and logs home. The reserve is given back before, so that there is space for what is written."""
+        """Copy traces and logs into the run directory. Free the reserve first, so that there is space for them."""
         if self.reserve.release():
             self.problems.append(
                 ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
@@ -235,8 +235,8 @@ def run_planned(run_dir: Path) -> Manifest:
     """Run a planned experiment on its testbed and write the manifest.
 
     Raises:
-        TestbedError: the testbed could not do what was asked.
-        DeploymentError: a machine could not.
+        TestbedError: a step of the testbed failed.
+        DeploymentError: a step failed on a machine.
     """
     run = Run(run_dir)
     testbed, phase_log = run.testbed, run.phase_log
@@ -252,7 +252,7 @@ def run_planned(run_dir: Path) -> Manifest:
         testbed.start_recording(run.longest_s())
         with run.scraping():
             run.perform(deployment)
-        with run.noting("the recording did not end well", "invalid"):
+        with run.noting("the recording did not end cleanly", "invalid"):
             testbed.stop_recording()
         if not run.was_cut_short:
             with phase_log.phase("settle"):
@@ -264,7 +264,7 @@ def run_planned(run_dir: Path) -> Manifest:
 
 
 def main() -> int:
-    """Run the run directory given as the only argument."""
+    """Run the planned run whose directory is the only argument."""
     run_dir = Path(sys.argv[1])
     try:
         stage_of(run_dir)(run_dir)
@@ -274,7 +274,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        (run_dir / RESERVE_FILE).unlink(missing_ok=True)  # where the run failed before it gave it back
+        (run_dir / RESERVE_FILE).unlink(missing_ok=True)  # if the run failed before it was freed
     return 0
 
 
@@ -306,7 +306,7 @@ def make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock
 
 
 def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
-    """How every peer ended, by the account of its machine's agent; a peer that it does not speak of is missing.
+    """Return how every peer ended, from the reports of the agents. A peer without a report is ``missing``.
 
     Agents say when by their machines' clocks, the result does so by ours.
     """
@@ -324,7 +324,7 @@ def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
 
 
 def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
-    """A Python peer writes to standard error only when something is wrong. Other programs may do as they like."""
+    """Report Python peers that wrote to standard error: they do so only if something is wrong."""
     if plan.experiment.peer.command:
         return []
     said = {place.node: run_dir / log_file(place.node) for place in plan.placement}
@@ -333,7 +333,7 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
         return []
     node, path = next(iter(said.items()))
     last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
-    return [("suspect", f"{len(said)} peers wrote to standard error, the first of them peer-{node}: {printable(last)}")]
+    return [("suspect", f"{len(said)} peers wrote to standard error; the first is peer-{node}: {printable(last)}")]
 
 
 if __name__ == "__main__":

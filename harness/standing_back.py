@@ -1,8 +1,8 @@
-"""Processes that are to run only when nobody else wants their processor.
+"""Makes processes run only when no other process wants their processor.
 
-SCHED_IDLE alone does not do it: where the kernel has autogroups, a policy counts among the processes of one session,
-and sessions share a processor evenly. Beside a busy SCHED_IDLE process of another session a process lost a third of its
-time (docs/adr/0015). So the session as a whole has to be nice, too.
+SCHED_IDLE alone is not enough: in a kernel with autogroups a policy applies among the processes of one session, and
+sessions share a processor evenly. Beside a busy SCHED_IDLE process of another session a process lost a third of its
+time (docs/adr/0015). So the session must be nice, too.
 
 Source: sched(7), "The autogroup feature".
 """
@@ -21,13 +21,13 @@ WATCHDOG_PRIORITY = PLANE_PRIORITY + 1
 
 _NICEST = "19"
 _ATTEMPTS, _PAUSE_S = 20, 0.15
-"""Of users without privileges the kernel takes one change in a tenth of a second."""
+"""The kernel accepts one change per 0.1 s from unprivileged users."""
 
 
 def make_session_nice(pid: int) -> None:
-    """Give the session of a process the smallest share of its processors; nothing where there are no autogroups.
+    """Give the session of a process the lowest priority. Do nothing in a kernel without autogroups.
 
-    Warns where the kernel refuses: what the process takes from others is then judged with the run.
+    Warn if the kernel refuses. The verdict then judges the run with what the process takes from others.
     """
     path = Path(f"/proc/{pid}/autogroup")
     refusal: OSError | None = None
@@ -44,4 +44,4 @@ def make_session_nice(pid: int) -> None:
             break
         else:
             return
-    warnings.warn(f"process {pid} does not stand back for other sessions: {refusal}", stacklevel=2)
+    warnings.warn(f"the session of process {pid} could not be made nice: {refusal}", stacklevel=2)

@@ -1,4 +1,4 @@
-"""Watching the parts of a run while it lasts: one that dies is noticed within two seconds, and said at once."""
+"""Watches the parts of a run, and reports a part that ends early within two seconds."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Literal
 from peer.runtime.clock import Clock
 
 POLL_S = 1.0
-"""Real time between two looks. A look reads exit statuses that the kernel keeps and asks nobody anything."""
+"""Real time between two looks. A look only reads exit statuses from the kernel."""
 
 OnLoss = Literal["abort", "continue"]
 Look = Callable[[], Mapping[str, str]]
 
 
 class PartLostError(Exception):
-    """A part of the run is lost, and the experiment wants no run without it."""
+    """A part of the run was lost, and the experiment says to abort."""
 
 
 class Supervision:
-    """The parts of a run that must not end before it does.
+    """The parts of a run that must not end before it.
 
     Attributes:
-        problems: of each lost part a sentence, with when it was noticed.
+        problems: one sentence per lost part.
     """
 
     def __init__(self, on_loss: OnLoss, clock: Clock) -> None:
@@ -36,14 +36,14 @@ class Supervision:
         self._lost: set[str] = set()
 
     def add(self, look: Look) -> None:
-        """Watch some parts. ``look`` says which of them are lost: a part's name -> what is known of its end."""
+        """Watch some parts. ``look`` returns the lost ones: name of the part -> how it ended."""
         self._looks.append(look)
 
     def look(self) -> None:
-        """See whether a part has been lost since the last look; say so on standard error.
+        """Report on standard error the parts that were lost since the last look.
 
         Raises:
-            PartLostError: one has, and the run is to end with it.
+            PartLostError: a part was lost, and the experiment says to abort.
         """
         found = {name: words for look in self._looks for name, words in look().items() if name not in self._lost}
         for name, words in found.items():
@@ -57,10 +57,10 @@ class Supervision:
             raise PartLostError("; ".join(self.problems))
 
     def wait_until(self, instant_ns: int) -> None:
-        """Wait for a virtual instant, and look every ``POLL_S`` meanwhile.
+        """Wait until a virtual instant, and look every ``POLL_S``.
 
         Raises:
-            PartLostError: a part is lost before, and the run is to end with it.
+            PartLostError: a part was lost, and the experiment says to abort.
         """
         while (left_s := self._clock.left_s(instant_ns)) > 0:
             self.look()

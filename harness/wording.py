@@ -1,4 +1,4 @@
-"""The types of a file's form in words, for error messages and for docs/experiment-spec.md."""
+"""Descriptions of the types of a file's keys, for error messages and docs/experiment-spec.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BOUNDS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
 
 
 def describe_type(kind: inspect.Type) -> str:
-    """What a place takes, such as ``an integer >= 2 and <= 10000``."""
+    """Describe the values of a type, such as ``an integer >= 2 and <= 10000``."""
     if isinstance(kind, inspect.UnionType):
         return " or ".join(describe_type(part) for part in kind.types if not isinstance(part, inspect.NoneType))
     if isinstance(kind, inspect.LiteralType):
@@ -38,7 +38,7 @@ def _several(kind: inspect.Type) -> str:
 
 
 def field_type(form: type[Struct], path: str) -> inspect.Type:
-    """The type at a path such as ``$.underlay.hosts``."""
+    """Return the type at a path such as ``$.underlay.hosts``."""
     kind: inspect.Type = inspect.type_info(form)
     for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
         kind = _item(kind) if index else {field.encode_name: field.type for field in _fields(kind)}[name]
@@ -46,12 +46,12 @@ def field_type(form: type[Struct], path: str) -> inspect.Type:
 
 
 def field_names(form: type[Struct], path: str) -> list[str]:
-    """The fields of the section at a path."""
+    """Return the fields of the section at a path."""
     return [field.encode_name for field in _fields(field_type(form, path))]
 
 
 def field_places(form: type[Struct], name: str) -> list[str]:
-    """Where the form has a field of this name: at the top (``seed``), or in its sections (``underlay.hosts``)."""
+    """Return where the form has a field of this name: at the top (``seed``) or in sections (``underlay.hosts``)."""
     top = _fields(inspect.type_info(form))
     sections = [
         f"{section.encode_name}.{name}"
@@ -67,7 +67,7 @@ def _fields(kind: inspect.Type) -> tuple[inspect.Field, ...]:
 
 
 def _parts(kind: inspect.Type) -> tuple[inspect.Type, ...]:
-    """The types of which a place takes one."""
+    """Return the alternatives of a union, or the type itself."""
     return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
 
 

@@ -1,7 +1,7 @@
-"""The trace-event schema: what a peer writes down, one JSON object a line, in ``trace/<node>.jsonl``.
+"""The schema of the traces: a peer writes ``trace/<node>.jsonl``, one JSON object per line.
 
-Names follow go-libp2p-pubsub's trace vocabulary. Absent fields are omitted. The first line of a file is ``start``,
-the last one ``stop`` with the number of lines before it: a file without a matching ``stop`` was cut off.
+Names follow go-libp2p-pubsub's trace events. Absent fields are omitted. The first line of a file is ``start``, the last
+one ``stop`` with the number of lines before it. A file without a matching ``stop`` was cut off.
 
 Instants are nanoseconds of CLOCK_MONOTONIC of the peer's machine.
 """
@@ -19,18 +19,18 @@ VERSION: Final = 1
 JOINED: Final = "joined"
 LEFT: Final = "left"
 CRASHED: Final = "crashed"
-"""Reasons of ``join`` and ``leave`` events with which a node's life begins or ends, where it is not the run's."""
+"""Reasons of ``join`` and ``leave`` events with which an instance of a node begins or ends during the run."""
 
 EVENTS: Final = {
     "start": "the peer runs; version, topics = its subscriptions",
     "stop": "the trace is complete; records = the number of lines before this one",
     "publish": "message_id, topics, len_bytes = payload",
     "deliver": "first copy on a subscribed topic: message_id, topics, peer it came from (none at the publisher), hops",
-    "duplicate": "a further copy: message_id, topics, peer, hops",
-    "relay": "first copy on topics the node does not subscribe to: message_id, topics, peer, hops",
-    "reject": "something remote was refused: peer, reason, perhaps message_id and kind",
-    "join": "the node subscribes: topics; reason `joined` = a life of the node begins with these",
-    "leave": "the node unsubscribes: topics; reason `left` or `crashed` = a life of the node ends, these were all",
+    "duplicate": "a copy after the first: message_id, topics, peer, hops",
+    "relay": "first copy on topics that the node does not subscribe to: message_id, topics, peer, hops",
+    "reject": "the node refused a frame or a connection: peer, reason; message_id and kind if known",
+    "join": "the node subscribes: topics; reason `joined` = an instance of the node begins with these topics",
+    "leave": "the node unsubscribes: topics; reason `left` or `crashed` = an instance of the node ends",
     "graft": "logical links begin: peer, topics",
     "prune": "logical links end: peer, topics, reason",
     "add_peer": "a physical link is up: peer, conn, direction = this node's side of it",
@@ -39,19 +39,19 @@ EVENTS: Final = {
     "data also message_id, topics, hops, ttl",
     "receive": "a frame was read: the same fields as send",
     "epoch": "a node that learns its neighbours ended an epoch: epoch, score of the neighbours it keeps",
-    "withhold": "an adversary did not pass a copy on: peer that was to get it, message_id, topics",
-    "disclose": "an adversary that asks has concluded what a node subscribes to: peer = that node, topics",
-    "drop": "a frame was not sent: peer, kind, len_bytes, reason, perhaps message_id",
+    "withhold": "an adversary did not forward a copy: peer = the intended receiver, message_id, topics",
+    "disclose": "an asking adversary concluded a node's topics: peer = that node, topics",
+    "drop": "a frame was not sent: peer, kind, len_bytes, reason; message_id if it has one",
 }
-"""Every event with the fields it carries beside ``ts_ns``, ``event`` and ``node``."""
+"""Every event with its fields besides ``ts_ns``, ``event`` and ``node``."""
 
 
 class TraceEvent(Struct, frozen=True, omit_defaults=True, gc=False):
     """One line of a trace.
 
-    ``conn`` is ``"orig_ip:orig_port-resp_ip:resp_port"``, the originator being the side that opened the TCP
-    connection. ``direction`` names the side whose bytes are meant: ``"orig"`` or ``"resp"``. ``off`` is the offset of
-    the frame's first byte in that side's byte stream, 0 for the first byte after the handshake.
+    ``conn`` is ``"orig_ip:orig_port-resp_ip:resp_port"``; the originator opened the TCP connection. ``direction`` names
+    the side whose bytes are meant: ``"orig"`` or ``"resp"``. ``off`` is the offset of the frame's first byte in that
+    side's byte stream; the first byte after the handshake is 0.
     """
 
     event: str

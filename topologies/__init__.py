@@ -1,1 +1,1 @@
-"""Underlays as pure descriptions: latency matrices, their generators, importers and exporters."""
+"""Underlays as data: latency matrices, their generators, importers and exporters."""

@@ -1,10 +1,10 @@
-"""What is wrong with an underlay's data, and where."""
+"""The errors of an underlay's data."""
 
 from __future__ import annotations
 
 
 class UnderlayError(ValueError):
-    """Data or parameters from which no underlay can be built.
+    """Data or parameters of an underlay are invalid.
 
     ``place`` is a file, with line and column where there are any (``latency.csv:3:7``), or a parameter's name.
     """

@@ -1,7 +1,7 @@
-"""Fits the round-trip time over great-circle distance: ``python -m topologies.fitting PATH``.
+"""Fits the round-trip time as a function of great-circle distance: ``python -m topologies.fitting PATH``.
 
-PATH is the WonderNetwork data. Prints the constants of ``topologies.geography`` and the error of every candidate on
-cities that it was not fitted to, so that the choice can be made again.
+PATH is the WonderNetwork data. It prints the constants of ``topologies.geography``, and the error of every candidate on
+cities that it was not fitted to, so that the choice can be repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOLDS = 10
 
 
 class Pairs(Struct, frozen=True):
-    """Pairs of cities measured in both directions: (m,) city numbers, distance, and the mean RTT of the directions."""
+    """Pairs of cities measured in both directions: (m,) city numbers, distances, and mean RTTs of the directions."""
 
     first: npt.NDArray[np.int64]
     second: npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class Pairs(Struct, frozen=True):
     rtt_ms: Vector
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Pairs:
-        """The pairs where ``chosen`` is true."""
+        """Return the pairs where ``chosen`` is true."""
         return Pairs(self.first[chosen], self.second[chosen], self.distance_km[chosen], self.rtt_ms[chosen])
 
 
@@ -53,37 +53,37 @@ Fit = Callable[[Matrix, Vector], Vector]
 
 
 def line(distance_km: Vector) -> Matrix:
-    """Base + slope * distance."""
+    """Return the terms of base + slope * distance."""
     return np.column_stack((np.ones_like(distance_km), distance_km))
 
 
 def line_and_root(distance_km: Vector) -> Matrix:
-    """A line and a term with the square root of the distance: detours weigh more on short ways."""
+    """Return the terms of a line plus the square root of the distance, with which detours on short paths weigh more."""
     return np.column_stack((line(distance_km), np.sqrt(distance_km)))
 
 
 def parabola(distance_km: Vector) -> Matrix:
-    """A line and a term with the square of the distance."""
+    """Return the terms of a line plus the square of the distance."""
     return np.column_stack((line(distance_km), distance_km**2))
 
 
 def least_squares(terms: Matrix, rtt_ms: Vector) -> Vector:
-    """The coefficients with the least sum of squared errors."""
+    """Return the coefficients with the least sum of squared errors."""
     return np.asarray(np.linalg.lstsq(terms, rtt_ms, rcond=None)[0])
 
 
 def least_absolute(terms: Matrix, rtt_ms: Vector) -> Vector:
-    """The coefficients with the least sum of absolute errors."""
+    """Return the coefficients with the least sum of absolute errors."""
     return _least_weighted(terms, rtt_ms, np.ones_like(rtt_ms))
 
 
 def least_relative(terms: Matrix, rtt_ms: Vector) -> Vector:
-    """The coefficients with the least sum of errors relative to the measured value."""
+    """Return the coefficients with the least sum of errors relative to the measured value."""
     return _least_weighted(terms, rtt_ms, 1 / np.maximum(rtt_ms, 1.0))
 
 
 def _least_weighted(terms: Matrix, rtt_ms: Vector, weights: Vector) -> Vector:
-    """Iteratively reweighted least squares; 200 rounds settle seven digits, with each of three BLAS kernels."""
+    """Solve by iteratively reweighted least squares; 200 rounds fix seven digits with each of three BLAS kernels."""
     coefficients = least_squares(terms, rtt_ms)
     for _ in range(200):
         weighted = terms * (weights / np.maximum(np.abs(rtt_ms - terms @ coefficients), 1e-3))[:, None]
@@ -96,7 +96,7 @@ FITS: tuple[Fit, ...] = (least_squares, least_absolute, least_relative)
 
 
 def read_pairs(path: Path) -> Pairs:
-    """The measured pairs, each once, without the misplaced servers and without anything filled.
+    """Read the measured pairs, each once, without misplaced servers and filled values.
 
     Raises:
         UnderlayError: the data is missing or malformed.
@@ -113,13 +113,13 @@ def read_pairs(path: Path) -> Pairs:
 
 
 def fit_line(pairs: Pairs) -> tuple[float, float]:
-    """The chosen model: (base in ms, slope in ms/km)."""
+    """Fit the chosen model: (base in ms, slope in ms/km)."""
     base_ms, slope = least_relative(line(pairs.distance_km), pairs.rtt_ms)
     return float(base_ms), float(slope)
 
 
 def cross_validate(pairs: Pairs, shape: Shape, fit: Fit) -> Error:
-    """The error over pairs with a city that the fit has not seen; every city is left out once, a tenth at a time."""
+    """Return the error over pairs with a city that the fit has not seen; each tenth of the cities is left out once."""
     cities = int(max(pairs.first.max(), pairs.second.max())) + 1
     fold = np.random.default_rng(0).permutation(cities) % FOLDS
     absolute, relative = [], []

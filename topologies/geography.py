@@ -1,4 +1,4 @@
-"""Cities on the globe, and the round-trip time that their distance suggests."""
+"""Cities of the world, and the round-trip time modelled from their distance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topologies.model import Matrix
 EARTH_RADIUS_KM = 6371.0088
 
 RTT_BASE_MS = 7.533
-"""The round-trip time of two hosts next to each other: access networks and servers."""
+"""The round-trip time between two hosts in the same place: access networks and servers."""
 
 RTT_MS_PER_KM = 0.017080
 """Fitted to the WonderNetwork set by ``python -m topologies.fitting``. Light in a straight fibre takes 0.01 ms/km."""
@@ -35,7 +35,7 @@ class City(Struct, frozen=True):
 
 
 def world_cities() -> tuple[City, ...]:
-    """The embedded cities, the most populous first; any two of them are at least 250 km apart.
+    """Return the embedded cities by decreasing population; any two are at least 250 km apart.
 
     Source: GeoNames, CC BY 4.0; ``topologies.gazetteer`` made the file.
     """
@@ -54,7 +54,7 @@ def world_cities() -> tuple[City, ...]:
 
 
 def distances_km(latitudes: Sequence[float], longitudes: Sequence[float]) -> Matrix:
-    """(n, n) great-circle distances between n points given in degrees (haversine)."""
+    """Return (n, n) great-circle distances between n points in degrees (haversine)."""
     latitude = np.radians(np.asarray(latitudes, dtype=np.float64))
     longitude = np.radians(np.asarray(longitudes, dtype=np.float64))
     north = np.sin((latitude[:, None] - latitude) / 2) ** 2
@@ -64,5 +64,5 @@ def distances_km(latitudes: Sequence[float], longitudes: Sequence[float]) -> Mat
 
 
 def modelled_rtt_ms(distance_km: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The round-trip time that the fitted line gives for a great-circle distance; its error is in docs/underlays.md."""
+    """Return the fitted round-trip time for a great-circle distance; docs/underlays.md has its error."""
     return np.asarray(RTT_BASE_MS + RTT_MS_PER_KM * distance_km)

@@ -1,7 +1,7 @@
 """Latency matrices as CSV: one-way delays in ms, from the row's host to the column's host.
 
-A header line and a first column with the hosts' names are optional, each on its own. Blank lines and lines that start
-with ``#`` are skipped.
+A header line and a first column with the hosts' names are both optional. Blank lines and lines that start with ``#``
+are skipped.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ _Lines = list[tuple[int, list[str]]]
 
 
 def read_matrix(path: Path) -> tuple[list[str], Matrix]:
-    """The hosts' names and the (n, n) matrix of a CSV file.
+    """Return the hosts' names and the (n, n) matrix of a CSV file.
 
     Raises:
-        UnderlayError: the file is missing, not square, or holds something that is no delay; the place is
-            ``FILE:LINE:COLUMN``.
+        UnderlayError: the file is missing or not square, or a value is not a delay; the place is ``FILE:LINE:COLUMN``.
     """
     lines = _lines(path)
     header = None if any(_is_number(cell) for cell in lines[0][1]) else lines.pop(0)[1]
     if len(lines) < 2:
-        raise UnderlayError(str(path), f"expected a row for each of two hosts or more, got {len(lines)}")
+        raise UnderlayError(str(path), f"expected at least two rows, one per host, got {len(lines)}")
     labelled = not _is_number(lines[0][1][0])
     first = int(labelled)
     size = len(lines)
     matrix = np.empty((size, size))
     for row, (line, cells) in enumerate(lines):
         if len(cells) - first != size:
-            raise UnderlayError(f"{path}:{line}", f"expected {size} delays as there are rows, got {len(cells) - first}")
+            raise UnderlayError(f"{path}:{line}", f"expected {size} delays, one per row, got {len(cells) - first}")
         for column in range(size):
             place = f"{path}:{line}:{column + first + 1}"
             matrix[row, column] = _delay(place, cells[column + first], own=row == column)
@@ -46,7 +45,7 @@ def read_matrix(path: Path) -> tuple[list[str], Matrix]:
 
 
 def write_matrix(path: Path, names: Sequence[str], delay_ms: Matrix) -> None:
-    """Write a matrix with a header and the names in the first column, six decimals (1 ns)."""
+    """Write a matrix with a header, the names in the first column, and six decimals (1 ns)."""
     with path.open("w", encoding="utf-8", newline="") as lines:
         writer = csv.writer(lines, lineterminator="\n")
         writer.writerow(("", *names))
@@ -55,7 +54,7 @@ def write_matrix(path: Path, names: Sequence[str], delay_ms: Matrix) -> None:
 
 
 def matrix_underlay(path: Path) -> Underlay:
-    """The underlay of a matrix file: the delays as they are, with their directions.
+    """Return the underlay of a matrix file, with unchanged delays per direction.
 
     Raises:
         UnderlayError: see ``read_matrix``.
@@ -86,7 +85,7 @@ def _delay(place: str, text: str, *, own: bool) -> float:
         raise UnderlayError(place, f"expected a delay in ms, got {text!r}")
     value = float(text)
     if not math.isfinite(value) or value < 0:
-        raise UnderlayError(place, f"expected a finite delay, 0 or above, got {text}")
+        raise UnderlayError(place, f"expected a finite delay >= 0, got {text}")
     if own and value != 0:
         raise UnderlayError(place, f"expected 0, a host's delay to itself, got {text}")
     return value
@@ -101,7 +100,7 @@ def _is_number(text: str) -> bool:
 
 
 def _names(path: Path, header: list[str] | None, labels: list[str] | None, size: int) -> list[str]:
-    """The names by the rows' labels, else by the header, else by number."""
+    """Return the hosts' names: the rows' labels, otherwise the header, otherwise numbers."""
     names = labels or (header or [f"host {number}" for number in range(size)])[-size:]
     if len(names) != size or len(set(names)) != size:
         raise UnderlayError(str(path), f"expected {size} different names, got {len(set(names))}")

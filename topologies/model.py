@@ -1,4 +1,4 @@
-"""The underlay: hosts on a network, and what the network does to a packet between any two of them."""
+"""The underlay: hosts, and delay, jitter, loss and rate of the network between any two of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Matrix = npt.NDArray[np.float64]
 
 
 class Host(Struct, frozen=True):
-    """A place where one peer runs.
+    """The host of one peer.
 
-    Position (degrees) and population are None for underlays without a map; ``x`` and ``y`` are the position on the
-    unit square. ``site`` groups hosts that share a row of the matrix (several hosts in a city).
+    Position (degrees) and population are None for underlays without a map; ``x`` and ``y`` are the position in the unit
+    square. ``site`` groups hosts that share a row of the matrix (several hosts in a city).
     """
 
     name: str
@@ -35,17 +35,17 @@ class Underlay(Struct, frozen=True):
 
     Attributes:
         kind: the generator or importer that made it.
-        hosts: n hosts; the index is the host's number everywhere.
-        delay_ms: (n, n) one-way delay from row to column; the diagonal is 0. Directions may differ. It is what was
-            measured or modelled, never rewritten by shortest paths.
+        hosts: n hosts; the index is the host's number.
+        delay_ms: (n, n) one-way delay from row to column; the diagonal is 0. Directions may differ. Delays are measured
+            or modelled, never replaced by shortest paths.
         jitter_ms: (n, n) standard deviation of the one-way delay, 0 = none.
         loss_ratio: (n, n) probability that a packet is lost, 0..1.
         rate_mbit: (n,) access rate of each host, up and down separately; 0 = unlimited.
         queue_ms: (n,) length of the access link's drop-tail queue, as the time to drain it at the access rate.
-        filled: (n, n) 0 = measured or modelled as asked, 1 = taken from the reverse direction, 2 = estimated.
+        filled: (n, n) 0 = measured or modelled, 1 = taken from the reverse direction, 2 = estimated.
         sources: attributions to print in the report.
 
-    Matrices are not written to: those of zeros take no memory (``between``).
+    Matrices are read-only: those of zeros use no memory (``between``).
     """
 
     kind: str
@@ -64,14 +64,14 @@ class Underlay(Struct, frozen=True):
 
     @property
     def rtt_ms(self) -> Matrix:
-        """(n, n) round-trip time between two hosts: out on one direction's delay, back on the other's."""
+        """(n, n) round-trip time between two hosts: the sum of the delays of both directions."""
         return np.asarray(self.delay_ms + self.delay_ms.T)
 
     def to_json(self) -> Iterator[bytes]:
-        """The parts of ``underlay.json``: matrices are lists of rows with six decimals (1 ns in ms).
+        """Yield the parts of ``underlay.json``: matrices are lists of rows with six decimals (1 ns in ms).
 
-        A matrix with the same value between any two hosts is that value: ten thousand hosts have a hundred million
-        pairs. Rows come one at a time for the same reason.
+        A matrix with the same value between any two hosts is written as that value, since ten thousand hosts have a
+        hundred million pairs. Rows are yielded one at a time for the same reason.
         """
         hosts = [
             {field: value for field in host.__struct_fields__ if (value := getattr(host, field)) is not None}
@@ -86,10 +86,10 @@ class Underlay(Struct, frozen=True):
 
     @staticmethod
     def from_json(content: bytes) -> Underlay:
-        """The inverse of ``to_json``.
+        """Return the underlay that ``to_json`` wrote.
 
         Raises:
-            ValueError: the content is not an underlay (``msgspec.DecodeError`` is one).
+            ValueError: the content is not an underlay (including ``msgspec.DecodeError``).
         """
         read = msgspec.json.decode(content, type=_Document)
         size = len(read.hosts)
@@ -107,7 +107,7 @@ class Underlay(Struct, frozen=True):
 
 
 def between(size: int, value: float, kind: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-    """(n, n): the value between any two hosts, 0 from each to itself. Zeros take no memory and cannot be written to."""
+    """Return (n, n): the value between any two hosts, 0 from each to itself. Zeros use no memory and are read-only."""
     if not value:
         return np.broadcast_to(np.zeros((), kind), (size, size))
     matrix = np.full((size, size), value, kind)
@@ -119,7 +119,7 @@ _ARRAYS = ("delay_ms", "jitter_ms", "loss_ratio", "rate_mbit", "queue_ms", "fill
 
 
 class _Document(Struct):
-    """``underlay.json``, the rows of its matrices not read yet."""
+    """``underlay.json`` with the rows of its matrices not decoded."""
 
     kind: str
     sources: tuple[str, ...]
@@ -149,7 +149,7 @@ def _encode_row(row: npt.NDArray[Any]) -> bytes:
 
 
 def _is_even(matrix: npt.NDArray[Any]) -> bool:
-    """Whether it is ``between`` of one value."""
+    """Whether the matrix is ``between`` of one value."""
     value = matrix[0, -1]
     others = np.count_nonzero(matrix != value)
     return bool(others == (len(matrix) if value else 0) and not np.diagonal(matrix).any())

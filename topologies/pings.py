@@ -1,8 +1,8 @@
 """Reads WonderNetwork's published pings.
 
-Three forms are read, told apart by their header: the processed pairs (``src,dst,...,rtt_avg_ms,...,mdev_ms,fill``), the
-grouped pings (``source,destination,min,avg,max,mdev``, a row a pair) and the raw hourly pings (the same with a
-``timestamp``), whose medians are taken.
+It reads three forms, which differ in their header: the processed pairs (``src,dst,...,rtt_avg_ms,...,mdev_ms,fill``),
+the grouped pings (``source,destination,min,avg,max,mdev``, one row per pair) and the raw hourly pings (the same with a
+``timestamp``), of which it takes the medians.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _COLUMNS = {True: ("src", "dst", "rtt_avg_ms", "mdev_ms", "fill"), False: ("sour
 
 
 def read_measurements(path: Path) -> Measurements:
-    """Read a folder with the published files, or one file of pings with its server list beside it.
+    """Read a folder with the published files, or one file of pings whose server list is in the same folder.
 
     Raises:
-        UnderlayError: a file is missing or a line of it is malformed; the place is the file and line.
+        UnderlayError: a file is missing, or a line is malformed; the place is the file and line.
     """
     pings_path = _first_file(path, _PAIR_FILES) if path.is_dir() else path
     if not pings_path.is_file():
@@ -45,12 +45,12 @@ def read_measurements(path: Path) -> Measurements:
     rows = _Rows(pings_path, servers, columns)
     rows.read(reader)
     if processed and rows.unknown:
-        raise UnderlayError(str(pings_path), f"{rows.unknown} rows name servers that the server list does not have")
+        raise UnderlayError(str(pings_path), f"{rows.unknown} rows have servers that are not in the server list")
     return rows.measurements(single="timestamp" not in header)
 
 
 class _Rows:
-    """The rows of a file of pings, as columns of numbers."""
+    """The rows of a file of pings as columns of numbers."""
 
     def __init__(self, path: Path, servers: list[Server], columns: list[int]) -> None:
         self._path = path
@@ -69,7 +69,7 @@ class _Rows:
             except IndexError:
                 raise UnderlayError(f"{self._path}:{number}", f"expected more than {len(row)} columns") from None
             if source_id == destination_id or fill not in ([], ["0"]):
-                continue  # a server's ping to itself; a hole that we fill again by the same rule
+                continue  # a server's ping to itself, or a filled value, which fill_holes computes by the same rule
             source, destination = self._index.get(source_id), self._index.get(destination_id)
             if source is None or destination is None:
                 self.unknown += 1
@@ -84,12 +84,12 @@ class _Rows:
         except ValueError:
             value = math.nan
         if not math.isfinite(value) or value < 0 or (positive and value == 0):
-            wanted = "a positive number" if positive else "a number, 0 or above"
+            wanted = "a number > 0" if positive else "a number >= 0"
             raise UnderlayError(f"{self._path}:{line}:{column + 1}", f"expected {wanted}, got {text!r}")
         return value
 
     def measurements(self, *, single: bool) -> Measurements:
-        """The medians over all rows of a pair; ``single``: a pair may have one row only."""
+        """Return the medians over all rows of a pair. ``single``: a pair may have only one row."""
         pairs = np.asarray(self._pairs, dtype=np.int64)
         if not len(pairs):
             raise UnderlayError(str(self._path), "no measurement between two known servers")
@@ -106,7 +106,7 @@ class _Rows:
         return Measurements(servers, rtt_ms[np.ix_(used, used)], mdev_ms[np.ix_(used, used)], self.unknown)
 
     def _medians(self, pairs: npt.NDArray[np.int64], samples: list[npt.NDArray[np.float64]]) -> Matrix:
-        """(n, n) with the median of each pair's samples, NaN elsewhere."""
+        """Return (n, n) medians of each pair's samples; NaN = no sample."""
         size = len(self._servers)
         matrix = np.full(size * size, np.nan)
         matrix[pairs] = [np.median(values) if len(values) > 1 else values[0] for values in samples]
@@ -118,7 +118,7 @@ class _Rows:
 
 
 def _read_servers(path: Path, *, by_index: bool) -> list[Server]:
-    """The server list; ``by_index``: pairs name servers by the column ``index``, else by ``id``."""
+    """Read the server list. ``by_index``: pairs name servers by the column ``index``, otherwise by ``id``."""
     key = "index" if by_index else "id"
     servers = []
     for number, row in enumerate(csv.DictReader(_lines(path)), start=2):
@@ -158,7 +158,7 @@ def _first_file(folder: Path, patterns: tuple[str, ...]) -> Path:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The file's lines, unpacked where it is packed."""
+    """Yield the lines of a file, which may be gzipped."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8", newline="") as lines:

@@ -1,4 +1,4 @@
-"""Choosing sites for hosts: some of a data set's sites, or several hosts at a site."""
+"""Chooses sites for hosts: some sites of a data set, or several hosts per site."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from topologies.model import Underlay, between
 
 
 def spread_sample(regions: Sequence[str], weights: Sequence[float], count: int, random: Random) -> list[int]:
-    """``count`` distinct indices, spread over the regions, in rising order.
+    """Return ``count`` distinct indices, spread over the regions, in ascending order.
 
-    Every region gets a share of the count in proportion to its number of sites, rounded so that the shares add up, and
-    at least one as far as the count goes round (the largest regions first). Within a region sites are drawn without
-    replacement, with probability proportional to their weights.
+    The share of a region is proportional to its number of sites, rounded so that the shares add up. Each region gets at
+    least one, the largest regions first, as far as the count suffices. Within a region sites are drawn without
+    replacement, with probabilities proportional to their weights.
 
     Args:
         regions: the region of every site.
         weights: the weight of every site, above 0.
-        count: 1 .. number of sites.
-        random: the only source of randomness.
+        count: from 1 to the number of sites.
+        random: the source of all draws.
     """
     members: dict[str, list[int]] = {}
     for index, region in enumerate(regions):
@@ -39,7 +39,7 @@ def spread_sample(regions: Sequence[str], weights: Sequence[float], count: int, 
 
 
 def _shares(sizes: dict[str, int], count: int) -> dict[str, int]:
-    """Each region's part of ``count``: one each while they last, then one to the region furthest below its due."""
+    """Return each region's part of ``count``: one each, then one at a time to the region furthest below its share."""
     total = sum(sizes.values())
     order = sorted(sizes, key=lambda region: (-sizes[region], region))
     shares = {region: int(rank < count) for rank, region in enumerate(order)}
@@ -51,10 +51,10 @@ def _shares(sizes: dict[str, int], count: int) -> dict[str, int]:
 
 
 def place_hosts(underlay: Underlay, sites: Sequence[int], access_delay_ms: float) -> Underlay:
-    """The underlay whose host number i stands at site ``sites[i]`` of ``underlay``.
+    """Return the underlay whose host i is at site ``sites[i]`` of ``underlay``.
 
-    Hosts at different sites keep the sites' values untouched. Two hosts at the same site are twice the access delay
-    apart (once at each end), without jitter.
+    Hosts at different sites have the sites' values. The delay between two hosts at the same site is twice the access
+    delay (once at each end), without jitter.
     """
     index = np.asarray(sites, dtype=np.intp)
     together = index[:, None] == index
@@ -81,7 +81,7 @@ def _of_sites(matrix: npt.NDArray[Any], index: npt.NDArray[np.intp]) -> npt.NDAr
 
 
 def _host_names(sites: Sequence[str]) -> list[str]:
-    """The site's name for its first host, ``name 2`` for its second, and so on."""
+    """Return the hosts' names: the site's name for its first host, ``name 2`` for its second, and so on."""
     seen: dict[str, int] = {}
     names = []
     for site in sites:

@@ -1,7 +1,7 @@
-"""The measured planet: WonderNetwork's pings between 246 cities, as an underlay.
+"""WonderNetwork's pings between 246 cities, as an underlay.
 
-Latencies are kept per direction and as measured; pairs without a measurement are filled, and ``Underlay.filled`` shows
-which. ``topologies.pings`` reads the published files.
+Latencies stay as measured, per direction. Pairs without a measurement are filled; ``Underlay.filled`` shows which.
+``topologies.pings`` reads the published files.
 
 Source: WonderNetwork, "A day in the life of the Internet", 19-20 July 2020.
 """
@@ -23,7 +23,7 @@ ATTRIBUTION = "Latencies: WonderNetwork (https://wondernetwork.com), 19-20 July 
 
 
 class Server(Struct, frozen=True):
-    """A row of the server list. ``continent`` is WonderNetwork's own number (3 = Europe and Asia)."""
+    """A row of the server list. ``continent`` is WonderNetwork's number (3 = Europe and Asia)."""
 
     id: str
     title: str
@@ -34,13 +34,13 @@ class Server(Struct, frozen=True):
 
 
 class Measurements(Struct, frozen=True):
-    """What was measured between n servers.
+    """The measurements between n servers.
 
     Attributes:
-        servers: in the order of the server list, those without any ping left out.
-        rtt_ms: (n, n) mean round-trip time seen from the row, NaN where there is no measurement.
-        mdev_ms: (n, n) its standard deviation (what ping calls mdev), NaN where there is none.
-        unknown_rows: rows left out because the server list does not have one of their ids.
+        servers: the servers with pings, in the order of the server list.
+        rtt_ms: (n, n) mean round-trip time measured by the row's server; NaN = not measured.
+        mdev_ms: (n, n) its standard deviation (mdev of ping); NaN = not measured.
+        unknown_rows: rows left out because an id is not in the server list.
     """
 
     servers: tuple[Server, ...]
@@ -50,14 +50,14 @@ class Measurements(Struct, frozen=True):
 
 
 def build_underlay(measurements: Measurements) -> Underlay:
-    """The underlay of all servers.
+    """Return the underlay of all servers.
 
-    The one-way delay from s to d is half the round-trip time that s measured to d, so the round trip of a pair is the
-    mean of its two measurements. Its jitter is the measurement's standard deviation over the square root of two, so
-    that the two legs of a round trip, drawn independently, vary together as the measured round trip did.
+    The one-way delay from s to d is half of the round-trip time that s measured to d, so the round trip of a pair is
+    the mean of its two measurements. Its jitter is the measured standard deviation divided by the square root of 2, so
+    that the sum of two independent one-way delays has the measured deviation.
 
     Raises:
-        UnderlayError: a pair is measured in neither direction nor over any relay.
+        UnderlayError: a pair is measured in neither direction and over no relay.
     """
     rtt_ms, mdev_ms, filled = fill_holes(measurements)
     hosts = tuple(
@@ -69,9 +69,9 @@ def build_underlay(measurements: Measurements) -> Underlay:
 
 
 def fill_holes(measurements: Measurements) -> tuple[Matrix, Matrix, npt.NDArray[np.int8]]:
-    """RTT, its deviation, and how each was obtained: 0 measured, 1 the reverse direction, 2 the best measured relay.
+    """Return RTT, its deviation, and the source of each: 0 measured, 1 reverse direction, 2 the best measured relay.
 
-    A relay's deviation is that of its two independent legs. No measured value is changed.
+    A relay's deviation is that of the sum of its two independent parts. Measured values do not change.
 
     Raises:
         UnderlayError: a pair cannot be filled.

@@ -1,4 +1,4 @@
-"""``trellis bench``: run the benchmarks, each a script that measures one subject and prints its ratios."""
+"""``trellis bench``: run the benchmarks. Each is a script that measures one subject and prints ratios."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ BENCHMARKS = CHECKOUT / "benchmarks"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", nargs="?", help=f"one subject ({', '.join(discover())}); default: all in turn")
-    parser.add_argument("--json", action="store_true", help="let the benchmarks print JSON, one document each")
-    parser.add_argument("options", nargs=argparse.REMAINDER, help="options of that subject, such as --full of pipeline")
+    parser.add_argument("name", nargs="?", help=f"one benchmark ({', '.join(discover())}; default: all)")
+    parser.add_argument("--json", action="store_true", help="print JSON, one document per benchmark")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="its options, such as --full of pipeline")
 
 
 def discover() -> dict[str, Path]:
-    """The benchmarks by name. A script has ``main(argv) -> int`` and takes ``--json``; ``_`` in front hides a file."""
+    """Return the benchmarks by name: the scripts that do not begin with ``_``. Each takes ``--json``."""
     return {path.stem: path for path in sorted(BENCHMARKS.glob("*.py")) if not path.name.startswith("_")}
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the benchmarks one after the other, each in a process of its own, so that none warms up another.
+    """Run the benchmarks one after the other, each in its own process, so that none warms up another.
 
     Returns:
-        0 when every benchmark exited with 0, otherwise 1.
+        0 if every benchmark exited with 0, otherwise 1.
 
     Raises:
         ExperimentError: there is no benchmark of that name.
@@ -44,16 +44,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def choose(benchmarks: Mapping[str, Path], name: str | None) -> Mapping[str, Path]:
-    """The benchmark called ``name``, or all.
+    """Return the benchmark called ``name``, or all if ``name`` is None.
 
     Raises:
-        ExperimentError: there is none of that name, or none at all.
+        ExperimentError: there is no benchmark of that name, or no benchmark.
     """
     if name is None and benchmarks:
         return benchmarks
     if name is not None and name in benchmarks:
         return {name: benchmarks[name]}
-    raise ExperimentError("bench", f"no benchmark {name or 'at all'}; there are: {', '.join(benchmarks) or 'none'}")
+    raise ExperimentError("bench", f"no benchmark {name or 'found'}; there are: {', '.join(benchmarks) or 'none'}")
 
 
 def _measure(name: str, path: Path, options: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""``trellis check``: is this experiment or study right? Reads its data too, starts nothing."""
+"""``trellis check``: validate an experiment or a study, including the data that it names. Starts nothing."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from harness.errors import ExperimentError
 
 
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name an experiment: the file and what overrides it."""
+    """Declare the arguments that name an experiment and override its keys."""
     parser.add_argument("file", type=Path, help="the experiment (TOML)")
-    parser.add_argument("--seed", type=int, help="in place of the file's seed")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a field")
+    parser.add_argument("--seed", type=int, help="override the file's seed")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what ``check`` takes."""
+    """Declare the verb's arguments."""
     add_experiment_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say in one line what the experiment or the study is.
+    """Print one line that describes the experiment or the study.
 
     Raises:
-        ExperimentError: it is wrong, or cannot fit this machine.
+        ExperimentError: the file is invalid, or its run needs more than this machine has.
     """
     from harness.loading import is_study, read_document
 
     studied = is_study(read_document(arguments.file))
     if studied and arguments.seed is not None:
         raise ExperimentError(
-            "--seed", f"{arguments.file} is a study, which has its own: --set seeds=[{arguments.seed}]"
+            "--seed", f"{arguments.file} is a study with its own seeds; try: --set seeds=[{arguments.seed}]"
         )
     found = _study(arguments) if studied else _experiment(arguments)
-    print(f"{arguments.file}: {found}: good")
+    print(f"{arguments.file}: valid: {found}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``trellis clean``: remove what runs and set-up left in this checkout."""
+"""``trellis clean``: remove runs, environment and caches from this checkout."""
 
 from __future__ import annotations
 
@@ -14,19 +14,15 @@ CACHES = (".pytest_cache", ".mypy_cache", ".ruff_cache", ".import_linter_cache",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("--runs", action="store_true", help="remove the run directories below ./runs of the checkout")
-    parser.add_argument("--venv", action="store_true", help="remove the environment; the next use sets it up anew")
+    """Declare the verb's arguments."""
+    parser.add_argument("--runs", action="store_true", help="remove the run directories below runs/ of this checkout")
+    parser.add_argument("--venv", action="store_true", help="remove the environment; the next command sets it up again")
     parser.add_argument("--caches", action="store_true", help="remove the caches of tests, linters and builds")
     parser.add_argument("--all", action="store_true", help="remove all of these")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Remove what the options name; without any, list what there is.
-
-    Returns:
-        0.
-    """
+    """Remove what the options name; without an option, list what could be removed. Return 0."""
     choice = {"--runs": RUNS, "--venv": VENV, "--caches": CACHES}
     chosen = [option for option in choice if arguments.all or getattr(arguments, option.removeprefix("--"))]
     for option in chosen or choice:
@@ -36,22 +32,22 @@ def run(arguments: argparse.Namespace) -> int:
                 remove(path)
             print(f"{'removed' if chosen else 'would remove'} {path} ({size_mib:.1f} MiB, {option})")
     if not chosen:
-        print("nothing was removed; name what to remove: --runs, --venv, --caches or --all")
+        print("nothing was removed; to remove something, use --runs, --venv, --caches or --all")
     return 0
 
 
 def leftovers(checkout: Path, names: tuple[str, ...]) -> list[Path]:
-    """Those of the names that exist in the checkout."""
+    """Return the paths of those names that exist in the checkout."""
     return [checkout / name for name in names if (checkout / name).exists() or (checkout / name).is_symlink()]
 
 
 def size_bytes(path: Path) -> int:
-    """The size of all files below ``path``, which links do not lead out of."""
+    """Return the size of all files below ``path``, without following symbolic links."""
     return sum(file.lstat().st_size for file in (path.rglob("*") if not path.is_symlink() else [path]))
 
 
 def remove(path: Path) -> None:
-    """Remove a folder, or only the link where it is one: what it leads to belongs to somebody else."""
+    """Remove a file or a folder. Of a symbolic link, remove the link only."""
     if path.is_symlink() or path.is_file():
         path.unlink()
     else:

@@ -1,4 +1,4 @@
-"""``trellis compare RUN RUN...``: runs side by side."""
+"""``trellis compare RUN RUN...``: print runs side by side."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from harness.errors import ExperimentError
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE
 
 UNBOUNDED = 10_000
-"""Columns of what is no terminal: a file or a program takes lines of any length."""
+"""Columns of output that does not go to a terminal."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directories, analysed")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of analysed runs")
     parser.add_argument("--out", type=Path, help="also write an HTML page to this path")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -1,4 +1,4 @@
-"""``trellis doctor``: can a run be made here, and if not, what is to be done?"""
+"""``trellis doctor``: check this machine and say how to fix each finding."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from harness.doctor.findings import Finding, can_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.add_argument("--fix", action="store_true", help="mend what can be mended safely, then probe again")
+    """Declare the verb's arguments."""
+    parser.add_argument("--fix", action="store_true", help="run the safe fixes, then check again")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Probe, mend when asked, and report.
+    """Check this machine, run the fixes if asked, and print the findings.
 
     Returns:
-        0 when a run can be made, 1 otherwise.
+        0 if a run can be made, otherwise 1.
     """
     findings = _examine()
     if arguments.fix and mend(findings):
@@ -29,35 +29,35 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def mend(findings: list[Finding]) -> bool:
-    """Run each finding's safe command once, in order; their output goes to stderr.
+    """Run the safe command of each finding once, in order. Their output goes to stderr.
 
     Returns:
-        Whether there was anything to run.
+        Whether there was a command to run.
     """
     commands = list(dict.fromkeys(finding.fix for finding in findings if finding.level != "ok" and finding.fix))
     for command in commands:
-        print(f"mending: {' '.join(command)}", file=sys.stderr, flush=True)
+        print(f"fixing: {' '.join(command)}", file=sys.stderr, flush=True)
         status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
         if status != 0:
-            print(f"mending failed with exit status {status}", file=sys.stderr)
+            print(f"the fix failed with exit status {status}", file=sys.stderr)
     return bool(commands)
 
 
 def as_text(findings: list[Finding]) -> str:
-    """A line a finding, a further line where something can be mended, and a closing line."""
+    """Return one line per finding, a second line where there is a fix, and a last line with the result."""
     width = max(len(finding.subject) for finding in findings)
     lines = []
     for finding in findings:
         lines.append(f"{finding.level:7}  {finding.subject:{width}}  {finding.found}: {finding.meaning}")
         if finding.mend:
-            lines.append(f"{'':7}  {'':{width}}  mend: {finding.mend}")
+            lines.append(f"{'':7}  {'':{width}}  fix: {finding.mend}")
     problems = sum(finding.level == "problem" for finding in findings)
-    lines.append("a run can be made" if problems == 0 else f"no run can be made: problems found: {problems}")
+    lines.append("a run can be made" if problems == 0 else f"no run can be made; problems: {problems}")
     return "\n".join(lines)
 
 
 def as_json(findings: list[Finding]) -> str:
-    """The findings for machines: ``{"can_run": ..., "findings": [...]}``."""
+    """Return the findings as JSON: ``{"can_run": ..., "findings": [...]}``."""
     import msgspec
 
     document = {"can_run": can_run(findings), "findings": findings}

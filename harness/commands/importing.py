@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what ``import`` takes."""
+    """Declare the verb's arguments."""
     forms = parser.add_subparsers(dest="form", metavar="FORM", required=True)
-    wondernetwork = forms.add_parser("wondernetwork", help="WonderNetwork's pings: a folder or a file")
-    matrix = forms.add_parser("matrix", help="a square CSV, validated and written in one form")
+    wondernetwork = forms.add_parser("wondernetwork", help="read WonderNetwork's pings from a folder or a file")
+    matrix = forms.add_parser("matrix", help="validate a square CSV matrix")
     matrix.add_argument("--rtt", action="store_true", help="the file holds round-trip times: halve them")
     for form in (wondernetwork, matrix):
         form.add_argument("path", type=Path)
-        form.add_argument("--out", type=Path, required=True, metavar="FILE.csv", help="where the matrix goes")
+        form.add_argument("--out", type=Path, required=True, metavar="FILE.csv", help="write the matrix to this file")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read, validate, write the matrix, and say what was filled or left out.
+    """Read and validate the data, write the matrix, and print what was estimated or left out.
 
     Raises:
-        ExperimentError: the data is wrong; the place is the file, line and column.
+        ExperimentError: the data is invalid; the message names the file, line and column.
     """
     from harness.errors import ExperimentError
     from topologies.faults import UnderlayError
@@ -52,7 +52,7 @@ def _wondernetwork(arguments: argparse.Namespace) -> tuple[list[str], Matrix, st
     reverse, relayed = (int((underlay.filled == how).sum()) for how in (1, 2))
     note = (
         f"; {reverse} pairs taken from the reverse direction, {relayed} estimated over a relay, "
-        f"{measurements.unknown_rows} rows of unlisted servers left out. The matrix does not hold the jitter"
+        f"{measurements.unknown_rows} rows of unlisted servers left out. The matrix does not contain the jitter"
     )
     return [host.name for host in underlay.hosts], underlay.delay_ms, note
 

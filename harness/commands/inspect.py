@@ -1,4 +1,4 @@
-"""``trellis inspect``: print the overlay frames of a capture, a line each."""
+"""``trellis inspect``: print the overlay frames of a capture, one line per frame."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Segment(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the verb's arguments."""
     parser.add_argument("capture", type=Path, help="a pcap or pcapng file")
     parser.add_argument("--tap", choices=("tx", "rx", "both"), default="tx",
-                        help="where a frame is seen: leaving its sender (default), reaching its receiver")  # fmt: skip
-    parser.add_argument("--limit", type=int, default=0, help="stop after so many frames")
-    parser.add_argument("--port", type=int, help="the peers' TCP port, where it is not the usual one")
+                        help="show frames where they are sent (default), received, or both")  # fmt: skip
+    parser.add_argument("--limit", type=int, default=0, help="stop after this many frames (default: all)")
+    parser.add_argument("--port", type=int, help="the peers' TCP port (default: Trellis's own)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print frames, then what was seen and what was not understood.
+    """Print the frames, then the counts of what was read and what could not be decoded.
 
     Raises:
         ExperimentError: the file is no capture.
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
                 break
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what is still buffered
         return 0
     except (OSError, EOFError, Scapy_Exception) as error:
         raise ExperimentError(str(arguments.capture), f"not a capture: {error}") from error
@@ -80,7 +80,7 @@ def _require_version(capture: Path) -> None:
 
 
 def _lines(arguments: argparse.Namespace, trouble: Counter[str]) -> Iterator[tuple[str, str]]:
-    """(line, kind) of every frame."""
+    """Yield (line, kind) of every frame."""
     from harness.dissector import TrellisFrame
     from harness.frame_walk import FrameWalk
     from harness.inventory import PEER_PORT
@@ -100,7 +100,7 @@ def _lines(arguments: argparse.Namespace, trouble: Counter[str]) -> Iterator[tup
 
 
 def _segments(path: Path, port: int, trouble: Counter[str]) -> Iterator[Segment]:
-    """The segments with data of the peers' port; others are counted."""
+    """Yield the segments with data of the peers' port; count other packets in ``trouble``."""
     from scapy.layers.inet import IP, TCP
     from scapy.utils import PcapReader
 
@@ -144,13 +144,13 @@ def _kind(frame: TrellisFrame) -> str:
 def _body(frame: TrellisFrame) -> str:
     fields = frame.fields_of_body()
     if fields is None:
-        return "(body not understood)"
+        return "(body not decoded)"
     return " ".join(f"<{len(value)} bytes>" if isinstance(value, bytes) else repr(value) for value in fields)
 
 
 def _summary(kinds: Counter[str], trouble: Counter[str]) -> str:
     seen = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "no overlay frame"
     if trouble["cut"] or trouble["hidden"]:
-        seen += "; the capture cut the payload: bodies are not shown, and headers behind the cut are not seen"
+        seen += "; the capture cut the payload: bodies and headers after the cut are missing"
     missed = ", ".join(f"{count} {name}" for name, count in sorted(trouble.items()))
     return f"{kinds.total()} frames: {seen}" + (f"\nnot shown as frames: {missed}" if missed else "")

@@ -1,4 +1,4 @@
-"""``trellis plan``: resolve every default and seed of an experiment, and say what its run will need."""
+"""``trellis plan``: print an experiment with every default, and what its run needs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what ``plan`` takes."""
+    """Declare the verb's arguments."""
     add_experiment_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print plan.json")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the plan's files into this directory")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the plan, and write its files when asked.
+    """Print the plan, and write its files if asked.
 
     Raises:
-        ExperimentError: the experiment is wrong, or cannot fit this machine.
+        ExperimentError: the experiment is invalid, or its run needs more than this machine has.
     """
     from harness.loading import load_experiment
     from harness.planning import encode_plan, make_plan, write_plan
@@ -48,14 +48,14 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     plan = planned.plan
     yield from _sections(msgspec.to_builtins(plan.experiment))
     yield ""
-    yield "# what it comes to"
+    yield "# the plan"
     first, last = plan.placement[0], plan.placement[-1]
     yield f"nodes        {len(plan.placement)}: {first.wan_ip} to {last.wan_ip}"
     published = sum(1 for action in planned.schedule if isinstance(action, Publish))
     yield f"messages     {published}"
     if changes := len(planned.schedule) - published:
         started = sum(1 for spec in planned.overlay.nodes if spec.up)
-        yield f"churn        {started} nodes are up at the start, {changes} joins, leaves and the like follow"
+        yield f"churn        {started} nodes are up at the start; {changes} joins, leaves and other changes follow"
     filled = int((planned.underlay.filled > 0).sum())
     yield f"rtt          median {_median_rtt_ms(planned):.1f} ms, {filled} directed pairs filled"
     yield from (f"source       {source}" for source in planned.underlay.sources)
@@ -67,16 +67,16 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield f"open files   {need.open_files} in one process"
     if need.wall_s is not None:
         yield f"wall time    {need.wall_s:.0f} s before the analysis"
-    yield f"links        {need.links_per_node:.1f} of a node to others, on average"
+    yield f"links        {need.links_per_node:.1f} per node, on average"
     if need.frames_per_s is not None:
         yield f"frames       {need.frames_per_s:.0f} data frames/s over all links"
     yield ""
-    yield "# SHA-256, equal for equal file, overrides and seed"
+    yield "# SHA-256; equal file, overrides and seed give equal hashes"
     yield from (f"{name:<12} {digest}" for name, digest in plan.hashes.items())
 
 
 def _sections(section: dict[str, Any], path: str = "") -> Iterator[str]:
-    """The experiment in TOML's form, every default filled in; what has no value is a comment."""
+    """Yield the experiment as TOML with every default filled in. A key without a value is a comment."""
     for name, value in section.items():
         if not isinstance(value, dict):
             yield f"# {name}: none" if value is None else f"{name} = {_toml(value)}"
@@ -88,7 +88,7 @@ def _sections(section: dict[str, Any], path: str = "") -> Iterator[str]:
 
 
 def _toml(value: object) -> str:
-    """A value in TOML's spelling, which is JSON's but for sections within lists."""
+    """Return a value as TOML, which differs from JSON only for sections within lists."""
     import json
 
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""``trellis replay``: live a recorded peer's lives again, and see whether it answers every event as it did."""
+"""``trellis replay``: replay the recorded peers of a run and compare every effect."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from peer.runtime.spec import NodeSpec, OverlayDocument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what ``replay`` takes."""
-    parser.add_argument("run", type=Path, help="a run directory whose experiment had peer.record = true")
-    parser.add_argument("--node", type=int, help="one node; default: every recorded one")
+    """Declare the verb's arguments."""
+    parser.add_argument("run", type=Path, help="directory of a run with peer.record = true")
+    parser.add_argument("--node", type=int, help="replay one node (default: every recorded node)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay one node or all.
+    """Replay one node or every recorded node.
 
     Returns:
-        0 when every effect was the recorded one, otherwise 1.
+        0 if every effect equals the recorded effect, otherwise 1.
 
     Raises:
         ExperimentError: there is no recording, or it cannot be read.
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     recorded = [node for node in nodes if (arguments.run / record_file(node)).exists()]
     if not recorded:
         what = "recording" if arguments.node is None else f"recording of node {arguments.node}"
-        raise ExperimentError(str(arguments.run), f"has no {what}: run the experiment with --set peer.record=true")
+        raise ExperimentError(str(arguments.run), f"no {what}; run the experiment with --set peer.record=true")
     outcomes = {node: _replay(arguments.run, specs[node]) for node in recorded}
     for node, outcome in outcomes.items():
         print(_sentence(node, outcome))
@@ -52,11 +52,11 @@ def _replay(run_dir: Path, spec: NodeSpec) -> Replay:
 
 
 def _sentence(node: int, outcome: Replay) -> str:
-    lives = f" in {outcome.lives} lives" if outcome.lives != 1 else ""
+    lives = f" in {outcome.lives} instances" if outcome.lives != 1 else ""
     if (found := outcome.difference) is None:
         return f"node {node}: {outcome.events:,} events{lives}, every effect as recorded"
     return (
-        f"node {node}: event {found.place:,}{lives} at {found.now_ns} ns is answered otherwise than recorded\n"
+        f"node {node}: event {found.place:,}{lives} at {found.now_ns} ns: the effects differ from the recorded ones\n"
         f"  event:   {found.event!r}\n"
         f"  effects: {found.effects!r}"
     )

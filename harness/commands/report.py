@@ -8,13 +8,13 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    parser.add_argument("run_dir", type=Path, metavar="RUN", help="the run directory")
-    parser.add_argument("--master", help="a Spark master such as spark://host:7077 (default: this machine's cores)")
+    parser.add_argument("run_dir", type=Path, metavar="RUN", help="directory of a finished run")
+    parser.add_argument("--master", help="a Spark master (default: all cores of this machine)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Analyse the run; the exit code tells the verdict as ``trellis run`` does."""
+    """Analyse the run and return the exit code of its verdict, as ``trellis run`` does."""
     from harness.analysis import EXIT_CODES, analyse
     from harness.commands.run import print_outcome
 

@@ -1,4 +1,4 @@
-"""``trellis run``: plan, testbed, tables, report; ends with the verdict."""
+"""``trellis run``: run an experiment, analyse the run and print the verdict."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ RUNS = Path("runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what ``run`` takes."""
+    """Declare the verb's arguments."""
     parser.add_argument("file", type=Path, help="the experiment (TOML)")
-    parser.add_argument("--seed", type=int, help="in place of the file's seed")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a field")
-    parser.add_argument("--testbed", choices=("emulated", "simulated", "remote"), help="in place of the file's testbed")
-    parser.add_argument("--repeat", type=int, default=1, metavar="R", help="R runs with seeds N, N+1, ...")
+    parser.add_argument("--seed", type=int, help="override the file's seed")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file")
+    parser.add_argument("--testbed", choices=("emulated", "simulated", "remote"), help="override the file's testbed")
+    parser.add_argument("--repeat", type=int, default=1, metavar="R", help="make R runs with seeds N, N+1, ...")
     parser.add_argument(
         "--retry-host-stalls",
         type=int,
         default=0,
         metavar="N",
-        help="repeat a run in a new directory, at most N times, if it is not valid only because of stalls of the host",
+        help="repeat a run up to N times if only stalls of the host keep it from being valid (default 0)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run directory, which must not exist yet")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run directory; it must not exist")
     parser.add_argument("--master", help="a Spark master for the analysis (default: all cores of this machine)")
-    parser.add_argument("--json", action="store_true", help="print the summaries as JSON, one line a run")
+    parser.add_argument("--json", action="store_true", help="print the summaries as JSON, one line per run")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the experiment once for each seed.
 
     Returns:
-        The exit code of the worst verdict, of each seed's last attempt: invalid, then suspect, then valid. A run that
-        could not be made ends it at once.
+        The exit code of the worst verdict among each seed's last attempt: invalid, then suspect, then valid. The exit
+        code of the running stage if it failed; later seeds are not run.
     """
     if arguments.repeat < 1:
         raise ExperimentError("--repeat", f"expected at least 1, got {arguments.repeat}")
     if arguments.out and arguments.repeat > 1:
-        raise ExperimentError("--out", "names one run's directory, but --repeat asks for several")
+        raise ExperimentError("--out", "names the directory of one run, but --repeat asks for several runs")
     if arguments.retry_host_stalls < 0:
         raise ExperimentError("--retry-host-stalls", f"expected at least 0, got {arguments.retry_host_stalls}")
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
@@ -89,12 +89,12 @@ def _plan(file: Path, overrides: list[str], seed: int) -> PlannedRun:
 
 
 def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None) -> Path:
-    """The run's new directory with its plan; ``attempt``: None = the first one."""
+    """Make the run's directory and write its plan. ``attempt``: None = the first attempt."""
     experiment = planned.plan.experiment
     out = directory_of(attempt, out) if out and attempt else out
     run_dir = (out or free_run_dir(experiment.name, experiment.seed)).absolute()
     if run_dir.exists():
-        raise ExperimentError(str(run_dir), "exists already: a run never writes into another one's directory")
+        raise ExperimentError(str(run_dir), "exists already; name a new directory")
     with _saying_what_is_left(run_dir):
         write_plan(planned, run_dir)
         if attempt:
@@ -126,7 +126,7 @@ def perform_stage(testbed: str, run_dir: Path) -> int:
 
 @contextlib.contextmanager
 def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
-    """Add to an interrupt what becomes of the run."""
+    """Add to an interrupt what remains of the run."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -138,12 +138,12 @@ def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
 
 
 def print_outcome(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
-    """Print the verdict, its reasons, the headline numbers and where the report is."""
+    """Print the verdict, its reasons, the headline figures and the path of the report."""
     if as_json:
         print(msgspec.json.encode({"run_dir": str(run_dir), **msgspec.to_builtins(summary)}).decode())
         return
     if summary.attempt:
-        print(f"\nattempt {summary.attempt.attempt}, which repeats {summary.attempt.repeats}", end="")
+        print(f"\nattempt {summary.attempt.attempt}, a repetition of {summary.attempt.repeats}", end="")
     print(f"\nverdict: {summary.verdict}")
     for reason in summary.reasons:
         print(f"  - {reason}")

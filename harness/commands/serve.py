@@ -1,4 +1,4 @@
-"""``trellis serve RUN``: a finished run's metrics and report, on loopback, until Ctrl-C."""
+"""``trellis serve RUN``: open the run's Prometheus database and its report on loopback, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from metrics.rundir.files import MANIFEST_FILE, PROMETHEUS_FOLDER, REPORT_FOLDER
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what ``serve`` takes."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
-    parser.add_argument("--port", type=_port, default=0, help="of the report (default: a free one)")
-    parser.add_argument("--prometheus-port", type=_port, default=0, help="of Prometheus (default: a free one)")
+    parser.add_argument("run", type=Path, metavar="RUN", help="directory of a run")
+    parser.add_argument("--port", type=_port, default=0, help="port of the report (default: a free port)")
+    parser.add_argument("--prometheus-port", type=_port, default=0, help="port of Prometheus (default: a free port)")
 
 
 def _port(text: str) -> int:
     if not (text.isdecimal() and int(text) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"expected a port, 0 .. 65535, got {text}")
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, got {text}")
     return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve what the run has: a report, Prometheus data, or both."""
+    """Serve the run's report, its Prometheus data, or both, as far as the run has them."""
     run_dir: Path = arguments.run
     require_run_dir(run_dir)
     with contextlib.ExitStack() as stack:
@@ -42,14 +42,14 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise ExperimentError(f"--port {arguments.port}", error.strerror or str(error)) from None
         stack.callback(server.server_close)
-        print(f"report      {server.url}", *lines, "Ctrl-C ends it.", sep="\n", flush=True)
+        print(f"report      {server.url}", *lines, "Ctrl-C stops it.", sep="\n", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0
 
 
 class _ReportServer(ThreadingHTTPServer):
-    """Serves a folder to this machine only."""
+    """An HTTP server of a folder, on loopback only."""
 
     daemon_threads = True
 
@@ -60,7 +60,7 @@ class _ReportServer(ThreadingHTTPServer):
 
 class _QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing: the terminal shows the addresses."""
+        """Print nothing, so that the addresses stay visible."""
 
 
 def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iterator[str]:

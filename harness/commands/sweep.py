@@ -1,4 +1,4 @@
-"""``trellis sweep FILE``: simulate a study's grid over its seeds; resumable."""
+"""``trellis sweep FILE``: simulate the experiments of a study. An interrupted sweep can be resumed."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_sp
 SWEEPS = Path("runs") / "studies"
 
 LOG = "sweep.log"
-"""What Spark and the runs had to say, in the sweep's folder; of interest when they fail."""
+"""The log of Spark and of the runs, in the sweep's folder."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what ``sweep`` takes."""
+    """Declare the verb's arguments."""
     parser.add_argument("file", type=Path, help="the study (TOML)")
-    parser.add_argument("--quick", action="store_true", help="the study's quick profile: smaller and fewer points")
-    parser.add_argument("--seeds", type=int, metavar="N", help="seeds 1 .. N in place of the file's")
+    parser.add_argument("--quick", action="store_true", help="use the study's quick profile: fewer and smaller points")
+    parser.add_argument("--seeds", type=int, metavar="N", help="use seeds 1 to N instead of the file's")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the study")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where results are kept, and looked for")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the results, existing ones included")
     parser.add_argument(
-        "--master", help="a Spark master (default: all cores of this machine), or: here (one run at a time, no Spark)"
+        "--master", help="a Spark master, or 'here': one run at a time, no Spark (default: all cores of this machine)"
     )
-    parser.add_argument("--any-code", action="store_true", help="take results that other states of the code computed")
+    parser.add_argument("--any-code", action="store_true", help="accept results of other versions of the code")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what has no result yet, then write tables, figures and the page."""
+    """Run the jobs that have no result, then write tables, figures and the page."""
     study = load_study(arguments.file, arguments.set, seeds=arguments.seeds, quick=arguments.quick)
     folder = (arguments.out or SWEEPS / (study.name + ("-quick" if arguments.quick else ""))).absolute()
     if folder.exists() and not folder.is_dir():
-        raise ExperimentError(str(folder), "exists and is no folder")
+        raise ExperimentError(str(folder), "exists and is not a folder")
     source = arguments.file.absolute()
     jobs = jobs_of(study, source.parent)
     write_spec(folder, SweepSpec(study, str(source), code_hash(), _options(arguments), versions(), arguments.any_code))
@@ -53,12 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _inputs(source: Path) -> list[Path]:
-    """Folders that runs may read: the study's, and that of the data sets."""
+    """Return the folders that runs may read: those of the study and of the data sets."""
     data = os.environ.get(DATA_VARIABLE)
     return [source.parent, *([Path(data)] if data else [])]
 
 
 def _options(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """The options that shaped the study, for the record."""
+    """Return the options that changed the study, for the record."""
     seeds = [f"--seeds={arguments.seeds}"] if arguments.seeds is not None else []
     return (*(["--quick"] if arguments.quick else []), *seeds, *(f"--set {text}" for text in arguments.set))

@@ -1,4 +1,4 @@
-"""``trellis tables RUN``."""
+"""``trellis tables RUN``: compute the tables of a finished run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--master", help="a Spark master, such as spark://host:7077 (default: all cores of this machine)"
     )
-    parser.add_argument("--packets", action="store_true", help="also write the packets table: a row a captured packet")
+    parser.add_argument("--packets", action="store_true", help="also write the packets table, one row per packet")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute the tables and the summary; the verdict is printed and leaves the exit code alone."""
+    """Compute the tables and the summary, and print the verdict. Return 0 whatever the verdict is."""
     from harness.analysis import exclusive
     from metrics import summary, tables
     from metrics.rundir import RunDir

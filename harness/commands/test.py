@@ -11,13 +11,13 @@ from harness.doctor.collisions import CHECKOUT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
-    parser.prefix_chars = ""  # no option is ours: -k, -m and the like go to pytest as they are
+    """Declare the verb's arguments."""
+    parser.prefix_chars = ""  # every option goes to pytest
     parser.add_argument(
         "pytest_arguments",
         nargs="*",
         metavar="ARGS",
-        help="for pytest, such as -k codec or tests/unit; default: every test, with the reason of each skip",
+        help="arguments of pytest, such as -k codec or tests/unit (default: every test, with the reason of each skip)",
     )
 
 
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run pytest in the checkout.
 
     Returns:
-        pytest's exit status. With CI=true in the environment a skip makes it 1, except one for want of data
+        The exit status of pytest. With CI=true in the environment a skip makes it 1, unless data is missing
         (tests/conftest.py).
     """
     argv = [sys.executable, "-P", "-m", "pytest", *arguments.pytest_arguments]
@@ -33,6 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """This environment, in which the checkout comes first on Python's path also outside the launcher's .venv."""
+    """Return the environment with the checkout first on Python's path, also outside the launcher's .venv."""
     path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
     return {**os.environ, "PYTHONPATH": path}

@@ -1,4 +1,4 @@
-"""Deployment: the peer package, the agents and the files of a run, over one SSH connection a machine.
+"""Deployment: the peer package, the agents and the files of a run, over one SSH connection per machine.
 
 ``Deployment`` is the same for every testbed; only the machines differ.
 """

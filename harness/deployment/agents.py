@@ -1,4 +1,4 @@
-"""What every machine's agent is told: the plan's peers, dealt to machines and namespaces."""
+"""The specifications of the agents: the plan's peers by machine and namespace."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from peer.files import EXITS_FILE, log_file, record_file, trace_file
 from peer.runtime.spec import AgentSpec, PeerPlace
 
 DRAIN_S = 1.0
-"""From the peers' quiescing to their exit: what they sent last arrives."""
+"""Time from the peers' quiescing to their exit, in which the last frames arrive."""
 
 LEASE_MARGIN_S = 120.0
-"""How long after the expected end of a run that was started an agent that nobody tells anything ends by itself."""
+"""Time after the expected end of a run after which an agent without a command ends by itself."""
 
 
 class Site(Struct, frozen=True):
-    """Where one node runs, resolved: its machine, endpoints, and network namespace."""
+    """Where a node runs: its machine, endpoints and network namespace."""
 
     node: int
     machine: str
@@ -35,7 +35,7 @@ class Site(Struct, frozen=True):
 
 
 def emulated_sites(plan: Plan, netns_by_host: Mapping[int, str]) -> tuple[Site, ...]:
-    """The plan's own placement; ``netns_by_host`` is the testbed's path to each host's namespace."""
+    """Return the sites of the plan's placement. ``netns_by_host``: the path of each host's network namespace."""
     return tuple(
         Site(
             place.node,
@@ -49,7 +49,7 @@ def emulated_sites(plan: Plan, netns_by_host: Mapping[int, str]) -> tuple[Site, 
 
 
 def nodes_by_machine(sites: Iterable[Site]) -> dict[str, list[int]]:
-    """The nodes on each machine."""
+    """Return the nodes on each machine."""
     found: dict[str, list[int]] = {}
     for site in sites:
         found.setdefault(site.machine, []).append(site.node)
@@ -65,15 +65,15 @@ def files_of(machine: str, nodes: Iterable[int]) -> dict[str, str]:
 def build_agent_specs(
     experiment: Experiment, sites: Iterable[Site], agent_metrics: Mapping[str, tuple[str, int]] | None = None
 ) -> dict[str, AgentSpec]:
-    """Every machine's ``agent.json``, with a new number for the run.
+    """Return every machine's ``agent.json``, with a new number for the run.
 
-    ``sites`` are those of all nodes, 0 .. n-1, each once. ``agent_metrics`` says where an agent serves its metrics.
+    ``sites``: one per node, 0 to n-1. ``agent_metrics``: machine -> the endpoint of its agent's metrics.
     """
     ordered = sorted(sites, key=attrgetter("node"))
     if [site.node for site in ordered] != list(range(len(ordered))):
-        raise ValueError("sites must be those of the nodes 0 .. n-1, each once")
+        raise ValueError("expected one site for each of the nodes 0 to n-1")
     addresses = tuple(site.listen for site in ordered)
-    run = 1 << 52 | secrets.randbits(52)  # 53 bits, so that any JSON reader keeps it, and always as many
+    run = 1 << 52 | secrets.randbits(52)  # exactly 53 bits, which JSON readers preserve
     by_machine = groupby(sorted(ordered, key=attrgetter("machine")), key=attrgetter("machine"))
     return {
         machine: _agent_spec(machine, run, list(here), addresses, experiment, (agent_metrics or {}).get(machine))

@@ -1,4 +1,4 @@
-"""What a machine says, bounded in time and bytes: a machine is not trusted to come to an end."""
+"""Reads the output of machines with limits on time and bytes, since a machine may never stop."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CHUNK_BYTES = 1 << 16
 
 
 class StepError(Exception):
-    """A machine answered, and the answer is a refusal."""
+    """A step failed on a machine."""
 
 
 def read_answer(channel: paramiko.Channel, timeout_s: float) -> bytes:
-    """The standard output of a channel's command, which has ended then.
+    """Return the standard output of a channel's command, after its end.
 
     Raises:
         StepError: it did not end in time, or the output is longer than ``ANSWER_BYTES``.
@@ -37,9 +37,9 @@ def read_answer(channel: paramiko.Channel, timeout_s: float) -> bytes:
         while piece := _receive(channel, deadline_s):
             answer += piece
             if len(answer) > ANSWER_BYTES:
-                raise StepError(f"it answered with more than {ANSWER_BYTES >> 20} MiB")
+                raise StepError(f"the output is longer than {ANSWER_BYTES >> 20} MiB")
     except TimeoutError:
-        raise StepError(f"no complete answer within {timeout_s:g} s") from None
+        raise StepError(f"the output did not end within {timeout_s:g} s") from None
     if not channel.status_event.wait(max(0.0, deadline_s - time.monotonic())):
         raise StepError(f"the command did not end within {timeout_s:g} s")
     return bytes(answer)
@@ -51,8 +51,8 @@ def _receive(channel: paramiko.Channel, deadline_s: float) -> bytes:
     return piece
 
 
-def words_on(channel: paramiko.Channel, otherwise: str = "it said nothing") -> str:
-    """What the ended command of a channel has said on standard error: its beginning, if it is long."""
+def words_on(channel: paramiko.Channel, otherwise: str = "no output") -> str:
+    """Return the standard error of a channel's ended command, at most ``WORDS_BYTES``."""
     words = b""
     if channel.status_event.wait(WORDS_S):
         channel.settimeout(WORDS_S)
@@ -63,12 +63,12 @@ def words_on(channel: paramiko.Channel, otherwise: str = "it said nothing") -> s
 
 
 def log_agent(channel: paramiko.Channel, path: Path) -> None:
-    """Write what an agent says to a file until its end; what is beyond ``LOG_BYTES`` is read and discarded."""
+    """Write an agent's output to a file until its end. Output beyond ``LOG_BYTES`` is read and discarded."""
     left, discarded = LOG_BYTES, 0
     with path.open("wb", buffering=0) as log:
         while data := channel.recv(CHUNK_BYTES):
             kept = data[:left]
-            with contextlib.suppress(OSError):  # the disk is full, and the agent must not have to wait for us
+            with contextlib.suppress(OSError):  # a full disk must not block the agent
                 log.write(kept)
             left -= len(kept)
             discarded += len(data) - len(kept)

@@ -1,7 +1,7 @@
-"""What a machine sends home: a tar stream whose every member was asked for by name.
+"""Extracts the files that a machine sends: a tar stream in which every member was requested by name.
 
-A machine is not trusted with the run directory: whatever it sends, only files that were asked of it come into being,
-none that exists is changed, and no more bytes are written than it may send.
+A machine is not trusted with the run directory. Whatever it sends, only requested files are created, no existing file
+changes, and no more bytes are written than it may send.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ BLOCK_BYTES = tarfile.BLOCKSIZE
 
 
 class ArchiveError(Exception):
-    """The stream is not an archive of what was asked for; names the member."""
+    """The stream is not an archive of the requested files; the message names the member."""
 
 
 def extract(stream: IO[bytes], expected: Mapping[str, str], destination: Path, budget_bytes: int) -> None:
     """Write the members of a gzipped tar stream below a folder.
 
-    Headers are read one by one. Of the format's extensions, which are members of other types, none is understood, so no
-    member can have memory reserved for it.
+    Headers are read one by one. The format's extensions, which are members of other types, are refused, so no member
+    can make this process reserve memory.
 
     Args:
         stream: the archive.
-        expected: each member that may come, a regular file, -> its path below ``destination``.
+        expected: name of each allowed member, a regular file -> its path below ``destination``.
         destination: the folder.
-        budget_bytes: how much the stream may have, headers and padding included: packed, and also unpacked.
+        budget_bytes: limit on the stream's length, packed and unpacked, including headers and padding.
 
     Raises:
         ArchiveError: a member is not expected, comes twice, is not a regular file or exceeds the budget, its file
-            exists already, or the stream is damaged. What came before it is there.
+            exists already, or the stream is damaged. Members before it have been written.
         OSError: a file cannot be written, or the stream cannot be read.
     """
     source = _Source(stream, budget_bytes)
     while (member := source.next_member()) is not None:
         if member.name not in expected:
-            raise ArchiveError(f"sent {member.name!r}, which was not asked for")
+            raise ArchiveError(f"sent {member.name!r}, which was not requested")
         if not member.isreg():
-            raise ArchiveError(f"sent {member.name!r} as something else than a regular file")
+            raise ArchiveError(f"sent {member.name!r}, which is not a regular file")
         _write(source, member, destination / expected[member.name])
 
 
@@ -64,14 +64,14 @@ def _write(source: _Source, member: tarfile.TarInfo, path: Path) -> None:
 
 
 class _Counted:
-    """The packed stream, counted: gzip members without content are read on and on and unpack to nothing."""
+    """The packed stream, with a limit: an endless stream of empty gzip members unpacks to nothing."""
 
     def __init__(self, stream: IO[bytes], budget_bytes: int) -> None:
         self._stream = stream
         self._budget_bytes = self._left_bytes = budget_bytes
 
     def read(self, count: int) -> bytes:
-        """At most so many bytes."""
+        """Return at most ``count`` bytes."""
         piece = self._stream.read(count)
         self._left_bytes -= len(piece)
         if self._left_bytes < 0:
@@ -80,14 +80,14 @@ class _Counted:
 
 
 class _Source:
-    """The unpacked stream, counted."""
+    """The unpacked stream, with a limit."""
 
     def __init__(self, stream: IO[bytes], budget_bytes: int) -> None:
         self._stream = gzip.GzipFile(mode="rb", fileobj=cast("IO[bytes]", _Counted(stream, budget_bytes)))
         self._budget_bytes = self._left_bytes = budget_bytes
 
     def next_member(self) -> tarfile.TarInfo | None:
-        """The next header; None at the archive's end, after which the stream is read to its end."""
+        """Return the next header; None at the end of the archive, after reading the stream to its end."""
         header = self.read(BLOCK_BYTES, "a header")
         if not header.strip(b"\0"):
             while self._read(CHUNK_BYTES, "the padding"):
@@ -102,7 +102,7 @@ class _Source:
         return member
 
     def read(self, count: int, what: str) -> bytes:
-        """Exactly so many bytes of a member."""
+        """Return exactly ``count`` bytes of a member."""
         content = b""
         while len(content) < count:
             piece = self._read(count - len(content), what)

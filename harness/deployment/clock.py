@@ -1,4 +1,4 @@
-"""How far a machine's clocks are from ours, by round trips."""
+"""Estimates the offset of a machine's clocks from this machine's by round trips."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ while sys.stdin.buffer.readline():
 
 
 def read_clock_offset(session: Session, rounds: int = ROUNDS) -> ClockOffset:
-    """Estimate from the quickest of some round trips over the machine's SSH connection.
+    """Estimate the offset from the fastest of some round trips over the machine's SSH connection.
 
-    A reading happens somewhere between a question and its answer; assuming the middle errs by at most half the round
-    trip, whatever the path's asymmetry. The quickest round trip bounds the error best.
+    The clock is read between a question and its answer. Assuming the middle errs by at most half of the round trip,
+    whatever the asymmetry of the path. The fastest round trip gives the smallest error.
 
     Returns:
-        Its ``error_ns`` is half of that round trip.
+        The offset; its ``error_ns`` is half of the fastest round trip.
 
     Source: F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989.
     """
@@ -43,7 +43,7 @@ def read_clock_offset(session: Session, rounds: int = ROUNDS) -> ClockOffset:
 
 
 def merge_offsets(before: ClockOffset, after: ClockOffset) -> ClockOffset:
-    """One offset for the time between two readings: their middle, its error widened by how far they are apart."""
+    """Return one offset for the time between two readings: their middle, with an error that covers both."""
     spread = abs(after.monotonic_ns - before.monotonic_ns) // 2
     return ClockOffset(
         realtime_ns=(before.realtime_ns + after.realtime_ns) // 2,
@@ -59,7 +59,7 @@ def _read_once(channel: paramiko.Channel, answers: IO[bytes]) -> ClockOffset:
     words = answers.readline(LINE_BYTES).split()
     answered_ns = time.monotonic_ns()
     if len(words) != 2 or not all(word.isdigit() and len(word) < 20 for word in words):
-        raise StepError("the machine's Python did not tell the time")
+        raise StepError("the machine's Python did not return the time")
     middle_ns = (asked_ns + answered_ns) // 2
     return ClockOffset(
         realtime_ns=int(words[0]) - (middle_ns + epoch_ns),

@@ -1,4 +1,4 @@
-"""All machines of a run, step by step and in parallel."""
+"""The deployment of a run: each step runs on all machines in parallel."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from peer.runtime.spec import AgentSpec
 Result = TypeVar("Result")
 
 MAX_PARALLEL = 32
-"""Threads at work at a time; a thread mostly waits for its machine."""
+"""Most threads at a time; a thread mostly waits for its machine."""
 
 POLL_S = 0.2
 
 LEAD_S = 1.0
-"""From the order to start to the first thing that a peer does, beside the time that the order itself takes."""
+"""Time from the start command to the start of the peers, besides the time that the command takes."""
 
 _PROBE = """
 import importlib.metadata as metadata, json, platform, sys
@@ -48,7 +48,7 @@ print(json.dumps({"python": platform.python_version(), "kernel": platform.releas
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """What a machine has: Python's version, the kernel's release, and those of ``DEPENDENCIES`` that it found."""
+    """The versions on a machine: of Python, of the kernel, and of the ``DEPENDENCIES`` that it has."""
 
     python: str
     kernel: str
@@ -56,14 +56,14 @@ class Versions(msgspec.Struct, frozen=True):
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
-    """What the deployment reads of an agent's answer to ``status``; the agent says more."""
+    """The part of an agent's answer to ``status`` that the deployment reads."""
 
     ready: bool
     exits: tuple[FinalState, ...] = ()
 
 
 class StartAnswer(msgspec.Struct, frozen=True):
-    """What the deployment reads of an agent's answer to ``start``."""
+    """The part of an agent's answer to ``start`` that the deployment reads."""
 
     lead_ns: int
 
@@ -115,7 +115,7 @@ class Deployment:
         return self._each("probe", lambda session: decode(session.run_python(_PROBE, *DEPENDENCIES)))
 
     def check_versions(self) -> dict[str, Versions]:
-        """``probe``, refusing machines that cannot run a peer; says what to install there, by which command."""
+        """Return the versions on every machine. Refuse machines that cannot run a peer, with the command for a fix."""
         versions = self.probe()
         missing = {name: _missing(versions[name], session.machine) for name, session in self.sessions.items()}
         if refused := {name: text for name, text in missing.items() if text}:
@@ -123,12 +123,12 @@ class Deployment:
         return versions
 
     def ship(self, package: Package | None = None) -> dict[str, bool]:
-        """Bring the peer package to every machine; where it was already there, the result is False."""
+        """Copy the peer package to every machine; the result is False for machines that have it already."""
         package = package or build_package()
         return self._each("ship", lambda session: session.ship(package))
 
     def push(self, specs: Mapping[str, AgentSpec], overlay: bytes, schedule: bytes) -> None:
-        """Make the run's folder on every machine and write the agent's documents into it."""
+        """Make the run's folder on every machine and write the agent's files into it."""
 
         def push_one(session: Session) -> None:
             session.make_folder(held=self._held)
@@ -139,38 +139,41 @@ class Deployment:
         self._each("push", push_one)
 
     def start_agents(self) -> None:
-        """Start every machine's agent, which starts its peers and holds them at the barrier."""
+        """Start every machine's agent, which starts its peers; these wait at the barrier."""
         self.logs.mkdir(parents=True, exist_ok=True)
         self._each("start agent", lambda session: session.start_agent(self._log_of(session)))
 
     def await_ready(self, timeout_s: float) -> None:
-        """Wait until every peer of every machine stands at the barrier; then read the clocks."""
+        """Wait until every peer has reached the barrier, then read the clocks."""
         deadline = time.monotonic() + timeout_s
         self._each("await ready", lambda session: self._await_ready(session, deadline))
         self.clocks = self.read_clocks()
 
     def read_clocks(self) -> dict[str, ClockOffset]:
-        """How far every machine's clocks are from ours now.
+        """Return the offset of every machine's clocks from this machine's.
 
-        One machine after the other: a round trip that others hold up is a poor clock.
+        It asks one machine after the other, since parallel round trips delay each other.
         """
         return self._each("read clock", _clock_offset, parallel=1)
 
     @property
     def lead_s(self) -> float:
-        """How long before the peers' start the order to start has to be given, in real time.
+        """Real time by which the start command must precede the peers' start.
 
-        Twice what the slowest machine took to say that it is ready, for each batch of machines that are told side by
-        side, and ``LEAD_S``.
+        For each batch of machines that get it in parallel, twice the time in which the slowest machine answered that it
+        is ready; and ``LEAD_S``.
         """
         batches = -(-len(self.sessions) // MAX_PARALLEL)
         return LEAD_S + 2 * batches * max(self.call_s.values(), default=0.0)
 
     def start(self, zero_epoch_ns: int) -> dict[str, int]:
-        """Lift the barrier: the workload's zero is this instant of our CLOCK_REALTIME, told to each in its own time.
+        """Lift the barrier.
+
+        Args:
+            zero_epoch_ns: the workload's zero by this machine's CLOCK_REALTIME; converted to each machine's clock.
 
         Returns:
-            How long before their start each machine's peers were told, in ns of virtual time; below 0 = too late.
+            Time in virtual ns between the command's arrival at each machine and its peers' start; below 0 = too late.
         """
 
         def start_one(session: Session) -> int:
@@ -188,15 +191,15 @@ class Deployment:
         return self._each("status", lambda session: session.call("status"))
 
     def wait(self, timeout_s: float) -> dict[str, int]:
-        """Wait until every agent has ended, which it does when its peers have; the exit statuses."""
+        """Wait until every agent has ended, which follows the end of its peers. Return the exit statuses."""
         deadline = time.monotonic() + timeout_s
         return self._each("wait", lambda session: session.wait_agent(deadline - time.monotonic()))
 
     def collect(self, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
-        """Bring everything home and, where the agent has ended, delete it on the machine.
+        """Copy all files into ``run_dir``, and delete them on machines whose agent has ended.
 
-        Afterwards ``run_dir`` has what ``fetch`` brings and, when machines have clocks of their own, ``clocks.json``:
-        each machine's ``ClockOffset`` over the whole run. What could not be brought home stays on its machine.
+        Afterwards ``run_dir`` has the files of ``fetch`` and, if machines have their own clocks, ``clocks.json``: each
+        machine's ``ClockOffset`` over the whole run. Files that could not be copied stay on their machine.
         """
 
         def collect_one(session: Session) -> None:
@@ -215,10 +218,10 @@ class Deployment:
                 self._write_clocks(run_dir / CLOCKS_FILE)
 
     def fetch(self, destination: Path, nodes: Mapping[str, Collection[int]]) -> None:
-        """Copy what there is so far: ``trace/<node>.jsonl``, ``logs/``, ``record/`` and ``exits-<machine>.jsonl``.
+        """Copy the files written so far: ``trace/<node>.jsonl``, ``logs/``, ``record/`` and ``exits-<machine>.jsonl``.
 
-        ``nodes`` are those on each machine. A machine may send their files and no others, and together the machines may
-        fill half of the free space.
+        ``nodes``: machine -> its nodes. A machine may send only their files, and all machines together at most half of
+        the free space.
         """
         self._each("collect", lambda session: self._fetch(session, destination, nodes))
 
@@ -231,20 +234,20 @@ class Deployment:
         self._each("stop", lambda session: session.call("stop"), among=running)
 
     def clean(self) -> dict[str, Any]:
-        """Remove what ended runs have left on the machines; what was removed, and what may be in use and was kept."""
+        """Remove the folders of ended runs. Return per machine the removed folders, and those kept as maybe in use."""
         return self._each("clean", lambda session: session.on_site("clean", session.machine.work))
 
     def disconnect(self) -> None:
         """End the agents that still run, remove the folders of this run that were not collected, close the connections.
 
-        What cannot be done on a machine any more is said on standard error: its agent ends by itself.
+        A failure on a machine is reported on standard error; its agent ends by itself.
         """
         for name, words in self._each("disconnect", _leave).items():
             if words:
                 print(f"{name}: {printable(words)}; fab clean removes what is left", file=sys.stderr, flush=True)
 
     def _bring_home(self, session: Session, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
-        """Move the files where they lie on a disk of ours, copy them where not."""
+        """Move the files if they are on a disk of this machine, otherwise copy them."""
         machine = session.machine
         if machine.work_here:
             folder = Path(machine.work_here) / session.work.relative_to(machine.work)
@@ -262,7 +265,7 @@ class Deployment:
         try:
             after = self.read_clocks()
         except DeploymentError:
-            after = self.clocks  # the step that failed has said so: what was read before is all that is known
+            after = self.clocks  # the failed step has reported it; use the offsets read before
         self.clocks = {name: merge_offsets(self.clocks.get(name, clock), clock) for name, clock in after.items()}
         write_document(path, self.clocks)
 
@@ -272,7 +275,7 @@ class Deployment:
                 words = _last_line(self._log_of(session))
                 raise StepError(f"the agent ended with status {status}: {words}")
             if time.monotonic() > deadline:
-                raise StepError("its peers did not reach the barrier in time")
+                raise StepError("the peers did not reach the barrier in time")
             time.sleep(POLL_S)
 
     def _is_ready(self, session: Session) -> bool:
@@ -305,7 +308,7 @@ class Deployment:
             futures = {name: pool.submit(action, session) for name, session in sessions.items()}
             failures = {name: text for name, future in futures.items() if (text := _failure(future))}
         finally:
-            # Threads that an interrupt leaves behind end with their connections.
+            # After an interrupt, the remaining threads end with their connections.
             pool.shutdown(wait=False, cancel_futures=True)
         if failures:
             raise DeploymentError(step, failures)
@@ -313,12 +316,12 @@ class Deployment:
 
 
 def make_token() -> str:
-    """A name for a run's folder on machines that no other run has."""
+    """Return a unique name for a run's folder on machines."""
     return secrets.token_hex(8)
 
 
 def _leave(session: Session) -> str:
-    """End what a session has on its machine; what went wrong, empty = nothing."""
+    """End a session's agent and remove its folder. Return what failed; empty = nothing."""
     words = ""
     if session.is_connected:
         try:
@@ -336,11 +339,11 @@ def _clock_offset(session: Session) -> ClockOffset:
 
 def _last_line(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+    return next((line for line in reversed(lines) if line.strip()), "no output")
 
 
 def _failure(future: Future[Any]) -> str | None:
-    """The machine's words when it failed. Other errors are bugs and go on up."""
+    """Return the error message if the step failed on the machine. Raise other errors, which are bugs."""
     error = future.exception()
     if error is None:
         return None
@@ -352,15 +355,15 @@ def _failure(future: Future[Any]) -> str | None:
 def words_of(error: BaseException) -> str:
     """Return why a step failed on a machine."""
     if isinstance(error, TimeoutError):
-        return str(error) or "it did not answer in time"  # SSH's own has no words
+        return str(error) or "no answer in time"  # SSH's timeout has no message
     return str(error) or type(error).__name__
 
 
 def _missing(versions: Versions, machine: Machine) -> str:
-    """What keeps the machine from running a peer, and the command that mends it; empty = nothing."""
+    """Return why the machine cannot run a peer, and the command that fixes it; empty = it can."""
     if tuple(int(part) for part in versions.python.split(".")[:2]) < MIN_PYTHON:
         wanted = ".".join(map(str, MIN_PYTHON))
-        return f"{machine.python} is Python {versions.python}, {wanted} or later is needed"
+        return f"{machine.python} is Python {versions.python}; {wanted} or later is needed"
     absent = [name for name in DEPENDENCIES if name not in versions.packages]
     return (
         f"missing {', '.join(absent)}; run there: {machine.python} -m pip install {' '.join(absent)}" if absent else ""

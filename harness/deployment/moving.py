@@ -1,4 +1,4 @@
-"""Bringing home what a machine left in a folder that this computer sees: by renaming, whatever the amount."""
+"""Collects files from a work folder on this computer's file system by renaming them, however large they are."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def move_files(folder: Path, names: Mapping[str, str], destination: Path) -> None:
-    """Move files, as far as they exist.
+    """Move the files that exist.
 
-    Only regular files in real folders: peers wrote what is there, and a link would have later readers look elsewhere.
+    It moves only regular files in real folders: peers write the folder, and a link could lead readers elsewhere.
 
     Args:
-        folder: where they are; on the file system of ``destination``.
-        names: each one's path in ``folder``, and its path in ``destination``.
-        destination: gets them; what is there of the same name is replaced.
+        folder: the folder of the files, on the file system of ``destination``.
+        names: path in ``folder`` -> path in ``destination``.
+        destination: the new folder; files with the same names are replaced.
 
     Raises:
         OSError: a file could not be moved.

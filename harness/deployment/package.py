@@ -13,7 +13,7 @@ import peer
 from harness.deployment.workspace import hash_files
 
 DEPENDENCIES = ("msgspec", "prometheus_client", "uvloop")
-"""What a peer imports beside the standard library (``[project] dependencies`` in pyproject.toml)."""
+"""The packages that a peer imports besides the standard library (``[project] dependencies`` in pyproject.toml)."""
 
 MIN_PYTHON = (3, 11)
 
@@ -28,7 +28,7 @@ class Package(Struct, frozen=True):
 def build_package(source: Path | None = None) -> Package:
     """Pack the peer package of this checkout (or installation).
 
-    Times, owners and modes are fixed, so equal sources give equal hashes wherever they are packed.
+    Times, owners and modes are fixed, so that equal sources give equal hashes on any machine.
     """
     source = source or Path(peer.__file__).parent
     contents = {str(Path("peer") / path.relative_to(source)): path.read_bytes() for path in source.rglob("*.py")}

@@ -26,7 +26,7 @@ CONNECT_S = 20.0
 COMMAND_S = 60.0
 KEEPALIVE_S = 10
 LOST_S = 30
-"""Unanswered for this long, a machine counts as lost."""
+"""A machine that does not answer for this long counts as lost."""
 
 LINE_BYTES = 1 << 12
 """The longest line that is read as an answer."""
@@ -35,7 +35,7 @@ END_S = 15.0
 """How long an agent may take to end its peers and itself."""
 
 FAULTS = (OSError, EOFError, paramiko.SSHException, msgspec.MsgspecError, ArchiveError)
-"""What a machine can do to a step. Anything else is a bug of ours and is not caught."""
+"""The errors that a machine can cause in a step. Other errors are bugs and are not caught."""
 
 
 _WORKSPACE = resources.files("harness.deployment").joinpath("workspace.py").read_bytes()
@@ -45,7 +45,7 @@ _PACK = "tar --format=gnu --no-recursion -czf - -T -"
 
 
 class CommandError(StepError):
-    """A command ended with another status than 0; carries its words."""
+    """A command ended with a status other than 0; the message has its output."""
 
 
 class Session:
@@ -99,11 +99,11 @@ class Session:
         self._finish_log()
 
     def run(self, command: str, timeout_s: float = COMMAND_S) -> str:
-        """A shell command's standard output.
+        """Run a shell command and return its standard output.
 
         Raises:
             CommandError: it failed.
-            StepError: it did not end in time, or said too much.
+            StepError: it did not end in time, or its output is too long.
         """
         channel = self.open_channel(command)
         try:
@@ -116,14 +116,14 @@ class Session:
         return output
 
     def run_python(self, source: str, *arguments: str) -> str:
-        """The output of a few lines of Python on the machine."""
+        """Run Python source on the machine and return its output."""
         return self.run(shlex.join([self.machine.python, "-c", source, *arguments]))
 
     def on_site(self, verb: str, *arguments: str | PurePosixPath) -> Any:  # noqa: ANN401 - JSON
-        """Have ``harness.deployment.workspace`` do something on the machine; its answer.
+        """Run a verb of ``harness.deployment.workspace`` on the machine and return its answer.
 
         Raises:
-            StepError: it was refused; carries the machine's words.
+            StepError: it was refused; the message has the machine's reason.
         """
         channel = self._start_on_site(verb, *arguments)
         try:
@@ -136,7 +136,7 @@ class Session:
         return msgspec.json.decode(answer)
 
     def _start_on_site(self, verb: str, *arguments: str | PurePosixPath) -> paramiko.Channel:
-        """The text goes by standard input: on the command line, everybody's list of processes would show it."""
+        """Send the module on standard input: on the command line, every user could see it in the process list."""
         words = [self.machine.python, "-c", _READ_AND_RUN, str(len(_WORKSPACE)), verb, *map(str, arguments)]
         channel = self.open_channel(shlex.join(words))
         channel.sendall(_WORKSPACE)
@@ -175,7 +175,7 @@ class Session:
         self._made = True
 
     def remove_folder(self) -> None:
-        """Remove the run's folder, if this session made it, with what the run may have left running on the machine.
+        """Remove the run's folder if this session made it, and end the run's processes on the machine.
 
         Raises:
             StepError: it was not removed.
@@ -191,7 +191,7 @@ class Session:
             raise StepError(f"{self.work} is not removed yet; {words_on(self._holder)}")
 
     def keep_folder(self) -> None:
-        """Leave the run's folder on the machine, now and after this session."""
+        """Keep the run's folder on the machine after this session."""
         self._made = False
         if self._holder is not None and self.is_connected:
             self._holder.sendall(b"keep\n")
@@ -201,10 +201,10 @@ class Session:
         self.connection.put(io.BytesIO(content), str(path))
 
     def start_agent(self, log: Path) -> None:
-        """Start the agent of the run's folder; its words go to ``log``.
+        """Start the agent of the run's folder; its output goes to ``log``.
 
-        Its standard input stays open as long as this session does: the agent takes the end of it for the end of the
-        run, so a lost connection leaves no peer behind.
+        Its standard input stays open as long as this session. The agent ends at the end of its input, so a lost
+        connection leaves no peer behind.
         """
         run = shlex.quote(f"{workspace.RUN_VARIABLE}={self.work}")
         words = f"-m peer.runtime.agent {shlex.quote(str(self.work))}"
@@ -214,33 +214,33 @@ class Session:
         self._reader.start()
 
     def call(self, verb: str, *arguments: str, timeout_s: float = COMMAND_S) -> Any:  # noqa: ANN401 - JSON
-        """Ask the running agent; the decoded JSON answer."""
+        """Send a command to the running agent and return its decoded JSON answer."""
         words = shlex.join([str(self.work), "--call", verb, *arguments])
         answer = self.run(f"{self._python_here()} -m peer.runtime.agent {words}", timeout_s)
         return msgspec.json.decode(answer)
 
     @property
     def agent_fault(self) -> str | None:
-        """What is wrong with the agent that was started, as far as this side knows; None = nothing."""
+        """Return what is wrong with the started agent, as far as this side knows; None = nothing."""
         if not self.is_connected:
-            return "the connection to it is lost, and with it the agent"
+            return "the connection to it is lost"
         status = self.agent_status
         if not status:
-            return None  # it runs, or all its peers have ended as they should
+            return None  # it runs, or all its peers ended as expected
         return "the agent was killed" if status < 0 else f"the agent ended with status {status}"
 
     @property
     def agent_status(self) -> int | None:
-        """The agent's exit status; None while it runs."""
+        """Return the agent's exit status; None while it runs."""
         if self._agent is None or not self._agent.exit_status_ready():
             return None
         return int(self._agent.recv_exit_status())
 
     def wait_agent(self, timeout_s: float) -> int:
-        """Wait for the agent to end; its exit status.
+        """Wait for the agent to end and return its exit status.
 
         Raises:
-            StepError: it did not, or a signal ended it, or the connection is gone and with it the agent.
+            StepError: it did not end, a signal ended it, or the connection was lost.
         """
         if self._agent is None:
             raise StepError("no agent was started")
@@ -253,16 +253,16 @@ class Session:
         return status
 
     def end_agent(self, timeout_s: float = END_S) -> None:
-        """End the agent's lifeline, and with it the agent and its peers; wait until they have ended.
+        """Close the agent's lifeline, which ends the agent and its peers, and wait until they have ended.
 
         Raises:
-            StepError: they have not.
+            StepError: they did not end.
         """
         if self._agent is None or self._agent.exit_status_ready():
             return
         self._agent.shutdown_write()
         if not self._agent.status_event.wait(timeout_s):
-            raise StepError(f"the agent still runs {timeout_s:g} s after its lifeline's end")
+            raise StepError(f"the agent still runs {timeout_s:g} s after its lifeline was closed")
 
     @property
     def is_connected(self) -> bool:
@@ -270,16 +270,16 @@ class Session:
         return transport is not None and transport.is_active()
 
     def fetch(self, expected: Mapping[str, str], destination: Path, budget_bytes: int) -> None:
-        """Copy files of the run's folder, as far as they exist, below ``destination``, as one tar stream.
+        """Copy the existing files of the run's folder below ``destination``, as one tar stream.
 
         Args:
             expected: each file's path in the run's folder -> its path below ``destination``, where it must not exist.
             destination: a folder.
-            budget_bytes: how much the machine may send.
+            budget_bytes: limit on what the machine may send.
 
         Raises:
-            StepError: the machine could not read them all.
-            ArchiveError: it sent something else, or too much.
+            StepError: the machine could not read all files.
+            ArchiveError: it sent other files, or too many bytes.
             TimeoutError: it sent nothing for ``COMMAND_S``.
         """
         channel = self.open_channel(f"cd {shlex.quote(str(self.work))} && {_PRESENT} | {_PACK}")
@@ -296,7 +296,7 @@ class Session:
             channel.close()
 
     def _python_here(self) -> str:
-        # -P: what lies in the user's home is not in front of what is imported.
+        # -P: no import from the user's home.
         path = shlex.quote(f"PYTHONPATH={self._package}")
         return f"env {path} PYTHONDONTWRITEBYTECODE=1 {shlex.quote(self.machine.python)} -P"
 
@@ -313,7 +313,7 @@ class Session:
 
 
 def _connection(machine: Machine) -> fabric.Connection:
-    """A Fabric connection that takes nothing from the user's own set-up of SSH and Fabric: the machine says it all."""
+    """Return a Fabric connection that ignores the user's configuration of SSH and Fabric."""
     return fabric.Connection(
         machine.host,
         user=machine.user,

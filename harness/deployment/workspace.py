@@ -1,14 +1,14 @@
-"""A machine's work folder, seen from the machine: this file's text is run there by its Python.
+"""A machine's work folder. The machine's Python runs the text of this file.
 
-    prepare WORK            make the work folder where it is missing, check who can write to it; its absolute path
-    package FOLDER SHA256   whether the package is there; one whose content is not what its name says is refused
-    place PART FOLDER SHA256    give an unpacked package its name, in one step
+    prepare WORK            make the work folder if it is missing, check who can write to it; print its absolute path
+    package FOLDER SHA256   whether the package is there; refuse one whose content does not match its name
+    place PART FOLDER SHA256    rename an unpacked package, in one step
     make FOLDER             make a run's folder
-    hold FOLDER             the same, and wait for the end of standard input; then ``remove``, unless it said "keep"
-    remove FOLDER           end what a run has left running, and remove its folder
+    hold FOLDER             the same, and wait for the end of standard input; then ``remove``, unless it was "keep"
+    remove FOLDER           end the processes of a run, and remove its folder
     clean WORK              the same for every run below the work folder that has no agent and is an hour old
 
-The answer is JSON. It uses the standard library alone, and nothing of this project.
+The answer is JSON. The file uses only the standard library.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ import time
 from collections.abc import Callable
 
 RUN_VARIABLE = "TRELLIS_RUN"
-"""In the environment of a run's processes: the run's folder."""
+"""The environment variable of a run's processes with the run's folder."""
 
 SETTLED_S = 3600.0
-"""In a folder that changed later than this, an agent may be about to start, or its run about to collect."""
+"""A folder that changed within this time may be in use: before its agent starts, or before its files are collected."""
 
 AGENT_S = 40.0
-"""How long an agent that has lost its lifeline may take to end its peers and itself."""
+"""Time that an agent without its lifeline has to end its peers and itself."""
 
 SOCKET_PATH_BYTES = 107
 END_S = 10.0
 
 
 class Refused(Exception):
-    """The folder cannot be used; says why."""
+    """The folder cannot be used; the message says why."""
 
 
 def check_path(path: str) -> None:
-    """Check that nobody but this user and the machine's owner can change what is found under a path.
+    """Check that only this user and the machine's owner can change a path.
 
     Raises:
-        Refused: somebody else owns it, a folder or a link above it, or may write to one of these.
+        Refused: another user owns it, or a folder or a link above it, or may write to one of these.
     """
     parts = path.split("/")
     for end in range(1, len(parts) + 1):
@@ -59,7 +59,7 @@ def check_path(path: str) -> None:
 
 def _check_one(path: str) -> None:
     entry = os.lstat(path)
-    # In a user namespace root is shown as somebody else: whoever owns / is the machine's owner.
+    # In a user namespace root has another number: the owner of / is the machine's owner.
     if entry.st_uid not in (os.geteuid(), 0, os.lstat("/").st_uid):
         raise Refused(f"{path} belongs to {_user(entry.st_uid)}, not to {_user(os.geteuid())}")
     if stat.S_ISLNK(entry.st_mode):
@@ -70,7 +70,7 @@ def _check_one(path: str) -> None:
 
 
 def _is_private_group(number: int) -> bool:
-    """Whether a group is the user's own and nobody else's, as many distributions make one for each user."""
+    """Whether a group has only this user as a member, such as the private groups of many distributions."""
     try:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
     except KeyError:
@@ -86,10 +86,10 @@ def _user(number: int) -> str:
 
 
 def prepare(work: str) -> str:
-    """Make the work folder where it is missing; its absolute path.
+    """Make the work folder if it is missing, and return its absolute path.
 
     Raises:
-        Refused: others can change it, or its path is too long for the agents' sockets.
+        Refused: other users can change it, or its path is too long for the agents' sockets.
     """
     path = os.path.normpath(os.path.expanduser(work))
     os.makedirs(path, mode=0o700, exist_ok=True)
@@ -97,15 +97,15 @@ def prepare(work: str) -> str:
     if not stat.S_ISDIR(os.stat(path).st_mode) or os.stat(path).st_uid != os.geteuid():
         raise Refused(f"{path} is not a folder of {_user(os.geteuid())}")
     if len(f"{path}/{'0' * 16}/agent.sock".encode()) > SOCKET_PATH_BYTES:
-        raise Refused(f"{path} is too long a path for the agents' sockets; set a shorter `work`")
+        raise Refused(f"the path {path} is too long for the agents' sockets; set a shorter `work`")
     return path
 
 
 def digest(folder: str) -> str:
-    """``hash_files`` of a package's folder.
+    """Return ``hash_files`` of a package's folder.
 
     Raises:
-        Refused: something in it is neither a file nor a folder, or others own it or may write to it.
+        Refused: it has an entry that is neither a file nor a folder, or that other users own or may write to.
     """
     names = []
     for parent, folders, files in os.walk(folder, onerror=_raise):
@@ -124,7 +124,7 @@ def digest(folder: str) -> str:
 
 
 def hash_files(contents: dict[str, bytes]) -> str:
-    """The SHA-256 over each file's name, length and content, in the order of the names."""
+    """Return the SHA-256 over each file's name, length and content, in the order of names."""
     total = hashlib.sha256()
     for name, content in sorted(contents.items()):
         total.update(b"%s\0%d\0" % (os.fsencode(name), len(content)) + content)
@@ -136,10 +136,10 @@ def _raise(error: OSError) -> None:
 
 
 def package(folder: str, sha256: str) -> bool:
-    """Whether the package is there.
+    """Whether the package exists.
 
     Raises:
-        Refused: something else is, or others can change it.
+        Refused: its content is different, or other users can change it.
     """
     if not os.path.lexists(folder):
         os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
@@ -147,14 +147,14 @@ def package(folder: str, sha256: str) -> bool:
         return False
     check_path(folder)
     if not os.path.isdir(folder) or os.path.islink(folder) or digest(folder) != sha256:
-        raise Refused(f"{folder} does not have the content that its name says; remove it")
+        raise Refused(f"the content of {folder} does not match its name; remove it")
     return True
 
 
 def place(part: str, folder: str, sha256: str) -> bool:
-    """Rename an unpacked package, unless another run has placed the same one meanwhile."""
+    """Rename an unpacked package, unless another run has placed the same package meanwhile."""
     if digest(part) != sha256:
-        raise Refused(f"{part} was not unpacked as it was sent")
+        raise Refused(f"the content of {part} differs from what was sent")
     try:
         os.rename(part, folder)
     except OSError:
@@ -169,9 +169,9 @@ def make(folder: str) -> bool:
 
 
 def hold(folder: str) -> None:
-    """Make a run's folder and keep it until standard input ends, however that comes about: then remove it.
+    """Make a run's folder, and remove it when standard input ends for any reason.
 
-    So nothing of a run is left on a machine, whatever has ended the run or its agent.
+    So nothing of a run is left on a machine, however the run or its agent ended.
     """
     make(folder)
     print("true", flush=True)
@@ -184,7 +184,7 @@ def hold(folder: str) -> None:
 
 
 def has_agent(folder: str) -> bool:
-    """Whether an agent listens there."""
+    """Whether an agent listens in the folder."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         try:
             link.connect(os.path.join(folder, "agent.sock"))
@@ -194,7 +194,7 @@ def has_agent(folder: str) -> bool:
 
 
 def processes_of(folder: str) -> list[int]:
-    """The processes of this user that say in their environment that they belong to the run."""
+    """Return this user's processes that belong to the run according to their environment."""
     wanted = f"{RUN_VARIABLE}={folder}".encode()
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -203,18 +203,18 @@ def processes_of(folder: str) -> list[int]:
                 if wanted in environment.read().split(b"\0") and int(name) != os.getpid():
                     found.append(int(name))
         except OSError:
-            continue  # somebody else's, or ended
+            continue  # another user's, or ended
     return found
 
 
 def remove(folder: str) -> bool:
-    """End what the run has left running, and remove its folder; whether there was anything.
+    """End the processes of a run and remove its folder. Return whether there was a folder or a process.
 
     Raises:
-        Refused: its agent runs.
+        Refused: its agent still runs.
     """
     if has_agent(folder):
-        raise Refused(f"{folder} has an agent that runs")
+        raise Refused(f"{folder} has a running agent")
     return _remove(folder)
 
 
@@ -235,7 +235,7 @@ def _remove(folder: str) -> bool:
 
 
 def clean(work: str) -> dict[str, list[str]]:
-    """Remove what ended runs have left: ``removed``; ``kept`` is what has an agent, or changed lately."""
+    """Remove the folders of ended runs: ``removed``. ``kept``: those that have an agent or changed recently."""
     path = prepare(work)
     names = sorted(name for name in os.listdir(path) if len(name) == 16 and not set(name) - set("0123456789abcdef"))
     removed, kept = [], []
@@ -249,7 +249,7 @@ def clean(work: str) -> dict[str, list[str]]:
 
 
 def _changed_s(folder: str) -> float:
-    """When the folder or something right in it changed last; seconds since the epoch."""
+    """Return when the folder or an entry of it changed last, in seconds since the epoch."""
     return max(os.lstat(path).st_mtime for path in (folder, *(entry.path for entry in os.scandir(folder))))
 
 
@@ -259,7 +259,7 @@ VERBS: dict[str, Callable[..., object]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the first argument says with the others."""
+    """Run the verb of the first argument with the others."""
     try:
         answer = VERBS[arguments[0]](*arguments[1:])
     except (Refused, OSError) as error:

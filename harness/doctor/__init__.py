@@ -1,1 +1,1 @@
-"""Can a run be made on this machine? Facts are gathered in one place, judged by pure functions, mended by commands."""
+"""Checks whether a run can be made on this machine. One module gathers facts; pure functions judge them."""

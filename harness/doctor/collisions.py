@@ -1,7 +1,7 @@
 """Other distributions that own one of Trellis's import names.
 
-The rooms are imported under their plain names. An unrelated distribution that installs a package called ``metrics``
-would be imported in place of ours, or be hidden by it: neither may happen silently.
+Trellis's top-level packages, the rooms, have common names. An unrelated distribution with a package ``metrics`` would
+be imported instead of Trellis's, or be hidden by it. Neither may happen silently.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 def find_collisions(owners: Mapping[str, Iterable[str]], origins: Mapping[str, Path | None], home: Path) -> list[str]:
-    """The collisions, a sentence each.
+    """Return the collisions, one sentence each.
 
     Args:
         owners: import name -> distributions that install it (``packages_distributions``).
         origins: room -> the folder that ``import`` finds it in.
-        home: the folder that holds our rooms.
+        home: the folder that holds the rooms.
     """
     found = []
     for room in ROOMS:
@@ -36,7 +36,7 @@ def find_collisions(owners: Mapping[str, Iterable[str]], origins: Mapping[str, P
 
 
 def import_origins() -> dict[str, Path | None]:
-    """Where ``import`` finds each room."""
+    """Return the folder in which ``import`` finds each room."""
     origins: dict[str, Path | None] = {}
     for room in ROOMS:
         spec = find_spec(room)
@@ -45,5 +45,5 @@ def import_origins() -> dict[str, Path | None]:
 
 
 def current_collisions() -> list[str]:
-    """The collisions in this Python environment."""
+    """Return the collisions in this Python environment."""
     return find_collisions(packages_distributions(), import_origins(), CHECKOUT)

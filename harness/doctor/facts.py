@@ -1,4 +1,4 @@
-"""What the doctor knows of a machine. Gathering is the only part of the doctor that touches it."""
+"""Facts about a machine. Gathering them is the only part of the doctor that touches the machine."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ DEVICES = {
     "tun": ("ip", "tuntap", "add", "dev", "t0", "mode", "tun"),
     "netem": ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"),
 }
-"""What each kernel feature is tried with, inside namespaces that vanish with the attempt."""
+"""The command that tries each kernel feature, inside temporary namespaces."""
 
 
 class Attempt(Struct, frozen=True):
-    """Something that was tried for real. ``error`` is the last line of what it said; empty when it worked."""
+    """The result of a command. ``error`` is the last line of its output, or empty if it worked."""
 
     worked: bool
     error: str = ""
 
 
 class TimerLateness(Struct, frozen=True):
-    """How late a sleeping process woke, over a short measurement."""
+    """How late a sleeping process wakes, from a short measurement."""
 
     p50_ms: float
     p99_ms: float
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """A machine, as far as a run cares."""
+    """The facts about a machine that matter to a run."""
 
     is_root: bool
     namespaces: Attempt
@@ -74,7 +74,7 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 
 def attempt(argv: Sequence[str]) -> Attempt:
-    """Run a command to see whether it works."""
+    """Run a command and return whether it worked."""
     try:
         done = subprocess.run(
             argv,
@@ -94,7 +94,7 @@ def attempt(argv: Sequence[str]) -> Attempt:
 
 
 def gather() -> Facts:
-    """Look at this machine: about two seconds, nothing is left behind."""
+    """Gather the facts about this machine, in about two seconds. Nothing is left behind."""
     is_root = os.geteuid() == 0
     enter = AS_ROOT if is_root else AS_USER
     return Facts(
@@ -133,19 +133,19 @@ def measure_timer() -> TimerLateness:
 
 
 def java_major(said: str) -> int | None:
-    """The major version in what ``java -version`` says (8 for ``1.8``); None when it says none."""
+    """Return the major version in the output of ``java -version`` (8 for ``1.8``); None if there is none."""
     match = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(match[1]) if match else None
 
 
 def memory_available_mib(meminfo: str) -> float:
-    """``MemAvailable`` of /proc/meminfo in MiB; 0 when it is not there."""
+    """Return ``MemAvailable`` of /proc/meminfo in MiB; 0 if it is missing."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
     return int(match[1]) / 1024 if match else 0.0
 
 
 def _process_limit() -> int:
-    """The least of the limits on processes: the kernel's, the user's, the cgroup's."""
+    """Return the lowest limit on processes: the kernel's, the user's or the cgroup's."""
     user_limit = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     limits = [_read_number("/proc/sys/kernel/pid_max"), _read_number("/proc/sys/kernel/threads-max")]
     limits += [user_limit if user_limit != resource.RLIM_INFINITY else None, _read_number(_own_cgroup() / "pids.max")]
@@ -153,13 +153,13 @@ def _process_limit() -> int:
 
 
 def _own_cgroup() -> Path:
-    """This process's cgroup in the unified hierarchy."""
+    """Return this process's cgroup in the unified hierarchy."""
     match = re.search(r"^0::/(.*)$", _read("/proc/self/cgroup") or "", re.MULTILINE)
     return Path("/sys/fs/cgroup") / (match[1] if match else "")
 
 
 def _said(argv: Sequence[str]) -> str:
-    """All that a command prints; nothing when it cannot be started."""
+    """Return the output of a command; empty if it cannot be started."""
     try:
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError:
@@ -168,7 +168,7 @@ def _said(argv: Sequence[str]) -> str:
 
 
 def _read(path: str | Path) -> str | None:
-    """A file of the kernel's; None where this kernel does not have it or does not let it be read."""
+    """Return the content of a kernel file; None if it is missing or cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What the doctor says."""
+"""The findings of the doctor."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Finding(Struct, frozen=True):
     """One line of the doctor's report.
 
     Attributes:
-        subject: what was looked at.
-        level: ``ok``; ``note`` (a run can be made, with the limit that ``meaning`` states); ``problem`` (no run can).
+        subject: what was checked.
+        level: ``ok``; ``note`` (a run can be made, with the limit in ``meaning``); ``problem`` (no run can be made).
         found: what was found.
         meaning: what that means for a run.
-        mend: what a person does about it, in words or as a command; empty when there is nothing to mend.
-        fix: the command that ``doctor --fix`` runs, only where it is safe to run unasked; empty otherwise.
+        mend: how the user can fix it, as a sentence or a command; empty if there is nothing to fix.
+        fix: the command that ``doctor --fix`` runs, if that is safe; otherwise empty.
     """
 
     subject: str
@@ -30,5 +30,5 @@ class Finding(Struct, frozen=True):
 
 
 def can_run(findings: list[Finding]) -> bool:
-    """Whether a run can be made: nothing found is a problem."""
+    """Whether a run can be made: no finding is a problem."""
     return all(finding.level != "problem" for finding in findings)

@@ -1,4 +1,4 @@
-"""Judgements: pure functions from facts to findings."""
+"""The checks: pure functions from facts to findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEADY_CLOCKSOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksour
 
 
 def examine(facts: Facts) -> list[Finding]:
-    """Every finding, the ones that a run depends on most first."""
+    """Return every finding, the most important for a run first."""
     return [
         *probe_namespaces(facts),
         *probe_devices(facts),
@@ -33,19 +33,19 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def probe_namespaces(facts: Facts) -> list[Finding]:
-    """The sandbox lives in fresh network, mount, PID and IPC namespaces."""
+    """Check the namespaces of the sandbox: network, mount, PID and IPC."""
     who = "root" if facts.is_root else "this user"
     own = facts.namespaces
     user = facts.user_namespaces
     return [
-        Finding("namespaces", "ok", f"{who} can make them", "runs are sealed off and leave nothing behind")
+        Finding("namespaces", "ok", f"{who} can make them", "runs are isolated and leave nothing behind")
         if own.worked
         else Finding(
             "namespaces",
             "problem",
             f"{who} cannot make them: {own.error}",
             "the emulated testbed cannot start",
-            "run as root, allow user namespaces (next line), or give the container CAP_SYS_ADMIN",
+            "run as root, allow user namespaces (next finding), or give the container CAP_SYS_ADMIN",
         ),
         Finding("user namespaces", "ok", "an ordinary user can make them", "runs also work without root")
         if user.worked
@@ -61,18 +61,18 @@ def probe_namespaces(facts: Facts) -> list[Finding]:
 
 
 def probe_devices(facts: Facts) -> list[Finding]:
-    """The network devices that an emulated host is made of, each tried for real."""
+    """Check the network devices of an emulated host, each by making one."""
     tun_mend = "modprobe tun; without root also: chmod 666 /dev/net/tun; in a container: --device /dev/net/tun"
     findings = [
         _device(facts, "veth", "control network of the emulated hosts", "modprobe veth"),
         _device(facts, "bridge", "control network of the emulated hosts", "modprobe bridge"),
-        _device(facts, "tun", "emulated network, by the userspace data plane", tun_mend),
+        _device(facts, "tun", "emulated network of the userspace data plane", tun_mend),
     ]
     netem = facts.devices["netem"]
     if netem.worked:
         findings.append(Finding("netem", "ok", "the kernel has it", "a kernel data plane is possible"))
     else:
-        text = "only the userspace data plane is possible; it is the default, nothing is lost"
+        text = "only the userspace data plane is possible, which is the default"
         findings.append(Finding("netem", "note", f"absent: {netem.error}", text))
     return findings
 
@@ -86,7 +86,7 @@ def _device(facts: Facts, name: str, purpose: str, mend: str) -> Finding:
 
 
 def probe_programs(facts: Facts, programs: list[Program]) -> list[Finding]:
-    """The programs that Trellis starts. Java has a probe of its own, since its version matters."""
+    """Check the programs that Trellis starts, except Java, whose version matters, too."""
     return [_program(facts, program) for program in programs if program.name != "java"]
 
 
@@ -108,7 +108,7 @@ def _program(facts: Facts, program: Program) -> Finding:
 
 
 def probe_java(facts: Facts) -> Finding:
-    """Spark needs a recent Java."""
+    """Check the version of Java, which Spark needs."""
     purpose = "Spark, which computes the tables"
     if facts.java_major is not None and facts.java_major >= MINIMUM_JAVA:
         return Finding("java", "ok", f"version {facts.java_major}", purpose)
@@ -127,29 +127,29 @@ def _installer(group: str, facts: Facts) -> tuple[str, ...]:
 
 
 def probe_collisions(facts: Facts) -> list[Finding]:
-    """Nobody else may own the rooms' import names."""
-    mend = "use an environment of its own (./trellis makes one), or uninstall the other distribution"
-    meaning = "Trellis would run somebody else's code, or hide it"
+    """Check that no other distribution owns an import name of Trellis."""
+    mend = "use a separate environment (./trellis makes one), or uninstall the other distribution"
+    meaning = "Trellis would run the other distribution's code, or hide it"
     if facts.collisions:
         return [Finding("import names", "problem", collision, meaning, mend) for collision in facts.collisions]
-    return [Finding("import names", "ok", "owned by no other distribution", "the rooms are imported as they are here")]
+    return [Finding("import names", "ok", "owned by no other distribution", "Trellis imports its own code")]
 
 
 def probe_limits(facts: Facts) -> list[Finding]:
-    """How big a run may get."""
+    """Check the limits on a run's size."""
     findings = [
         Finding(
             "open files",
             _level(facts.open_files, OPEN_FILES_NEEDED, OPEN_FILES_WANTED),
-            f"at most {facts.open_files} a process",
-            "the data plane holds about three a host, a peer one a link",
+            f"at most {facts.open_files} per process",
+            "the data plane opens about three per host, a peer one per link",
             "" if facts.open_files >= OPEN_FILES_WANTED else f"ulimit -Hn {OPEN_FILES_WANTED} as root, or limits.conf",
         ),
         Finding(
             "processes",
             _level(facts.processes, PROCESSES_NEEDED, PROCESSES_WANTED),
             f"at most {facts.processes}",
-            "a run has about two a host",
+            "a run has about two per host",
             "" if facts.processes >= PROCESSES_WANTED else "raise ulimit -u, kernel.pid_max or the cgroup's pids.max",
         ),
     ]
@@ -159,48 +159,48 @@ def probe_limits(facts: Facts) -> list[Finding]:
 
 
 def _neighbours(facts: Facts, limit: int) -> Finding:
-    found, meaning = f"at most {limit} in the whole kernel", "the control network uses about two a host"
+    found, meaning = f"at most {limit} in the whole kernel", "the control network uses about two per host"
     if limit >= NEIGHBOURS_WANTED:
         return Finding("neighbour table", "ok", found, meaning)
     command = ("sysctl", "-w", f"net.ipv4.neigh.default.gc_thresh3={NEIGHBOURS_WANTED}")
-    mend = " ".join(command) + " (until the next boot; for good: /etc/sysctl.d)"
+    mend = " ".join(command) + " (until the next boot; permanently: /etc/sysctl.d)"
     return Finding("neighbour table", "note", found, meaning, mend, command if facts.is_root else ())
 
 
 def probe_realtime(facts: Facts) -> Finding:
-    """A data plane that goes first is late less often."""
+    """Check whether the data plane can have real-time priority, with which it is late less often."""
     if facts.realtime.worked:
-        return Finding("real-time priority", "ok", "allowed", "the data plane goes first when processes compete")
+        return Finding("real-time priority", "ok", "allowed", "the data plane runs first when processes compete")
     return Finding(
         "real-time priority",
         "note",
         f"refused: {facts.realtime.error}",
-        "the data plane competes with the peers; runs on a busy machine end suspect sooner",
+        "the data plane competes with the peers; on a busy machine more runs are suspect",
         "run as root, or allow it: 'USER - rtprio 50' in /etc/security/limits.conf",
     )
 
 
 def probe_pressure(facts: Facts) -> list[Finding]:
-    """How an overloaded machine is noticed."""
+    """Check the kernel's measurement of CPU pressure, and the processors."""
     if facts.pressure_available:
-        psi = Finding("pressure (PSI)", "ok", "/proc/pressure can be read", "an overloaded machine is noticed")
+        psi = Finding("pressure (PSI)", "ok", "/proc/pressure can be read", "an overload of the machine is detected")
     else:
         meaning = "CPU pressure is missing from the fidelity record; lateness still shows an overload"
-        mend = "boot with psi=1, or a kernel with CONFIG_PSI"
+        mend = "boot with psi=1, or use a kernel with CONFIG_PSI"
         psi = Finding("pressure (PSI)", "note", "/proc/pressure is absent", meaning, mend)
     return [psi, probe_processors(facts)]
 
 
 def probe_processors(facts: Facts) -> Finding:
-    """A quota is time on processors per period; what uses it up stands still for the rest of the period."""
-    meaning = "the data plane wants one core for itself, the peers share the rest"
+    """Check the processors. Processes that use up a quota are stopped for the rest of its period."""
+    meaning = "the data plane needs one core, and the peers share the rest"
     found = f"{facts.cpus:g} usable, cgroup v{facts.cgroup_version}"
     if facts.cpus < facts.visible_cpus:
         return Finding(
             "processors",
             "note",
             f"{facts.cpus:g} of {facts.visible_cpus} by a quota, cgroup v{facts.cgroup_version}",
-            f"{meaning}; a run that uses the quota up is throttled and ends suspect",
+            f"{meaning}; a run that uses up the quota is throttled and is suspect",
             "give the container whole processors (a cpuset) instead of a quota",
         )
     if facts.cpus < 2:
@@ -209,7 +209,7 @@ def probe_processors(facts: Facts) -> Finding:
 
 
 def probe_clocks(facts: Facts) -> list[Finding]:
-    """Every instant of a run is a reading of CLOCK_MONOTONIC, every delay a timer."""
+    """Check CLOCK_MONOTONIC, from which every timestamp is read, and the timers that make every delay."""
     steady = facts.clocksource in STEADY_CLOCKSOURCES and facts.monotonic_resolution_ns <= 1000
     prompt = facts.timer.p99_ms <= TIMER_P99_WANTED_MS
     return [
@@ -217,36 +217,36 @@ def probe_clocks(facts: Facts) -> list[Finding]:
             "clock",
             "ok" if steady else "note",
             f"{facts.clocksource}, resolution {facts.monotonic_resolution_ns} ns",
-            "all instants are read from it" if steady else "reading it is slow or coarse; short delays are less exact",
-            "" if steady else "boot with clocksource=tsc where the processor's TSC is invariant",
+            "all timestamps come from it" if steady else "it is slow or coarse; short delays are less exact",
+            "" if steady else "boot with clocksource=tsc if the processor's TSC is invariant",
         ),
         Finding(
             "timers",
             "ok" if prompt else "note",
             f"late by {facts.timer.p50_ms:.2f} ms (median), {facts.timer.p99_ms:.2f} ms (p99)",
-            "what a delayed packet is late by on the idle machine at least",
-            "" if prompt else "stop other work on this machine; on a virtual machine, give it cores of its own",
+            "on the idle machine delayed packets are late by at least this much",
+            "" if prompt else "stop other work on this machine; give a virtual machine dedicated cores",
         ),
     ]
 
 
 def probe_space(facts: Facts) -> list[Finding]:
-    """Memory for the peers and Spark, disk for captures and tables."""
+    """Check memory for the peers and Spark, and disk space for captures and tables."""
     memory, disk = facts.memory_available_mib, facts.disk_free_mib
     return [
         Finding(
             "memory",
             _level(memory, MEMORY_NEEDED_MIB, MEMORY_WANTED_MIB),
             f"{memory:.0f} MiB available",
-            "about 5 MiB a peer, and 1 to 2 GiB for Spark afterwards",
+            "about 5 MiB per peer, and 1 to 2 GiB for Spark afterwards",
             "" if memory >= MEMORY_WANTED_MIB else "end other programs, or run fewer hosts",
         ),
         Finding(
             "disk",
             _level(disk, DISK_NEEDED_MIB, DISK_WANTED_MIB),
             f"{disk:.0f} MiB free",
-            "a large run writes some hundred MiB of captures and traces",
-            "" if disk >= DISK_WANTED_MIB else "trellis clean --runs, or give --out a folder on another disk",
+            "a large run writes hundreds of MiB of captures and traces",
+            "" if disk >= DISK_WANTED_MIB else "trellis clean --runs, or set --out to a folder on another disk",
         ),
     ]
 

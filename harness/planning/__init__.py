@@ -1,4 +1,4 @@
-"""From an experiment to everything that a run needs to know before it starts."""
+"""Makes the plan of a run from an experiment."""
 
 from harness.planning.files import encode_plan, read_plan, write_plan
 from harness.planning.making import make_plan

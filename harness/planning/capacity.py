@@ -11,11 +11,11 @@ from pathlib import Path
 from msgspec import Struct
 
 CGROUP = Path("/sys/fs/cgroup")
-"""Where a container sees its own limits (cgroup v2)."""
+"""The folder with a container's own limits (cgroup v2)."""
 
 
 class Capacity(Struct, frozen=True):
-    """An amount of what runs out first: processes, memory, open files in one process."""
+    """Amounts of the resources that run out first: processes, memory, open files in one process."""
 
     processes: float
     memory_mib: float
@@ -23,7 +23,7 @@ class Capacity(Struct, frozen=True):
 
 
 def this_machine() -> Capacity:
-    """What is free here now; files are counted up to the hard limit, which a run raises its own to."""
+    """Return what is free on this machine now. Files are counted up to the hard limit."""
     return Capacity(
         processes=_process_limit(),
         memory_mib=min(_available_memory_mib(), _cgroup_limit("memory.max", "memory.current") / 2**20),
@@ -56,7 +56,7 @@ def _resource_limit(kind: int) -> float:
 
 
 def _cgroup_limit(limit: str, used: str) -> float:
-    """What the container's limit leaves; infinite where there is none."""
+    """Return what the container's limit leaves; infinite if there is no limit."""
     try:
         return int((CGROUP / limit).read_text(encoding="utf-8")) - int((CGROUP / used).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # no such file, or the word "max"

@@ -1,4 +1,4 @@
-"""From an experiment's sections to the parts that its nodes are made of."""
+"""Chooses the parts of an experiment's nodes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from peer.protocols.registry import PROTOCOLS
 
 
 def choose_parts(experiment: Experiment) -> Composition:
-    """The protocol's composition with the parts and parameters of the experiment.
+    """Return the protocol's composition with the parts and parameters of the experiment.
 
-    It has the protocol's own settings already, where its file sets nothing else (``harness.loading``).
+    ``harness.loading`` has already applied the protocol's own settings.
     """
     default = PROTOCOLS[experiment.protocol].composition
     overlay = _choice(experiment, str(default.overlay["name"]), default.overlay)
@@ -28,7 +28,7 @@ def choose_parts(experiment: Experiment) -> Composition:
 
 
 def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int], topics: int) -> Choice:
-    """What the adversaries do, with what they need to know for it; ``topics``: how many there are."""
+    """Return the behaviour of the adversaries and its parameters. ``topics``: the number of topics."""
     own: dict[str, Choice] = {
         "topic-attacker": {"victim_topics": spec.victim_topics},
         "eclipse": {"accomplices": tuple(sorted(adversaries))},
@@ -40,6 +40,6 @@ def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int], topics: 
 
 
 def _choice(experiment: Experiment, name: str, default: Choice) -> Choice:
-    """A part with the parameters of the section of its name; without one, as the protocol has it."""
+    """Return a part with the parameters of its section; a part without a section has those of the protocol."""
     section = section_of(experiment, name)
     return {"name": name} | (msgspec.to_builtins(section) if section is not None else default)

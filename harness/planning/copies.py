@@ -1,9 +1,9 @@
-"""How many copies of a message each dissemination sends over a model of the overlay, duplicates included.
+"""Counts the copies of a message that each dissemination sends over a model of the overlay, duplicates included.
 
-The rules of shared disseminations stand here; that of a protocol's own one is in its module of
+This module has the rules of shared disseminations; the rule of a protocol's own is in the protocol's module of
 ``harness.planning.models``.
 
-Copies advance by hops, where the real ones advance by delays: so a copy with a smaller TTL may win elsewhere.
+Copies advance hop by hop, in a real run by delay: there a copy with a smaller TTL may arrive first.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Subscribed = Sequence[frozenset[int]]
 def count_copies(
     chosen: Choice, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: Sequence[int]
 ) -> int | None:
-    """The copies of one message; None where nobody has said how to count those of this dissemination.
+    """Count the copies of one message; None if this dissemination has no model.
 
     Args:
         chosen: the dissemination's name and parameters.
         model: the overlay.
         subscribed: every node's topics.
-        publisher: where the message begins.
-        topics: the message's.
+        publisher: the node that publishes.
+        topics: the topics of the message.
     """
     rule = _RULES.get(chosen["name"]) or find_model(chosen["name"], "count_copies")
     if rule is None:
@@ -51,13 +51,13 @@ def _spread(
     send_on: Callable[[int, Held], Iterable[tuple[int, Held]]],
     take: Callable[[int, Held], Held | None],
 ) -> int:
-    """Count copies hop by hop; nobody sends to whom it has the message from.
+    """Count copies hop by hop. No node sends to the node from which it has the message.
 
     Args:
-        publisher: where the message begins.
-        held: what it sends on.
+        publisher: the node that publishes.
+        held: what the publisher sends.
         send_on: (node, what it holds) -> receivers and what each is sent.
-        take: (node, what it was sent) -> what it sends on; None = nothing.
+        take: (node, what it was sent) -> what it forwards; None = nothing.
     """
     queue = deque([(publisher, publisher, held)])
     copies = 0
@@ -73,7 +73,7 @@ def _spread(
 
 
 def spread_once(publisher: int, receivers: Callable[[int], Iterable[int]]) -> int:
-    """A node sends on the first copy that it gets, to ``receivers(node)``, and no other."""
+    """Count copies if every node forwards only the first copy that it gets, to ``receivers(node)``."""
     seen = {publisher}
 
     def send_on(node: int, held: bool) -> Iterator[tuple[int, bool]]:
@@ -91,7 +91,7 @@ def spread_once(publisher: int, receivers: Callable[[int], Iterable[int]]) -> in
 def _flood(
     parameters: FloodParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
 ) -> int:
-    """An uninterested receiver takes one off the TTL, and a node without TTL sends to the interested only."""
+    """Count copies of a flood. A relay reduces the TTL by 1, and at TTL 0 a node sends to subscribers only."""
     interested = [not own.isdisjoint(topics) for own in subscribed]
     seen = {publisher}
 
@@ -114,7 +114,7 @@ def _topic_flood(
     publisher: int,
     topics: frozenset[int],
 ) -> int:
-    """Along the links that carry the message's topics: once as a whole, or once under each topic."""
+    """Count copies along the links that carry the message's topics: one with all topics, or one per topic."""
     if not parameters.whole:
         return spread_by_topics(model, subscribed, publisher, topics)
     return spread_once(
@@ -123,7 +123,7 @@ def _topic_flood(
 
 
 def spread_by_topics(model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]) -> int:
-    """A link takes those of the message's topics that it carries, and each topic is passed on once."""
+    """Count copies if each has the message's topics that its link carries, and every node forwards a topic once."""
     passed = {publisher: topics}
 
     def send_on(node: int, held: frozenset[int]) -> Iterator[tuple[int, frozenset[int]]]:
@@ -138,7 +138,7 @@ def spread_by_topics(model: OverlayModel, subscribed: Subscribed, publisher: int
 
 
 def links_of(model: OverlayModel, subscribed: Subscribed, node: int) -> Iterable[tuple[int, frozenset[int] | set[int]]]:
-    """A node's neighbours and the topics on which it sends to each."""
+    """Return a node's neighbours and the topics on which it sends to each."""
     if model.logical is not None:
         return model.logical[node].items()
     return ((other, subscribed[node] & subscribed[other]) for other in model.neighbours[node])

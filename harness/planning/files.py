@@ -22,10 +22,10 @@ from topologies.model import Underlay
 def write_plan(planned: PlannedRun, run_dir: Path) -> None:
     """Write the experiment file, the plan, the underlay, the overlay and the schedule.
 
-    The directory is made if need be; files that are there already are never overwritten.
+    The directory is made if necessary; existing files are never overwritten.
 
     Raises:
-        ExperimentError: the directory holds a plan already, or cannot be written.
+        ExperimentError: the directory already has a plan, or cannot be written.
     """
     documents = {
         EXPERIMENT_FILE: [planned.source.read_bytes()],
@@ -44,7 +44,7 @@ def write_plan(planned: PlannedRun, run_dir: Path) -> None:
 
 
 def read_plan(run_dir: Path) -> PlannedRun:
-    """Read back what ``write_plan`` wrote.
+    """Read what ``write_plan`` wrote.
 
     Raises:
         RunDirError: a file is missing or not what was written there.
@@ -61,7 +61,7 @@ def read_plan(run_dir: Path) -> PlannedRun:
 def hash_documents(
     plan: Plan, underlay: Underlay, overlay: OverlayDocument, schedule: tuple[Action, ...]
 ) -> dict[str, str]:
-    """The SHA-256 of each document as it is written; ``plan`` is hashed with ``hashes`` empty."""
+    """Return the SHA-256 of each document as it is written; ``plan`` is hashed with empty ``hashes``."""
     contents = {
         "plan": [encode_plan(msgspec.structs.replace(plan, hashes={}))],
         "underlay": underlay.to_json(),
@@ -73,12 +73,12 @@ def hash_documents(
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """The bytes of ``plan.json``, indented for people."""
+    """Return the bytes of ``plan.json``, indented for readers."""
     return _indented(plan)
 
 
 def encode_overlay(overlay: OverlayDocument) -> bytes:
-    """The bytes of ``overlay.json``."""
+    """Return the bytes of ``overlay.json``."""
     return msgspec.json.encode(overlay) + b"\n"
 
 

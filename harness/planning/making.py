@@ -27,24 +27,24 @@ from peer.protocols.registry import PROTOCOLS
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 SANDBOX = "sandbox"
-"""The one machine of the emulated testbed."""
+"""The name of the emulated testbed's only machine."""
 
 WAN_PREFIX = "10.0"
 CTL_PREFIX = "172.16"
-"""Hosts count up from .0.1 in both networks; 10,000 of them end at .39.16, far from the machine's own addresses."""
+"""Hosts are numbered from .0.1 in both networks; 10,000 end at .39.16, far from the machine's own addresses."""
 
 LONGEST_PROCESSING_MS = 60_000.0
 
 
 def make_plan(experiment: Experiment, source: Path) -> PlannedRun:
-    """Resolve every default, draw everything random, and predict what the run needs.
+    """Resolve every default, make all random draws, and predict what the run needs.
 
     Args:
         experiment: from ``load_experiment``.
         source: the experiment file; its paths are relative to its folder.
 
     Raises:
-        ExperimentError: the data is missing or wrong, or the run cannot fit this machine.
+        ExperimentError: the data is missing or invalid, or the run needs more than this machine has.
     """
     try:
         return _make_plan(experiment, source)
@@ -77,7 +77,7 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
 
 
 def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
-    """Every node's specification: what a testbed needs to know of the overlay."""
+    """Return every node's specification: all that a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
     overlays = [parts.overlay | given if given else parts.overlay for given in _initial_state(experiment, workload)]
@@ -107,7 +107,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
 
 
 def _initial_state(experiment: Experiment, workload: Workload) -> list[Choice]:
-    """What each node's overlay is given beside its parameters; nothing where the protocol asks for no more."""
+    """Return what each node's overlay gets besides its parameters; empty if the protocol draws no initial state."""
     protocol = PROTOCOLS[experiment.protocol]
     if protocol.draw_initial_state is None:
         return [{}] * len(workload.interests)
@@ -119,7 +119,7 @@ def _initial_state(experiment: Experiment, workload: Workload) -> list[Choice]:
 
 
 def _first_interests(workload: Workload) -> Interests:
-    """What every node subscribes to in its first life, be it up from the start or not."""
+    """Return the topics of every node's first instance, whether it is up at the start or joins later."""
     joins = {action.node: action.topics for action in reversed(workload.schedule) if isinstance(action, Join)}
     return tuple(
         topics if up else joins.get(node, ())
@@ -128,7 +128,7 @@ def _first_interests(workload: Workload) -> Interests:
 
 
 def _draw_processing_ns(spec: ProcessingSpec, node: int, seed: int) -> int:
-    """How long a node takes to handle a frame, in ns; 0 = no time.
+    """Draw the time in ns that a node takes to handle a frame.
 
     Source: Topiary section II-A, which leaves the distribution of delta_v open.
     """
@@ -143,19 +143,19 @@ def _draw_processing_ns(spec: ProcessingSpec, node: int, seed: int) -> int:
 
 
 def _run_number(experiment: Experiment) -> int:
-    """The number that tells this run's peers from another's; 53 bits, so that any JSON reader keeps it."""
+    """Return the number that distinguishes this run's peers from another's; it fits into JSON's 53 bits."""
     digest = hashlib.sha256(f"{experiment.name}/{experiment.seed}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 11
 
 
 def _place_nodes(experiment: Experiment, source: Path, nodes: int) -> tuple[Placement, ...]:
-    """Node i on host i: here, or on the seats of the inventory's machines."""
+    """Place node i on host i: in the sandbox, or in the slots of the inventory's machines."""
     if experiment.testbed != "remote":
         return tuple(
             Placement(node, node, SANDBOX, _address(WAN_PREFIX, node), _address(CTL_PREFIX, node))
             for node in range(nodes)
         )
-    assert experiment.inventory is not None, "check_rules wants it"
+    assert experiment.inventory is not None, "check_rules requires it"
     seats = load_inventory(source.parent / experiment.inventory).seats(nodes)
     return tuple(
         Placement(node, node, seat.machine, seat.listen[0], seat.metrics[0] if seat.metrics else "")

@@ -1,7 +1,7 @@
-"""What a run's overlay will be about like, for predictions: with all nodes up, and without what takes time.
+"""Approximate models of a run's overlay, for predictions: all nodes are up, and nothing takes time.
 
-Overlays that grow out of requests, walks or meshes have models, in which nodes choose one after the other: a module of
-``harness.planning.models`` each.
+Overlays that result from requests, walks or meshes have models in which nodes choose one after the other, each in a
+module of ``harness.planning.models``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Links = list[list[int]]
 """Every node's neighbours."""
 
 Logical = dict[int, set[int]]
-"""A node's neighbours, and the topics on which it sends to each."""
+"""A node's neighbours and the topics on which it sends to each."""
 
 
 class OverlayModel(Struct, frozen=True):
@@ -41,12 +41,12 @@ class OverlayModel(Struct, frozen=True):
 
     @classmethod
     def from_logical(cls, logical: Sequence[Logical]) -> OverlayModel:
-        """An overlay whose physical links are those that carry logical ones."""
+        """Return the overlay whose physical links are those that carry logical links."""
         return cls([list(others) for others in logical], logical)
 
     @property
     def degree(self) -> float:
-        """Physical links of a node, mean."""
+        """The mean number of physical links per node."""
         return sum(map(len, self.neighbours)) / len(self.neighbours)
 
 
@@ -75,7 +75,7 @@ class Network(Directory):
         return self.nodes
 
     def shared_topics(self) -> Iterator[tuple[int, Bitset]]:
-        """Every topic with two subscribers at least, rising, and its subscribers."""
+        """Yield every topic with at least two subscribers, in ascending order, and its subscribers."""
         for topic in sorted({topic for info in self for topic in info.topics or ()}):
             if (subscribers := self.subscribers(topic)).bit_count() > 1:
                 yield topic, subscribers
@@ -98,7 +98,7 @@ class Network(Directory):
 
 
 def model_overlay(parts: Composition, interests: Interests, seed: int) -> OverlayModel:
-    """The overlay of a composition: by the model of its name, otherwise the links that its nodes ask for at the start.
+    """Return the overlay of a composition: from its model, otherwise the links that its nodes open at the start.
 
     The arguments are those of ``Network``.
     """
@@ -111,13 +111,13 @@ def model_overlay(parts: Composition, interests: Interests, seed: int) -> Overla
 
 
 def read_parameters(registry: Mapping[str, type[Part]], chosen: Choice) -> Any:  # noqa: ANN401 - each part has its own
-    """A part's parameters, its own defaults filled in."""
+    """Return a part's parameters with its defaults filled in."""
     given = {key: value for key, value in chosen.items() if key != "name"}
     return msgspec.convert(given, registry[chosen["name"]].Parameters)
 
 
 def carry(logical: Sequence[Logical], node: int, peer: int, topic: int, *, both: bool = True) -> None:
-    """A link carries a topic; the other way it does so too, or is only there."""
+    """Add a topic to a link, in both directions or in one; the link itself always exists in both."""
     logical[node].setdefault(peer, set()).add(topic)
     back = logical[peer].setdefault(node, set())
     if both:

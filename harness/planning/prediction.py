@@ -1,7 +1,7 @@
-"""What a run will need, predicted before it starts; what cannot fit this machine is refused.
+"""Predicts what a run needs before it starts, and refuses a run that needs more than this machine has.
 
-The needs are sums over the constants below; docs/experiment-spec.md lists them. Links and frames are counted on a model
-of the overlay, in which all nodes are up.
+The needs are sums over the constants below, which docs/experiment-spec.md lists. Links and frames are counted on a
+model of the overlay in which all nodes are up.
 """
 
 from __future__ import annotations
@@ -27,60 +27,60 @@ PEER_MIB = 7.0
 """Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
 
 SUPPORT_MIB = 400.0
-"""Memory of all that a run has once: launcher, data plane, the agent's preloaded parent, sshd, Prometheus."""
+"""Memory of the processes that a run has once: launcher, data plane, the agent and its parent, sshd, Prometheus."""
 
 PAIR_BYTES = 400
-"""Memory for a directed pair: 180 bytes each in the launcher and in the running stage, 40 in the data plane."""
+"""Memory per directed pair of hosts: 180 bytes each in the launcher and in the running stage, 40 in the data plane."""
 
 SIMULATOR_MIB = 150.0
-"""Memory of a process that plans or simulates, whatever the hosts."""
+"""Memory of a process that plans or simulates, without hosts."""
 
 SIMULATED_NODE_MIB = 0.15
-"""Memory of a simulated node with its trace buffer, idle; what a protocol and a long run keep comes on top."""
+"""Memory of an idle simulated node with its trace buffer. Protocols and long runs need more."""
 
 SIMULATED_PAIR_BYTES = 26
-"""Memory for a directed pair of a simulated run, in the process that needs most: that of `plan`, which sorts their
-round-trip times for the median."""
+"""Memory per directed pair of hosts in a simulated run, in the process that needs most: `plan` sorts the round-trip
+times for the median."""
 
 SIMULATED_EXTRA_BYTES = 16
-"""What comes on top for a pair with jitter, and again with loss: the number, and its double while it is rounded."""
+"""Additional memory per directed pair with jitter, and again with loss: the number, and a copy while it is rounded."""
 
 HOST_PROCESSES = 2
-"""Processes of a host: the peer, and the one that keeps the host's namespace."""
+"""Processes per host: the peer, and the one that keeps the host's namespace."""
 
 SUPPORT_PROCESSES = 10
 """Processes that a run has once."""
 
 BOOT_S = 3.0
-"""Wall time to make the sandbox and to start what it has once."""
+"""Wall time to make the sandbox and to start the processes that a run has once."""
 
 HOST_BOOT_S = 0.02
 """Wall time to make a host with its interfaces and to start its peer."""
 
 PROBES_PER_S = 8_000
-"""Echo requests a second while all pairs are probed."""
+"""Echo requests per second while all pairs are probed."""
 
 INTRODUCTION_S = 4.0
-"""Wall time in which hosts exchange their first packets ..."""
+"""Longest wall time in which hosts exchange their first packets."""
 
 INTRODUCED_PER_S = 10.0
-"""... which is less where there are only few pairs of hosts."""
+"""Pairs of hosts per second of that time, if there are few pairs."""
 
 COLLECT_S = 4.0
-"""Wall time to stop the peers, collect their files and close the run; the analysis comes on top."""
+"""Wall time to stop the peers, collect their files and close the run, without the analysis."""
 
 SAMPLED_MESSAGES = 50
-"""Messages of the schedule whose copies are counted; their mean stands for all."""
+"""Messages of the schedule whose copies are counted; their mean is used for all."""
 
 SAMPLED_LINKS = 1_000_000
-"""Links of the model, times messages, that are looked at: dense overlays get a smaller sample."""
+"""Limit on links of the model times sampled messages: dense overlays get a smaller sample."""
 
 MAX_ACTIONS = 5_000_000
-"""The longest schedule that is drawn."""
+"""Most actions of a schedule."""
 
 
 def predict(experiment: Experiment, underlay: Underlay, interests: Interests, schedule: Sequence[Action]) -> Prediction:
-    """What the run needs, on any machine."""
+    """Predict what the run needs, on any machine."""
     needs = _needs(experiment, underlay.size)
     published = [action for action in schedule if isinstance(action, Publish)]
     parts = choose_parts(experiment)
@@ -98,22 +98,22 @@ def predict(experiment: Experiment, underlay: Underlay, interests: Interests, sc
 
 
 def refuse_oversized(experiment: Experiment, hosts: int) -> None:
-    """Refuse what cannot fit this machine, before anything large is computed.
+    """Refuse a run that needs more than this machine has, before anything large is computed.
 
     Raises:
-        ExperimentError: the place and the numbers.
+        ExperimentError: the run needs too much; the message names the place and the numbers.
     """
     actions = experiment.workload.publish_rate_per_s * experiment.workload.duration_s
     if actions > MAX_ACTIONS:
         raise ExperimentError(
             "$.workload.publish_rate_per_s",
-            f"{actions:.0f} messages over {experiment.workload.duration_s:g} s, at most {MAX_ACTIONS} can be planned",
+            f"expected at most {MAX_ACTIONS} messages, got {actions:.0f} in {experiment.workload.duration_s:g} s",
         )
     _refuse_busy_churn(experiment, hosts)
     if experiment.testbed == "remote":
         return
     if experiment.testbed == "emulated" and hosts > MOST_EMULATED_HOSTS:
-        problem = f"the emulated testbed's control network carries at most {MOST_EMULATED_HOSTS} hosts, got {hosts}"
+        problem = f"expected at most {MOST_EMULATED_HOSTS} hosts on the emulated testbed's control network, got {hosts}"
         raise ExperimentError("$.underlay.hosts", problem)
     needs, has = _needs(experiment, hosts), this_machine()
     for what, need, limit in (
@@ -131,12 +131,12 @@ def _refuse_busy_churn(experiment: Experiment, hosts: int) -> None:
     span_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
     changes = 2 * hosts * span_s / (churn.on_s + mean_off_s(churn))
     if churn.kind == "exponential" and changes > MAX_ACTIONS:
-        problem = f"{changes:.0f} joins and leaves over {span_s:g} s, at most {MAX_ACTIONS} can be planned"
+        problem = f"expected at most {MAX_ACTIONS} joins and leaves, got {changes:.0f} in {span_s:g} s"
         raise ExperimentError("$.churn.on_s", problem)
 
 
 def _needs(experiment: Experiment, hosts: int) -> Capacity:
-    """Of this machine; a remote run's as if all were on one."""
+    """Return the needs on this machine; for a remote run, as if all processes were on one machine."""
     if experiment.testbed == "simulated":
         pair_bytes = SIMULATED_PAIR_BYTES + _extras(experiment.underlay) * SIMULATED_EXTRA_BYTES
         return Capacity(
@@ -152,7 +152,7 @@ def _needs(experiment: Experiment, hosts: int) -> Capacity:
 
 
 def _extras(underlay: UnderlaySpec) -> int:
-    """How many matrices the underlay has besides the delays."""
+    """Return how many matrices the underlay has besides the delays."""
     jitter = underlay.kind == "wondernetwork" if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
     return jitter + (underlay.loss_ratio > 0)
 
@@ -166,20 +166,20 @@ def _wall_s(experiment: Experiment, hosts: int) -> float:
 
 
 def _dilation(experiment: Experiment) -> float:
-    """Real seconds in a virtual one; the simulator has no real ones."""
+    """Return the real seconds per virtual second; 1 for the simulator."""
     return 1.0 if experiment.testbed == "simulated" else experiment.time_dilation
 
 
 def expected_copies(
     dissemination: Choice, model: OverlayModel, interests: Interests, published: Sequence[Publish], seed: int
 ) -> float | None:
-    """Data frames that one message causes on average: every copy on every link, duplicates included.
+    """Return the mean number of data frames per message: every copy on every link, duplicates included.
 
-    Counts those of a sample of the publications. A publisher that comes to its topic only during the run is replaced by
+    It counts a sample of the publications. A publisher that subscribes to the topic only during the run is replaced by
     one of the topic's subscribers.
 
     Returns:
-        None where nothing counts the copies of this dissemination.
+        None if no model counts the copies of this dissemination.
     """
     subscribed = [frozenset(topics) for topics in interests]
     links = max(1, sum(map(len, model.neighbours)))

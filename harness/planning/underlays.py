@@ -1,4 +1,4 @@
-"""From ``[underlay]`` to an underlay: the data or the generator, the sites, and what the spec adds to them."""
+"""Makes the underlay of ``[underlay]``: reads or generates it, chooses the sites, and adds jitter, loss and rates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from topologies.sampling import place_hosts, spread_sample
 from topologies.wondernetwork import build_underlay
 
 GENERATED_HOSTS = 20
-"""The number of hosts where neither the experiment nor a data set says it."""
+"""The number of hosts if neither the experiment nor a data set sets it."""
 
 DATA_VARIABLE = "TRELLIS_DATA"
 
@@ -30,15 +30,15 @@ _DATA_SETS = {"wondernetwork": "wondernetwork-2020"}
 
 
 def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    """The underlay that the experiment asks for, with one host a node.
+    """Make the underlay of an experiment, with one host per node.
 
     Args:
-        spec: what is asked.
-        folder: where the experiment file is; ``spec.path`` is relative to it.
-        seed: the run's.
+        spec: the section ``[underlay]``.
+        folder: the folder of the experiment file; ``spec.path`` is relative to it.
+        seed: the seed of the run.
 
     Raises:
-        ExperimentError: the data is missing or wrong; the place is the file and line.
+        ExperimentError: the data is missing or invalid; the place is the file and line.
     """
     try:
         underlay = _RECIPES[spec.kind](spec, folder, seed)
@@ -80,7 +80,7 @@ _RECIPES: dict[str, Callable[[UnderlaySpec, Path, int], Underlay]] = {
 
 
 def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int | None, seed: int) -> list[int]:
-    """A site a host: all of them, a sample spread over the regions, or each in turn until every host has one."""
+    """Choose one site per host: all sites, a sample spread over the regions, or, for more hosts, each in turn."""
     sites = len(regions)
     if hosts is None:
         return list(range(sites))
@@ -90,7 +90,7 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
 
 
 def data_path(spec: UnderlaySpec, folder: Path) -> Path | None:
-    """Where the underlay's data is: as the experiment says, else below $TRELLIS_DATA; None = nowhere."""
+    """Return the path of the underlay's data: the experiment's, otherwise below $TRELLIS_DATA; None = nowhere."""
     if spec.path is not None:
         return folder / Path(spec.path).expanduser()
     data = os.environ.get(DATA_VARIABLE)
@@ -104,7 +104,7 @@ def _required(path: Path | None) -> Path:
 
 
 def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
-    """The underlay with the jitter, loss, rate and queue that the experiment asks for."""
+    """Return the underlay with the experiment's jitter, loss, rate and queue."""
     jitter_ms = underlay.jitter_ms
     if spec.jitter != "measured":
         jitter_ms = between(underlay.size, 0.0 if spec.jitter == "none" else float(spec.jitter))
@@ -118,7 +118,7 @@ def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
 
 
 def _rounded(underlay: Underlay) -> Underlay:
-    """The underlay with the six decimals that ``underlay.json`` keeps, so that it equals what is read back."""
+    """Return the underlay rounded to the six decimals of ``underlay.json``, so that it equals what is read later."""
     return replace(
         underlay,
         delay_ms=_round(underlay.delay_ms),
@@ -130,4 +130,4 @@ def _rounded(underlay: Underlay) -> Underlay:
 
 
 def _round(matrix: Matrix) -> Matrix:
-    return np.round(matrix, 6) if matrix.any() else matrix  # zeros of ``between`` stay without memory
+    return np.round(matrix, 6) if matrix.any() else matrix  # zeros of ``between`` use no memory

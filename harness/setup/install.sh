@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sets a checkout up for the programs of GROUP: system packages, then .venv from requirements.lock. Everything it prints
-# goes to stderr; the words of apt and pip go to .trellis/setup.log. The stamp comes last: without it, all is done anew.
+# Sets up a checkout for the programs of GROUP: system packages, then .venv from requirements.lock. It prints to stderr;
+# the output of apt and pip goes to .trellis/setup.log. The stamp comes last: without it, everything is repeated.
 # Usage: install.sh ROOT GROUP
 set -eu
 export LC_ALL=C
@@ -18,12 +18,12 @@ explain_missing_right() { # PACKAGES
     {
         echo "trellis: these packages are missing, and this user may not install them:"
         echo "  $(echo "$1" | tr '\n' ' ')"
-        echo "Have an administrator run this, which starts and enables no service:"
+        echo "Ask an administrator to run this command, which starts and enables no service:"
         echo "  sudo sh $setup/system.sh $group"
         echo "or, by hand:"
         echo "  sudo apt-get update"
         echo "  sudo apt-get install --no-install-recommends $(echo "$1" | tr '\n' ' ')"
-        echo "then repeat the command."
+        echo "Then repeat your command."
     } >&2
 }
 
@@ -31,7 +31,7 @@ install_system_packages() {
     packages=$(missing_packages "$group")
     [ -n "$packages" ] || return 0
     if ! command -v apt-get >/dev/null; then
-        echo "trellis: no apt-get here. Install the equivalents of these Debian packages: $packages" >&2
+        echo "trellis: no apt-get found. Install the equivalents of these Debian packages: $packages" >&2
         return 1
     fi
     if [ "$(id -u)" -eq 0 ]; then
@@ -42,11 +42,11 @@ install_system_packages() {
         explain_missing_right "$packages"
         return 1
     fi
-    # shellcheck disable=SC2086 # $sudo is no word or two
+    # shellcheck disable=SC2086 # $sudo is zero or two words
     follow "system packages" '^Setting up ' '^[0-9]* upgraded, ' $sudo sh "$setup/system.sh" "$group"
 }
 
-# The groups share one .venv: a second group's set-up keeps what the first one's made.
+# The groups share one .venv: the set-up of a second group keeps it.
 has_current_venv() {
     for other in run test bench; do
         if is_set_up "$root" "$other"; then
@@ -59,7 +59,7 @@ has_current_venv() {
 if [ ! -w "$root" ]; then
     {
         echo "trellis: $root is not set up for this (programs of the group '$group'), and this user cannot write there."
-        echo "Set it up once where and as whom it can be written; after that it may be read-only:"
+        echo "Set it up once as a user that can write there; after that it may be read-only:"
         case $group in
         run) echo "  $root/trellis --help" ;;
         *) echo "  $root/trellis $group --help" ;;
@@ -73,7 +73,7 @@ if ! flock -n 9; then
     echo "trellis: waiting for another set-up of this checkout" >&2
     flock 9
 fi
-if is_set_up "$root" "$group"; then # another first use was faster
+if is_set_up "$root" "$group"; then # another process has set it up meanwhile
     exit 0
 fi
 : >"$log"
@@ -81,7 +81,7 @@ echo "trellis: setting up $root (log: $log)" >&2
 install_system_packages
 if ! has_current_venv; then
     follow "python packages" '^(Collecting|Processing) ' "$(grep -c '==' "$root/requirements.lock")" sh "$setup/venv.sh" "$root"
-    # Analyses start some seconds sooner with it, and as well without.
+    # With the archive analyses start some seconds sooner. It is optional.
     follow "Spark's classes" '\.jsa$' 1 "$root/.venv/bin/python" -P -m metrics.session || true
 fi
 stamp=$(stamp_of "$root" "$group")

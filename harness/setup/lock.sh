@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes requirements.lock anew from pyproject.toml: after a dependency changed, or to take newer versions (--upgrade).
+# Regenerates requirements.lock from pyproject.toml: after a dependency changed, or for newer versions (--upgrade).
 # Needs uv (`pip install uv`).
 set -eu
 cd "$(dirname "$(readlink -f "$0")")/../.."

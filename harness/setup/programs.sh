@@ -1,11 +1,11 @@
-# Sourced: finds out which programs and packages are missing. Set `programs_table` to the path of programs.txt first.
+# Sourced: finds missing programs and packages. Set `programs_table` to the path of programs.txt first.
 
-PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin # sshd and others live where a user's PATH does not look
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin # sshd and others are there, and a user's PATH may lack them
 
 minimum_python_minor=11
 minimum_java=17
 
-# The first Python that is new enough and can make a virtual environment.
+# Prints the first Python that is new enough and can make a virtual environment.
 find_python() {
     for name in python3 python3.14 python3.13 python3.12 python3.11; do
         if "$name" -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, $minimum_python_minor))" 2>/dev/null; then
@@ -26,7 +26,7 @@ is_present() { # PROGRAM
     [ "$1" != java ] || java_is_new_enough
 }
 
-# The first package of a comma-separated list that apt knows; the very first where it knows none yet.
+# Prints the first package of a comma-separated list that apt knows; if apt knows none, the first of the list.
 first_offered() { # PACKAGES
     for package in $(echo "$1" | tr , ' '); do
         if apt-cache show "$package" >/dev/null 2>&1; then
@@ -37,7 +37,7 @@ first_offered() { # PACKAGES
     echo "${1%%,*}"
 }
 
-# The distribution's own Python where it is new enough, else the newer one beside it (Ubuntu 22.04: from universe).
+# Prints the package of the default Python if it is new enough, otherwise of a newer one (Ubuntu 22.04: in universe).
 python_package() {
     minor=$(apt-cache show python3 2>/dev/null | sed -n 's/^Version: 3\.\([0-9]*\).*/\1/p' | head -n 1)
     if [ "${minor:-$minimum_python_minor}" -ge "$minimum_python_minor" ]; then
@@ -47,7 +47,7 @@ python_package() {
     fi
 }
 
-# The packages to install for the groups `run` and GROUP, one a line.
+# Prints the packages to install for the groups `run` and GROUP, one per line.
 missing_packages() { # GROUP
     find_python >/dev/null || python_package
     while read -r program packages groups _; do

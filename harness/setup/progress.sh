@@ -1,9 +1,9 @@
-# Sourced: shows how far a long command is. Set `log` to the file that takes its output first.
+# Sourced: shows the progress of a long command. Set `log` to the file for its output first.
 
-telling='^ *(Get:|Unpacking |Setting up |Collecting |Downloading |Installing |Running )' # of apt's and pip's many words
+telling='^ *(Get:|Unpacking |Setting up |Collecting |Downloading |Installing |Running )' # the lines of apt and pip to show
 
-# Runs COMMAND and counts the lines of its output that match PATTERN. TOTAL is a number, or the pattern of the line in
-# which apt says how many packages it will install.
+# Runs COMMAND and counts the lines of its output that match PATTERN. TOTAL is a number, or the pattern of apt's line
+# with the number of packages to install.
 follow() { # LABEL PATTERN TOTAL COMMAND...
     label=$1
     pattern=$2
@@ -11,7 +11,7 @@ follow() { # LABEL PATTERN TOTAL COMMAND...
     shift 3
     offset=$(wc -l <"$log")
     started=$(date +%s)
-    setsid "$@" >>"$log" 2>&1 </dev/null & # a group of its own, so that an interruption ends all of it
+    setsid "$@" >>"$log" 2>&1 </dev/null & # a separate process group, so that an interruption ends all of it
     job=$!
     trap 'end_job; echo >&2; exit 130' INT TERM HUP
     show_progress
@@ -27,7 +27,7 @@ follow() { # LABEL PATTERN TOTAL COMMAND...
     echo "trellis: $label: done in $(($(date +%s) - started)) s" >&2
 }
 
-# Ends all of $job. A process of it that is just being started can escape one signal to the group.
+# Ends all processes of $job. A process that is just being started can escape one signal to the group.
 end_job() {
     kill -- "-$job" 2>/dev/null
     wait "$job"
@@ -37,7 +37,7 @@ end_job() {
     done
 }
 
-# Until $job ends: on a terminal a line that changes, otherwise a line every 20 s.
+# Shows the progress until $job ends: on a terminal a line that changes, otherwise one line every 20 s.
 show_progress() {
     said=$started
     while kill -0 "$job" 2>/dev/null; do

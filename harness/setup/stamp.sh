@@ -1,5 +1,5 @@
-# Sourced: says whether a checkout is set up. Nothing here may be slow, it runs at every start.
-# A group is a set of programs (programs.txt): `run` is always needed, `test` and `bench` by the verbs of their names.
+# Sourced: checks whether a checkout is set up. It runs at every start, so it must be fast.
+# A group is a set of programs (programs.txt): every verb needs `run`; the verbs `test` and `bench` need their own, too.
 
 group_of_verb() { # VERB
     case $1 in
@@ -8,7 +8,7 @@ group_of_verb() { # VERB
     esac
 }
 
-# What a finished set-up is stamped with: the locks' content, and the place, since a .venv cannot be moved.
+# Prints the content of the stamp: a hash of the locks, and the checkout's path, since a .venv cannot be moved.
 fingerprint() { # ROOT
     cat "$1/requirements.lock" "$1/harness/setup/programs.txt" | sha256sum
     echo "$1"

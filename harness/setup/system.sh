@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs the packages of the programs that are missing for GROUP (run, test or bench). Needs root.
-# No service is started, and none that came with these packages stays enabled; services that were there before are
-# left alone. Interrupted at any point, the next call puts things right. DPKG_ROOT (as dpkg knows it) prefixes paths.
+# It starts no service and disables the services of new packages; existing services do not change. After an
+# interruption the next call repairs the state. DPKG_ROOT (that of dpkg) prefixes paths.
 set -eu
-export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 # needrestart must not restart services for us
+export LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 # needrestart must not restart services
 
 here=$(dirname "$(readlink -f "$0")")
 programs_table=$here/programs.txt
@@ -16,7 +16,7 @@ policy_mark='# Put here by the set-up of Trellis while it installs packages.'
 state=$target/var/lib/trellis-setup
 enabled_before=$state/enabled-before
 
-# A policy-rc.d of the machine's own waits beside ours. Finding our own here means that an earlier call was killed.
+# Keeps the machine's own policy-rc.d, if any. If the file is ours, an earlier call was killed.
 forbid_service_starts() {
     if [ -e "$policy" ] && ! grep -qF "$policy_mark" "$policy"; then
         mv "$policy" "$policy.trellis-kept"
@@ -30,14 +30,14 @@ allow_service_starts() {
     [ ! -e "$policy.trellis-kept" ] || mv "$policy.trellis-kept" "$policy"
 }
 
-# Everything that enables a service: systemd's links (wants, requires, aliases) and the start links of init scripts.
+# Prints all links that enable a service: systemd's (wants, requires, aliases) and the start links of init scripts.
 enabled_links() {
     for folder in "$target/etc/systemd/system" "$target"/etc/rc[2-5S].d; do
         [ ! -d "$folder" ] || find "$folder" -type l ! -name 'K*' ! -lname /dev/null
     done | sort
 }
 
-# Kept on disk until all is done, so that the call after a killed one still knows what there was at first.
+# Keeps the links on disk until the end, so that the call after a killed one knows the original state.
 remember_enabled_links() {
     mkdir -p "$state"
     if [ ! -e "$enabled_before" ]; then
@@ -55,17 +55,17 @@ disable_new_services() {
         name=${link##*/}
         case $link in
         */rc?.d/*) update-rc.d "${name#S[0-9][0-9]}" disable ;;
-        *) rm -f "$link" ;; # which is what systemctl disable does
+        *) rm -f "$link" ;; # as systemctl disable does
         esac
     done
     left=$(newly_enabled_links)
     if [ -n "$left" ]; then
-        echo "system.sh: still enabled, disable by hand: $left" >&2
+        echo "system.sh: still enabled; disable by hand: $left" >&2
         return 1
     fi
 }
 
-# An apt-get that is killed leaves a dpkg behind, which may go on for a while. Only the lock matters here, not the check.
+# A killed apt-get leaves a dpkg running, which may take a while. The check only waits for the lock.
 wait_for_dpkg() {
     apt-get check $patiently || true
 }
@@ -85,7 +85,7 @@ put_things_right() {
 }
 
 mkdir -p "$target/usr/sbin"
-exec 9<"$target/usr/sbin" # of the machine, not of the checkout: two checkouts may be set up at once
+exec 9<"$target/usr/sbin" # a lock of the machine: two checkouts may be set up at once
 flock 9
 remember_enabled_links
 trap put_things_right EXIT
@@ -94,9 +94,9 @@ trap 'exit 143' TERM HUP
 forbid_service_starts
 
 wait_for_dpkg
-dpkg --configure -a # what a killed call left half done
-# A third-party source that cannot be reached makes `update` fail, and need not matter: the installation decides.
-apt-get update $patiently || echo "apt-get update failed; going on with the package lists at hand"
+dpkg --configure -a # completes what a killed call began
+# An unreachable third-party source makes `update` fail, but the installation may still succeed.
+apt-get update $patiently || echo "apt-get update failed; continuing with the existing package lists"
 packages=$(missing_packages "$1")
 if [ -n "$packages" ]; then
     apt-get install -y --no-install-recommends $patiently $packages

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes ROOT/.venv from the lock, from the start: what an interrupted call left cannot be trusted (pip's cache keeps the
-# downloads). Packages come from wherever this user's pip is configured to find them; the lock's hashes guard them.
+# Makes ROOT/.venv from the lock and discards an existing one, which may be incomplete (pip's cache keeps the
+# downloads). Packages come from the index that the user's pip is configured for; the lock's hashes verify them.
 # Usage: venv.sh ROOT
 set -eu
 
@@ -10,7 +10,7 @@ python=$(find_python)
 rm -rf "$root/.venv"
 "$python" -m venv "$root/.venv"
 
-# The checkout itself is on this Python's path, whatever the working directory.
+# Puts the checkout on this Python's path, whatever the working directory.
 site_packages=$("$root/.venv/bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
 echo "$root" >"$site_packages/trellis-checkout.pth"
 

@@ -1,1 +1,1 @@
-"""Studies: a grid of simulated experiments over several seeds, and the tables and figures that come of it."""
+"""Studies: a grid of simulated experiments over several seeds, with tables and figures."""

@@ -1,4 +1,4 @@
-"""Runs a sweep's jobs on Spark: one task a run, as many at once as the master has cores."""
+"""Runs a sweep's jobs on Spark: one task per run, as many at a time as the master has cores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Success(Struct, frozen=True, tag=True):
 
 
 class Lost(Struct, frozen=True):
-    """A job that ended without an outcome, its process or machine having died; Spark's words."""
+    """A job without an outcome because its process or machine died, with Spark's error message."""
 
     words: str
 
@@ -45,20 +45,20 @@ OUTCOMES: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 
 
 PACKAGES = ("harness", "metrics", "peer", "topologies")
-"""What workers import, as it is when the sweep begins."""
+"""The packages that workers import, in the state at the start of the sweep."""
 
 HERE = "here"
-"""In place of a Spark master: one run after the other, without Spark."""
+"""Instead of a Spark master: one run after the other, without Spark."""
 
 
 def execute(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[Outcome], None]) -> None:
-    """Run jobs, in their order as far as cores become free.
+    """Run jobs in order, as cores become free.
 
     Args:
         jobs: the runs.
-        code: the state of the code; a worker that has imported another one fails its jobs.
+        code: the hash of the code; a worker with other code fails its jobs.
         master: a Spark master, or ``HERE``; None = all cores of this machine.
-        take: gets each outcome, in this thread, as soon as it is there.
+        take: called in this thread with each outcome as soon as it is known.
     """
     if master == HERE:
         for job in jobs:
@@ -68,7 +68,7 @@ def execute(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[
 
 
 def _execute_on_spark(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[Outcome], None]) -> None:
-    """Lost jobs run once more when all others have ended, one at a time: most are lost for want of memory."""
+    """Run jobs on Spark. Lost jobs are repeated after all others, one at a time: most were lost for lack of memory."""
     from metrics.pcap.source import ship_code
     from metrics.session import session
 
@@ -93,34 +93,34 @@ def _execute_on_spark(jobs: Sequence[Job], code: str, master: str | None, take: 
 
 
 def _submit(context: SparkContext, job: Job, code: str) -> Outcome | Lost:
-    """Run one job as a Spark job of one task. Bytes go both ways, so that workers need no common classes."""
+    """Run one job as a Spark job of one task. It takes and returns bytes, so that workers need no common classes."""
     try:
         content = context.parallelize([(msgspec.json.encode(job), code)], 1).map(perform).collect()[0]
-    except Exception as error:  # the task's process died, or its machine, or the cluster: others may still run
+    except Exception as error:  # the task's process, its machine or the cluster died: other jobs may still run
         return Lost(f"Spark lost the run: {_reason(error)}")
     return OUTCOMES.decode(content)
 
 
 def _reason(error: Exception) -> str:
-    """One line: what Spark says, and what Python said in the task, without the calls of either."""
+    """Return one line with Spark's and Python's error messages, without their call stacks."""
     java: Any = getattr(error, "java_exception", None)
     said = str(error if java is None else java.getMessage()).split("\n\tat ")[0].strip().splitlines()
     return " ".join(dict.fromkeys((said[0], said[-1]))) if said else type(error).__name__
 
 
 def perform(task: tuple[bytes, str]) -> bytes:
-    """Run an encoded job in this process; its encoded outcome."""
+    """Run an encoded job in this process and return its encoded outcome."""
     job, code = msgspec.json.decode(task[0], type=Job), task[1]
     begun_s = time.process_time()
     outcome: Outcome
     if code_hash() != code:
-        words = f"{ROOT} has other code ({code_hash()}) than the sweep ({code}): it changed, or is another installation"
+        words = f"the code in {ROOT} ({code_hash()}) differs from that of the sweep ({code})"
         return msgspec.json.encode(Failure(job.key, words))
     try:
         rows = tuple(simulate_point(job.experiment, job.run, job.measures, Path(job.folder)))
         peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         cpu_s = round(time.process_time() - begun_s, 3)
         outcome = Success(Result(job.key, job.at, job.seed, code_hash(), cpu_s, peak_mib, rows))
-    except Exception:  # a fault of one run is reported with all of them, not by Spark's own failure
+    except Exception:  # reported with the outcomes of all runs, not as a failure of Spark
         outcome = Failure(job.key, traceback.format_exc())
     return msgspec.json.encode(outcome)

@@ -1,4 +1,4 @@
-"""A study's figures: means with their intervals over an axis, or how nodes are distributed."""
+"""Draws a study's figures: means with their intervals over an axis, or distributions of nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from metrics.report.figures import STYLE, plain_axes
 
 MOMENTS = (AT_S, EPOCH)
 MANY_CURVES = 4
-"""With more, the legend stands beside the axes and not over the curves."""
+"""With more curves, the legend is beside the axes."""
 
 
 class Curve(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Curve(Struct, frozen=True):
 
 
 def draw_figure(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
-    """The figure of these results."""
+    """Draw the figure of these results."""
     with matplotlib.style.context(STYLE):
         return _draw(spec, results)
 
@@ -57,7 +57,7 @@ def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
 
 
 def make_curves(spec: FigureSpec, results: Sequence[Result]) -> Iterator[Curve]:
-    """The curves of a figure: one for each measure and combination of the series' axes that has a point."""
+    """Yield the curves of a figure: one per measure and combination of the series' axes with a point."""
     chosen = matching(results, spec.where)
     for shown in map(as_shown, spec.y):
         for values in product(*(values_along(chosen, axis) for axis in spec.series)):
@@ -94,7 +94,7 @@ def _points(spec: FigureSpec, runs: Sequence[Result], shown: Shown) -> Iterator[
 
 
 def _counts(runs: Sequence[Result], shown: str, at: float | None) -> Iterator[tuple[Cell, Interval]]:
-    """What a measure counts, at the moment that is asked for, otherwise the last; ``first`` is the first one."""
+    """Yield what a measure counts at ``at``, otherwise at the last moment; ``first`` means the first moment."""
     reduction, name = split_reduction(shown)
     counts = []
     for run in runs:
@@ -119,7 +119,7 @@ def _draw_line(axes: Axes, curve: Curve, marker: str) -> None:
 
 
 def _draw_bars(axes: Axes, curve: Curve, place: int, curves: int) -> None:
-    """The curve's bars among those of all curves that stand side by side."""
+    """Draw the curve's bars beside those of the other curves."""
     x = np.array([point[0] for point in curve.points], float)
     counts = np.array([over.mean for _, over in curve.points])
     width = 0.8 / curves

@@ -1,6 +1,6 @@
 """The form of a study file. docs/studies.md explains it with examples.
 
-A study is an experiment, the grid of what varies in it, and what to show of the results.
+A study is an experiment, the grid of its variations, and the tables and figures of the results.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class RunSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """How each experiment is simulated, and when its overlay is looked at."""
+    """How each experiment is simulated, and when its overlay is measured."""
 
     length_s: Positive | None = None
-    """Simulate so long from the nodes' start on and publish nothing. Without it the experiment's warm-up, duration and
-    cool-down are simulated with their publications."""
+    """Simulate this long from the nodes' start and publish no messages. Without it: the experiment's warm-up, duration
+    and cool-down with its publications."""
     settled_s: Positive | None = None
-    """End earlier, as soon as no logical link has begun or ended for so long; needs ``length_s``."""
+    """End earlier, once no logical link has begun or ended for this long; needs ``length_s``."""
     snapshots_s: tuple[Positive, ...] = ()
-    """Instants after the nodes' start at which the overlay is measured; it is in any case at the end."""
+    """Instants after the nodes' start at which the overlay is measured; it is always measured at the end."""
     snapshot_every_s: Positive | None = None
-    """Measure it every so often, too."""
+    """Interval at which the overlay is measured, too."""
     newcomers_s: NonNegative = 2.0
     """Snapshots leave out nodes that joined within so long before (SpiderCast 3.8); nodes that are up from the start
     are included."""
@@ -35,14 +35,14 @@ class RunSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """With ``length_s``, control frames and changes are counted from this instant on; otherwise during the publishing
     window."""
     epoch_messages: Count | None = None
-    """Measure deliveries also for every so many messages on their own."""
+    """Also measure deliveries separately for each group of this many messages."""
     skip_messages: Annotated[int, Meta(ge=0)] = 0
-    """Of every ``epoch_messages``, leave the first so many out of all measures of deliveries, such as those that
-    Topiary's overlap carries over the links of two epochs."""
+    """Leave the first messages of each ``epoch_messages`` (this many) out of all measures of deliveries, such as those
+    that use the links of two epochs in Topiary's overlap."""
 
 
 class Variant(Struct, forbid_unknown_fields=True, frozen=True):
-    """A named set of settings, such as a protocol with its parameters; ``variant`` is then an axis like the others."""
+    """A named set of settings, such as a protocol with its parameters. The variants are the axis ``variant``."""
 
     name: str
     set: dict[str, Any] = field(default_factory=dict)
@@ -50,16 +50,16 @@ class Variant(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Shown(Struct, forbid_unknown_fields=True, frozen=True):
-    """A measure as a table or figure shows it."""
+    """A measure in a table or figure."""
 
     of: str
-    """A measure's name, perhaps after one of ``first``, ``last``, ``mean``, ``min``, ``max`` over the snapshots."""
+    """A measure's name, optionally after ``first``, ``last``, ``mean``, ``min`` or ``max`` over the snapshots."""
     label: str = ""
-    """What readers see in its place."""
+    """The name to show instead."""
     by: float | None = None
-    """For a measure that is counted by something: its value at this one, such as a topic's number."""
+    """For a measure that is counted by something, such as topics: the count to show."""
     at: float | None = None
-    """Its value in this epoch, or at this snapshot's instant (s)."""
+    """The epoch, or the instant of the snapshot (s), to show."""
 
     @property
     def title(self) -> str:
@@ -73,23 +73,23 @@ def as_shown(entry: str | Shown) -> Shown:
 
 
 class PaperTable(Struct, forbid_unknown_fields=True, frozen=True):
-    """What the paper prints, to stand beside our numbers."""
+    """The numbers of the paper, for comparison."""
 
     columns: tuple[Cell, ...]
     """Values of the table's column axis."""
     rows: tuple[tuple[Cell, ...], ...]
-    """Values of the table's row axes, then a number a column; a text such as "> 100" is shown as it is."""
+    """Values of the table's row axes, then one number per column; a text such as "> 100" is shown unchanged."""
 
 
 class TableSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """A table: a row for each combination of some axes, a column for each value of another."""
+    """A table: one row per combination of some axes, one column per value of another axis."""
 
     name: Name
     title: str
     rows: tuple[str, ...]
-    """Axes; ``measure`` is one, whose values are the labels."""
+    """Axes of the rows; the values of the axis ``measure`` are the labels."""
     columns: str
-    """One further axis."""
+    """Axis of the columns."""
     measures: tuple[str | Shown, ...]
     where: dict[str, Any] = field(default_factory=dict)
     """Only points with these values."""
@@ -106,38 +106,38 @@ class PaperCurve(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class FigureSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """A figure: a measure over an axis, a curve for each combination of the others."""
+    """A figure: measures over an axis, one curve per combination of other axes."""
 
     name: Name
     title: str
     x: str
-    """An axis of numbers; ``at_s``: the instants of the snapshots; or what a measure is counted by, such as ``epoch``,
-    ``degree`` or ``rank``."""
+    """An axis of numbers, or ``at_s`` (the instants of the snapshots), or what a measure is counted by, such as
+    ``epoch``, ``degree`` or ``rank``."""
     y: tuple[str | Shown, ...]
-    """Measures; several are several curves."""
+    """Measures, each with its own curves."""
     series: tuple[str, ...] = ()
-    """Axes that tell curves apart."""
+    """Axes that distinguish the curves."""
     where: dict[str, Any] = field(default_factory=dict)
     """Only points with these values."""
     kind: Literal["line", "bars", "histogram", "cdf", "rank"] = "line"
-    """``line``: means with their intervals. ``histogram``, ``cdf``: of a measure that counts nodes by ``degree``.
-    ``bars``: shares of what a measure counts. ``rank``: a line on logarithmic axes."""
+    """``line``: means with their intervals. ``histogram``, ``cdf``: distribution of a measure that counts nodes by
+    ``degree``. ``bars``: shares of what a measure counts. ``rank``: a line on logarithmic axes."""
     begin_s: Number = 0
-    """With ``x = "at_s"``: the instant where the axis has its 0 ..."""
+    """With ``x = "at_s"``: the instant of the axis's 0."""
     unit_s: Positive = 1
-    """... and the seconds that make one there, such as an epoch's."""
+    """With ``x = "at_s"``: the seconds of the axis's unit, such as the length of an epoch."""
     xlabel: str = ""
     ylabel: str = ""
     ymin: Number = 0
-    """Where the y axis begins, unless a curve goes below it."""
+    """Start of the y axis, unless a curve is lower."""
     ymax: Number | None = None
-    """Where it ends, unless a curve goes above it."""
+    """End of the y axis, unless a curve is higher."""
     note: str = ""
     paper: tuple[PaperCurve, ...] = ()
 
 
 class QuickSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """What ``--quick`` changes: smaller and fewer points, for a first look."""
+    """The changes of ``--quick``: fewer and smaller points."""
 
     seeds: Count | tuple[Seed, ...] | None = None
     set: dict[str, Any] = field(default_factory=dict)
@@ -149,19 +149,19 @@ class QuickSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Study(Struct, forbid_unknown_fields=True, frozen=True):
-    """The study itself."""
+    """A study."""
 
     name: Name
     measures: Annotated[tuple[str, ...], Meta(min_length=1)]
-    """What is computed for every run; docs/studies.md lists them."""
+    """Measures of every run; docs/studies.md lists them."""
     reproduces: str = ""
-    """Which table or figure of which paper."""
+    """The table or figure of a paper that it reproduces."""
     description: str = ""
-    """For the reader; it stands on the results' page."""
+    """A note for readers, shown on the page of results."""
     seeds: Count | Annotated[tuple[Seed, ...], Meta(min_length=1)] = 3
-    """A number n for the seeds 1 .. n, or the seeds themselves."""
+    """A number n for the seeds 1 to n, or a list of seeds."""
     experiment: dict[str, Any] = field(default_factory=dict)
-    """The sections of an experiment file, which all points share."""
+    """The sections of an experiment file, shared by all points."""
     run: RunSpec = field(default_factory=RunSpec)
     grid: dict[str, Any] = field(default_factory=dict)
     """Dotted keys of the experiment, each with a list of values; every combination is a point. An axis that sets

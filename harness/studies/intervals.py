@@ -18,7 +18,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The interval of the mean of independent values (at least one), taken as normally distributed."""
+    """Return the interval of the mean of at least one independent, normally distributed value."""
     n = len(values)
     mean = fsum(values) / n
     if n == 1:
@@ -28,7 +28,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 @cache
 def t_quantile(level: float, degrees: int) -> float:
-    """The t with P(|T| <= t) = level, for T with so many degrees of freedom (at least one); exact to 12 digits."""
+    """Return t with P(|T| <= t) = level, for T with ``degrees`` >= 1 degrees of freedom; exact to 12 digits."""
     low, high = 0.0, 2.0
     while t_within(high, degrees) < level:
         high *= 2
@@ -38,7 +38,7 @@ def t_quantile(level: float, degrees: int) -> float:
 
 
 def t_within(t: float, degrees: int) -> float:
-    """P(|T| <= t), by the finite series for whole degrees of freedom.
+    """Return P(|T| <= t), by the finite series for integer degrees of freedom.
 
     Source: Abramowitz and Stegun, 26.7.3 and 26.7.4.
     """

@@ -1,4 +1,4 @@
-"""The network of a study's run, without a matrix wherever the underlay is a function of the hosts.
+"""The network of a study's run, without a matrix if the delays are a function of the hosts.
 
 Ten thousand nodes have a hundred million pairs.
 """
@@ -16,15 +16,15 @@ from peer.core.randomness import NETWORK, substream
 
 
 def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> tuple[Network, int]:
-    """The network between a run's hosts, as the simulated testbed has it for the same experiment, and their number.
+    """Return the network between a run's hosts, equal to that of the simulated testbed, and the number of hosts.
 
     Args:
         spec: the section ``[underlay]``.
-        folder: where the study file is; ``spec.path`` is relative to it.
-        seed: the run's.
+        folder: the folder of the study file; ``spec.path`` is relative to it.
+        seed: the seed of the run.
 
     Raises:
-        ExperimentError: the data is missing or wrong.
+        ExperimentError: the data is missing or invalid.
     """
     draws = substream(seed, NETWORK, "network")
     hosts = spec.hosts or GENERATED_HOSTS
@@ -38,7 +38,7 @@ def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> tuple[Network, 
 
 
 def _square_delay(hosts: int, side_ms: float, seed: int) -> Delay:
-    """Delays between the points that ``topologies.generated.square_underlay`` draws."""
+    """Return the delays between the points that ``topologies.generated.square_underlay`` draws."""
     random = substream(seed, NETWORK, "square")
     points = [(random.random(), random.random()) for _ in range(hosts)]
 
@@ -50,7 +50,7 @@ def _square_delay(hosts: int, side_ms: float, seed: int) -> Delay:
 
 
 def _function_network(delay_ns: Delay, spec: UnderlaySpec, draws: Random) -> Network:
-    """A network with the same jitter, loss and rate everywhere, as the experiment asks; nothing here is measured."""
+    """Return a network with the experiment's jitter, loss and rate between all hosts, without measured values."""
     jitter_ns = 0 if isinstance(spec.jitter, str) else round(spec.jitter * 1e6)
     loss_ratio, rate_mbit = spec.loss_ratio, spec.rate_mbit
     return Network(

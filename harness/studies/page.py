@@ -1,4 +1,4 @@
-"""Writes what a sweep shows: results, tables, figures, and one HTML page that opens without a network."""
+"""Writes the output of a sweep: results, tables, figures, and one HTML page that opens without a network."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from harness.studies.tables import Table, make_table, show_entry, write_csv, wri
 
 
 def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path:
-    """Write everything that a finished sweep shows.
+    """Write the output of a finished sweep.
 
     Args:
-        folder: the sweep's.
+        folder: the folder of the sweep.
         spec: its specification.
-        results: of all its runs, in the order of the study.
+        results: the results of all its runs, in the order of the study.
 
     Returns:
         The path of ``index.html``.
@@ -71,7 +71,7 @@ def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table],
 
 
 def _provenance(spec: SweepSpec, results: Sequence[Result]) -> dict[str, Any]:
-    """Where the numbers come from."""
+    """Return the provenance of the numbers."""
     codes = sorted({result.code for result in results})
     stale = [code for code in codes if code != spec.code]
     return {
@@ -82,6 +82,6 @@ def _provenance(spec: SweepSpec, results: Sequence[Result]) -> dict[str, Any]:
         "processor time": f"{sum(result.cpu_s for result in results):.0f} s in {len(results)} runs, "
         f"the longest {max(result.cpu_s for result in results):.1f} s, "
         f"the largest process {max(result.peak_mib for result in results)} MiB",
-        "code": spec.code + (f"; some runs are of other states: {', '.join(stale)}" if stale else ""),
+        "code": spec.code + (f"; some runs are of other versions: {', '.join(stale)}" if stale else ""),
         **spec.versions,
     }

@@ -1,4 +1,4 @@
-"""The points of a study: every combination of its axes' values, each an experiment of its own."""
+"""The points of a study: every combination of its axes' values, each an experiment."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from harness.loading import decode_experiment
 from harness.studies.form import Cell, Study
 
 VARIANT = "variant"
-"""The axis that the study's named variants make."""
+"""The axis of the study's variants."""
 
 Settings = dict[str, Any]
 """Dotted keys of an experiment, with values."""
 
 
 class Axis(Struct, frozen=True):
-    """What varies: a name, and for each of its values the settings that make it."""
+    """An axis: a name, and the settings of each of its values."""
 
     name: str
     values: tuple[Cell, ...]
@@ -32,7 +32,7 @@ class Axis(Struct, frozen=True):
 class Point(Struct, frozen=True):
     """A combination of the axes' values.
 
-    ``at``: axis to value, in the order of the axes. ``experiment``: without a seed of its own.
+    ``at``: axis -> value, in the order of the axes. ``experiment``: its seed does not matter.
     """
 
     at: dict[str, Cell]
@@ -40,10 +40,10 @@ class Point(Struct, frozen=True):
 
 
 def axes_of(study: Study) -> tuple[Axis, ...]:
-    """The axes in the order in which the study names them, the variants first.
+    """Return the axes in the order of the study file, the variants first.
 
     Raises:
-        ExperimentError: an axis has no values, or is not of the form.
+        ExperimentError: an axis has no values, or is invalid.
     """
     axes = [_read_axis(name, given) for name, given in _flatten(study.grid).items()]
     if study.variants:
@@ -54,10 +54,10 @@ def axes_of(study: Study) -> tuple[Axis, ...]:
 
 
 def points_of(study: Study) -> tuple[Point, ...]:
-    """All points, the last axis varying fastest.
+    """Return all points; the last axis varies fastest.
 
     Raises:
-        ExperimentError: a point is no valid experiment; the place is below ``$.experiment``, whoever set it.
+        ExperimentError: a point is not a valid experiment; the place is below ``$.experiment`` in any case.
     """
     axes = axes_of(study)
     points = []
@@ -69,7 +69,7 @@ def points_of(study: Study) -> tuple[Point, ...]:
 
 
 def seeds_of(study: Study) -> tuple[int, ...]:
-    """The seeds of every point."""
+    """Return the seeds of every point."""
     return tuple(range(1, study.seeds + 1)) if isinstance(study.seeds, int) else study.seeds
 
 
@@ -107,7 +107,7 @@ def _make_experiment(study: Study, at: Mapping[str, Cell], settings: list[Settin
 
 
 def _flatten(grid: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The axes by their dotted names, however the file nests them; of two entries for one, the last holds."""
+    """Return the axes by dotted names, however the file nests them; of two entries for an axis, the last one counts."""
     flat: dict[str, Any] = {}
     for name, given in grid.items():
         if isinstance(given, dict) and "values" not in given:
@@ -137,7 +137,7 @@ def _are_texts(keys: object) -> bool:
 
 
 def _cells(place: str, keys: list[str], values: list[Any]) -> Iterator[Cell]:
-    """How each value is called: itself, or its parts where it sets several keys to different ones."""
+    """Yield the name of each value: the value, or its parts if it sets several keys to different ones."""
     for value in values:
         if isinstance(value, list) and len(keys) > 1:
             yield "-".join(map(str, value))
@@ -150,7 +150,7 @@ def _cells(place: str, keys: list[str], values: list[Any]) -> Iterator[Cell]:
 
 
 def _spread(place: str, keys: list[str], value: Any) -> Settings:  # noqa: ANN401 - what a file holds
-    """The settings of one value: the same for all keys, or one each."""
+    """Return the settings of one value: the same for all keys, or one per key."""
     if not isinstance(value, list):
         return dict.fromkeys(keys, value)
     if len(value) != len(keys):

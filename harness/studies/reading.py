@@ -1,4 +1,4 @@
-"""Reads study files. As with experiment files, every fault is one line that names the file and the place in it."""
+"""Reads study files. Every error is one line with the file and the place in it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from harness.studies.measures import MEASURES, PUBLISHED, SEEN, split_reduction
 from harness.studies.points import assign, axes_of, points_of, seeds_of
 
 MEASURE = "measure"
-"""The axis of a table along which its measures stand."""
+"""The axis of a table's measures."""
 
 AT_S, EPOCH = "at_s", "epoch"
-"""The axes of a figure along which the snapshots and the epochs stand."""
+"""The axes of a figure's snapshots and epochs."""
 
 
 def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None = None, quick: bool = False) -> Study:
@@ -29,11 +29,11 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
         path: the TOML file.
         overrides: ``key=value`` with keys of the study file, such as ``experiment.workload.topics=50`` or
             ``grid.underlay.hosts=[100, 200]``.
-        seeds: seeds 1 .. n in place of the file's.
-        quick: take its quick profile.
+        seeds: n = use the seeds 1 to n instead of the file's.
+        quick: use its quick profile.
 
     Raises:
-        ExperimentError: the file, or the study in it, is wrong.
+        ExperimentError: the file or its study is invalid.
     """
     document = read_document(path, overrides)
     keys = [override.partition("=")[0].strip() for override in overrides]
@@ -53,7 +53,7 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
 
 
 def _refuse_overruled(study: Study, keys: Sequence[str]) -> None:
-    """What an axis sets at each of its values would be set in vain."""
+    """Refuse overrides of keys that an axis sets at every point."""
     for axis in axes_of(study):
         for key in set.intersection(*(set(settings) for settings in axis.settings)):
             if f"experiment.{key}" in keys:
@@ -61,7 +61,7 @@ def _refuse_overruled(study: Study, keys: Sequence[str]) -> None:
 
 
 def _keep_from_quick(document: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """The document with a quick profile that leaves alone what the command line sets."""
+    """Return the document with a quick profile that does not change the keys set on the command line."""
     quick = {name: dict(part) if isinstance(part, dict) else part for name, part in document.get("quick", {}).items()}
     for key in keys:
         part, _, rest = key.partition(".")
@@ -76,10 +76,10 @@ def _keep_from_quick(document: dict[str, Any], keys: Sequence[str]) -> dict[str,
 
 
 def hurry(study: Study, *, keep_seeds: bool = False) -> Study:
-    """The study with its quick profile applied, without the paper's numbers: they are of other sizes.
+    """Return the study with its quick profile, without the paper's numbers, which are for other sizes.
 
     Raises:
-        ExperimentError: the profile does not fit the study.
+        ExperimentError: the profile is invalid for the study.
     """
     quick = study.quick
     experiment = msgspec.json.decode(msgspec.json.encode(study.experiment))
@@ -96,7 +96,7 @@ def hurry(study: Study, *, keep_seeds: bool = False) -> Study:
 
 
 def _narrow(study: Study, quick: QuickSpec) -> dict[str, Any]:
-    """The grid with the quick profile's values, which keep the keys that an axis sets."""
+    """Return the grid with the quick profile's values; the keys that an axis sets stay."""
     grid = dict(study.grid)
     for name, values in quick.grid.items():
         if name not in grid:
@@ -106,10 +106,10 @@ def _narrow(study: Study, quick: QuickSpec) -> dict[str, Any]:
 
 
 def check_study(study: Study) -> None:
-    """Check what one field cannot say alone.
+    """Check the rules between fields, and every point.
 
     Raises:
-        ExperimentError: two fields contradict each other, or a point is no valid experiment.
+        ExperimentError: two fields contradict each other, or a point is not a valid experiment.
     """
     for broken, place, problem in _rules(study):
         if broken:
@@ -118,7 +118,7 @@ def check_study(study: Study) -> None:
 
 
 def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
-    """Every rule as (broken, place, problem)."""
+    """Yield every rule as (broken, place, problem)."""
     run = study.run
     seeds = seeds_of(study)
     yield len(set(seeds)) < len(seeds), "$.seeds", "a seed occurs twice"
@@ -147,7 +147,7 @@ def _table_rules(study: Study, table: TableSpec, place: str, axes: list[str]) ->
     used = (*table.rows, table.columns)
     for axis in used:
         yield axis not in (*axes, MEASURE), place, f"no axis is called {axis!r}; there are {', '.join(axes)}, measure"
-    yield len(set(used)) < len(used), place, "an axis stands twice"
+    yield len(set(used)) < len(used), place, "an axis occurs twice"
     yield len(table.measures) > 1 and MEASURE not in used, place, 'several measures need the axis "measure"'
     yield from _coverage_rules(table.where, (*used,), place, axes)
     if table.paper is not None:
@@ -177,11 +177,11 @@ def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str])
 def _coverage_rules(
     where: dict[str, Any], used: tuple[str, ...], place: str, axes: list[str]
 ) -> Iterator[tuple[bool, str, str]]:
-    """Every axis is shown or fixed, so that no cell mixes points."""
+    """Yield the rule that every axis is shown or fixed, so that no cell mixes points."""
     for axis in where:
         yield axis not in axes, f"{place}.where", f"no axis is called {axis!r}; there are {', '.join(axes)}"
     for axis in axes:
-        yield axis not in (*used, *where), place, f"says nothing about the axis {axis!r}: show it, or fix it in where"
+        yield axis not in (*used, *where), place, f"missing the axis {axis!r}; show it, or fix it in where"
 
 
 def _measure_rules(study: Study, shown: Sequence[str | Shown], place: str) -> Iterator[tuple[bool, str, str]]:

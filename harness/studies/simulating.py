@@ -32,14 +32,14 @@ from peer.core.bitset import bitset, members
 SECOND_NS = 1_000_000_000
 
 STEP_NS = SECOND_NS
-"""How often it is looked whether the overlay has settled."""
+"""Interval at which the run checks whether the overlay has settled."""
 
 
 class Row(Struct, frozen=True, array_like=True):
     """A value of a run.
 
     ``moment``: the snapshot's instant (s after the nodes' start) or the epoch's number; None = the whole run.
-    ``by``: what the measure is counted by; None = it is a single number.
+    ``by``: the item that the measure is counted by; None = a single number.
     """
 
     measure: str
@@ -192,7 +192,7 @@ def simulate_point(experiment: Experiment, run: RunSpec, measures: Collection[st
     """Simulate one experiment in memory, with the arguments of ``PointRun``; the same ones give the same rows.
 
     Raises:
-        ExperimentError: a file is missing or wrong, or the experiment cannot be.
+        ExperimentError: a file is missing or invalid, or the experiment is impossible.
     """
     return PointRun(experiment, run, measures, folder).perform()
 
@@ -223,7 +223,7 @@ def _draw_workload(experiment: Experiment, nodes: int, folder: Path, times: _Tim
 
 
 def _instants(run: RunSpec, end_ns: int) -> list[int]:
-    """When to take snapshots; the end is the last one."""
+    """Return the instants of snapshots; the last one is the end."""
     instants = {START_NS + round(at_s * SECOND_NS) for at_s in run.snapshots_s}
     if run.snapshot_every_s is not None:
         every_ns = round(run.snapshot_every_s * SECOND_NS)

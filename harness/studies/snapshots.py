@@ -1,4 +1,4 @@
-"""The overlay at an instant of a simulation, as the arrays that ``metrics.overlay`` measures."""
+"""Takes the overlay at an instant of a simulation, as the arrays that ``metrics.overlay`` measures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from peer.core.contract import NodeId
 def take_snapshot(
     simulation: Simulation, leave_out: Collection[NodeId] = (), adversaries: Collection[NodeId] = ()
 ) -> Snapshot:
-    """Look at the nodes that are up without some of them; links that lead to others are left out, too.
+    """Return the nodes that are up, except ``leave_out``, and the links between them.
 
-    So are links that both ends have only for a question and its answer (``Neighbour.brief``).
+    Links that both ends have only for a question and its answer (``Neighbour.brief``) are left out.
     """
     states = {
         number: host.node.state
@@ -41,7 +41,7 @@ def take_snapshot(
 def count_slots(simulation: Simulation, adversaries: Bitset) -> tuple[int, int]:
     """Of the links that honest nodes asked for, how many lead to adversaries, and how many there are.
 
-    Links that are brief at the node that asked for them are left out.
+    Links that are brief at the node that opened them are left out.
     """
     slots = [
         adversaries >> peer & 1

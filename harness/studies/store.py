@@ -1,4 +1,4 @@
-"""The files of a sweep: what is to be run, and the result of every run, each written whole or not at all."""
+"""The files of a sweep: its specification, and the result of every run. Each is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CODE = (
     "metrics/overlay",
     "metrics/rundir/timeline.py",
 )
-"""Files and folders whose Python files make the results."""
+"""Files and folders whose Python files determine the results."""
 
 
 class Job(Struct, frozen=True):
@@ -41,7 +41,7 @@ class Job(Struct, frozen=True):
 
     ``key``: a hash of the resolved experiment with its seed, of the files that it reads, of the run's settings and of
     the measures.
-    ``cost``: how long it takes, compared with others.
+    ``cost``: relative run time.
     """
 
     key: str
@@ -55,7 +55,7 @@ class Job(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What a run came to, and what made it: ``code`` is a hash of the source files that take part."""
+    """The result of a run. ``code`` is a hash of the source files that determine it."""
 
     key: str
     at: dict[str, Cell]
@@ -67,7 +67,7 @@ class Result(Struct, frozen=True):
 
 
 class SweepSpec(Struct, frozen=True):
-    """``sweep.json``: the study with every override applied, where its file was, and how it was called."""
+    """``sweep.json``: the study with every override applied, the path of its file, and the options."""
 
     study: Study
     source: str
@@ -78,7 +78,7 @@ class SweepSpec(Struct, frozen=True):
 
 
 def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
-    """Every run of a study; ``folder``: where its file is."""
+    """Return every run of a study. ``folder``: the folder of its file."""
     measures = tuple(sorted(study.measures))
     made = []
     for point in points_of(study):
@@ -93,7 +93,7 @@ def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
 
 
 def _digest_inputs(experiment: Experiment, folder: Path) -> list[str]:
-    """The SHA-256 of the files that an experiment reads, a folder's one by one; what is not there has none."""
+    """Return the SHA-256 of every existing file that an experiment reads, including each file of a folder."""
     named = [folder / Path(path).expanduser() for path in (experiment.interests.path, experiment.churn.path) if path]
     if (data := data_path(experiment.underlay, folder)) is not None:
         named.append(data)
@@ -107,7 +107,7 @@ def _digest(file: Path) -> str:
 
 
 def _cost(experiment: Experiment, run: RunSpec) -> float:
-    """Nodes times seconds: all that is known before."""
+    """Estimate the cost as nodes times seconds."""
     workload = experiment.workload
     length_s = run.length_s or workload.warmup_s + workload.duration_s + workload.cooldown_s
     return (experiment.underlay.hosts or 1) * length_s
@@ -117,8 +117,8 @@ class Store:
     """The results in a sweep's folder.
 
     Args:
-        folder: the sweep's.
-        code: only results of this state of the code count; None = of any.
+        folder: the folder of the sweep.
+        code: only results of this hash of the code count; None = of any.
     """
 
     def __init__(self, folder: Path, code: str | None) -> None:
@@ -135,13 +135,13 @@ class Store:
         return result if self._code in (None, result.code) else None
 
     def write(self, result: Result) -> None:
-        """Keep a result; whoever is killed in the middle leaves the old state."""
+        """Write a result. If the process is killed meanwhile, the old state remains."""
         unfinished = self._folder / f"{result.key}.part"
         unfinished.write_bytes(msgspec.json.encode(result) + b"\n")
         unfinished.replace(self._path(result.key))
 
     def count(self, jobs: Sequence[Job]) -> int:
-        """How many of the jobs have a result; a file is read again only where it has changed."""
+        """Count the jobs with a result. A file is read again only if it has changed."""
         return sum(self._has(job) for job in jobs)
 
     def _has(self, job: Job) -> bool:
@@ -160,7 +160,7 @@ class Store:
 
 @cache
 def code_hash() -> str:
-    """A hash of the source files that make the results, in the folder or the zip that this process imports from."""
+    """Return the hash of the source files that determine results, in the folder or zip that is imported from."""
     digest = hashlib.sha256()
     root = zipfile.Path(ROOT) if ROOT.is_file() else ROOT
     for name, content in sorted(source for each in CODE for source in _sources(root.joinpath(*each.split("/")), each)):
@@ -169,7 +169,7 @@ def code_hash() -> str:
 
 
 def _sources(place: Path | zipfile.Path, name: str) -> Iterator[tuple[str, bytes]]:
-    """The Python files in a place, with their names from the root."""
+    """Yield the Python files in a place, with their names relative to the root."""
     if place.is_dir():
         for inner in place.iterdir():
             yield from _sources(inner, f"{name}/{inner.name}")
@@ -184,5 +184,5 @@ def write_spec(folder: Path, spec: SweepSpec) -> None:
 
 
 def read_spec(folder: Path) -> SweepSpec:
-    """Read it back."""
+    """Read ``sweep.json``."""
     return msgspec.json.decode((folder / "sweep.json").read_bytes(), type=SweepSpec)

@@ -1,4 +1,4 @@
-"""Carries out a sweep: the runs that have no result yet, then tables, figures and the page. Resumable at any point."""
+"""Executes a sweep: runs without a result, then tables, figures and the page. It can be resumed at any point."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from harness.studies.store import Job, Store, SweepSpec, code_hash, jobs_of, rea
 
 
 def sweep(folder: Path, master: str | None = None) -> list[Failure]:
-    """Bring the sweep of a folder to its end.
+    """Complete the sweep of a folder.
 
-    Every result is written as soon as it is there, so whoever is killed has lost the runs in flight and no others. What
-    is shown follows from the results alone, whatever the order in which they came.
+    Every result is written as soon as it is known, so a killed sweep loses only the runs in progress. The output
+    depends only on the results, not on their order.
 
     Args:
-        folder: with ``sweep.json``.
+        folder: the folder with ``sweep.json``.
         master: a Spark master; None = all cores of this machine.
 
     Returns:
-        The runs that failed; where there are any, nothing is shown.
+        The runs that failed; if there are any, no output is written.
     """
     spec = read_spec(folder)
     jobs = jobs_of(spec.study, Path(spec.source).parent)
@@ -43,7 +43,7 @@ def sweep(folder: Path, master: str | None = None) -> list[Failure]:
 
 
 def pending_jobs(store: Store, jobs: Sequence[Job]) -> list[Job]:
-    """The jobs without a result, the longest first, so that no core waits long for the last one."""
+    """Return the jobs without a result, the longest first, so that no core waits long for the last one."""
     return sorted((job for job in jobs if store.read(job) is None), key=lambda job: -job.cost)
 
 
@@ -55,7 +55,7 @@ def _show(folder: Path, spec: SweepSpec, jobs: Sequence[Job], store: Store) -> N
 
 
 def main() -> None:
-    """Carry out one sweep in this process."""
+    """Execute one sweep in this process."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--master")
@@ -65,7 +65,7 @@ def main() -> None:
         print(f"run {failure.key}:\n{failure.words}", file=sys.stderr)
     if failures:
         last = failures[0].words.strip().splitlines()[-1]
-        print(f"{len(failures)} runs failed, the others are kept; the first one with {last}", file=sys.stderr)
+        print(f"{len(failures)} runs failed, the others are kept; the first failed with {last}", file=sys.stderr)
         sys.exit(1)
 
 

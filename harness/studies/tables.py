@@ -1,4 +1,4 @@
-"""A study's tables, with the paper's numbers beside ours."""
+"""Makes a study's tables, with the paper's numbers for comparison."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from harness.studies.store import Result
 
 
 class Entry(Struct, frozen=True):
-    """What a cell shows: ours (None = no run has a value), and the paper's (None = it says nothing)."""
+    """The content of a cell: our value (None = no run has one) and the paper's (None = not stated)."""
 
     ours: Interval | None
     paper: Cell | None
 
 
 class Table(Struct, frozen=True):
-    """A table's content. ``heads``: the values of the column axis; ``rows``: labels of the row axes, then entries."""
+    """The content of a table. ``heads``: values of the column axis; ``rows``: labels of the row axes, then entries."""
 
     spec: TableSpec
     heads: tuple[Cell, ...]
@@ -32,7 +32,7 @@ class Table(Struct, frozen=True):
 
 
 def make_table(spec: TableSpec, results: Sequence[Result]) -> Table:
-    """The table of these results; combinations without a run have no row."""
+    """Return the table of these results; combinations without a run have no row."""
     chosen = matching(results, spec.where)
     shown = {each.title: each for each in map(as_shown, spec.measures)}
     heads = _values(chosen, spec.columns, shown)
@@ -58,7 +58,7 @@ def _entry(
 
 
 def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None:
-    """What the paper has in a cell."""
+    """Return the paper's value of a cell."""
     if spec.paper is None or head not in spec.paper.columns:
         return None
     place = len(labels) + spec.paper.columns.index(head)
@@ -67,7 +67,7 @@ def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None
 
 
 def show_entry(entry: Entry, digits: int) -> str:
-    """A cell's text, such as ``29.3 ± 0.4 (paper: 29, +1.0 %)``."""
+    """Return a cell's text, such as ``29.3 ± 0.4 (paper: 29, +1.0 %)``."""
     if entry.ours is None:
         text = "-"
     else:
@@ -81,7 +81,7 @@ def show_entry(entry: Entry, digits: int) -> str:
 
 
 def write_markdown(table: Table) -> str:
-    """The table for people."""
+    """Return the table as Markdown."""
     spec = table.spec
     lines = [f"**{spec.title}**", ""]
     lines.append(_line([*spec.rows, *(f"{spec.columns} = {head}" for head in table.heads)]))
@@ -96,7 +96,7 @@ def _line(cells: list[str]) -> str:
 
 
 def write_csv(table: Table) -> str:
-    """The table for programs: a line a cell."""
+    """Return the table as CSV, one line per cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*table.spec.rows, table.spec.columns, "mean", "ci95_half_width", "n", "paper"])

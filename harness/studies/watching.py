@@ -1,4 +1,4 @@
-"""Watches a simulation: what became of its messages, and when the overlay last changed."""
+"""Watches a simulation: the deliveries of its messages, and the last change of the overlay."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from peer.core.schedule import Population
 from peer.trace import JOINED, TraceEvent
 
 LATEST_NS = 600_000_000_000
-"""How long a message is looked for: ten hops through nodes that take a minute each, the longest that there is. A copy
-that comes later counts nowhere, and nothing is kept of its message but its batch."""
+"""How long a message is watched: ten hops through nodes with the longest processing time, one minute. Later copies do
+not count, and only the batch of the message is kept."""
 
 
 class Batch:
-    """Consecutive messages: what was due of them, and what came."""
+    """Consecutive messages: their expected deliveries and those that happened."""
 
     __slots__ = ("delays_ns", "due", "duplicates", "hops", "messages", "relays", "topics")
 
@@ -32,9 +32,9 @@ class Batch:
 
 
 class Flight(Struct):
-    """A message under way: ``due`` are the honest subscribers at the instant of its publication but the publisher.
+    """A message in flight. ``due``: the honest subscribers at its publication, except the publisher.
 
-    Those to whom it was delivered are due no more.
+    Nodes to which it was delivered are removed.
     """
 
     published_ns: int
@@ -56,10 +56,10 @@ class Watch:
         changed_ns: when a logical link last began or ended.
         joined_ns: when each node last joined during the run.
         changes: joins, leaves and crashes of honest nodes so far.
-        batches: in the order of publication.
-        scores: of the neighbours that honest nodes kept, by the epoch that they ended.
-        concluded: what adversaries that ask have concluded so far: asker to topic to nodes.
-        ever: every topic's subscribers so far, those that are gone included.
+        batches: the batches in order of publication.
+        scores: scores of the neighbours that honest nodes kept, by epoch.
+        concluded: conclusions of asking adversaries so far: asker -> topic -> nodes.
+        ever: every topic's subscribers so far, including former ones.
     """
 
     frames = False

@@ -1,1 +1,1 @@
-"""Where an experiment runs: simulated, emulated, remote."""
+"""The testbeds: simulated, emulated, remote."""

@@ -1,4 +1,4 @@
-"""What a testbed is to the running stage: machines that carry peers, and what becomes of the network between them."""
+"""The interface between testbeds and the running stage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Moment = Literal["before", "after"]
 
 
 class Findings(Struct, frozen=True):
-    """What a testbed saw, for the manifest. ``problems`` are (severity, sentence)."""
+    """What a testbed recorded for the manifest. ``problems`` are (severity, sentence)."""
 
     final_states: tuple[FinalState, ...] = ()
     counters: dict[str, int] = {}
@@ -23,42 +23,42 @@ class Findings(Struct, frozen=True):
 
 
 class Testbed(Protocol):
-    """The methods are called once each, in this order.
+    """A testbed. Each method is called once, in this order, except ``probe`` and ``lost``.
 
-    ``probe`` is called before and after the workload, but not after one that was cut short; ``lost`` at any time.
-    Everything they write goes to the run directory. Each raises TestbedError when it cannot do what is asked; what
-    only spoils the result is a problem among the findings.
+    ``probe`` is called before the workload, and after it unless it was cut short; ``lost`` is called at any time.
+    All files are written into the run directory. A method raises TestbedError if it fails; a failure that only spoils
+    the result is a problem in the findings.
     """
 
     def boot(self) -> None:
         """Make the network and the machines."""
 
     def machines(self) -> tuple[Machine, ...]:
-        """Where to deploy to."""
+        """Return the machines to deploy to."""
 
     def sites(self) -> tuple[Site, ...]:
-        """Where each node runs."""
+        """Return where each node runs."""
 
     def metrics(self) -> dict[str, tuple[str, int]]:
-        """Where to serve, or find, the metrics of the testbed's own parts; each machine's agent under its name."""
+        """Return the endpoints of the metrics of the testbed's own parts; that of an agent by its machine's name."""
 
     def probe(self, moment: Moment) -> None:
-        """Certify the network while it is idle."""
+        """Certify the idle network."""
 
     def start_recording(self, longest_s: float) -> None:
-        """Begin to watch the network, before any peer speaks; for at most this long in virtual time."""
+        """Start to record the network, before any peer sends; for at most ``longest_s`` virtual seconds."""
 
     def lost(self) -> dict[str, str]:
-        """The testbed's own processes that have ended before they should -> what is known of their end.
+        """Return the testbed's own processes that ended early -> how they ended.
 
-        Called each second of the run, and at any time between ``boot`` and ``close``; it must cost next to nothing.
+        Called every second of the run, at any time between ``boot`` and ``close``, so it must be cheap.
         """
 
     def resources(self) -> dict[str, float]:
-        """What the peers use now. Called while they drain: no longer judged, and not yet ended."""
+        """Return what the peers use now. Called after the measured time, before they end."""
 
     def stop_recording(self) -> None:
-        """End the watch, after the last peer's end."""
+        """Stop the recording, after the end of the last peer."""
 
     def close(self) -> Findings:
-        """Tear down and tell. What is left open dies with the sandbox."""
+        """Stop everything and return the findings. Processes that remain end with the sandbox."""

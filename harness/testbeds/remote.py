@@ -1,8 +1,7 @@
 """The remote testbed: real machines from an inventory, and whatever network is between them.
 
-Nothing is emulated, so there is nothing to certify and no data plane to capture at: the peers' own words are all there
-is, and the findings say so. Delays between machines are known as well as their clocks are; the deployment estimates
-the offsets.
+Nothing is emulated, so nothing is certified or captured: the traces of the peers are the only data, and the findings
+say so. Delays between machines are as exact as the offsets of their clocks, which the deployment estimates.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ UNCERTIFIED = "remote testbed: the network between the machines was neither cert
 
 
 class RemoteTestbed:
-    """A ``Testbed``; see there for the order of its methods."""
+    """The remote ``Testbed``."""
 
     def __init__(self, plan: Plan, run_dir: Path) -> None:
         self._plan = plan
@@ -31,10 +30,10 @@ class RemoteTestbed:
         self._seats = self._inventory.seats(len(plan.placement))
 
     def boot(self) -> None:
-        """Check that the inventory still gives the places that the plan was made for; the machines run already.
+        """Check that the inventory still has the slots of the plan; the machines run already.
 
         Raises:
-            TestbedError: it does not.
+            TestbedError: the inventory has changed.
         """
         planned = [(place.machine, place.wan_ip) for place in self._plan.placement]
         offered = [(seat.machine, seat.listen[0]) for seat in self._seats]
@@ -42,37 +41,37 @@ class RemoteTestbed:
             raise TestbedError("place the peers as planned", "the inventory has changed since the plan was made")
 
     def machines(self) -> tuple[Machine, ...]:
-        """The machines that carry a peer."""
+        """Return the machines with at least one peer."""
         used = {seat.machine for seat in self._seats}
         return tuple(machine for machine in self._inventory.machines if machine.name in used)
 
     def sites(self) -> tuple[Site, ...]:
-        """Node i has the i-th seat of the inventory."""
+        """Return the sites: node i has the i-th slot of the inventory."""
         return tuple(Site(node, seat.machine, seat.listen, seat.metrics) for node, seat in enumerate(self._seats))
 
     def metrics(self) -> dict[str, tuple[str, int]]:
-        """Each machine's agent, where its peers' metrics are; none of a machine without an address for them."""
+        """Return the endpoint of each machine's agent; machines without a ``metrics_address`` have none."""
         return {seat.machine: (seat.metrics[0], AGENT_METRICS_PORT) for seat in self._seats if seat.metrics}
 
     def probe(self, moment: Moment) -> None:
-        """Nothing: no delay was asked for that could be certified."""
+        """Do nothing: there is no configured delay to certify."""
 
     def start_recording(self, longest_s: float) -> None:
-        """Nothing: there is no data plane to record at."""
+        """Do nothing: there is no data plane."""
 
     def lost(self) -> dict[str, str]:
-        """There are no processes of its own."""
+        """Return nothing: the testbed has no processes of its own."""
         return {}
 
     def resources(self) -> dict[str, float]:
-        """Unknown."""
+        """Return nothing: resources are not measured."""
         return {}
 
     def stop_recording(self) -> None:
-        """Nothing was started."""
+        """Do nothing: there is no recording."""
 
     def close(self) -> Findings:
-        """How far the clocks are apart, and what this testbed cannot say."""
+        """Return the offsets of the clocks, and a note on what was not measured."""
         counters: dict[str, int] = {}
         for machine, clock in read_clocks(self._run_dir).items():
             counters |= {

@@ -1,5 +1,5 @@
-"""The workload, drawn before the run: who subscribes to what, who comes and goes, and what is published when.
+"""The workload, drawn before the run: interests, churn and publications.
 
-``draw_workload`` (harness.workload.drawing) joins the parts. All of them follow from the experiment and its seed alone,
-so that every protocol that is compared meets the same workload.
+``draw_workload`` (harness.workload.drawing) combines them. The workload depends only on the experiment and its seed, so
+that all compared protocols get the same workload.
 """

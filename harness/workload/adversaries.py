@@ -1,4 +1,4 @@
-"""Which nodes misbehave, and what they subscribe to."""
+"""Draws the adversaries and their interests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from peer.core.randomness import NETWORK, substream
 
 
 def draw_adversaries(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[int]:
-    """The nodes that misbehave: those that the experiment names, or its share of all, drawn uniformly.
+    """Return the nodes that misbehave: those that the experiment names, or a share of all, drawn uniformly.
 
     Args:
         spec: the section ``[adversary]``.
         nodes: number of nodes.
-        seed: the run's.
+        seed: the seed of the run.
     """
     if spec.kind == "none":
         return frozenset()
@@ -24,12 +24,12 @@ def draw_adversaries(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[in
 
 
 def draw_silent(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[int]:
-    """The nodes that never publish: the adversaries where they are told not to. Arguments as ``draw_adversaries``."""
+    """Return the nodes that never publish: the adversaries, if ``publish = false``. See ``draw_adversaries``."""
     return frozenset() if spec.publish else draw_adversaries(spec, nodes, seed)
 
 
 class InfiltratedInterests:
-    """A model's interests, and for adversaries the victim topics too."""
+    """The interests of a model, and for adversaries also the victim topics."""
 
     def __init__(self, model: InterestModel, adversaries: frozenset[int], victim_topics: Topics) -> None:
         self._model = model
@@ -42,6 +42,6 @@ class InfiltratedInterests:
 
 
 def infiltrate(model: InterestModel, spec: AdversarySpec, nodes: int, seed: int) -> InterestModel:
-    """The interests of a network with these adversaries."""
+    """Return the interest model of a network with these adversaries."""
     adversaries = draw_adversaries(spec, nodes, seed)
     return InfiltratedInterests(model, adversaries, spec.victim_topics) if adversaries else model

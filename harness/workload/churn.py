@@ -1,4 +1,4 @@
-"""Churn: when each node is up, drawn or read before the run."""
+"""Churn: the sessions of each node, drawn or read before the run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from peer.core.randomness import substream
 
 
 class Span(NamedTuple):
-    """When nodes come and go: from the peers' start to their stop (ns from the workload's zero)."""
+    """The interval of churn: from the peers' start to their stop (ns from the workload's zero)."""
 
     start_ns: int
     end_ns: int
 
 
 class Session(NamedTuple):
-    """A time in which a node is up (ns from the workload's zero).
+    """An interval in which a node is up (ns from the workload's zero).
 
-    One that begins with the span was begun before it, and one that ends with it lasts longer.
+    A session that begins with the span began before it, and one that ends with the span lasts longer.
     """
 
     from_ns: int
@@ -30,26 +30,26 @@ class Session(NamedTuple):
 
 
 Sessions = tuple[tuple[Session, ...], ...]
-"""Every node's sessions, index = node, in the order of time and apart from each other."""
+"""Every node's sessions, index = node, in order of time and without overlap."""
 
 
 def draw_sessions(spec: ChurnSpec, nodes: int, span: Span, seed: int, folder: Path) -> Sessions:
-    """Every node's sessions within the span, for every kind of churn but the scripted one.
+    """Return every node's sessions within the span, for every kind of churn except scripts.
 
     Args:
         spec: the section ``[churn]``.
         nodes: number of nodes.
-        span: when churn happens.
-        seed: the run's.
-        folder: where the experiment file is; ``spec.path`` is relative to it.
+        span: the interval of churn.
+        seed: the seed of the run.
+        folder: the folder of the experiment file; ``spec.path`` is relative to it.
 
     Raises:
-        ExperimentError: the file is missing or wrong.
+        ExperimentError: the file is missing or invalid.
     """
     if spec.kind == "exponential":
         return tuple(_draw_exponential(spec, span, substream(seed, node, "churn")) for node in range(nodes))
     if spec.kind == "sessions":
-        assert spec.path is not None, "check_rules wants it"
+        assert spec.path is not None, "check_rules requires it"
         spans = read_sessions(folder / Path(spec.path).expanduser(), nodes)
         found = (_fit(spec, span, own, substream(seed, node, "churn")) for node, own in enumerate(spans))
         return tuple(tuple(own) for own in found)
@@ -57,12 +57,12 @@ def draw_sessions(spec: ChurnSpec, nodes: int, span: Span, seed: int, folder: Pa
 
 
 def mean_off_s(spec: ChurnSpec) -> float:
-    """The mean time between two sessions: a quarter of the mean session where nothing else is said."""
+    """Return the mean time between two sessions; by default a quarter of the mean session."""
     return spec.on_s / 4 if spec.off_s is None else spec.off_s
 
 
 def _draw_exponential(spec: ChurnSpec, span: Span, random: Random) -> tuple[Session, ...]:
-    """Alternating exponential times, stationary from the start on: what is left of one is distributed like all of it.
+    """Draw alternating exponential times, stationary from the start: the rest of one is distributed like the whole.
 
     Source: SpiderCast section 3.8.
     """
@@ -78,7 +78,7 @@ def _draw_exponential(spec: ChurnSpec, span: Span, random: Random) -> tuple[Sess
 
 
 def _fit(spec: ChurnSpec, span: Span, sessions: list[tuple[float, float]], random: Random) -> list[Session]:
-    """A trace's sessions on the run's clock, cut to its span."""
+    """Convert a trace's sessions to the run's clock and cut them to its span."""
     fitted: list[Session] = []
     for session in sessions:
         crashes = random.random() < spec.crash_ratio

@@ -1,4 +1,4 @@
-"""From an experiment to its whole workload: initial interests, and one schedule of all that happens."""
+"""Draws the workload of an experiment: initial interests, and one schedule of publications and changes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from peer.core.schedule import Action
 
 
 class Workload(NamedTuple):
-    """What nodes do whatever their protocol.
+    """What nodes do, independent of their protocol.
 
     Attributes:
-        up: which nodes run from the start.
-        interests: their topics at the start; none where a node is not up.
-        schedule: publications and changes in the order of their instants.
+        up: whether each node is up at the start.
+        interests: each node's topics at the start; empty for a node that is down.
+        schedule: publications and changes in order of time.
     """
 
     up: tuple[bool, ...]
@@ -29,15 +29,15 @@ class Workload(NamedTuple):
 
 
 def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
-    """Draw everything from the experiment's seed.
+    """Draw the workload from the experiment's seed.
 
     Args:
-        experiment: it has passed ``check_rules``.
+        experiment: an experiment that has passed ``check_rules``.
         nodes: number of nodes.
-        folder: where the experiment file is; its paths are relative to it.
+        folder: the folder of the experiment file; its paths are relative to it.
 
     Raises:
-        ExperimentError: a file is missing or wrong, the script is impossible, or nothing can ever be published.
+        ExperimentError: a file is missing or invalid, the script is impossible, or nothing can be published.
     """
     workload = experiment.workload
     span = Span(-round(workload.warmup_s * 1e9), round((workload.duration_s + workload.cooldown_s) * 1e9))
@@ -48,10 +48,10 @@ def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
 
 
 def draw_membership(experiment: Experiment, nodes: int, folder: Path, span: Span) -> Membership:
-    """Draw who is up with which interests, and how that changes within the span.
+    """Draw the population at the start, and its changes within the span.
 
     Raises:
-        ExperimentError: a file is missing or wrong, or the script is impossible.
+        ExperimentError: a file is missing or invalid, or the script is impossible.
     """
     churn, topics, seed = experiment.churn, experiment.workload.topics, experiment.seed
     model = infiltrate(make_model(experiment.interests, topics, nodes, seed, folder), experiment.adversary, nodes, seed)

@@ -1,4 +1,4 @@
-"""The files that a workload is read from: who subscribes to what, and when each node is up."""
+"""Reads the files of a workload: interests, and sessions."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ Number = Annotated[int, Meta(ge=0)]
 
 
 class InterestLine(Struct, forbid_unknown_fields=True, frozen=True):
-    """A line of a JSON file: a node and topics that it subscribes to."""
+    """A line of a JSON file: a node and some of its topics."""
 
     node: Number
     topics: tuple[Number, ...]
 
 
 def read_interests(path: Path, nodes: int, topics: int) -> tuple[tuple[int, ...], ...]:
-    """Every node's topics in rising order; a node that the file does not name has none.
+    """Return every node's topics in ascending order; a node that the file does not name has none.
 
-    ``.jsonl`` and ``.json`` files hold lines such as ``{"node": 3, "topics": [1, 7]}``; any other file is CSV with the
-    columns node and topic, whose first line may name them. A node may stand on several lines, a pair only once.
+    ``.jsonl`` and ``.json`` files have lines such as ``{"node": 3, "topics": [1, 7]}``. Any other file is CSV with the
+    columns node and topic, and may have a header. A node may be on several lines, but a pair only once.
 
     Raises:
-        ExperimentError: the place is the file and the line.
+        ExperimentError: the file is invalid; the place is the file and the line.
     """
     found: list[set[int]] = [set() for _ in range(nodes)]
     for number, node, topic in _pairs(path):
         problem = ""
         if node >= nodes:
-            problem = f"node {node}: the run has the nodes 0 .. {nodes - 1}"
+            problem = f"expected a node from 0 to {nodes - 1}, got {node}"
         elif topic >= topics:
-            problem = f"topic {topic}: the workload has the topics 0 .. {topics - 1}"
+            problem = f"expected a topic from 0 to {topics - 1}, got {topic}"
         elif topic in found[node]:
             problem = f"node {node} subscribes to topic {topic} twice"
         if problem:
@@ -48,7 +48,7 @@ def read_interests(path: Path, nodes: int, topics: int) -> tuple[tuple[int, ...]
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, int, int]]:
-    """(line number, node, topic) of every pair in the file."""
+    """Yield (line number, node, topic) of every pair in the file."""
     reads_json = path.suffix in (".jsonl", ".json")
     for number, line in _read_lines(path):
         if reads_json:
@@ -69,14 +69,14 @@ def _parse_pair(line: str, place: str) -> tuple[int, int]:
 
 
 def read_sessions(path: Path, nodes: int) -> list[list[tuple[float, float]]]:
-    """The sessions (from, to in s) of a file's nodes in the order of time.
+    """Return the sessions (from, to in s) of a file's nodes in order of time.
 
-    The file is CSV (perhaps .gz) with the columns node, from_s, to_s, whose first line may name them. The run's node i
-    is the file's i-th in the order of first appearance; further ones are left out. Sessions that overlap or touch are
-    one.
+    The file is CSV (may be .gz) with the columns node, from_s, to_s, and may have a header. Node i of the run is the
+    i-th node of the file in order of first appearance; further nodes are left out. Sessions that overlap or touch are
+    merged.
 
     Raises:
-        ExperimentError: the place is the file and the line.
+        ExperimentError: the file is invalid; the place is the file and the line.
     """
     found: dict[str, list[tuple[float, float]]] = {}
     for number, line in _read_lines(path):
@@ -91,7 +91,7 @@ def read_sessions(path: Path, nodes: int) -> list[list[tuple[float, float]]]:
             raise ExperimentError(f"{path}:{number}", f"expected node,from_s,to_s with from < to, got {line[:40]!r}")
         found.setdefault(name, []).append((from_s, to_s))
     if len(found) < nodes:
-        raise ExperimentError(str(path), f"has sessions of {len(found)} nodes, the run has {nodes}")
+        raise ExperimentError(str(path), f"expected sessions of {nodes} nodes, got {len(found)}")
     return [_joined(sorted(own)) for own in list(found.values())[:nodes]]
 
 
@@ -106,7 +106,7 @@ def _joined(sessions: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers; a .gz file is unpacked.
+    """Yield the non-blank lines with their numbers; a .gz file is unpacked.
 
     Raises:
         ExperimentError: the file cannot be read.

@@ -17,14 +17,14 @@ from peer.core.randomness import NETWORK, substream
 Reals = npt.NDArray[np.float64]
 
 Topics = tuple[int, ...]
-"""A node's topics in rising order."""
+"""A node's topics in ascending order."""
 
 Interests = tuple[Topics, ...]
 """Every node's topics, index = node."""
 
 NYSE_SHARE = 0.1
 NYSE_MASS = 0.55
-"""Of the exponential distribution, the most popular tenth of the topics has this mass."""
+"""The most popular tenth of the topics has this share of the exponential distribution."""
 
 
 def generator(seed: int, node: int, purpose: str) -> np.random.Generator:
@@ -33,15 +33,15 @@ def generator(seed: int, node: int, purpose: str) -> np.random.Generator:
 
 
 class InterestModel(Protocol):
-    """Draws interests; the same arguments always give the same topics, whatever was drawn before."""
+    """Draws interests. Equal arguments give equal topics, whatever was drawn before."""
 
     def draw(self, node: int, life: int) -> Topics:
-        """The topics that a node takes when it joins for the ``life``-th time (0 = the first time)."""
+        """Return the topics of a node when it joins for the ``life``-th time (0 = the first time)."""
         ...
 
 
 class IndependentInterests:
-    """Every pair of node and topic is drawn independently; a node may have no topic at all."""
+    """Every pair of node and topic is drawn independently; a node may have no topic."""
 
     def __init__(self, ratio: float, topics: int, seed: int) -> None:
         self._ratio = ratio
@@ -54,11 +54,11 @@ class IndependentInterests:
 
 
 class PopularityInterests:
-    """A uniform number of topics, drawn without replacement by weights that fall with the topic's number.
+    """A uniform number of topics, drawn without replacement by weights that decrease with the topic's number.
 
-    Each draw chooses among the topics not yet drawn with probabilities proportional to their weights. All draws are
-    made at once: the first k arrivals of independent exponential clocks, one a topic with its weight as the rate, are
-    such a sample.
+    Each draw chooses among the remaining topics with probabilities proportional to their weights. All draws are made at
+    once: the first k arrivals of independent exponential clocks, one per topic with its weight as the rate, are such a
+    sample.
 
     Source: SpiderCast section 3.1; Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006.
     """
@@ -78,7 +78,7 @@ class PopularityInterests:
 
 
 def topic_weights(popularity: str, topics: int, zipf_exponent: float) -> Reals:
-    """The weight of each topic, the most popular one (topic 0) first; they add up to 1.
+    """Return the weight of each topic, the most popular one (topic 0) first; they add up to 1.
 
     ``zipf``: rank to the power of -exponent. ``nyse``: exponential, see ``NYSE_MASS``. ``uniform``: all equal.
     """
@@ -95,9 +95,9 @@ def topic_weights(popularity: str, topics: int, zipf_exponent: float) -> Reals:
 
 
 def _nyse_ratio() -> float:
-    """By what factor an exponential weight falls from one tenth of the topics to the next: (1 - x) / (1 - x^10) = 0.55.
+    """Return the ratio x of the weights of successive tenths of the topics: (1 - x) / (1 - x^10) = 0.55.
 
-    The left side falls from 1 to 0.1 while x rises from 0 to 1.
+    The left side falls from 1 to 0.1 as x rises from 0 to 1.
     """
     low, high = 0.0, 1.0
     while low < (middle := (low + high) / 2) < high:
@@ -107,12 +107,12 @@ def _nyse_ratio() -> float:
 
 
 class GridInterests:
-    """Nodes and copies of the topics' ids on random cells of a square grid; a node takes what lies within its radius.
+    """Nodes and copies of topics on random cells of a square grid; a node takes the topics within its radius.
 
-    The number of copies of a topic (1 .. ``copies_max``) and a node's radius (1 .. ``radius_max`` cells) follow power
-    laws, each with its exponent: P(k) is proportional to k to the power of -exponent. Distances are Euclidean, the
-    grid has borders, and many may stand on one cell. A node that joins again has moved to another cell with another
-    radius; the topics stay.
+    The number of copies of a topic (1 to ``copies_max``) and a node's radius (1 to ``radius_max`` cells) follow power
+    laws, each with its exponent: P(k) is proportional to k to the power of -exponent. Distances are Euclidean, the grid
+    has borders, and a cell may hold any number. A node that joins again has another cell and radius; the topics do not
+    move.
 
     Attributes:
         topic: of each copy: its topic.
@@ -140,14 +140,14 @@ class GridInterests:
 
 
 def power_law(exponent: float, largest: int) -> Reals:
-    """The chances of at most 1, at most 2, ... at most ``largest``; the last one is exactly 1."""
+    """Return the probabilities of at most 1, at most 2, ... at most ``largest``; the last one is exactly 1."""
     chances: Reals = np.cumsum(np.arange(1, largest + 1, dtype=np.float64) ** -exponent)
     chances /= chances[-1]
     return chances
 
 
 class FixedInterests:
-    """What a file says; the same at every join."""
+    """The interests in a file, the same at every join."""
 
     def __init__(self, interests: Interests) -> None:
         self._interests = interests
@@ -157,17 +157,17 @@ class FixedInterests:
 
 
 def make_model(spec: InterestsSpec, topics: int, nodes: int, seed: int, folder: Path) -> InterestModel:
-    """The model that an experiment asks for.
+    """Make the interest model of an experiment.
 
     Args:
         spec: the section ``[interests]``.
         topics: number of topics.
         nodes: number of nodes.
-        seed: the run's.
-        folder: where the experiment file is; ``spec.path`` is relative to it.
+        seed: the seed of the run.
+        folder: the folder of the experiment file; ``spec.path`` is relative to it.
 
     Raises:
-        ExperimentError: a file is missing or wrong.
+        ExperimentError: a file is missing or invalid.
     """
     recipes: dict[str, Callable[[], InterestModel]] = {
         "independent": lambda: IndependentInterests(spec.ratio, topics, seed),

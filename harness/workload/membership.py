@@ -1,4 +1,4 @@
-"""Who is up with which interests, and how that changes: a node's sessions and its interests become actions."""
+"""The population and its changes: turns sessions and interests, or a script, into actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peer.core.schedule import Change, Crash, Join, Leave, Population
 
 
 class Membership(NamedTuple):
-    """Who is up at the start, with which topics (none where not up), and the changes in the order of their instants."""
+    """Which nodes are up at the start, with which topics (none if a node is down), and the changes in order of time."""
 
     up: tuple[bool, ...]
     interests: Interests
@@ -23,12 +23,12 @@ class Membership(NamedTuple):
 
 
 def first_population(up: Sequence[bool], interests: Interests) -> Population:
-    """Who is up at the start, with which topics; index = node."""
+    """Return the population at the start; index = node."""
     return Population({node: topics for node, topics in enumerate(interests) if up[node]})
 
 
 def follow_sessions(sessions: Sessions, model: InterestModel, span: Span, new_interests: bool) -> Membership:
-    """What drawn or recorded sessions come to; ``new_interests``: topics are drawn anew at every join."""
+    """Return the membership of drawn or recorded sessions. ``new_interests``: draw new topics at every join."""
     up: list[bool] = []
     interests: list[Topics] = []
     changes: list[Change] = []
@@ -49,17 +49,17 @@ def follow_sessions(sessions: Sessions, model: InterestModel, span: Span, new_in
 def follow_script(
     script: tuple[ScriptedAction, ...], model: InterestModel, nodes: int, topics: int, span: Span
 ) -> Membership:
-    """What a script comes to. A node whose first join comes before any leave or crash is down at the start.
+    """Return the membership of a script. A node whose first join is before any leave or crash is down at the start.
 
     Args:
         script: its entries, in any order.
-        model: draws the topics at the start, and those of a join that names none.
+        model: draws the topics at the start, and those of a join without topics.
         nodes: number of nodes.
         topics: number of topics.
-        span: within which the entries must lie.
+        span: the interval in which the entries must lie.
 
     Raises:
-        ExperimentError: the script asks for what cannot be; the place is its entry.
+        ExperimentError: the script is impossible; the place is its entry.
     """
     order = sorted(range(len(script)), key=lambda place: script[place].at_s)
     up = _starters((script[place] for place in order), nodes)
@@ -81,7 +81,7 @@ def follow_script(
 
 
 def _starters(entries: Iterable[ScriptedAction], nodes: int) -> tuple[bool, ...]:
-    """Whether each node is up at the start: unless the first thing it does is to join."""
+    """Return whether each node is up at the start: it is unless its first entry is a join."""
     first: dict[int, str] = {}
     for entry in entries:
         first.setdefault(entry.node, entry.action)
@@ -89,24 +89,24 @@ def _starters(entries: Iterable[ScriptedAction], nodes: int) -> tuple[bool, ...]
 
 
 def _check_range(entry: ScriptedAction, nodes: int, topics: int, span: Span) -> None:
-    """Refuse what lies outside the run; whether the change can happen then is for ``Population`` to say.
+    """Refuse an entry outside the run. ``Population`` checks whether the change is possible at that time.
 
     Raises:
-        ValueError: says what.
+        ValueError: the entry is outside the run.
     """
     if not span.start_ns <= _instant_ns(entry) < span.end_ns:
-        raise ValueError(f"{entry.at_s:g} s is not within the run, {span.start_ns / 1e9:g} .. {span.end_ns / 1e9:g} s")
+        raise ValueError(f"{entry.at_s:g} s is not within the run, {span.start_ns / 1e9:g} to {span.end_ns / 1e9:g} s")
     if entry.node >= nodes:
-        raise ValueError(f"node {entry.node}: the run has the nodes 0 .. {nodes - 1}")
+        raise ValueError(f"expected a node from 0 to {nodes - 1}, got {entry.node}")
     if any(topic >= topics for topic in entry.topics):
-        raise ValueError(f"expected topics of 0 .. {topics - 1}, got {list(entry.topics)}")
+        raise ValueError(f"expected topics from 0 to {topics - 1}, got {list(entry.topics)}")
 
 
 def _make_change(entry: ScriptedAction, model: InterestModel, life: int) -> Change:
     """The change that an entry asks for; a join without topics takes those of the node's instance.
 
     Raises:
-        ValueError: the entry names topics for an action that has none.
+        ValueError: the entry names topics for an action that takes none.
     """
     topics = tuple(sorted(entry.topics))
     if topics and entry.action in ("leave", "crash"):

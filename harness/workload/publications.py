@@ -1,4 +1,4 @@
-"""What is published when, on which topics and by whom."""
+"""Draws the publications: instants, topics and publishers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from peer.core.schedule import Action, Change, Publish
 
 
 class Audience:
-    """Who may publish on each topic: its subscribers that are up and not silent, kept while changes are applied.
+    """The nodes that may publish on each topic: its subscribers that are up and not silent, updated with each change.
 
     Args:
-        membership: who is up at the start, with which topics.
+        membership: the population at the start.
         silent: nodes that never publish.
 
     Attributes:
-        topics: those with such a subscriber, in rising order.
+        topics: the topics with such a subscriber, in ascending order.
     """
 
     def __init__(self, membership: Membership, silent: frozenset[NodeId]) -> None:
@@ -37,7 +37,7 @@ class Audience:
         self.topics = sorted(self._subscribers)
 
     def subscribers(self, topic: TopicId) -> list[NodeId]:
-        """The nodes of a topic of ``topics``, in rising order."""
+        """Return the nodes of a topic of ``topics``, in ascending order."""
         return self._subscribers[topic]
 
     def apply(self, change: Change) -> None:
@@ -66,21 +66,21 @@ class Audience:
 def draw_schedule(
     workload: WorkloadSpec, membership: Membership, seed: int, silent: frozenset[NodeId] = frozenset()
 ) -> tuple[Action, ...]:
-    """The changes and the publications in the order of their instants; publications lie in [0, duration).
+    """Draw the publications, and return them with the changes in order of time. Publications lie in [0, duration).
 
-    Topics are drawn uniformly from those with a subscriber that is up at that instant; the publisher uniformly from the
-    subscribers of the first topic drawn, so that it is up and subscribes to one of the message's topics at least. At an
-    instant at which too few topics have a subscriber nothing is published. Of the same instant, changes come first.
-    Subscribers are all but the ``silent`` ones here.
+    Topics are drawn uniformly from those with a subscriber that is up at that instant, the publisher uniformly from the
+    subscribers of the first topic, so that it is up and subscribes to at least one of the message's topics. If too few
+    topics have a subscriber, nothing is published at that instant. Changes come before publications of the same
+    instant. ``silent`` nodes do not count as subscribers here.
 
     Args:
-        workload: what is published.
-        membership: who is up with which topics, and how that changes.
-        seed: the run's.
+        workload: the section ``[workload]``.
+        membership: the population and its changes.
+        seed: the seed of the run.
         silent: nodes that never publish.
 
     Raises:
-        ExperimentError: at no instant have enough topics a subscriber.
+        ExperimentError: at no instant do enough topics have a subscriber.
     """
     audience = Audience(membership, silent)
     random = substream(seed, NETWORK, "publications")
@@ -99,7 +99,7 @@ def draw_schedule(
     if instants and not counts:
         wanted, found = workload.topics_per_message, len(audience.topics)
         who = "a subscriber that publishes" if silent else "a subscriber"
-        problem = f"{found} of {workload.topics} topics have {who}, a message needs {wanted}"
+        problem = f"{found} of {workload.topics} topics have {who}, but a message needs {wanted}"
         raise ExperimentError("$.interests", problem)
     return (*schedule, *waiting)
 
@@ -112,7 +112,7 @@ def _draw_publication(
     counts: Counter[tuple[NodeId, TopicId]],
     random: Random,
 ) -> Publish:
-    """The run's publication of this number; ``counts`` has the earlier ones of every publisher on a first topic."""
+    """Draw one publication. ``counts``: earlier publications by (publisher, first topic)."""
     chosen = random.sample(audience.topics, workload.topics_per_message)
     publisher = random.choice(audience.subscribers(chosen[0]))
     topics = tuple(sorted(chosen))
@@ -124,7 +124,7 @@ def _draw_publication(
 
 
 def draw_instants(workload: WorkloadSpec, random: Random) -> list[int]:
-    """The instants (ns from the workload's zero) of the publications, rising strictly.
+    """Return the strictly ascending instants of the publications (ns from the workload's zero).
 
     ``fixed``: at every multiple of the mean interval, from 0. ``poisson``: independent exponential gaps.
     """

@@ -1,4 +1,4 @@
-"""The tables' columns as Spark types. docs/tables.md has each column's unit and meaning."""
+"""The columns of the tables as Spark types. docs/tables.md has the unit and meaning of each column."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ _COLUMNS: Final = {
 TABLES: Final[dict[str, dict[str, str]]] = {
     name: dict(column.split() for column in columns.split(",")) for name, columns in _COLUMNS.items()
 }
-"""Every table that ``build`` writes (``packets`` comes on top where it is asked for)."""
+"""Every table that ``build`` always writes (``packets`` is optional)."""
 
 _ARROW: Final[dict[str, pa.DataType]] = {
     "array<bigint>": pa.list_(pa.int64()),

@@ -1,4 +1,4 @@
-"""What a protocol says of itself, for all code that must treat protocols differently without naming any."""
+"""The description of a protocol, for code that treats protocols differently without naming any."""
 
 from __future__ import annotations
 

@@ -156,4 +156,4 @@ def test_a_run_directory_is_never_written_twice(tmp_path: Path) -> None:
     process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run")
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert said.splitlines()[-1].endswith("exists already: a run never writes into another one's directory")
+    assert said.splitlines()[-1].endswith("exists already; name a new directory")

@@ -82,7 +82,10 @@ def test_a_run_interrupted_in_its_analysis_is_whole(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     seen = interrupt("INT", str(run_dir / "manifest.json"), tmp_path)
     assert (seen["status"], seen["left"]) == (130, {})
-    assert seen["said"][-1] == f"trellis run: interrupted; {run_dir} is whole but not analysed: trellis report does it"
+    assert (
+        seen["said"][-1]
+        == f"trellis run: interrupted; {run_dir} is complete but not analysed; try: trellis report {run_dir}"
+    )
     assert not (run_dir / "summary.json").exists()
 
 

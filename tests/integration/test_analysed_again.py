@@ -62,7 +62,7 @@ def test_a_second_report_at_the_same_time_is_refused(analysed: Path) -> None:
     second = subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
     assert first.poll() is None, "the first one is still at work"
     assert second.returncode == 1
-    assert "another process is at work on it" in second.stderr
+    assert "another process works on it" in second.stderr
     assert results(analysed) == before, "the old results are there while new ones are made"
     _, words = first.communicate(timeout=120)
     assert first.returncode == 0, words

@@ -252,7 +252,7 @@ def test_a_machine_that_sends_something_else_is_named_and_keeps_what_it_has(tmp_
             bad.open_channel = lambda command, **options: run(f"PATH=/tmp:$PATH; {command}", **options)
             (tmp_path / "run").mkdir()
             (tmp_path / "run/plan.json").write_text("ours")
-            with pytest.raises(DeploymentError, match=r"collect failed on m1: sent 'plan\.json', which was not asked"):
+            with pytest.raises(DeploymentError, match=r"collect failed on m1: sent 'plan\.json', which was not"):
                 deployment.collect(tmp_path / "run", NODES)
         assert (tmp_path / "run/plan.json").read_text() == "ours"
         assert (tmp_path / "run/trace/0.jsonl").exists()

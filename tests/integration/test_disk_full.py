@@ -103,6 +103,6 @@ def test_a_reserve_leaves_space_for_last_words(tmp_path: Path) -> None:
         {f"the disk of {tmp_path}": "no space left"},
         True,
         True,
-        f"set 4 MiB aside in {tmp_path}: No space left on device",
+        f"reserve 4 MiB in {tmp_path}: No space left on device",
         ["filler", "last words"],
     ]

@@ -48,7 +48,7 @@ def sampling(prober: Prober) -> None:
     ("ask", "sent", "said"),
     [
         (few, signal.SIGSTOP, "no answer within"),
-        (many, signal.SIGSTOP, "took nothing in"),
+        (many, signal.SIGSTOP, "read no command"),
         (sampling, signal.SIGSTOP, "no answer within"),
         (few, signal.SIGKILL, "ended"),
         (many, signal.SIGKILL, "ended"),

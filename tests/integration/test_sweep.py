@@ -149,11 +149,11 @@ def test_results_of_another_state_of_the_code_are_computed_again_unless_they_are
     changed.write_bytes(msgspec.json.encode({**content, "code": "of yesterday"}))
     page = uninterrupted / "index.html"
     finish(sweep(study, uninterrupted, "--master", "here", "--any-code"))
-    assert "some runs are of other states: " in page.read_text()
+    assert "some runs are of other versions: " in page.read_text()
     assert "of yesterday" in page.read_text()
     finish(sweep(study, uninterrupted, "--master", "here"))
     assert msgspec.json.decode(changed.read_bytes())["code"] == content["code"]
-    assert "other states" not in page.read_text()
+    assert "other versions" not in page.read_text()
     others = {name: at_ns for name, at_ns in before.items() if name != changed.name}
     assert others.items() <= results(uninterrupted).items()
 

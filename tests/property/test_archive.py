@@ -127,9 +127,9 @@ def test_what_was_asked_for_arrives_under_its_own_name(tmp_path: Path) -> None:
 
 def test_each_refusal_names_the_member(tmp_path: Path) -> None:
     refusals = [
-        (pack("trace/../plan.json"), r"'trace/\.\./plan\.json', which was not asked for"),
-        (pack("surprise"), "'surprise', which was not asked for"),
-        (pack("trace/0.jsonl", kind=tarfile.SYMTYPE), r"'trace/0\.jsonl' as something else than a regular file"),
+        (pack("trace/../plan.json"), r"'trace/\.\./plan\.json', which was not requested"),
+        (pack("surprise"), "'surprise', which was not requested"),
+        (pack("trace/0.jsonl", kind=tarfile.SYMTYPE), r"'trace/0\.jsonl', which is not a regular file"),
         (pack("trace/3.jsonl", "trace/3.jsonl"), r"'trace/3\.jsonl', but .* exists already"),
         (pack("logs/3.log", content=bytes(10**6)), r"more than 0 MiB, at logs/3\.log"),
         (io.BytesIO(pack("logs/0.log").read()[:-20]), "damaged archive"),

@@ -223,12 +223,12 @@ def test_a_script_says_who_is_down_at_the_start_and_what_a_join_takes() -> None:
         ([(1, 0, "leave"), (2, 0, "subscribe", (1,))], r"script\[1\]: node 0 is down at 2 s"),
         ([(1, 0, "subscribe", (1,))], r"script\[0\]: node 0 subscribes to \[1\] at 1 s"),
         ([(1, 0, "unsubscribe", (1,)), (2, 0, "unsubscribe", (1,))], r"node 0 does not subscribe to \[1\] at 2 s"),
-        ([(1, 4, "leave")], r"script\[0\]: node 4: the run has the nodes 0 .. 3"),
-        ([(1, 0, "subscribe", (3,))], r"expected topics of 0 .. 2, got \[3\]"),
+        ([(1, 4, "leave")], r"script\[0\]: expected a node from 0 to 3, got 4"),
+        ([(1, 0, "subscribe", (3,))], r"expected topics from 0 to 2, got \[3\]"),
         ([(1, 0, "subscribe")], r"script\[0\]: node 0 names no topics at 1 s"),
         ([(1, 0, "leave"), (2, 0, "join", (1, 1))], r"script\[1\]: node 0 names a topic twice in \[1, 1\] at 2 s"),
         ([(1, 0, "leave", (1,))], '"leave" takes no topics'),
-        ([(-6, 0, "leave")], r"-6 s is not within the run, -5 .. 33 s"),
+        ([(-6, 0, "leave")], r"-6 s is not within the run, -5 to 33 s"),
         ([(33, 0, "leave")], r"33 s is not within the run"),
     ],
 )
@@ -269,7 +269,7 @@ def test_sessions_that_touch_or_overlap_are_one(tmp_path: Path) -> None:
         ("a,0\n", "x.csv:1: expected node,from_s,to_s"),
         ("a,0,x\n", "x.csv:1: expected node,from_s,to_s"),
         ("a,nan,3\n", "x.csv:1: expected node,from_s,to_s"),
-        ("a,0,1\n", "x.csv: has sessions of 1 nodes, the run has 2"),
+        ("a,0,1\n", "x.csv: expected sessions of 2 nodes, got 1"),
     ],
 )
 def test_traces_that_are_wrong_are_refused(text: str, problem: str, tmp_path: Path) -> None:

@@ -181,8 +181,8 @@ def test_files_are_read_as_written(interests: list[set[int]], as_json: bool, see
     ("name", "content", "problem"),
     [
         ("x.csv", "0,1\n0,1\n", "x.csv:2: node 0 subscribes to topic 1 twice"),
-        ("x.csv", "node,topic\n4,1\n", r"x.csv:2: node 4: the run has the nodes 0 .. 3"),
-        ("x.csv", "0,9\n", r"x.csv:1: topic 9: the workload has the topics 0 .. 8"),
+        ("x.csv", "node,topic\n4,1\n", r"x.csv:2: expected a node from 0 to 3, got 4"),
+        ("x.csv", "0,9\n", r"x.csv:1: expected a topic from 0 to 8, got 9"),
         ("x.csv", "0,-1\n", "x.csv:1: expected node,topic as two numbers, got '0,-1'"),
         ("x.csv", "0\n", "x.csv:1: expected node,topic"),
         ("x.jsonl", '{"node": -1, "topics": []}\n', "x.jsonl:1: Expected `int` >= 0"),

@@ -187,8 +187,8 @@ def test_text_says_found_meaning_and_mend() -> None:
     lines = doctor.as_text([Finding("veth", "ok", "there", "control network"), flaw]).splitlines()
     assert lines[0].split() == ["ok", "veth", "there:", "control", "network"]
     assert lines[1].split() == ["problem", "tun", "absent:", "no", "network"]
-    assert lines[2].strip() == "mend: modprobe tun"
-    assert lines[3] == "no run can be made: problems found: 1"
+    assert lines[2].strip() == "fix: modprobe tun"
+    assert lines[3] == "no run can be made; problems: 1"
 
 
 def test_mending_runs_each_safe_command_once(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ FILES = {
     "interest": (GOOD + "[interests]\nratio = 1.2\n", ": $.interests.ratio: expected a number >= 0"),
     "no_interest": (
         GOOD + "[interests]\nratio = 0\n",
-        ": $.interests: 0 of 10 topics have a subscriber, a message needs 1",
+        ": $.interests: 0 of 10 topics have a subscriber, but a message needs 1",
     ),
     "interest_file_missing": (GOOD + '[interests]\nkind = "file"\n', ": $.interests.path: missing"),
     "interest_file_unused": (GOOD + '[interests]\npath = "x"\n', ': $.interests.path: kind = "independent" reads no'),
@@ -112,7 +112,7 @@ FILES = {
     ),
     "churn_busy": (
         GOOD + '[churn]\nkind = "exponential"\non_s = 1e-6\n',
-        ": $.churn.on_s: 1216000000 joins and leaves over",
+        ": $.churn.on_s: expected at most 5000000 joins and leaves, got 1216000000 in",
     ),
     "crash_ratio": (GOOD + "[churn]\ncrash_ratio = 2\n", ": $.churn.crash_ratio: expected a number >= 0 and <= 1"),
     "topics_per_message": (
@@ -149,7 +149,7 @@ FILES = {
     "dilation_low": (GOOD + "time_dilation = 0.5\n", ": $.time_dilation: expected a number >= 1 and <= 1000, got 0.5"),
     "dilation_remote": (
         GOOD + 'testbed = "remote"\ninventory = "x.toml"\ntime_dilation = 2\n',
-        ': $.time_dilation: testbed = "remote" has a real network, which cannot be slowed down',
+        ': $.time_dilation: expected 1 with testbed = "remote": a real network cannot be slowed down',
     ),
     "inventory_unused": (GOOD + 'inventory = "x.toml"\n', ': $.inventory: only testbed = "remote" uses it'),
 }
@@ -234,7 +234,7 @@ def test_what_cannot_fit_is_refused(
     capsys.readouterr()
     text = f"{file}: $.underlay.hosts: 30 hosts need 70 processes, this machine has 50"
     assert_refused(capsys, ["plan", str(file), "--set", "underlay.hosts=30"], tmp_path, text)
-    text = "$.underlay.hosts: the emulated testbed's control network carries at most 1000 hosts, got 1001"
+    text = "$.underlay.hosts: expected at most 1000 hosts on the emulated testbed's control network, got 1001"
     assert_refused(capsys, ["check", str(file), "--set", "underlay.hosts=1001"], tmp_path, text)
 
 

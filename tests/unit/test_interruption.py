@@ -57,7 +57,7 @@ def test_a_second_ctrl_c_kills_at_once_what_does_not_end() -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=10)  # its output ends with the last process that holds it
     assert process.returncode == 130
-    assert err.splitlines() == ["ending what was started; Ctrl-C again kills it at once", "trellis check: interrupted"]
+    assert err.splitlines() == ["ending the processes; press Ctrl-C again to kill them", "trellis check: interrupted"]
 
 
 def test_a_verb_that_is_still_being_imported_can_be_interrupted() -> None:

@@ -200,7 +200,7 @@ def test_two_first_uses_at_once_install_once(checkout: Path, tools: Path) -> Non
 def test_without_apt_the_missing_packages_are_named(checkout: Path, tools: Path) -> None:
     result = launch(checkout, tools)
     assert result.returncode == 1
-    assert "no apt-get here" in result.stderr
+    assert "no apt-get found" in result.stderr
     assert not (checkout / ".venv").exists()
 
 

@@ -134,7 +134,7 @@ def test_what_the_command_prints_is_the_experiment_again(
 ) -> None:
     assert main(["plan", str(file)]) == 0
     printed = tmp_path / "printed.toml"
-    printed.write_text(capsys.readouterr().out.split("# what it comes to")[0])
+    printed.write_text(capsys.readouterr().out.split("# the plan")[0])
     assert load_experiment(printed) == plan(file).plan.experiment
 
 
@@ -170,9 +170,9 @@ def test_churn_is_planned_and_its_script_is_printed_as_toml(
     assert changes == [Leave(-1_500_000_000, 3), Join(2_000_000_000, 5, (1, 4))]
     assert main(["plan", str(file)]) == 0
     text = capsys.readouterr().out
-    assert "11 nodes are up at the start, 2 joins, leaves and the like follow" in text
+    assert "11 nodes are up at the start; 2 joins, leaves and other changes follow" in text
     printed = tmp_path / "printed.toml"
-    printed.write_text(text.split("# what it comes to")[0])
+    printed.write_text(text.split("# the plan")[0])
     assert load_experiment(printed) == plan(file).plan.experiment
 
 
@@ -288,7 +288,7 @@ def test_a_remote_plan_sits_on_the_inventory(file: Path) -> None:
     (file.parent / "lab.toml").write_text("".join(machine.format(number) for number in (1, 2)))
     planned = plan(file, "testbed=remote", "inventory=lab.toml")
     assert {place.machine for place in planned.plan.placement} == {"m1", "m2"}
-    with pytest.raises(ExperimentError, match="13 hosts are asked for, the machines offer 12"):
+    with pytest.raises(ExperimentError, match="13 hosts are asked for, the machines have 12 slots"):
         plan(file, "testbed=remote", "inventory=lab.toml", "underlay.hosts=13")
 
 

@@ -183,8 +183,12 @@ def test_where_nobody_else_may_publish_nothing_is_planned(plan) -> None:
     ("overrides", "place", "problem"),
     [
         (["adversary.kind=topic-attacker"], "victim_topics", "missing"),
-        (["adversary.kind=slow", "adversary.victim_topics=[6]"], "victim_topics", "expected topics of 0 .. 5, got [6]"),
-        (["adversary.kind=slow", "adversary.nodes=[3, 20]"], "nodes", "expected nodes of 0 .. 19, got [20]"),
+        (
+            ["adversary.kind=slow", "adversary.victim_topics=[6]"],
+            "victim_topics",
+            "expected topics from 0 to 5, got [6]",
+        ),
+        (["adversary.kind=slow", "adversary.nodes=[3, 20]"], "nodes", "expected nodes from 0 to 19, got [20]"),
     ],
 )
 def test_what_cannot_be_is_refused(plan, overrides: list[str], place: str, problem: str) -> None:

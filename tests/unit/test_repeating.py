@@ -126,7 +126,7 @@ def test_every_seed_has_its_own_attempts_and_the_last_one_counts(
     assert call([(HOSTS,), (PASSED,), (PASSED,)], "--retry-host-stalls", "1", "--repeat", "2") == 0
     assert [(path / ATTEMPT_FILE).exists() for path in made] == [False, True, False]
     said = capsys.readouterr()
-    assert f"attempt 2, which repeats {made[0]}" in said.out
+    assert f"attempt 2, a repetition of {made[0]}" in said.out
     assert "attempt 2 follows" in said.err
 
 

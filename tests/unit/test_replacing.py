@@ -82,7 +82,7 @@ def test_a_second_analysis_is_refused_while_the_first_is_at_work(run_dir: Path) 
     with exclusive(run_dir) as log:
         log.write(b"the first one's words")
         log.flush()
-        with pytest.raises(AnalysisError, match="another process is at work on it"), exclusive(run_dir):
+        with pytest.raises(AnalysisError, match="another process works on it"), exclusive(run_dir):
             pytest.fail("two are at work")
         assert (run_dir / ANALYSIS_LOG).read_bytes() == b"the first one's words"
     with exclusive(run_dir):

@@ -60,7 +60,7 @@ def test_the_shipped_code_makes_the_same_result_under_the_same_hash(tmp_path: Pa
 def test_a_worker_with_other_code_computes_nothing() -> None:
     outcome = outcome_of("of yesterday")
     assert isinstance(outcome, Failure)
-    assert f"has other code ({code_hash()}) than the sweep (of yesterday)" in outcome.words
+    assert f"({code_hash()}) differs from that of the sweep (of yesterday)" in outcome.words
 
 
 def test_the_hash_changes_with_every_source_that_makes_the_results(

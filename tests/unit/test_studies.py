@@ -84,9 +84,9 @@ FAULTS = {
     "table_silent": (
         None,
         TABLE.replace('["nodes"]', '["measure"]'),
-        ": $.table[0]: says nothing about the axis 'nodes'",
+        ": $.table[0]: missing the axis 'nodes'",
     ),
-    "table_twice": (None, TABLE.replace('["nodes"]', '["nodes", "nodes"]'), ": $.table[0]: an axis stands twice"),
+    "table_twice": (None, TABLE.replace('["nodes"]', '["nodes", "nodes"]'), ": $.table[0]: an axis occurs twice"),
     "table_measure": (
         None,
         TABLE.replace("degree_mean", "diameter"),
@@ -120,7 +120,7 @@ FAULTS = {
     "figure_silent": (
         None,
         FIGURE.replace("series", "#"),
-        ": $.figure[0]: says nothing about the axis 'random.degree'",
+        ": $.figure[0]: missing the axis 'random.degree'",
     ),
     "figure_kind": (
         None,
@@ -274,7 +274,7 @@ def test_the_studies_of_the_playbooks_are_valid(path, quick):
 def test_check_counts_a_studys_runs_and_refuses_its_faults(tmp_path, capsys):
     path = write(tmp_path, GOOD)
     assert main(["check", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: small, a study of 12 runs (points: 4, seeds: 3): good\n"
+    assert capsys.readouterr().out == f"{path}: valid: small, a study of 12 runs (points: 4, seeds: 3)\n"
     assert main(["check", str(path), "--set", "run.lenth_s=3"]) == 2
     assert "$.run.lenth_s: unknown field" in capsys.readouterr().err
     assert main(["check", str(path), "--seed", "3"]) == 2

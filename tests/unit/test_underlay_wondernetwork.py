@@ -96,12 +96,12 @@ FAULTS = {
     "no_columns": ("a,b\n1,2\n", ":1: no column 'source'"),
     "empty": ("", ":1: no column 'source'"),
     "no_rows": (GROUPED, ": no measurement between two known servers"),
-    "word": (GROUPED + "4,7,1,fast,1,1\n", ":2:4: expected a positive number, got 'fast'"),
-    "blank": (GROUPED + ROWS + "4,7,1,,1,1\n", ":8:4: expected a positive number, got ''"),
-    "zero": (GROUPED + "4,7,1,0,1,1\n", ":2:4: expected a positive number, got '0'"),
-    "negative": (GROUPED + "4,7,1,-3,1,1\n", ":2:4: expected a positive number, got '-3'"),
-    "nan": (GROUPED + "4,7,1,nan,1,1\n", ":2:4: expected a positive number, got 'nan'"),
-    "mdev": (GROUPED + "4,7,1,3,1,-1\n", ":2:6: expected a number, 0 or above, got '-1'"),
+    "word": (GROUPED + "4,7,1,fast,1,1\n", ":2:4: expected a number > 0, got 'fast'"),
+    "blank": (GROUPED + ROWS + "4,7,1,,1,1\n", ":8:4: expected a number > 0, got ''"),
+    "zero": (GROUPED + "4,7,1,0,1,1\n", ":2:4: expected a number > 0, got '0'"),
+    "negative": (GROUPED + "4,7,1,-3,1,1\n", ":2:4: expected a number > 0, got '-3'"),
+    "nan": (GROUPED + "4,7,1,nan,1,1\n", ":2:4: expected a number > 0, got 'nan'"),
+    "mdev": (GROUPED + "4,7,1,3,1,-1\n", ":2:6: expected a number >= 0, got '-1'"),
     "short": (GROUPED + "4,7,1\n", ":2: expected more than 3 columns"),
     "twice": (GROUPED + ROWS + "7,9,1,3,1,1\n", ": more than one row for the pair City 7 -> City 9"),
 }
@@ -142,7 +142,7 @@ def test_malformed_server_lists_are_refused(listed: str, problem: str, tmp_path:
 def test_processed_pairs_may_not_name_unknown_servers(tmp_path: Path) -> None:
     (tmp_path / "wn-servers.csv").write_text("index,id,title,country,continent,latitude,longitude\n0,4,A,L,1,0,0\n")
     (tmp_path / "wn-pairs-2.csv").write_text("src,dst,rtt_min_ms,rtt_avg_ms,rtt_max_ms,mdev_ms,fill\n0,1,1,2,3,1,0\n")
-    with pytest.raises(UnderlayError, match="1 rows name servers"):
+    with pytest.raises(UnderlayError, match="1 rows have servers"):
         read_measurements(tmp_path)
 
 
@@ -163,7 +163,7 @@ def test_the_import_verb_names_the_fault(tmp_path: Path, capsys: pytest.CaptureF
     path = write(tmp_path, GROUPED + "4,7,1,fast,1,1\n")
     out = tmp_path / "m.csv"
     assert main(["import", "wondernetwork", str(path), "--out", str(out)]) == 2
-    assert capsys.readouterr().err == f"trellis import: {path}:2:4: expected a positive number, got 'fast'\n"
+    assert capsys.readouterr().err == f"trellis import: {path}:2:4: expected a number > 0, got 'fast'\n"
     assert not out.exists()
 
 

@@ -1,14 +1,14 @@
-"""Models of single protocols, for predictions: a module each, called as the protocol's section of an experiment.
+"""Models of single protocols, for predictions: one module per protocol, with the name of its section.
 
-A module has one of these functions, or both:
+A module has one or both of these functions:
 
 - ``model_overlay(parameters, network) -> OverlayModel``: the overlay at rest. A protocol without it
   is predicted by the links that its nodes ask for at the start.
 - ``count_copies(parameters, model, subscribed, publisher, topics) -> int``: how many copies of a message the protocol's
   own dissemination sends over a model. Without it no frames are predicted.
 
-``parameters`` are those of the part. ``harness.planning.overlay_models`` and ``copies`` have the types, and what models
-share.
+``parameters`` are those of the part. ``harness.planning.overlay_models`` and ``copies`` have the types and the shared
+functions.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from peer.protocols.description import section_name
 
 @cache
 def find_model(part: str, function: str) -> Callable[..., Any] | None:
-    """A function of the model of a part's protocol; None where there is none.
+    """Return a function of the model of a part's protocol; None if the model does not have it.
 
     Args:
-        part: the part's name, which is its protocol's.
+        part: the name of the part and of its protocol.
         function: ``model_overlay`` or ``count_copies``.
     """
     module = f"{__name__}.{section_name(part)}"

@@ -1,4 +1,4 @@
-"""GossipSub's meshes, and the copies that go through them."""
+"""The model of GossipSub: its meshes, and the copies that they carry."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def model_overlay(parameters: GossipsubParameters, network: Network) -> OverlayM
 def count_copies(
     parameters: GossipsubParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
 ) -> int:
-    """First copies go on through the topics' meshes; the publisher's own perhaps to all subscribers that it knows.
+    """Count the first copies in the topics' meshes, or to all subscribers known to the publisher with flood publishing.
 
-    What gossip brings is not counted: it repairs. Nor is what IDONTWANT spares.
+    Copies that gossip repairs and copies that IDONTWANT suppresses are not modelled.
     """
     interested = [other for other in model.neighbours[publisher] if not subscribed[other].isdisjoint(topics)]
 

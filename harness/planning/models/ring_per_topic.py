@@ -1,4 +1,4 @@
-"""The rings, with all nodes on them."""
+"""The model of the rings, with all nodes on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scribe's trees, and the copies that run along them."""
+"""The model of Scribe: its trees, and the copies that they carry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def model_overlay(parameters: ScribeParameters, network: Network) -> OverlayMode
 
 
 def _groups(parameters: ScribeParameters, network: Network) -> Iterator[tuple[int, Bitset]]:
-    """The groups and their members; random ones are as large as each other."""
+    """Yield the groups and their members; random groups have equal sizes."""
     if parameters.grouping == "topic":
         yield from network.shared_topics()
     else:
@@ -40,6 +40,6 @@ def _groups(parameters: ScribeParameters, network: Network) -> Iterator[tuple[in
 def count_copies(
     parameters: ScribeParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
 ) -> int:
-    """Each link of a group's tree takes one copy; the second one between publisher and root is not counted."""
+    """Count one copy per link of a group's tree, without the second copy between publisher and root."""
     groups = topics if parameters.grouping == "topic" else frozenset({publisher % parameters.groups})
     return spread_by_topics(model, subscribed, publisher, groups)

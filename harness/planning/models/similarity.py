@@ -1,4 +1,4 @@
-"""The similarity overlay, which SpiderCast's tasks keep."""
+"""The model of the similarity overlay, which SpiderCast's tasks maintain."""
 
 from __future__ import annotations
 

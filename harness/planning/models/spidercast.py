@@ -1,4 +1,4 @@
-"""SpiderCast's overlay, and those of other protocols that keep neighbours by its tasks."""
+"""The model of SpiderCast's overlay, and of other protocols with its tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network) -> Ove
 def _reach(kind: Callable[[], Aim], network: Network) -> list[Bitset]:
     """One task: each node links until it has reached its aim, with those that are below their limit.
 
-    What nodes accept beyond the limit (``margin``) they part with again.
+    Links that nodes accept beyond the limit (``margin``) are left out, since they are closed again.
     """
     aims, linked = [kind() for _ in range(len(network))], [0] * len(network)
     for node, aim in enumerate(aims):

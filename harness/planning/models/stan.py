@@ -1,4 +1,4 @@
-"""StAN's overlay, when nodes have found the lightest of each topic's subscribers."""
+"""The model of StAN's overlay, after nodes have found the lightest subscribers of each topic."""
 
 from __future__ import annotations
 

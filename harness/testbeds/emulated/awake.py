@@ -1,8 +1,8 @@
 """Keeps the processors of a virtual machine awake while a run is measured.
 
-A virtual processor that has nothing to do is given back to the hypervisor, and whoever is to be woken next waits until
-the hypervisor gives it back: microseconds on an idle host, milliseconds on a busy one. A process of the lowest priority
-on each processor keeps it; whatever else wants to run takes its place at once. docs/adr/0015 has the measurements.
+An idle virtual processor is returned to the hypervisor, and the next process to wake waits until the hypervisor gives
+it back: microseconds on an idle host, milliseconds on a busy one. A process of the lowest priority on each processor
+prevents this; any other process preempts it at once. docs/adr/0015 has the measurements.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from metrics.processors import find_groups, processor_quota
 
 _SET_PARENT_DEATH_SIGNAL = 1
 _NICE = 19
-"""The kernel counts what runs so as time of its own kind, so ``pressure.jsonl`` can leave it out."""
+"""The kernel counts time at this priority separately, so ``pressure.jsonl`` can leave it out."""
 
 
 def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether a hypervisor lends this machine its processors."""
+    """Whether this machine is virtual."""
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -35,9 +35,9 @@ def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 def make_keep_awake() -> KeepAwake | None:
     """Return a ``KeepAwake`` where it helps: on a virtual machine whose quota, if any, exceeds its processors.
 
-    Waiting busily uses a quota up like any work. Where the quota is smaller than all processors together, the run would
-    be throttled for tens of milliseconds at a time; a processor that has to wake up costs a few. Where it is equal to
-    them, one period in six was throttled, for about a millisecond (docs/emulated-testbed.md).
+    Busy waiting uses up a quota like other work. If the quota is smaller than all processors together, the run would be
+    throttled for tens of milliseconds at a time, whereas waking a processor takes a few. If they are equal, one period
+    in six was throttled, for about 1 ms (docs/emulated-testbed.md).
     """
     enough = processor_quota(find_groups()) > len(os.sched_getaffinity(0))
     return KeepAwake() if is_virtual() and enough else None
@@ -54,12 +54,12 @@ class KeepAwake:
         ]
 
     def start(self) -> None:
-        """Begin. Call it before any thread is started: it forks."""
+        """Start. Call it before any thread is started, because it forks."""
         for process in self.processes:
             process.start()
 
     def stop(self) -> int:
-        """End; how many of them had kept their processor awake until now."""
+        """Stop, and return how many processes ran until now."""
         awake = sum(process.is_alive() for process in self.processes)
         for process in self.processes:
             process.kill()
@@ -83,11 +83,11 @@ def kept_awake() -> Iterator[None]:
 
 
 def _wait_busily(cpu: int, parent: int) -> None:
-    """Wait for a lock that nobody releases: the C library's loop tells the processor that it only waits.
+    """Wait for a lock that is never released: the C library's loop tells the processor that it only waits.
 
-    Beginning and end of a parent may fall together: who finds another one has missed its end.
+    The parent may end before this process asks for its death signal: a different parent shows that.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the running stage handles Ctrl-C
     library = ctypes.CDLL(None)
     library.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:

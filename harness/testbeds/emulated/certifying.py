@@ -1,6 +1,6 @@
-"""What is probed when: hosts' introduction before the workload, the sweeps, and what a stall of the host spoilt.
+"""The schedule of probes: the introduction of hosts before the workload, the sweeps, and repetitions.
 
-Nothing is probed again but what a stall of the host explains, and all attempts are recorded.
+A probe is repeated only if a stall of the host explains its error. All attempts are recorded.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
 
 SLOT_NS = 50_000
-"""Between a slot's two probes, real time."""
+"""Real time between the two probes of a slot."""
 
 
 class Certifier:
-    """Probes the idle network through the prober, and records what that brings in."""
+    """Probes the idle network through the prober, and records the results."""
 
     def __init__(self, prober: Prober, underlay: Underlay, run_dir: Path, seed: int, clock: Clock = UNDILATED) -> None:
-        """Plan who is introduced to whom.
+        """Plan the introduction of hosts.
 
         Args:
-            prober: sends and keeps the sweeps' rows.
-            underlay: what is asked of the network.
+            prober: sends the probes and keeps the rows of sweeps.
+            underlay: the configured network.
             run_dir: has ``stalls.jsonl`` and gets ``first_packets.parquet``.
-            seed: of the order in which hosts are introduced.
-            clock: the run's.
+            seed: seed of the order in which hosts are introduced.
+            clock: the clock of the run.
         """
         self._prober = prober
         self._run_dir = run_dir
@@ -49,13 +49,13 @@ class Certifier:
         self._introduction = Introduction(self._there_ms, self._rtt_ms, self._random)
 
     def introduce(self, rate_per_s: float) -> pa.Table:
-        """Let hosts exchange their first packets, and repeat on fresh pairs as ``first_packets.another_due`` says.
+        """Let hosts exchange their first packets, and repeat with new pairs if ``first_packets.another_due``.
 
         Args:
             rate_per_s: probes per second that the data plane carries.
 
         Returns:
-            The rows of ``first_packets.parquet``, which is written too.
+            The rows of ``first_packets.parquet``, which it also writes.
         """
         settle_s = self._clock.dilation * (self._rtt_ms + APART_MS) / 1e3
         tables = [first_packets.SCHEMA.empty_table()]
@@ -68,16 +68,16 @@ class Certifier:
         return rows
 
     def sweep(self, moment: Moment, packets: int, pace: Callable[[], float], limits: Mapping[str, float]) -> pa.Table:
-        """Probe every directed pair; those again whose error breaks a limit because of a stall of the host.
+        """Probe every directed pair, and repeat pairs whose error exceeds a limit because of a stall of the host.
 
         Args:
-            moment: the rows' phase.
+            moment: the phase of the rows.
             packets: requests per pair.
             pace: see ``Prober.sweep``.
-            limits: of the RTT errors: the experiment's ``[verdict]``.
+            limits: limits on the RTT errors, from the experiment's ``[verdict]``.
 
         Returns:
-            The rows that count: each pair's last attempt.
+            The rows of each pair's last attempt.
         """
         swept = self._prober.sweep(moment, packets, pace)
         counting = swept
@@ -93,7 +93,7 @@ class Certifier:
         return counting
 
     def _spoilt(self, rows: pa.Table, broken: Sequence[str], limits: Mapping[str, float]) -> pa.Table:
-        """The rows whose errors are beyond a broken limit, and which stalls of the host explain."""
+        """Return the rows with an error beyond an exceeded limit that stalls of the host explain."""
         if not broken:
             return rows.slice(0, 0)
         asked_ms = rows["asked_rtt_ms"].to_numpy()
@@ -101,7 +101,7 @@ class Certifier:
         return rows.filter(pa.array(explained(rows, limit_ms, read_stalls(self._run_dir))))
 
     def _fill(self, attempt: int, slots: Slots) -> pa.Table:
-        """Send an attempt's probes; its rows."""
+        """Send an attempt's probes and return its rows."""
         paired = slots.control[:, 0] >= 0
         start_ns = (slots.due_s * 1e9).astype(np.int64)
         control_leads = self._random.random(len(paired)) < 0.5
@@ -122,7 +122,7 @@ class Certifier:
         )
 
     def _columns(self, who: str, pairs: npt.NDArray[np.int64], instants: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
-        """One probe of each slot: its pair and its (2, m) instants; null where there is none, or no reply."""
+        """Return the columns of one probe per slot: its pair and its (2, m) instants; null = no probe, or no reply."""
         absent = pairs[:, 0] < 0
         sent_ns, received_ns = instants
         found = {

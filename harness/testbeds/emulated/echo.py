@@ -1,9 +1,8 @@
-"""ICMP echo from many network namespaces at once, by one process.
+"""ICMP echo from many network namespaces by one process.
 
 A raw ICMP socket is opened inside every host's namespace; the hosts' kernels answer. The receive instant is the
-kernel's (SO_TIMESTAMPNS), the send instant is read right before the system call, so that a prober that is slow in
-reading its sockets measures no less exactly. What a probe asks for is in its index: nothing else of a reply is
-believed but that it came to the socket that asked.
+kernel's (SO_TIMESTAMPNS), and the send instant is read right before the system call, so that slow reading of sockets
+does not make the measurement less exact. A reply is identified by its index and by the socket that received it.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from harness.errors import TestbedError
 from harness.testbeds.emulated.dataplane.netns import entered
 
 PACKET_BYTES = 84
-"""An echo request on the wire: the IPv4 header (20), the ICMP header (8) and ping's customary 56 bytes."""
+"""Length of an echo request: the IPv4 header (20), the ICMP header (8) and ping's usual 56 bytes."""
 
 AWAKE_NS = 60_000
-"""Requests at most this far apart are kept so."""
+"""Between requests that are at most this far apart the process does not sleep."""
 
 _ECHO = struct.Struct(">BBHHHII48x")
 _SOL_RAW, _ICMP_FILTER, _ONLY_REPLIES = 255, 1, 0xFFFFFFFF ^ 1
@@ -37,7 +36,7 @@ Instants = npt.NDArray[np.int64]
 
 
 class EchoSockets:
-    """One raw ICMP socket a host, index = host's number."""
+    """One raw ICMP socket per host; index = number of the host."""
 
     def __init__(self, netns: Sequence[str], addresses: Sequence[str]) -> None:
         """Open the sockets.
@@ -64,13 +63,13 @@ class EchoSockets:
         grace_ns: int,
         stopped: Callable[[], bool] = lambda: False,
     ) -> tuple[Instants, Instants]:
-        """Send echo requests on their instants and collect the replies.
+        """Send echo requests at their instants and collect the replies.
 
         Args:
             pairs: (source, destination) of each request.
-            due_ns: when to send each, from now, ascending.
+            due_ns: when to send each, in ns from now, ascending.
             grace_ns: how long to wait for replies after the last request.
-            stopped: asked about once in 50 ms; when true, nothing more is sent.
+            stopped: called about every 50 ms; true = send no more requests.
 
         Returns:
             The sending and the receiving instants, ns of CLOCK_REALTIME; 0 = not sent, lost.
@@ -88,7 +87,7 @@ class EchoSockets:
             if following == len(pairs) and now - last_ns > grace_ns:
                 break
             until_ns = int(due_ns[following] if following < len(pairs) else grace_ns) + start - now
-            # epoll waits for whole milliseconds: a request that is due sooner is waited for awake.
+            # epoll waits for whole milliseconds: for a request that is due sooner, wait busily.
             for descriptor, _ in self._poll.poll(min(until_ns / 1e9, 0.05) if until_ns > AWAKE_NS else 0):
                 outstanding -= self._receive(descriptor, pairs, received)
             if stopped():
@@ -101,11 +100,11 @@ class EchoSockets:
         try:
             self._sockets[source].sendto(packet, self._addresses[destination])
         except OSError:
-            return now  # a full device is a lost probe, which the result shows
+            return now  # the device is full: the probe counts as lost
         return now
 
     def _receive(self, descriptor: int, pairs: Sequence[tuple[int, int]], received: Instants) -> int:
-        """Read what has come to a socket; the number of replies that were waited for."""
+        """Read a socket, and return the number of expected replies."""
         host = self._host_of[descriptor]
         counted = 0
         while True:
@@ -130,7 +129,7 @@ def make_request(nonce: int, index: int) -> bytes:
 
 
 def _open_socket(path: str) -> socket.socket:
-    """A raw ICMP socket that lives in the namespace."""
+    """Open a raw ICMP socket in the namespace."""
     try:
         namespace = os.open(path, os.O_RDONLY)
         try:

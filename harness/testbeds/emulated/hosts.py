@@ -1,13 +1,13 @@
 """Mininet hosts with a control network.
 
-Mininet makes the hosts: each ``mininet.node.Host`` is a shell in a network namespace. Neither controller nor switch
-runs, since a latency matrix needs none. What Mininet does link by link with one ``ip`` call each is done here in one
-batch a namespace, all hosts side by side, through the hosts' own shells.
+Mininet makes the hosts: each ``mininet.node.Host`` is a shell in a network namespace. No controller or switch runs,
+since a latency matrix needs none. Mininet calls ``ip`` once per link; this module uses one batch per namespace, in
+parallel, through the hosts' shells.
 
-The control network has no delay and carries deployment, scraping and nothing of what is measured. Every neighbour on
-it is entered by hand and for good: the kernel's neighbour table is one for all namespaces (1024 entries by default),
-counts no permanent entry, and so never overflows. IPv6 is switched off where the kernel has it, or each new link would
-flood the bridge with multicast reports.
+The control network has no delay and carries deployment and scraping, but nothing that is measured. Its neighbour
+entries are permanent: all namespaces share the kernel's neighbour table (1024 entries by default), which does not count
+permanent entries and so never overflows. IPv6 is switched off, since each new link would flood the bridge with
+multicast reports.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CTL_GATEWAY = "172.16.255.254"
 CTL_PREFIX = 16
 
 _AT_A_TIME = 4
-"""Shells that start at a time: Mininet waits for each one's prompt, and mostly for nothing else."""
+"""Shells that start in parallel: Mininet mostly waits for their prompts."""
 
 _BATCHES = Path("/run/trellis")
 _IPV6_SWITCHES = Path("/proc/sys/net/ipv6/conf")
 
 
 class Host:
-    """A host of the testbed: the namespace that Mininet made for it, and its address on the control network."""
+    """A host of the testbed: Mininet's namespace and its address on the control network."""
 
     def __init__(self, number: int, shell: MininetHost, ctl_ip: str) -> None:
         self.number = number
@@ -46,12 +46,12 @@ class Host:
 
     @property
     def netns(self) -> str:
-        """The network namespace as a path for ``setns``."""
+        """The path of the network namespace, for ``setns``."""
         return f"/proc/{self.shell.pid}/ns/net"
 
 
 def start(ctl_ips: Sequence[str]) -> list[Host]:
-    """Make one host for each control address, its number being the index. Runs inside a sandbox.
+    """Make one host per control address; its number is the index. Runs inside a sandbox.
 
     Raises:
         TestbedError: too many hosts, or a namespace or link could not be made.
@@ -60,7 +60,7 @@ def start(ctl_ips: Sequence[str]) -> list[Host]:
         raise TestbedError(f"make {len(ctl_ips)} hosts", f"the control bridge carries at most {MOST_EMULATED_HOSTS}")
     _BATCHES.mkdir(mode=0o700, exist_ok=True)
     allow_open_files(len(ctl_ips))
-    for switch in _IPV6_SWITCHES.glob("*/disable_ipv6"):  # none where the kernel runs without IPv6
+    for switch in _IPV6_SWITCHES.glob("*/disable_ipv6"):  # none in a kernel without IPv6
         switch.write_text("1", encoding="ascii")
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         shells = list(pool.map(_mininet_host, range(len(ctl_ips))))
@@ -71,13 +71,13 @@ def start(ctl_ips: Sequence[str]) -> list[Host]:
 
 
 def stop(hosts: Sequence[Host]) -> None:
-    """End the hosts' shells; their namespaces go when the last process in them does."""
+    """End the hosts' shells. A namespace ends with its last process."""
     for host in hosts:
         host.shell.terminate()
 
 
 def processes(hosts: Sequence[Host]) -> list[int]:
-    """What runs in the hosts' namespaces now, Mininet's shells apart."""
+    """Return the processes in the hosts' namespaces, except Mininet's shells."""
     shells = {host.shell.pid for host in hosts}
     inside = {Path(host.netns).readlink() for host in hosts}
     found = []
@@ -87,7 +87,7 @@ def processes(hosts: Sequence[Host]) -> list[int]:
             if process not in shells and namespace.readlink() in inside:
                 found.append(process)
         except OSError:
-            continue  # ended while we looked
+            continue  # it has ended
     return found
 
 
@@ -99,7 +99,7 @@ def _mininet_host(number: int) -> MininetHost:
 
 
 def _sandbox_commands(hosts: Sequence[Host]) -> list[str]:
-    """The bridge, and a veth pair from it into every host."""
+    """Return the ``ip`` commands for the bridge and a veth pair from it into every host."""
     commands = [
         f"link add {CTL_BRIDGE} address {_mac(CTL_GATEWAY)} type bridge",
         f"address add {CTL_GATEWAY}/{CTL_PREFIX} dev {CTL_BRIDGE}",
@@ -125,7 +125,7 @@ def _host_commands(host: Host) -> list[str]:
 
 
 def _configure(hosts: Sequence[Host]) -> None:
-    """Let every host's shell set up its own side; all shells work at once, and silence means success."""
+    """Let every host's shell configure its own side, all in parallel; no output means success."""
     ipv6_off = f"for switch in {_IPV6_SWITCHES}/*/disable_ipv6; do [ ! -e $switch ] || echo 1 >$switch; done"
     for host in hosts:
         batch = _write_batch(f"h{host.number}", _host_commands(host))
@@ -149,5 +149,5 @@ def _write_batch(name: str, commands: Sequence[str]) -> str:
 
 
 def _mac(address: str) -> str:
-    """A locally administered MAC address that holds the IPv4 address."""
+    """Return a locally administered MAC address that contains the IPv4 address."""
     return "02:00:" + ipaddress.IPv4Address(address).packed.hex(":")

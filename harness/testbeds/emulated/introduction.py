@@ -1,8 +1,8 @@
-"""In which order, and beside which controls, hosts exchange their first packets before the workload.
+"""Plans the introduction: the order in which hosts exchange their first packets, and a control for each packet.
 
-Half of the hosts are introduced to each other first; the others are the reserve: should first packets look late,
-attempts on hosts and pairs that have exchanged nothing yet decide (``metrics.first_packets``). A pair here is two
-hosts whatever the direction, since an answer already uses the way back.
+Half of the hosts are introduced to each other first; the others are the reserve. If first packets seem late, attempts
+with hosts and pairs that have exchanged nothing yet decide (``metrics.first_packets``). A pair here has no direction,
+since the answer uses the way back.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ import numpy.typing as npt
 from metrics.first_packets import RULES
 
 FEWEST_FOR_RESERVE = 16
-"""With fewer hosts a half has too few to find a fault of hosts' first packets, so all are introduced at once."""
+"""With fewer hosts, half of them are too few to find a fault of first packets, so all are introduced at once."""
 
 SPREAD_S = 4.0
-"""An attempt's slots are spread over at least this time, so that a stall of the machine meets few of them ..."""
+"""The slots of an attempt are spread over at least this time, so that a stall of the machine affects few of them."""
 
 MOST_APART_S = 0.1
-"""... but a few slots are no further apart than this."""
+"""Longest time between two slots."""
 
 PARTNERS = 16
-"""Most partners considered for a host's first packet; taken is the one with the best matched control."""
+"""Most partners considered for a host's first packet; the one with the best control is taken."""
 
 MOST_CONTROLS = 300
-"""Most warm pairs considered as a control, evenly chosen among all: more of them match hardly better."""
+"""Most warm pairs considered as a control, chosen evenly among all: more of them improve the match little."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Pair = tuple[int, int]
 NONE: Pair = (-1, -1)
-"""In place of a control."""
+"""No control."""
 
 
 class Slots(NamedTuple):
-    """The slots of an attempt, in the order of their instants.
+    """The slots of an attempt, in order of time.
 
     Attributes:
         first: (m, 2) source and destination of the first packet.
-        control: (m, 2) those of the control; -1 where no warm pair has nearly the same delays.
-        host_first: (m,) whether one of the hosts has exchanged nothing with any other.
-        due_s: (m,) when, from the attempt's start, in real time.
+        control: (m, 2) source and destination of the control; -1 if no warm pair has similar delays.
+        host_first: (m,) whether one of the hosts has exchanged nothing with any host.
+        due_s: (m,) real time from the attempt's start.
     """
 
     first: Ints
@@ -56,15 +56,15 @@ class Slots(NamedTuple):
 
 
 class Introduction:
-    """Which hosts have met, and which are introduced next."""
+    """The hosts that have exchanged packets, and those to introduce next."""
 
     def __init__(self, there_ms: Floats, rtt_ms: Floats, random: np.random.Generator) -> None:
         """Divide the hosts' pairs into attempts.
 
         Args:
-            there_ms: (n, n) one-way delays asked.
-            rtt_ms: (n, n) round trips asked: both directions' delays, and the time in limited access links.
-            random: chooses the reserve, the order and the directions.
+            there_ms: (n, n) configured one-way delays.
+            rtt_ms: (n, n) configured round trips: the delays of both directions and of limited access links.
+            random: draws the reserve, the order and the directions.
         """
         self._random = random
         self._delays_ms = np.stack([there_ms, rtt_ms - there_ms], axis=-1)  # (n, n, 2): there and back
@@ -82,11 +82,11 @@ class Introduction:
         self._attempts = [(early, among_early), (late, among_late + mixed[:second]), ([], mixed[second:][:most])]
 
     def next_attempt(self, rate_per_s: float, settle_s: Floats) -> Slots | None:
-        """The slots of the next attempt, None when there is no fresh pair left for one.
+        """Return the slots of the next attempt; None if no new pair is left.
 
         Args:
             rate_per_s: probes per second that the data plane carries.
-            settle_s: (n, n) how long after its first packet a pair may serve as a control, in real time.
+            settle_s: (n, n) real time after its first packet from which a pair may be a control.
         """
         newcomers, pairs = self._attempts.pop(0) if self._attempts else ([], [])
         if not pairs:
@@ -105,14 +105,14 @@ class Introduction:
                 ready_s = at_s + float(settle_s[pair])
                 warm.add(pair, ready_s)
                 self._met.update(pair)
-                # Where no pair is warm, nothing can follow before the first one is.
+                # If no pair is warm, wait for the first one.
                 at_s = max(at_s + apart_s, warm.first_s)
         self._warm = warm.pairs
         first, control, host_first, due_s = zip(*rows, strict=True)
         return Slots(np.array(first), np.array(control), np.array(host_first), np.array(due_s))
 
     def _blocks(self, newcomers: Sequence[int], pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-        """The pairs in random order and direction, by when the later of their hosts is introduced."""
+        """Yield the pairs in random order and direction, grouped by the later introduced of their hosts."""
         rank = dict.fromkeys(range(len(self._delays_ms)), -1) | {host: place for place, host in enumerate(newcomers)}
         blocks: dict[int, list[Pair]] = defaultdict(list)
         flipped = self._random.integers(2, size=len(pairs))
@@ -123,7 +123,7 @@ class Introduction:
 
 
 class _Warm:
-    """Directed pairs that may serve as controls, each from an instant on."""
+    """Directed pairs that may be controls, each from an instant on."""
 
     def __init__(self, warm: Sequence[Pair], coming: int, delays_ms: Floats) -> None:
         self.pairs = list(warm)
@@ -135,11 +135,11 @@ class _Warm:
 
     @property
     def first_s(self) -> float:
-        """From when on there is a control at all."""
+        """The instant of the first control."""
         return float(self._from_s[: len(self.pairs)].min())
 
     def match(self, options: Sequence[Pair], apart_ms: float, at_s: float) -> tuple[Pair, Pair]:
-        """The option with the best matched control, and that control; (-1, -1) where none is within ``apart_ms``."""
+        """Return the option with the best control, and that control; (-1, -1) if none is within ``apart_ms``."""
         some = slice(0, len(self.pairs), len(self.pairs) // MOST_CONTROLS + 1)
         wanted_ms = np.array([self._delays_ms[pair] for pair in options])
         difference_ms = np.abs(wanted_ms[:, None] - self._theirs_ms[some]).max(axis=-1)
@@ -150,7 +150,7 @@ class _Warm:
         return options[option], self.pairs[place * some.step]
 
     def add(self, pair: Pair, from_s: float) -> None:
-        """Both directions of a pair become controls."""
+        """Make both directions of a pair controls."""
         for directed in (pair, pair[::-1]):
             self._theirs_ms[len(self.pairs)], self._from_s[len(self.pairs)] = self._delays_ms[directed], from_s
             self.pairs.append(directed)

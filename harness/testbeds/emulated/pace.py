@@ -1,4 +1,4 @@
-"""How fast to probe an idle network: as fast as the data plane carries it with time to spare."""
+"""The rate of probes of an idle network: as fast as the data plane can carry with a margin."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from harness.testbeds.emulated.userspace import UserspacePlane
 FIRST_PER_S = 8000.0
 SLOWEST_PER_S, FASTEST_PER_S = 500.0, 12_000.0
 BUSY_RATIO = 0.8
-"""How much of a processor the probes may cost the data plane by the pace so far. At 0.8 it turns out busy for half of
-the time, since the faster frames come, the less it costs to sleep between them and to wake."""
+"""Share of a processor that the probes may take, estimated from the cost at the rate so far. At 0.8 the data plane is
+busy for half of the time, since at higher rates it sleeps and wakes less often."""
 
 
 class Pace:
-    """Echo requests a second, by what those since the last question have cost the data plane."""
+    """The rate of echo requests, from what the requests since the last call cost the data plane."""
 
     def __init__(self, plane: UserspacePlane) -> None:
         self._plane = plane
         self._before: tuple[float, int] | None = None
 
     def __call__(self) -> float:
-        """The pace to go on with. A request and its reply are two frames."""
+        """Return the next rate in requests per second. A request and its reply are two frames."""
         now = (_cpu_s(self._plane.pid), self._plane.counters().frames_in)
         before, self._before = self._before, now
         if before is None or now[1] - before[1] < 2 * SLOWEST_PER_S or now[0] <= before[0]:
-            return FIRST_PER_S  # too little to judge by
+            return FIRST_PER_S  # too few frames for an estimate
         frame_s = (now[0] - before[0]) / (now[1] - before[1])
         return min(max(BUSY_RATIO / (2 * frame_s), SLOWEST_PER_S), FASTEST_PER_S)
 
 
 def _cpu_s(process: int) -> float:
-    """Processor time that a process has used; the kernel counts it in ticks of 10 ms."""
+    """Return the processor time of a process, which the kernel counts in ticks of 10 ms."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -7,7 +7,7 @@ destination's access link (down), and is written to the destination's device at 
   log_send <= tap_tx <= tap_rx <= log_recv on one clock, the run's (``peer.runtime.clock``);
 * the due time counts from ``tap_tx``;
 * the order within a directed pair is kept, whatever the jitter;
-* every frame is accounted for: frames_in = frames_out + drops + in flight.
+* every frame is counted: frames_in = frames_out + drops + in flight.
 
 Source: design section 4.
 """
@@ -19,13 +19,13 @@ from pathlib import Path
 from msgspec import Struct
 
 DROP_CAUSES = ("loss", "queue", "failed", "unknown_destination", "not_ip", "device_full", "overload")
-"""Why a frame can end in the data plane. ``queue`` is the access links' drop-tail queues; ``failed`` is every frame
-from or to a failed host; ``device_full`` is a refused write: the destination's kernel did not take the frame, or is
-gone; ``overload`` means that the data plane holds as many frames as it may."""
+"""Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full; ``failed``: the source or
+the destination has failed; ``device_full``: the destination's kernel refused the frame, or its namespace is gone;
+``overload``: the data plane holds as many frames as it may."""
 
 
 class Port(Struct, frozen=True):
-    """A host's place on the emulated network: the device to make, and the namespace to make it in (a path)."""
+    """The attachment of a host: the device to make, and the path of the namespace to make it in."""
 
     host: int
     netns: str
@@ -36,13 +36,13 @@ class Port(Struct, frozen=True):
 
 
 class Counters(Struct, frozen=True):
-    """What the data plane has done since it was attached.
+    """The counters of the data plane since it was attached.
 
     Attributes:
         frames_in, bytes_in: read from the hosts' devices.
         frames_out, bytes_out: written to the hosts' devices.
-        drops: frames by cause, every one of DROP_CAUSES.
-        in_flight: frames held for their due time.
+        drops: frames by cause, for each of DROP_CAUSES.
+        in_flight: frames held until their due time.
     """
 
     frames_in: int
@@ -54,7 +54,7 @@ class Counters(Struct, frozen=True):
 
     @property
     def unaccounted(self) -> int:
-        """Frames that conservation misses: always 0."""
+        """Frames that the counters miss: always 0."""
         return self.frames_in - self.frames_out - sum(self.drops.values()) - self.in_flight
 
 
@@ -62,11 +62,11 @@ class CaptureCounts(Struct, frozen=True):
     """A finished capture.
 
     Attributes:
-        files: the pcapng files; a host's records lie wholly in one of them.
+        files: the pcapng files; all records of a host are in one of them.
         records_written: on disk, outbound and inbound together.
-        records_dropped: not captured because the writer was behind; the forwarding loop never waits for it.
-        frames_in, frames_out: counted by the forwarding loop between the capture's two ends, so that
-            records_written + records_dropped = frames_in + frames_out.
+        records_dropped: not captured because the writer was too slow; the forwarding loop never waits for it.
+        frames_in, frames_out: counted by the forwarding loop during the capture, so that records_written +
+            records_dropped = frames_in + frames_out.
     """
 
     files: tuple[Path, ...]
@@ -77,13 +77,13 @@ class CaptureCounts(Struct, frozen=True):
 
 
 class FinalCounters(Struct, frozen=True):
-    """The last word of a data plane.
+    """The counters at the end of a data plane.
 
     Attributes:
-        counters: after the last frame.
-        lateness_ns: p50, p90, p99 and max of (actual write - due time) over the whole life.
-        overruns: frames that the hosts' kernels dropped because the data plane had not read the earlier ones. It never
-            saw them, so they are in no other count.
+        counters: the counters after the last frame.
+        lateness_ns: p50, p90, p99 and max of (actual write - due time) from start to end.
+        overruns: frames that the hosts' kernels dropped because the data plane had not read earlier ones. No other
+            count includes them.
         realtime: whether the forwarding process had real-time priority.
     """
 

@@ -1,9 +1,9 @@
-"""How short of CPU the machine was, second by virtual second: ``pressure.jsonl``.
+"""Records the load of the processors per virtual second in ``pressure.jsonl``.
 
-Pressure (PSI) says how much of the time somebody waited for a CPU; kernels without it leave the share of busy time.
-Steal is what the hypervisor took: time that no measurement inside the machine can see otherwise. Throttling is what the
-quota of a cgroup, a container's for one, made of it. What runs at a lower
-priority than usual (nice) makes nobody wait, so it is not counted as busy.
+Pressure (PSI) is the share of time in which a process waited for a CPU; kernels without it only have the share of busy
+time. Steal is time that the hypervisor took, which no other measurement inside the machine shows. Throttling is the
+effect of a cgroup's quota, for example of a container. Processes at low priority (nice) make no other process wait, so
+they do not count as busy.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NEVER = Throttling()
 
 
 class Reading(Struct, frozen=True, omit_defaults=True):
-    """A line of ``pressure.jsonl``: shares of the time since the line before.
+    """A line of ``pressure.jsonl``: shares of the time since the previous line.
 
-    ``cpu_some_ratio`` is None where the kernel does not tell, or where processors are kept awake (``awake``): who does
-    that always waits for one. ``throttled_periods`` and ``throttled_us`` (summed over processors) are of this run's
-    cgroups; left out when 0.
+    ``cpu_some_ratio`` is None if the kernel does not have it, or if processors are kept awake (``awake``), since the
+    keep-awake processes always wait. ``throttled_periods`` and ``throttled_us`` (summed over processors) are of this
+    run's cgroups; left out if 0.
     """
 
     at_ns: int
@@ -42,7 +42,7 @@ class Reading(Struct, frozen=True, omit_defaults=True):
 class _Totals(Struct, frozen=True):
     """Counters since the machine's start: pressure in us, the others in clock ticks of all CPUs together.
 
-    ``at_ns`` is real time, which they count.
+    ``at_ns`` is real time, as the counters are.
     """
 
     at_ns: int
@@ -75,7 +75,7 @@ class PressureLog:
         self._thread.start()
 
     def lost(self) -> dict[str, str]:
-        """The log, when its thread has failed -> why."""
+        """Return the log and the reason, if its thread failed."""
         return {"the pressure log": self._fault} if self._fault else {}
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class PressureLog:
         except Exception as error:
             self._fault = str(error) or type(error).__name__
             if not isinstance(error, OSError):
-                raise  # a bug of ours
+                raise  # a bug
 
     def _write(self) -> None:
         before = self._read()
@@ -110,7 +110,7 @@ class PressureLog:
 
 
 def count(stat: str, some_us: int | None, throttling: Throttling = _NEVER) -> _Totals:
-    """The counters of /proc/stat, now."""
+    """Return the counters in the text of /proc/stat."""
     words = stat.split("\n", 1)[0].split()[1:]
     user, nice, system, idle, iowait, irq, softirq, steal, *_ = map(int, words)
     busy = user + system + irq + softirq

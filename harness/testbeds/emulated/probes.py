@@ -1,9 +1,9 @@
-"""The fidelity certificate: the RTT of every directed pair asked for against the one measured.
+"""The fidelity certificate: the measured and the configured RTT of every directed pair.
 
-One process probes for all hosts (``echo``), beside the running stage, so that waiting for replies holds nothing up.
-*Sweeps* before and after the workload send to every directed pair; jitter is switched off for them, so that what
-they show is the emulation's own error and not the randomness that was asked for. *Sampling* during the workload
-sends to random pairs with everything on; its rows carry the asked jitter. ``certifying`` says what is probed when.
+A separate process probes for all hosts (``echo``), so that waiting for replies does not delay the running stage.
+*Sweeps* before and after the workload send to every directed pair. Jitter is switched off for them, so that they show
+the emulation's own error. *Sampling* during the workload sends to random pairs with jitter; its rows have the
+configured jitter. ``certifying`` schedules the probes.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
 
 GRACE_MS = 1000.0
-"""How long after its asked RTT a reply may still come before the probe counts as lost."""
+"""Time after the configured RTT after which a probe without a reply counts as lost."""
 
 APART_MS = 50.0
-"""What lies between a request's due answer and its pair's next request."""
+"""Time between the due answer to a request and the next request of the pair."""
 
 PATIENCE_S = 60.0
-"""How long after it should have answered the probing process may still do so: a loaded machine delays it."""
+"""Additional time for an answer of the probing process, which a loaded machine delays."""
 
 FEELERS = 2_000, 30_000
-"""A sweep's requests after which the pace of the others is found: the first ones cost more, for all that they meet is
-used for the first time, so after many more it is found again."""
+"""Numbers of requests of a sweep after which the rate of the next ones is estimated. The first requests cost more,
+since everything is used for the first time, so it is estimated again after many more."""
 
 SCHEMA = pa.schema(
     [
@@ -69,34 +69,34 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 def asked_there_ms(underlay: Underlay) -> Matrix:
-    """(n, n) delay from row to column that a probe should have: the pair's, and two passages of access links."""
+    """Return (n, n) configured one-way delays of a probe: the pair's, and two access links'."""
     with np.errstate(divide="ignore"):
         passage_ms = np.where(underlay.rate_mbit > 0, PACKET_BYTES * 8 / 1000 / underlay.rate_mbit, 0.0)
     return np.asarray(underlay.delay_ms + passage_ms[:, None] + passage_ms[None, :])
 
 
 def asked_rtt_ms(underlay: Underlay) -> Matrix:
-    """(n, n) RTT that a probe should see: that there, and that back; nothing from a host to itself."""
+    """Return (n, n) configured RTTs of a probe: both one-way delays; 0 from a host to itself."""
     there_ms = asked_there_ms(underlay)
     return np.asarray(there_ms + there_ms.T)
 
 
 def asked_jitter_ms(underlay: Underlay) -> Matrix:
-    """(n, n) standard deviation asked for a pair's RTT: two independent one-way delays."""
+    """Return (n, n) configured standard deviations of RTTs: of two independent one-way delays."""
     return np.hypot(underlay.jitter_ms, underlay.jitter_ms.T)
 
 
 def interleave(pairs: int, packets: int, rate_per_s: float, apart_ns: float) -> tuple[Instants, Instants]:
-    """Which request goes when, for packets to as many pairs.
+    """Schedule requests so that the first, the second and so on of all pairs have equal rates.
 
     Args:
-        pairs: how many pairs.
-        packets: how many to each, equally many a second of the first, the second and so on.
-        rate_per_s: requests a second, when all are under way.
-        apart_ns: between two requests of a pair.
+        pairs: number of pairs.
+        packets: requests per pair.
+        rate_per_s: requests per second in total.
+        apart_ns: time between two requests of a pair.
 
     Returns:
-        The requests, ``packet * pairs + pair``, in the order of their instants, and these, ns from the start.
+        The requests, ``packet * pairs + pair``, in order of time, and their instants in ns from the start.
     """
     turn_ns = np.arange(pairs) * (packets * 1e9 / rate_per_s)
     due_ns = np.add.outer(np.arange(packets) * apart_ns, turn_ns).ravel().astype(np.int64)
@@ -105,7 +105,7 @@ def interleave(pairs: int, packets: int, rate_per_s: float, apart_ns: float) -> 
 
 
 class Prober:
-    """The probing process, and the rows that it has brought in so far."""
+    """The probing process, and its rows so far."""
 
     def __init__(
         self,
@@ -116,10 +116,10 @@ class Prober:
         seed: int,
         clock: Clock = UNDILATED,
     ) -> None:
-        """Start the process. Call it before any thread is started: it forks.
+        """Start the process. Call it before any thread is started, because it forks.
 
-        The process itself works in real time; this side asks and answers in virtual time, but for the sweeps' pace,
-        which is the machine's.
+        The process works in real time. This side converts to virtual time, except the rate of sweeps, which depends on
+        the machine.
 
         Raises:
             TestbedError: the process could not open its sockets.
@@ -147,14 +147,14 @@ class Prober:
         pairs: npt.NDArray[np.int64] | None = None,
         attempt: int = 1,
     ) -> pa.Table:
-        """Probe directed pairs. A pair's next request goes when its last one should have been answered.
+        """Probe directed pairs. A pair's next request is sent when its previous one should have been answered.
 
         Args:
-            phase: the rows' phase.
-            packets_per_pair: how many, at least 2.
-            pace: the requests a second to go on with, asked at the beginning and after each of ``FEELERS``.
+            phase: the phase of the rows.
+            packets_per_pair: number of requests, at least 2.
+            pace: returns the next rate in requests per second; called at the start and after each of ``FEELERS``.
             pairs: (m, 2) sources and destinations; None = every directed pair.
-            attempt: the rows' attempt.
+            attempt: the attempt of the rows.
 
         Returns:
             The rows, which are also kept for ``write``.
@@ -174,17 +174,17 @@ class Prober:
 
         Args:
             pairs: (m, 2) source and destination of each.
-            due_ns: (m,) when to send each, real ns from now, ascending.
+            due_ns: (m,) when to send each, in real ns from now, ascending.
 
         Returns:
-            (m,) virtual instants at which each was sent and answered; 0 = it was not.
+            (m,) virtual instants at which each was sent and answered; 0 = not sent, or no answer.
         """
         grace_ns = self._grace_ns(jittered=False)
         self._tell((pairs.tolist(), due_ns, grace_ns))
         return self._instants((int(due_ns[-1]) + grace_ns) / 1e9)
 
     def start_sampling(self, rate_per_s: float, duration_s: float) -> None:
-        """Begin to probe random pairs, at equal distances in time, until ``stop_sampling`` or the duration's end."""
+        """Start to probe random pairs at equal intervals, until ``stop_sampling`` or the end of the duration."""
         hosts = len(self._asked_rtt_ms)
         count = max(int(rate_per_s * duration_s), 0)
         source = self._random.integers(hosts, size=count)
@@ -195,7 +195,7 @@ class Prober:
         self._tell((self._sampled.tolist(), due_ns, self._grace_ns(jittered=True)))
 
     def stop_sampling(self, phase: str) -> pa.Table:
-        """End the sampling and take its rows in; every row is one packet."""
+        """Stop the sampling and keep its rows; each row is one packet."""
         self._tell(None)
         sent, received = self._instants(self._grace_ns(jittered=True) / 1e9)
         asked = sent > 0
@@ -207,7 +207,7 @@ class Prober:
         pq.write_table(with_version(pa.concat_tables([SCHEMA.empty_table(), *self._tables])), path)
 
     def lost(self) -> dict[str, str]:
-        """The prober, when it has ended, and how."""
+        """Return the prober and how it ended, if it ended."""
         status = self._process.exitcode
         return {} if status is None else {"the prober": describe_status(status)}
 
@@ -217,7 +217,7 @@ class Prober:
         self._process.join()
 
     def _repeat(self, pairs: npt.NDArray[Any], packets: int, rate_per_s: float) -> tuple[Instants, Instants]:
-        """Send each pair its packets; the instants are ``(packets, pairs)``."""
+        """Send the packets of each pair; return ``(packets, pairs)`` instants."""
         apart_ns = self._clock.real_s(self._asked_rtt_ms.max() + APART_MS) * 1e6
         order, due_ns = interleave(len(pairs), packets, rate_per_s, apart_ns)
         sent, received = self.exchange(np.tile(pairs, (packets, 1))[order], due_ns)
@@ -234,7 +234,7 @@ class Prober:
             raise TestbedError("start the prober", str(problem))
 
     def _instants(self, within_s: float) -> tuple[Instants, Instants]:
-        """When each request of the last exchange was sent and answered: virtual instants; 0 = it was not."""
+        """Return the virtual instants at which the last exchange's requests were sent and answered; 0 = never."""
         sent, received = self._answer(within_s)
         return self._virtual(sent), self._virtual(received)
 
@@ -243,14 +243,14 @@ class Prober:
         return np.array([clock.virtual_ns(at - offset_ns) if at else 0 for at in epoch_ns.tolist()], np.int64)
 
     def _tell(self, message: object) -> None:
-        """Send the process what to do. It reads at once, unless it is stuck or dead."""
+        """Send a command to the process. It reads at once, unless it hangs or has ended."""
         try:
             self._connection.send(message)
         except OSError as error:
-            raise self._failure("took nothing in" if isinstance(error, BlockingIOError) else "ended") from None
+            raise self._failure("read no command" if isinstance(error, BlockingIOError) else "ended") from None
 
     def _answer(self, within_s: float) -> Any:  # noqa: ANN401 - a pipe carries anything; the two callers say what they expect
-        """What the process says, at most ``PATIENCE_S`` after it should have."""
+        """Return the answer of the process; wait at most ``PATIENCE_S`` longer than it should take."""
         try:
             if self._connection.poll(within_s + PATIENCE_S):
                 return self._connection.recv()
@@ -259,7 +259,7 @@ class Prober:
         raise self._failure(f"gave no answer within {within_s + PATIENCE_S:.0f} s")
 
     def _failure(self, what: str) -> TestbedError:
-        """End the process: whatever it would still say belongs to no later question."""
+        """End the process, since a late answer would not fit a later command, and return the error."""
         self._process.kill()
         return TestbedError("probe the emulated network", f"the prober {what}")
 
@@ -272,7 +272,7 @@ class Prober:
         received: Instants,
         attempt: int = 1,
     ) -> pa.Table:
-        """Keep rows of ``(packets, pairs)`` instants; where there was but one packet, it is no flow's first."""
+        """Keep rows of ``(packets, pairs)`` instants. With one packet per pair, it is not the first of a flow."""
         source, destination = pairs[:, 0], pairs[:, 1]
         rtt_ms = _rtt_ms(sent, received)
         single = len(rtt_ms) == 1
@@ -302,14 +302,14 @@ class Prober:
 
 
 def _bound(connection: Connection, seconds: float) -> None:
-    """Let reads and writes in the middle of a message fail after this long; a message may be larger than the pipe."""
+    """Set a timeout for reads and writes within a message, which may be larger than the pipe."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             same.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6)))
 
 
 def _rtt_ms(sent: Instants, received: Instants) -> Matrix:
-    """Round-trip times; NaN = lost."""
+    """Return round-trip times; NaN = lost."""
     return np.where(received > 0, (received - sent) / 1e6, np.nan)
 
 
@@ -317,10 +317,10 @@ def _rtt_ms(sent: Instants, received: Instants) -> Matrix:
 
 
 def _serve(connection: Connection, netns: Sequence[str], addresses: Sequence[str]) -> None:
-    """Answer each (pairs, due_ns, grace_ns) with (sent, received). A message that comes meanwhile stops the sending."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
-    gc.disable()  # a collection would walk all that was inherited, and hold a probe up
-    with contextlib.suppress(PermissionError):  # so that nobody comes between a stamp and its sending
+    """Answer each (pairs, due_ns, grace_ns) with (sent, received). A message during an exchange stops the sending."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the running stage handles Ctrl-C
+    gc.disable()  # a collection would visit all inherited objects and delay a probe
+    with contextlib.suppress(PermissionError):  # so that no process runs between a timestamp and its request
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(os.sched_get_priority_min(os.SCHED_FIFO)))
     try:
         sockets = EchoSockets(netns, addresses)

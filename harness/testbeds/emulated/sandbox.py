@@ -1,16 +1,16 @@
-"""The sandbox: namespaces of its own in which a run lives, and with which everything of it dies.
+"""The sandbox: namespaces in which a run is isolated, and with which all its processes end.
 
-A command enters fresh mount, PID and network namespaces (and a user namespace when not root) that have loopback, no
-other interface, no route out, and private directories for temporary files. Nothing is ever cleaned up, because
-nothing can be left:
+A command enters new mount, PID and network namespaces (and a user namespace if not root) that have loopback, no other
+interface, no route out, and private directories for temporary files. No clean-up is necessary, because nothing can
+remain:
 
-* the kernel kills ``unshare`` when the process that entered dies, however it dies (``setpriv --pdeathsig``);
+* the kernel kills ``unshare`` when the process that entered dies for any reason (``setpriv --pdeathsig``);
 * with ``unshare`` it kills the first process in the PID namespace (``--kill-child``), and with that one all others;
 * interfaces and mounts vanish with the last process of their namespace. No cgroup is made.
 
-Without root the user keeps their own uid inside and holds the namespaces' capabilities as ambient ones: with a single
-mapped uid, an sshd that believes itself root could not drop its groups, whereas one that runs as a plain user can
-serve that user, and what it starts still has the capabilities.
+Without root the user keeps their own uid inside and has the namespaces' capabilities as ambient ones. With a single
+mapped uid, an sshd as root could not drop its groups; as a plain user it can serve that user, and its child processes
+still have the capabilities.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from typing import IO
 from harness.errors import TestbedError
 
 PRIVATE_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
-"""Folders that are empty, private and in memory inside. ``/var/run`` is a link to ``/run``."""
+"""Folders that are empty, private and in memory in a sandbox. ``/var/run`` is a link to ``/run``."""
 
 MS_REC, MS_BIND, MS_PRIVATE, MS_NOSUID, MS_NODEV = 0x4000, 0x1000, 1 << 18, 2, 4
 
 END_S = 60.0
-"""How long hundreds of killed processes and their namespaces may take to vanish."""
+"""Time that hundreds of killed processes and their namespaces may take to end."""
 
 _NEEDED = ("setpriv", "unshare", "ip")
 
@@ -48,16 +48,16 @@ def enter(
 ) -> subprocess.Popen[bytes]:
     """Start a command inside a new sandbox.
 
-    Call it from the main thread: the kernel ties the sandbox's life to the calling *thread*. The command's standard
-    input is a pipe that the caller holds, so that a caller killed before the tie was made is noticed as well. It is in
-    a session of its own: a terminal's Ctrl-C is the caller's.
+    Call it from the main thread: the kernel kills the sandbox when the calling *thread* ends. The command's standard
+    input is a pipe that the caller holds, so that the command also notices a caller that was killed before the kernel
+    was told. The command has its own session, so that a terminal's Ctrl-C reaches only the caller.
 
     Args:
-        argv: the command. It becomes the child of nobody: the first process of its PID namespace.
-        keep: files and folders that stay visible where a private folder hides them; those of this Python and of the
-            working directory always do.
-        environment: variables on top of this process's own.
-        output: where its standard output and error go; None = where this process's go.
+        argv: the command. It becomes the first process of its PID namespace.
+        keep: files and folders that stay visible in private folders; those of this Python and of the working directory
+            always do.
+        environment: variables in addition to this process's environment.
+        output: file for its standard output and error; None = those of this process.
 
     Raises:
         TestbedError: a program is missing, or this kernel refuses the namespaces.
@@ -84,7 +84,7 @@ def run(
 ) -> int:
     """Run a command inside a new sandbox and wait for it. An interrupt ends the sandbox at once.
 
-    The arguments are those of ``enter``.
+    See ``enter`` for the arguments.
 
     Returns:
         The command's exit status.
@@ -104,9 +104,9 @@ def run(
 
 
 def end(sandbox: subprocess.Popen[bytes]) -> None:
-    """Kill a sandbox with everything in it, and return when no process of it is left.
+    """Kill all processes of a sandbox, and return when they have ended.
 
-    With ``unshare`` dies the first process of its PID namespace, which has ended only when all others have.
+    Killing ``unshare`` kills the first process of its PID namespace, which ends only after all others.
     """
     inside = [os.pidfd_open(process) for process in _children(sandbox.pid)]
     sandbox.kill()
@@ -117,7 +117,7 @@ def end(sandbox: subprocess.Popen[bytes]) -> None:
 
 
 def _children(process: int) -> list[int]:
-    """Its children, none when it has ended: a child that nobody has waited for stays until then."""
+    """Return the children of a process; none if it has ended."""
     try:
         return [
             int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
@@ -127,7 +127,7 @@ def _children(process: int) -> list[int]:
 
 
 def rootless() -> bool:
-    """Whether a sandbox needs a user namespace of its own, this process not being root."""
+    """Whether a sandbox needs a user namespace, because this process is not root."""
     return os.geteuid() != 0
 
 
@@ -141,13 +141,13 @@ def _check_possible() -> None:
 
 
 def _namespaces() -> list[str]:
-    """What ``unshare`` is to make. ``--mount-proc`` gives the PID namespace its own /proc."""
+    """Return the options of ``unshare``. ``--mount-proc`` gives the PID namespace its own /proc."""
     user = ["--user", "--map-current-user", "--keep-caps"] if rootless() else []
     return [*user, "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
 
 
 def _own_folders() -> list[Path]:
-    """What this Python needs to see inside: the source tree, its environment and the working directory."""
+    """Return the folders that this Python needs: the source tree, its environment and the working directory."""
     return [Path(__file__).parents[3], Path(sys.prefix), Path(sys.base_prefix), Path.cwd()]
 
 
@@ -155,7 +155,7 @@ def _own_folders() -> list[Path]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Furnish the namespaces that ``unshare`` made, then become the command."""
+    """Set up the namespaces that ``unshare`` made, then execute the command."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", action="append", default=[], type=Path)
     parser.add_argument("argv", nargs="+")
@@ -171,7 +171,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def furnish(keep: Sequence[Path]) -> None:
-    """Hide the temporary folders behind private ones, show what is kept again, and bring loopback up.
+    """Hide the temporary folders behind private ones, make kept paths visible again, and bring loopback up.
 
     Raises:
         TestbedError: the kernel refused a mount, or loopback.
@@ -192,7 +192,7 @@ def furnish(keep: Sequence[Path]) -> None:
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    """Ask the kernel itself: the program of that name refuses whoever is not root even where the kernel does not.
+    """Mount by a system call: the program ``mount`` refuses users other than root even if the kernel allows them.
 
     Raises:
         TestbedError: the kernel refused.
@@ -205,7 +205,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, data: s
 
 
 def _below(keep: Sequence[Path], hidden: Sequence[Path]) -> list[Path]:
-    """The kept paths that would be hidden, without those inside another kept one; parents first."""
+    """Return the kept paths that would be hidden, parents first, without paths inside another kept path."""
     chosen: list[Path] = []
     for path in sorted({path for path in keep if path.exists()}):
         if any(path.is_relative_to(folder) for folder in hidden) and not any(map(path.is_relative_to, chosen)):
@@ -214,8 +214,8 @@ def _below(keep: Sequence[Path], hidden: Sequence[Path]) -> list[Path]:
 
 
 def _show_again(path: Path, descriptor: int) -> None:
-    """Bind what the descriptor holds to its old path, which a private folder now hides."""
-    if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112 - a magic link, not a path of ours
+    """Bind the descriptor's file to its old path, which a private folder hides now."""
+    if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112 - a magic link
         path.mkdir(parents=True, exist_ok=True)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,7 +224,7 @@ def _show_again(path: Path, descriptor: int) -> None:
 
 
 def _orphaned() -> bool:
-    """Whether the caller died before the kernel tied the sandbox's life to it: its end of the pipe is closed."""
+    """Whether the caller died before the kernel was told to kill the sandbox with it: the pipe is closed."""
     poll = select.poll()
     poll.register(0, 0)
     return any(events & select.POLLHUP for _, events in poll.poll(0))

@@ -1,12 +1,12 @@
-"""An SSH server of the run's own: OpenSSH's sshd on a private port, with keys made for this run.
+"""The SSH server of a run: OpenSSH's sshd on a private port, with keys made for this run.
 
-The sandbox is a machine like any other for the deployment, so it needs an SSH endpoint. Nothing of the host's SSH
-set-up is read or changed: the server runs in a mount namespace with its own accounts, and has its own configuration.
+For the deployment the sandbox is a machine like any other, so it needs an SSH endpoint. The machine's SSH configuration
+is neither read nor changed: the server runs in a mount namespace with its own accounts and configuration.
 
-Three traps that this module steps around: sshd insists on /run/sshd; it refuses accounts whose password field is
-locked (``!``, root on Ubuntu) when PAM is off; and as uid 0 of a user namespace it fails in setgroups, so a sandbox
-made without root must keep the caller's uid (``unshare --map-current-user --keep-caps``), with which the sessions
-inherit the capabilities.
+This module works around three restrictions: sshd needs /run/sshd; without PAM it refuses accounts with a locked
+password (``!``, root on Ubuntu); and as uid 0 of a user namespace it fails in setgroups, so a sandbox made without root
+must keep the caller's uid (``unshare --map-current-user --keep-caps``), with which the sessions inherit the
+capabilities.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ exec {sshd} -D -e -f "$1/sshd_config"
 
 @dataclass(frozen=True)
 class SshServer:
-    """A running sshd. ``machine`` is how the deployment reaches it."""
+    """A running sshd. ``machine`` is its endpoint for the deployment."""
 
     machine: Machine
     process: subprocess.Popen[bytes]
 
     def stop(self) -> None:
-        """End the server; the sessions that it carries end when their connections do."""
+        """End the server; its sessions end with their connections."""
         self.process.terminate()
         self.process.wait()
 
@@ -89,21 +89,20 @@ def start_sshd(
 ) -> SshServer:
     """Start an sshd that accepts one key made here, and wait until it listens.
 
-    Runs inside a sandbox, whose /run is private and which ends the server with everything else; ``stop`` ends it
-    earlier.
+    Call it in a sandbox, whose /run is private and which ends the server; ``stop`` ends it earlier.
 
     Args:
-        folder: a folder of this run for keys, configuration and log; must not exist.
+        folder: a folder for keys, configuration and log; must not exist.
         address: an address of the network namespace in which the server runs.
-        port: a TCP port that nobody uses there.
+        port: a free TCP port there.
         name: the machine's name.
         work: the machine's work folder; default: ``folder/work``.
-        own_work: give the server an empty work folder of its own that nobody else sees.
-        work_here: where this computer sees the work folder, if what is left there is to be moved home.
+        own_work: give the server an empty, private work folder.
+        work_here: the path of the work folder on this computer, if files are to be moved from there.
         enter: a command prefix that enters the machine's namespaces (``nsenter ...``).
 
     Raises:
-        TestbedError: the server did not come up; carries its own words.
+        TestbedError: the server did not start; the message has its log.
     """
     folder.mkdir(mode=0o755, parents=True)
     PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
@@ -145,7 +144,7 @@ def serving_ssh(folder: Path, address: str, port: int, **options: object) -> Ite
 
 
 def _find_sshd() -> str:
-    """Its path, which must be absolute: it executes itself again for every connection."""
+    """Return the absolute path of sshd, which executes itself again for every connection."""
     path = find_program("sshd")
     if path is None:
         raise TestbedError("start an SSH server", "the program sshd is not installed (trellis doctor --fix)")
@@ -162,9 +161,9 @@ def _write_keys(folder: Path, address: str, port: int) -> None:
 
 
 def _write_accounts(folder: Path, user: str) -> None:
-    """The accounts that sshd sees: the host's names, our user unlocked, with a shell and ``folder`` as its home.
+    """Write the accounts for sshd: the host's, with the user unlocked, a shell, and ``folder`` as its home.
 
-    That home keeps the caller's shell start-up files out of every session.
+    With that home, sessions do not read the user's shell start-up files.
     """
     lines = Path("/etc/passwd").read_bytes().splitlines()  # users' real names may be in any encoding
     account = pwd.getpwnam(user)

@@ -1,4 +1,4 @@
-"""The emulated testbed, inside a sandbox: Mininet hosts on a userspace data plane; one machine with its own sshd."""
+"""The emulated testbed, inside a sandbox: Mininet hosts, a userspace data plane, and one machine with its own sshd."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORK = Path("/run/trellis")
 
 
 class EmulatedTestbed:
-    """A ``Testbed``; see there for the order of its methods."""
+    """The emulated ``Testbed``."""
 
     def __init__(self, plan: Plan, underlay: Underlay, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> None:
         self._plan = plan
@@ -75,7 +75,7 @@ class EmulatedTestbed:
         self._pressure.start()
 
     def _start_sshd(self) -> SshServer:
-        """The machine's work folder is on the run directory's disk: in memory, long runs would fill that up."""
+        """Start sshd with a work folder on the run directory's disk: long runs could fill the memory."""
         self._disk.mkdir(exist_ok=True)
         work = WORK / "work"
         work.mkdir(parents=True, exist_ok=True)
@@ -84,19 +84,19 @@ class EmulatedTestbed:
         return start_sshd(WORK / "sshd", at, port, name=self._machine, work=work, work_here=self._disk)
 
     def machines(self) -> tuple[Machine, ...]:
-        """The sandbox itself."""
+        """Return the sandbox, the only machine."""
         return (self._sshd.machine,)
 
     def sites(self) -> tuple[Site, ...]:
-        """A peer a host, in the host's namespace."""
+        """Return one site per host, in the host's namespace."""
         return emulated_sites(self._plan, {host.number: host.netns for host in self._hosts})
 
     def metrics(self) -> dict[str, tuple[str, int]]:
-        """The agent's and the data plane's, on the control network's address of the sandbox."""
+        """Return the endpoints of agent and data plane, at the sandbox's address on the control network."""
         return {self._machine: AGENT_METRICS, "dataplane": PLANE_METRICS}
 
     def probe(self, moment: Moment) -> None:
-        """Introduce hosts to each other, then sweep all pairs, with jitter off: the plane's own error is to show."""
+        """Introduce hosts to each other, then sweep all pairs without jitter, to measure the data plane's own error."""
         underlay = self._underlay
         jittered = bool(underlay.jitter_ms.any())
         if jittered:
@@ -115,23 +115,23 @@ class EmulatedTestbed:
             )
 
     def start_recording(self, longest_s: float) -> None:
-        """Capture, and probes to random pairs."""
+        """Start the capture and the probes to random pairs."""
         capture = self._plan.experiment.capture
         if capture.enabled:
             self._plane.start_capture(self._run_dir / CAPTURE_FOLDER, capture.snaplen_bytes, self._epoch_offset_ns)
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def lost(self) -> dict[str, str]:
-        """What has ended of the data plane's processes, the prober, the watchdog and the pressure log."""
+        """Return what has ended of the data plane's processes, the prober, the watchdog and the pressure log."""
         return {**self._plane.lost(), **self._prober.lost(), **self._watchdog.lost(), **self._pressure.lost()}
 
     def resources(self) -> dict[str, float]:
-        """Memory of all processes in the hosts but Mininet's shells; takes the kernel about 1 ms each."""
+        """Return the memory of all processes in the hosts except Mininet's shells, in about 1 ms per process."""
         peers = hosts.processes(self._hosts)
         return {"peer_processes": float(len(peers)), "peers_pss_mib": pss_mib(peers)}
 
     def stop_recording(self) -> None:
-        """End the probes before the capture, so that every reply is in it."""
+        """Stop the probes before the capture, so that the capture has every reply."""
         with self._noting():
             self._prober.stop_sampling("during")
         if self._plan.experiment.capture.enabled:
@@ -139,7 +139,7 @@ class EmulatedTestbed:
                 self._captured = self._plane.stop_capture()
 
     def close(self) -> Findings:
-        """Write the certificate, end the plane, and sum up."""
+        """Write the certificate, stop the data plane, and return the findings."""
         with self._noting():
             self._prober.write(self._run_dir / ACHIEVED_FILE)
             self._prober.close()
@@ -169,7 +169,7 @@ class EmulatedTestbed:
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
-        """Note a step that fails after the workload as a reason against the run: the rest is worth analysing."""
+        """Record a failed step as a problem of the run, so that the rest of the run can be analysed."""
         try:
             yield
         except TestbedError as error:
@@ -181,7 +181,7 @@ class EmulatedTestbed:
 
 
 def _plane_counters(final: FinalCounters) -> dict[str, int]:
-    """Everything over the data plane's whole life, which began before the capture and ended after it."""
+    """Return the counters from the data plane's start to its end, which include the capture's time."""
     counters = final.counters
     return {
         "plane_frames_in": counters.frames_in,
@@ -197,14 +197,14 @@ def _plane_counters(final: FinalCounters) -> dict[str, int]:
 def _plane_problems(final: FinalCounters) -> list[tuple[str, str]]:
     problems = []
     if final.overruns:
-        problems.append(("suspect", f"data plane: it came too late for {final.overruns} frames, which hosts dropped"))
+        problems.append(("suspect", f"data plane: hosts dropped {final.overruns} frames before it read them"))
     if final.counters.unaccounted:
-        problems.append(("invalid", f"data plane: {final.counters.unaccounted} frames are unaccounted for"))
+        problems.append(("invalid", f"data plane: its counters miss {final.counters.unaccounted} frames"))
     return problems
 
 
 def _capture_counters(counts: CaptureCounts) -> dict[str, int]:
-    """What conservation is checked with: all four between the capture's two ends."""
+    """Return the counters that must add up, all of the capture's time."""
     return {
         "frames_in": counts.frames_in,
         "frames_out": counts.frames_out,

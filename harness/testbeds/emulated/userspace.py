@@ -1,4 +1,4 @@
-"""The userspace data plane's handle: starts its processes, speaks to the forwarding one, stops them.
+"""The handle of the userspace data plane: starts its processes, sends commands to the forwarding one, stops them.
 
 Source: design section 4.
 """
@@ -29,7 +29,7 @@ PIPE_BYTES = 1 << 20
 _PACKAGE = "harness.testbeds.emulated.dataplane"
 _ROOT = Path(__file__).parents[3]
 _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1 << 24)}
-"""For glibc: memory that frames have left is kept for the next ones instead of going to the kernel and back."""
+"""For glibc: freed memory of frames is kept for later frames instead of being returned to the kernel."""
 
 
 class UserspacePlane:
@@ -60,13 +60,13 @@ class UserspacePlane:
         """Start the processes.
 
         Args:
-            underlay: what is asked of the network.
-            seed: of loss and jitter.
-            folder: gets ``dataplane.jsonl`` and, in ``logs``, the processes' standard error.
+            underlay: the configured network.
+            seed: seed of loss and jitter.
+            folder: folder for ``dataplane.jsonl`` and, in ``logs``, the processes' standard error.
             metrics: address and port for Prometheus; None = not served.
-            time_dilation: how many times slower than asked everything happens; all that it reports is as asked.
-            late_ns: what is later than this is counted as late, and told by when it was.
-            fault: for tests and benchmarks of what finds it.
+            time_dilation: factor by which everything runs slower; reported times are virtual.
+            late_ns: frames later than this are counted and recorded as late.
+            fault: an injected fault, for tests and benchmarks.
         """
         self._underlay = underlay
         self._seed = seed
@@ -96,7 +96,7 @@ class UserspacePlane:
         """Make every host's device, address it, bring it up, and start to forward."""
         underlay = self._underlay
         if [port.host for port in ports] != list(range(underlay.size)):
-            raise TestbedError("attach the hosts", f"there must be one port for each of {underlay.size}, in order")
+            raise TestbedError("attach the hosts", f"expected one port for each of {underlay.size} hosts, in order")
         rate_mbit, queue_ms = underlay.rate_mbit.tolist(), underlay.queue_ms.tolist()
         rates = tuple(rate_mbit), tuple(queue_ms)
         command = commands.Attach(tuple(ports), *rates, self._seed, self._time_dilation, self._late_ns, self._fault)
@@ -147,7 +147,7 @@ class UserspacePlane:
                 os.close(writer)
 
     def stop_capture(self) -> CaptureCounts:
-        """End the capture; returns when the files are complete on disk."""
+        """Stop the capture; return when the files are complete on disk."""
         if not self._writer:
             raise TestbedError("stop the capture", "none is running")
         tally = self._ask(commands.StopCapture()).tally
@@ -176,7 +176,7 @@ class UserspacePlane:
         return final
 
     def lost(self) -> dict[str, str]:
-        """Those of its processes that have ended, and how, with their last words."""
+        """Return the processes that have ended, how, and the last lines of their logs."""
         running = {"process": self._process, "monitor": self._monitor, "writer": self._writer}
         ended = {name: status for name, one in running.items() if one and (status := one.poll()) is not None}
         words = {name: f"{describe_status(status)}; {self._last_words(name)}" for name, status in ended.items()}
@@ -191,12 +191,12 @@ class UserspacePlane:
 
     def _check(self, host: int) -> None:
         if not 0 <= host < self._underlay.size:
-            raise TestbedError(f"change host {host}", f"the hosts are 0 to {self._underlay.size - 1}")
+            raise TestbedError(f"change host {host}", f"expected a host from 0 to {self._underlay.size - 1}")
 
     def _ask_with_matrices(self, command: Command, *matrices: Matrix) -> None:
         size = (self._underlay.size, self._underlay.size)
         if any(matrix.shape != size for matrix in matrices):
-            raise TestbedError("set the pairs", f"a matrix is not {size}")
+            raise TestbedError("set the pairs", f"expected matrices of {size}")
         descriptor = commands.wrap_matrices(*matrices)
         try:
             self._ask(command, [descriptor])
@@ -231,13 +231,13 @@ class UserspacePlane:
             )
 
     def _end(self, process: subprocess.Popen[bytes], name: str) -> None:
-        """Let a process end by itself: the end of its standard input or pipes tells it to. Note it if it does not."""
+        """Wait for a process, which ends at the end of its standard input or pipes. Record a failure to end."""
         assert process.stdin
         process.stdin.close()
         try:
             status = process.wait(REPLY_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            self.complaints.append(f"the data plane's {name} runs on after {REPLY_TIMEOUT_S:g} s")
+            self.complaints.append(f"the data plane's {name} still runs after {REPLY_TIMEOUT_S:g} s")
         else:
             if status:
                 text = f"the data plane's {name} {describe_status(status)}; {self._last_words(name)}"
@@ -248,11 +248,11 @@ class UserspacePlane:
 
     def _last_words(self, name: str) -> str:
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no output"
 
 
 def _make_pipe() -> tuple[int, int]:
-    """A pipe as large as this user may make it."""
+    """Make a pipe as large as this user may."""
     ends = os.pipe()
     fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return ends

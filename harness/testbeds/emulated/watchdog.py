@@ -1,10 +1,10 @@
-"""Notes when a processor stood still: the stalls of the host in ``stalls.jsonl``.
+"""Records stalls of the host's processors in ``stalls.jsonl``.
 
-A process on each processor, whose real-time priority is just above the data plane's, wakes every millisecond. No
-process of the testbed can delay it. When it wakes late, something else had the processor: the hypervisor, a part of the
-kernel that is not preempted, or a foreign process of a higher priority. docs/verdict.md says what is made of it.
+A process on each processor, with a real-time priority just above the data plane's, wakes every millisecond. No process
+of the testbed can delay it. If it wakes late, something else had the processor: the hypervisor, a part of the kernel
+that cannot be preempted, or another process with a higher priority. docs/verdict.md explains how stalls are used.
 
-Without permission for real-time priority nothing is noted: a late wake-up would then only say that others ran.
+Without permission for real-time priority nothing is recorded: a late wake-up would only show that other processes ran.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from metrics.rundir.files import STALLS_FILE
 from peer.runtime.clock import Clock
 
 PERIOD_NS = 1_000_000
-"""From one wake-up to the next, in real time. A process costs 1 to 3 % of its processor."""
+"""Real time between two wake-ups. A process uses 1 to 3 % of its processor."""
 
 LATE_NS = 500_000
 """A wake-up that is later than this, in real time, is a stall."""
 
 READY_S = 10.0
-"""How long the processes may take until they watch."""
+"""Time that the processes have to start."""
 
 _SET_PARENT_DEATH_SIGNAL = 1
 
 
 class Watchdog:
-    """A process on every processor that this one may use, from ``start`` to ``stop`` or until its parent is gone."""
+    """One process per usable processor, from ``start`` to ``stop`` or until its parent ends."""
 
     def __init__(self, run_dir: Path, clock: Clock) -> None:
         self._path = run_dir / STALLS_FILE
@@ -51,7 +51,7 @@ class Watchdog:
         return [process.pid for process in self._processes if process.pid is not None]
 
     def start(self) -> None:
-        """Begin; return when all watch, or have ended. Call it before any thread is started: it forks."""
+        """Start; return when all processes watch or have ended. Call it before any thread is started: it forks."""
         fork = multiprocessing.get_context("fork")
         cpus = sorted(os.sched_getaffinity(0))
         ready = fork.Barrier(len(cpus) + 1)
@@ -65,12 +65,12 @@ class Watchdog:
             ready.wait(READY_S)
 
     def lost(self) -> dict[str, str]:
-        """Its processes that have failed -> how; those without permission for real-time priority have ended well."""
+        """Return the failed processes -> how they ended. To end for want of real-time priority is no failure."""
         ended = {process.name: process.exitcode for process in self._processes}
         return {name: describe_status(status) for name, status in ended.items() if status}
 
     def stop(self) -> int:
-        """End; how many processors were watched until now: 0 without permission for real-time priority."""
+        """Stop; return how many processors were watched until now (0 without permission for real-time priority)."""
         watching = sum(process.is_alive() for process in self._processes)
         for process in self._processes:
             process.kill()
@@ -81,8 +81,8 @@ class Watchdog:
 
 
 def _watch(cpu: int, parent: int, path: Path, clock: Clock, ready: Barrier) -> None:
-    """Write a line whenever a wake-up was late. It starts at the instant at which the process was to wake."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    """Write a line for each late wake-up. The stall begins when the process was to wake."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the running stage handles Ctrl-C
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         return
@@ -105,5 +105,5 @@ def _watch(cpu: int, parent: int, path: Path, clock: Clock, ready: Barrier) -> N
         woke_ns = now_ns()
         if woke_ns - due_ns > LATE_NS:
             os.write(file, Stall("host", clock.virtual_ns(due_ns), clock.virtual_ns(woke_ns), cpu).line())
-            woke_ns = now_ns()  # what writing took is no stall
+            woke_ns = now_ns()  # the time of the write is no stall
         due_ns = woke_ns + PERIOD_NS

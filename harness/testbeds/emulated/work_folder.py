@@ -1,4 +1,4 @@
-"""The folder in the run directory in which the peers of an emulated run work, until their files are collected."""
+"""The work folder of an emulated run, in the run directory, until its files are collected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PEERS_FILES = (f"*/{TRACE_FOLDER}/*", f"*/{LOGS_FOLDER}/*", f"*/{RECORD_FOLDER}
 
 
 def remove_work_folder(run_dir: Path) -> None:
-    """Remove it, unless files of peers are left in it that were not collected."""
+    """Remove the folder, unless it has files of peers that were not collected."""
     folder = run_dir / WORK_FOLDER
     if not any(True for pattern in _PEERS_FILES for _ in folder.glob(pattern)):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""The simulated testbed: the same nodes on virtual time, ten thousand of them in one process."""
+"""The simulated testbed: the same nodes on virtual time, up to ten thousand in one process."""

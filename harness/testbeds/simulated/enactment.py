@@ -1,4 +1,4 @@
-"""Enacts a plan in a simulation: who is up at the start, and everything that the schedule says after it."""
+"""Enacts a plan in a simulation: starts the nodes that are up at the start, then follows the schedule."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ class SimulatedSlot:
 
 
 class Enactment:
-    """The lives of all nodes of a plan in a simulation.
+    """Runs the instances of all nodes of a plan in a simulation.
 
-    Steps are taken from the timeline one by one as virtual time comes to them, so that only the directories that some
-    node still holds are in memory.
+    It takes steps from the timeline one by one as virtual time reaches them, so that only directories that a node still
+    uses are in memory.
 
     Args:
-        simulation: where the nodes live.
+        simulation: the simulation of the nodes.
         overlay: the nodes.
-        schedule: the actions in the order of their instants.
+        schedule: the actions in order of time.
         start_ns: the virtual instant at which the nodes start.
         zero_ns: the virtual instant of the workload's zero.
-        stop_ns: the virtual instant from which nothing of the schedule is enacted any more.
+        stop_ns: the virtual instant from which the schedule is ignored.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""A simulated host: one node with its timers and its connections, on virtual time.
+"""A simulated host: one node with its timers and connections, on virtual time.
 
-``peer.core.links`` has the rules of links; a host carries them out with simulated connections.
+``peer.core.links`` has the rules of links; a host applies them to simulated connections.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from harness.testbeds.simulated.simulation import Simulation
 
 RESET = "ConnectionResetError"
-"""Why a connection breaks whose other side's process has ended."""
+"""Reason of a connection that breaks because the process at the other side has ended."""
 
 
 class End(Connection):
-    """One side of a connection. Frames may be sent as long as it is ``up``.
+    """One side of a connection. Frames may be sent while it is ``up``.
 
     Attributes:
-        host: where it is.
-        other: the other side, None once the connection is gone.
-        delay_ns: of every frame to the other side; None where it differs.
+        host: the host of this side.
+        other: the other side; None after the connection has ended.
+        delay_ns: delay of every frame to the other side; None if it varies.
         conn: the connection's name in traces.
-        written_bytes: the length of this side's stream so far.
-        latest_ns: when the last of them arrives.
-        life: the node that opened or took the connection; another one on the same host has no part in it.
+        written_bytes: length of this side's stream so far.
+        latest_ns: when the last of these bytes arrives.
+        life: the instance that opened or accepted the connection; later instances on the host do not use it.
     """
 
     __slots__ = ("conn", "delay_ns", "host", "latest_ns", "life", "other", "written_bytes")
@@ -54,17 +54,17 @@ class Host:
     """A node, its timers and its connections.
 
     Attributes:
-        number: the node's.
+        number: number of the node.
         node: the node; None while it is down.
-        table: the links and the attempts at them; each life of the node has its own, and what is left of an earlier
-            one has no effect.
-        links: those of the table, at hand for every frame.
+        table: the links and the attempts to open links. Each instance of the node has its own, and an earlier one has
+            no effect.
+        links: the links of the table, for fast access.
         timers: the instant of each timer, by name.
-        quiet: whether no timer fires any more.
-        port: that of the latest connection that was opened from here.
+        quiet: whether timers no longer fire.
+        port: port of the latest connection that this host opened.
         ready_ns: when it has processed the frames that have arrived.
-        sent_frames, sent_bytes: where the frames that it sends are counted.
-        ended: why the latest life was over.
+        sent_frames, sent_bytes: counters of the frames that it sends.
+        ended: why the latest instance ended.
     """
 
     __slots__ = (
@@ -95,19 +95,19 @@ class Host:
         self._clear("")
 
     def feed(self, event: Event) -> None:
-        """Give the node an event and carry out what it answers; nothing happens to a node that is down."""
+        """Give the node an event and execute its effects; ignore the event if the node is down."""
         if self.node is not None:
             simulation = self._simulation
             simulation.handled += 1
             perform, trace = simulation.perform, simulation.trace
             for effect in self.node.handle(simulation.now_ns, event):
-                if type(effect) is Trace:  # as nearly every second one
+                if type(effect) is Trace:  # almost every second effect
                     trace(effect.event)
                 else:
                     perform[type(effect)](self, effect)
 
     def quiesce(self) -> None:
-        """Fire no more timers, open no more connections and take none; those that are up stay."""
+        """Stop timers, and neither open nor accept connections; existing ones stay."""
         self.quiet = self.table.quiet = True
         self.timers.clear()
 
@@ -128,7 +128,7 @@ class Host:
     # ------------------------------------------------------------------------------------ told by the network
 
     def receive_bye(self, end: End, reason: str) -> None:
-        """The other side has closed the connection, and hears this side's FIN in turn."""
+        """Handle a close by the other side, and send this side's FIN."""
         self.table.peer_closed(end, reason)
         other = end.other
         self.lose(end)
@@ -152,12 +152,12 @@ class Host:
         self._simulation.after(round(pause_s * 1e9), self.table.attempt, peer)
 
     def open(self, peer: NodeId) -> None:
-        """Begin an attempt: the connection is there, or refused, one round trip later."""
+        """Begin an attempt, which succeeds or is refused one round trip later."""
         simulation = self._simulation
         simulation.after(simulation.delay_ns(self.number, peer), self._reach, peer, self.table)
 
     def _reach(self, peer: NodeId, table: LinkTable[End]) -> None:
-        """The attempt is at the peer."""
+        """Handle the arrival of an attempt at the peer."""
         simulation = self._simulation
         there = simulation.hosts.get(peer)
         listener = there.node if there is not None and peer != self.number else None
@@ -177,7 +177,7 @@ class Host:
         self._simulation.write(end, Bye(reason))
 
     def wait(self, end: End, old: End, wait_s: float) -> None:
-        """Only time has to pass: the reset of a connection that is gone arrives unasked."""
+        """Do nothing: the reset of a lost connection arrives by itself."""
         self._simulation.after(round(wait_s * 1e9), self.table.wait_over, end)
 
     def rejected(self, end: End, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""The interpreter's memory while a simulation runs: garbage is collected rarely, and what stays lies in large pages.
+"""The interpreter's memory during a simulation: rare garbage collection, and large pages.
 
-Where an event took 13 us among 50 nodes it took about 30 among 1000: the rest is waiting for memory.
-Pages of 2 MiB in place of 4 KiB took 15 and 20 % off (1000 nodes, two runs each, alternating).
+An event took 13 us with 50 nodes and about 30 us with 1000: the difference is waiting for memory. Pages of 2 MiB
+instead of 4 KiB saved 15 and 20 % (1000 nodes, two runs each, alternating).
 
 Source: docs of ``gc``; madvise(2); MADV_COLLAPSE of Linux 6.1.
 """
@@ -34,13 +34,13 @@ def rare_collections() -> Iterator[None]:
 
 
 class LargePages:
-    """Has the kernel put this process' memory into large pages, whenever it has grown."""
+    """Asks the kernel to use large pages for this process's memory as it grows."""
 
     def __init__(self) -> None:
         self._seen_bytes = _resident_bytes()
 
     def keep(self) -> None:
-        """Do so if it has grown by now; what the kernel cannot do stays as it is."""
+        """Use large pages if the memory has grown, as far as the kernel can."""
         resident_bytes = _resident_bytes()
         if resident_bytes >= self._seen_bytes + _GROWTH_BYTES:
             _use_large_pages()
@@ -48,7 +48,7 @@ class LargePages:
 
 
 def _resident_bytes() -> int:
-    """The process' memory; 0 where the system does not say."""
+    """Return the memory of this process; 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * mmap.PAGESIZE
     except OSError:

@@ -1,7 +1,7 @@
-"""What the simulated network does to the bytes of a stream between two hosts.
+"""The simulated network: when the bytes of a stream between two hosts arrive.
 
-TCP carries the frames, so nothing is lost or reordered for good: a lost packet arrives one retransmission timeout
-later, and what was sent after it waits behind it. docs/limitations.md lists what else of TCP is left out.
+Frames are carried by TCP, so no frame is lost or reordered: a lost packet arrives one retransmission timeout later, and
+later packets wait for it. docs/limitations.md lists the other parts of TCP that are not simulated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKET_BYTES = 52
 """IPv4 and TCP headers with timestamps."""
 
 RETRANSMISSION_NS = 200_000_000
-"""What Linux's retransmission timeout is longer than the round trip, where round trips are alike."""
+"""Linux's retransmission timeout minus the round trip, if round trips vary little."""
 
 Delay = Callable[[int, int], int]
 """(source, destination) -> one-way delay in ns."""
@@ -59,14 +59,14 @@ class Network:
         self._down_free_ns: dict[int, int] = {}
 
     def fixed_delay_ns(self, source: int, destination: int) -> int | None:
-        """The delay of every frame, where nothing but the pair decides over it; None where more does."""
+        """Return the delay of every frame if it depends only on the pair, otherwise None."""
         return self.delay_ns(source, destination) if self.is_fixed else None
 
     def arrival_ns(self, now_ns: int, source: int, destination: int, size_bytes: int) -> int:
-        """When the last of some bytes that leave now arrives, if nothing sent before holds them up.
+        """Return when the last of some bytes that leave now arrives, unless earlier bytes delay them.
 
-        Where rates are limited: arrives at the destination's access link. Calls must come in the order of ``now_ns``:
-        hosts' access links are first come, first served.
+        With limited rates: when it arrives at the destination's access link. Calls must be in order of ``now_ns``,
+        since access links are first come, first served.
         """
         delay_ns = self.delay_ns(source, destination)
         if self._jitter_ns is not None and (jitter_ns := self._jitter_ns(source, destination)):
@@ -78,12 +78,12 @@ class Network:
         )
 
     def pass_down_ns(self, now_ns: int, destination: int, size_bytes: int) -> int:
-        """When bytes that are at the destination's access link now are through it. Calls as of ``arrival_ns``."""
+        """Return when bytes at the destination's access link have passed it. Calls must be in order of ``now_ns``."""
         return self._pass(self._down_free_ns, destination, now_ns, size_bytes)
 
     def _lost_ns(self, source: int, destination: int, size_bytes: int) -> int:
-        """The time that retransmissions of these bytes cost."""
-        assert self._loss_ratio is not None, "the caller has asked"
+        """Draw the time that retransmissions of these bytes take."""
+        assert self._loss_ratio is not None, "the caller has checked"
         ratio = self._loss_ratio(source, destination)
         if not ratio:
             return 0
@@ -98,8 +98,8 @@ class Network:
         return total_ns
 
     def _pass(self, free_ns: dict[int, int], host: int, at_ns: int, size_bytes: int) -> int:
-        """Through a host's access link: wait until it is free, then take the time of the bytes."""
-        assert self._rate_mbit is not None, "the caller has asked"
+        """Pass a host's access link: wait until it is free, then for the bytes' transmission time."""
+        assert self._rate_mbit is not None, "the caller has checked"
         rate = self._rate_mbit(host)
         if not rate:
             return at_ns
@@ -110,13 +110,13 @@ class Network:
 
 
 def uniform_network(delay_ms: float, draws: Random) -> Network:
-    """The same delay between any two hosts."""
+    """Return a network with the same delay between any two hosts."""
     delay_ns = round(delay_ms * 1e6)
     return Network(lambda source, destination: delay_ns, draws=draws)
 
 
 def matrix_network(underlay: Underlay, draws: Random) -> Network:
-    """What an underlay asks; hosts are numbered as there. Its matrices are read where they are."""
+    """Return the network of an underlay, with its numbers of hosts. Its matrices are not copied."""
     rate = underlay.rate_mbit.tolist()
     return Network(
         _in_ns(underlay.delay_ms),

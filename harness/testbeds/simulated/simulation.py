@@ -1,7 +1,7 @@
-"""The discrete-event simulation: an event heap, and what the driver of a peer process does, for all nodes at once.
+"""The discrete-event simulation: an event heap, and the driver of all nodes.
 
-Frames travel by reference; their size is what ``peer.wire`` would make of them. The same arguments and calls give the
-same run, under any PYTHONHASHSEED.
+Frames are passed by reference; their size is that of ``peer.wire``'s encoding. Equal arguments and calls give equal
+runs, with any PYTHONHASHSEED.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ KINDS = 256
 """A frame's kind has eight bits."""
 
 PAGES_NS = 1_000_000_000
-"""How long a simulation runs before it is looked whether its memory has grown."""
+"""Virtual time between two checks whether the memory has grown."""
 
 Arrival = tuple[End, Frame, int, int]
-"""The receiver's end of a connection, a frame, its offset in the stream and its length in bytes."""
+"""The receiver's end of a connection, a frame, its offset in the stream, and its length in bytes."""
 
 Entry = tuple[int, int, Any, Any]
-"""Of the event heap: the instant, the order among those of the same one, an action and its argument; or, where nobody
-watches frames, the receiver's end of a connection and a frame."""
+"""An entry of the event heap: the instant, the order among equal instants, an action and its argument; or, if the
+observer does not watch frames, the receiver's end of a connection and a frame."""
 
 
 class Observer(Protocol):
-    """Who watches a simulation. The instants are virtual, in ns."""
+    """An observer of a simulation. Its instants are virtual, in ns."""
 
     frames: bool
-    """Whether it wants to know of every frame and link; nodes' own trace events it gets in any case."""
+    """Whether it gets the events of every frame and link; it always gets the nodes' own trace events."""
 
     def trace(self, event: TraceEvent) -> None:
-        """A trace event, of a node or of its driver; ``event.node`` says whose."""
+        """Handle a trace event of the node ``event.node`` or of its driver."""
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
-        """A node handed a message to its application."""
+        """Handle the delivery of a message to a node's application."""
 
 
 class Simulation:
@@ -60,21 +60,21 @@ class Simulation:
     reproducible. Hosts have their connections and timers; only this class has the heap.
 
     Args:
-        network: what lies between the hosts.
-        observer: who watches.
-        seed: for the pauses between attempts at a link.
-        run_number: what nodes put into their Hello.
-        processing_ns: how long a node takes for every frame it receives; frames wait for each other.
-        uncounted: the nodes whose frames do not count as sent.
-        encode: turn every frame into bytes and back, as a real link does, rather than passing the value.
-        address: a node's address in the names of connections.
+        network: the network between the hosts.
+        observer: gets the events of the run.
+        seed: seed of the pauses between attempts to open a link.
+        run_number: the run's number in every Hello.
+        processing_ns: time that a node needs for each received frame; frames wait for each other.
+        uncounted: nodes whose frames do not count as sent.
+        encode: encode and decode every frame, as a real link does, instead of passing the object.
+        address: returns a node's address in the names of connections.
 
     Attributes:
         now_ns: the virtual instant.
         hosts: every host; one whose ``node`` is None is down.
         handled: events that nodes have handled so far.
-        sent_frames, sent_bytes: frames written to links so far, but those of the uncounted; a place for each kind.
-        perform: what carries out a host's effect, by the effect's type; for ``Trace`` that is ``trace``.
+        sent_frames, sent_bytes: frames written to links so far, without those of ``uncounted`` nodes; index = kind.
+        perform: the function that executes an effect of a host, by type of the effect; ``trace`` for ``Trace``.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Simulation:
         self._seed = seed
         self._processing_ns = processing_ns
         self._encode = encode
-        # Of an arrival, and of a departure, nobody asks for more than the frame and its link.
+        # An arrival or a departure needs only the frame and its link.
         self._is_plain = not self._traces_frames and processing_ns is None and not network.limits_rates
         self._on_arrival = self._pass_down if network.limits_rates else self._arrive
         self._is_fixed = self._is_plain and network.is_fixed and not encode
@@ -128,14 +128,14 @@ class Simulation:
     # ------------------------------------------------------------------------------------------- for the user
 
     def add_host(self, number: NodeId) -> Host:
-        """A host, on which no node runs yet."""
+        """Add a host without a node."""
         host = self.hosts[number] = Host(self, number, substream(self._seed, number, "runtime"))
         if self._uncounted >> number & 1:
             host.sent_frames, host.sent_bytes = self._uncounted_frames, self._uncounted_bytes
         return host
 
     def start(self, number: NodeId, node: StatefulNode, directory: contract.Directory, *, joins: bool = False) -> None:
-        """Start a node on its host, now; ``joins``: during the run, which is traced."""
+        """Start a node on its host now. ``joins``: it joins during the run, which is traced."""
         host = self.hosts[number]
         host.node = node
         if joins:
@@ -144,21 +144,21 @@ class Simulation:
         host.feed(contract.PeerList(directory))
 
     def give(self, number: NodeId, event: Event) -> None:
-        """Hand an event to a node, now; nothing happens to one that is down."""
+        """Give an event to a node now; ignore it if the node is down."""
         self.hosts[number].feed(event)
 
     def leave(self, number: NodeId) -> None:
-        """A node leaves in order: it says its last, and its links close."""
+        """Make a node leave in order: it sends its last frames, and its links close."""
         host = self.hosts[number]
         host.feed(contract.Leaving())
         self._end(host, LEFT, goodbye=True)
 
     def crash(self, number: NodeId) -> None:
-        """A node vanishes: its links break without a word, and its neighbours learn of it when the resets arrive."""
+        """Crash a node: its links break, and its neighbours learn of it when the resets arrive."""
         self._end(self.hosts[number], CRASHED, goodbye=False)
 
     def quiesce(self) -> None:
-        """No more timers, publications or new links; frames are still received and forwarded."""
+        """Stop timers, publications and new links; frames are still received and forwarded."""
         for host in self.hosts.values():
             host.quiesce()
 
@@ -169,16 +169,16 @@ class Simulation:
                 host.table.close(end, STOP)
 
     def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
-        """Call ``action(*arguments)`` at a virtual instant, after what was asked for the same instant before."""
+        """Call ``action(*arguments)`` at a virtual instant, after earlier calls for the same instant."""
         self._order += 1
         heapq.heappush(self._heap, (max(at_ns, self.now_ns), self._order, _call, (action, arguments)))
 
     def after(self, delay_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
-        """Call ``action(*arguments)`` when this time has passed."""
+        """Call ``action(*arguments)`` after this time."""
         self.at(self.now_ns + delay_ns, action, *arguments)
 
     def run(self, until_ns: int) -> None:
-        """Let virtual time pass up to and including an instant."""
+        """Run all events up to and including an instant."""
         heap, pop = self._heap, heapq.heappop
         with rare_collections():
             while heap and heap[0][0] <= until_ns:
@@ -197,7 +197,7 @@ class Simulation:
     # ------------------------------------------------------------------------------------------- for the hosts
 
     def join(self, opener: Host, peer: NodeId, listener: Node) -> End:
-        """A connection between two hosts, which the node took that listened there; the opener's end of it."""
+        """Make a connection that ``listener`` accepts, and return the opener's end."""
         acceptor = self.hosts[peer]
         conn = ""
         if self._traces_frames:
@@ -264,7 +264,7 @@ class Simulation:
                 self._send(host, peer, effect.frame)
 
     def _write_each(self, host: Host, effect: contract.SendEach) -> None:
-        """``write``, where a frame takes its link's delay and nobody asks for more: the way of nearly every copy."""
+        """Write a frame to several links, with a fast path for fixed delays and unwatched frames."""
         frame, links, heap, now_ns, order = effect.frame, host.links, self._heap, self.now_ns, self._order
         for peer in effect.peers:
             end = links.get(peer)
@@ -292,7 +292,7 @@ class Simulation:
     # ------------------------------------------------------------------------------------------------ arrivals
 
     def _pass_down(self, arrival: Arrival) -> None:
-        """A frame is at its receiver's access link, behind what came to it before, from whomever."""
+        """Handle a frame at its receiver's access link, which is first come, first served."""
         end, _, _, size = arrival
         self.at(self._network.pass_down_ns(self.now_ns, end.host.number, size), self._arrive, arrival)
 
@@ -352,13 +352,13 @@ class Simulation:
             self._break(end, end.other)
 
     def _break(self, end: End, other: End) -> None:
-        """A dead process's kernel closes its connection: the other side hears of it after all that was sent."""
+        """Break a connection of a killed process; the other side learns of it after all that was sent."""
         arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, 0)
         end.latest_ns = max(arrival_ns, end.latest_ns)
         self.at(end.latest_ns, self._hear_break, other)
 
     def _hear_break(self, end: End) -> None:
-        """The end of a connection's bytes is at the receiver's access link."""
+        """Handle the end of a connection's stream at the receiver's access link."""
         at_ns = self.now_ns
         if self._network.limits_rates:
             at_ns = self._network.pass_down_ns(at_ns, end.host.number, 0)

@@ -1,7 +1,6 @@
 """The running stage on the simulated testbed: from a planned run directory to traces and manifest, in one process.
 
-No machine is deployed to and nothing is measured, so this is no ``Testbed``: what the others do with processes, SSH
-and a data plane, ``Simulation`` does on virtual time.
+Nothing is deployed or measured, so this is no ``Testbed``: ``Simulation`` replaces processes, SSH and data plane.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
 LAST_S = 30.0
-"""From the closing of the links to the end: what is under way then arrives."""
+"""Virtual time after the links close, in which the last bytes arrive."""
 
 
 class Traces:
-    """The observer of a run: a trace file a node, as the peers of other testbeds write it."""
+    """The observer of a run: it writes one trace file per node, as peers do on other testbeds."""
 
     frames = True
 
@@ -46,7 +45,7 @@ class Traces:
         self._files[event.node].write(event)
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
-        """Nobody listens; the node's own trace tells that it happened."""
+        """Do nothing: the node traces the delivery itself."""
 
     def close(self, now_ns: int) -> str:
         """End every file; return the SHA-256 of all of them in the order of their nodes."""
@@ -84,7 +83,7 @@ class SimulatedRun:
         self._close_ns = self._timeline.stop_ns + round(DRAIN_S * 1e9)
 
     def perform(self) -> Manifest:
-        """Start the nodes, see the schedule through, stop, and close the running stage."""
+        """Start the nodes, enact the schedule, stop, and write the manifest."""
         offset_ns = manifest.epoch_offset_ns()
         simulation, timeline = self._simulation, self._timeline
         Enactment(
@@ -123,8 +122,8 @@ class SimulatedRun:
 
 
 def simulate_planned(run_dir: Path) -> Manifest:
-    """Simulate a planned experiment: the traces, and ``manifest.json`` with their digest among its hashes.
+    """Simulate a planned experiment. Write the traces, and ``manifest.json`` with their digest among its hashes.
 
-    The same plan gives the same digest on any machine and under any PYTHONHASHSEED.
+    Equal plans give equal digests on any machine, with any PYTHONHASHSEED.
     """
     return SimulatedRun(run_dir).perform()

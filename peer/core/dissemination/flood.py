@@ -18,10 +18,10 @@ class FloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Flooding with a TTL."""
 
     ttl: Annotated[int, Meta(ge=0, le=UNLIMITED_TTL)] = 1
-    """Links to uninterested nodes that a copy may cross in a row of decrements (Topiary's rule); 255 = unlimited."""
+    """Most relays that a copy may pass (Topiary's rule); 255 = unlimited."""
     seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
-    """How many of the latest messages a node remembers. A copy that is still under way after so many others would be
-    taken for new."""
+    """Number of latest messages that a node remembers. A copy that arrives after this many other messages counts as
+    new."""
 
 
 class Flood(Spreading):

@@ -18,12 +18,12 @@ class TopicFloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Flooding along each topic's links."""
 
     whole: bool = False
-    """Copies bear all topics of their message, and a node passes it on once. Otherwise they bear those that their link
-    carries, which tells nobody of a topic that they do not share, and a message on several topics may come again on
-    another of them."""
+    """Copies have all topics of their message, and a node forwards each message once. Otherwise copies have only the
+    topics of their link, which discloses no topic that the two nodes do not share, and a message on several topics may
+    arrive once per topic."""
     seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
-    """How many of the latest messages a node remembers. A copy that is still under way after so many others would be
-    taken for new."""
+    """Number of latest messages that a node remembers. A copy that arrives after this many other messages counts as
+    new."""
 
 
 class TopicFlood(Spreading):

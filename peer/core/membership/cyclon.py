@@ -33,7 +33,7 @@ class CyclonParameters(GossipParameters, forbid_unknown_fields=True, frozen=True
     view_size: Annotated[int, Meta(ge=1, le=1000)] = 20
     """c: entries of a view."""
     shuffle_length: Annotated[int, Meta(ge=1, le=1000)] = 8
-    """l: entries that each side of a shuffle gives, at most c; the own one is among those of the side that begins."""
+    """l: entries that each side of a shuffle sends, at most c; the initiator's include its own entry."""
 
 
 class Cyclon(GossipMembership):

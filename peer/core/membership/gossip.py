@@ -49,12 +49,12 @@ class Entry(NamedTuple):
 
 
 class GossipParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """What every gossip needs."""
+    """The parameters of every gossip membership."""
 
     period_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
-    """Time between two exchanges that a node begins. One that is not over by the next has failed."""
+    """Time between two exchanges that a node begins. An exchange that lasts until the next one has failed."""
     contacts: Annotated[int, Meta(ge=1)] = 5
-    """Nodes that the bootstrap service gives to a node that knows nobody, drawn uniformly."""
+    """Nodes that the bootstrap service gives to a node that knows no others, drawn uniformly."""
 
 
 class GossipMembership(Part):

@@ -29,7 +29,7 @@ class NewscastReply(GossipFrame, frozen=True):
 
 
 class NewscastParameters(GossipParameters, forbid_unknown_fields=True, frozen=True):
-    """Newscast: a cache of the freshest news."""
+    """Newscast: a cache of the newest entries."""
 
     cache_size: Annotated[int, Meta(ge=1, le=1000)] = 20
     """c: entries of a cache."""

@@ -19,7 +19,7 @@ class PartialParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """The partial view: a share of all nodes."""
 
     known_ratio: Annotated[float, Meta(ge=0, le=1)] = 0.05
-    """Share of the other nodes that a node knows, with their interests where these are disclosed."""
+    """Share of the other nodes that a node knows, with their interests if these are disclosed."""
 
 
 class PartialView(FullView):

@@ -18,7 +18,7 @@ class GossipsubBoundedParameters(RandomParameters, forbid_unknown_fields=True, f
     """Degree-bounded GossipSub, a baseline of the Topiary paper; not GossipSub itself."""
 
     degree: Annotated[int, Meta(ge=1)] = 6
-    """Outgoing links a node opens, shared out among its topics; incoming ones are not limited."""
+    """Links that a node opens, divided among its topics; incoming links are not limited."""
 
 
 class BoundedGossipsub(RandomGraph):

@@ -16,7 +16,7 @@ class RandomParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """The random overlay: links to nodes drawn uniformly."""
 
     degree: Annotated[int, Meta(ge=1)] = 5
-    """Outgoing links a node opens; incoming ones are not limited."""
+    """Links that a node opens; incoming links are not limited."""
 
 
 class RandomGraph(Part):

@@ -20,10 +20,10 @@ SECOND_NS = 1_000_000_000
 
 
 class RingPerTopicParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """A ring for each topic."""
+    """One ring per topic."""
 
     refresh_s: Annotated[float, Meta(gt=0)] = 5.0
-    """Time between two looks at the membership; so long a node that could not be reached is passed over, too."""
+    """Time between two checks of the membership, and for which a node that could not be reached is skipped."""
 
 
 class RingPerTopic(Part):

@@ -36,24 +36,24 @@ class ScribeParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Trees over Pastry routing."""
 
     grouping: Literal["topic", "random"] = "topic"
-    """``topic``: a group a topic, its members are the subscribers. ``random``: every node is in one group, drawn
-    without regard to topics, and publishes in it."""
+    """``topic``: one group per topic; its members are the subscribers. ``random``: every node is in one group, drawn
+    regardless of topics, and publishes in it."""
     groups: Annotated[int, Meta(ge=1)] = 40
-    """How many random groups there are."""
+    """Number of random groups."""
     degree: Annotated[int, Meta(ge=1)] = 6
-    """Outgoing links a node opens at most: to parents, over all its trees."""
+    """Most links that a node opens, to its parents in all trees together."""
     children: Annotated[int, Meta(ge=1)] = 12
-    """Nodes that it has for children at most, over all its trees."""
+    """Most children of a node, in all trees together."""
     digit_bits: Literal[1, 2, 4, 8] = 1
-    """Bits of a digit of Pastry's keys. (b)"""
+    """b: bits of a digit of Pastry's keys."""
     leaf_set: Annotated[int, Meta(ge=2)] = 16
-    """Nodes next to a node on the ring that Pastry goes to directly. (|L|)"""
+    """|L|: nodes next to a node on the ring that Pastry routes to directly."""
     heartbeat_s: Annotated[float, Meta(gt=0)] = 5.0
     """Time between two heartbeats from the root of a tree."""
     heartbeats_missed: Annotated[int, Meta(ge=2)] = 3
-    """A parent that was silent for so many heartbeats is left."""
+    """A node leaves a parent that was silent for this many heartbeats."""
     seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
-    """How many of the latest messages a node remembers."""
+    """Number of latest messages that a node remembers."""
 
 
 class Scribe(Part):

@@ -75,9 +75,9 @@ class SimilarityParameters(MaintenanceParameters, forbid_unknown_fields=True, fr
     """The similarity overlay: links to the most similar nodes, and random ones."""
 
     similar: Annotated[int, Meta(ge=0, le=10_000)] = 10
-    """Neighbours wanted by similarity of interests."""
+    """Wanted neighbours with the most similar interests."""
     random: Annotated[int, Meta(ge=0, le=10_000)] = 0
-    """Neighbours wanted at random. ``similar = 0`` makes the paper's random overlay."""
+    """Wanted random neighbours. With ``similar = 0`` this is the paper's random overlay."""
 
 
 class Similarity(MaintainedOverlay):

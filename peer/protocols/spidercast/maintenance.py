@@ -17,21 +17,21 @@ SECOND_NS = 1_000_000_000
 
 
 class MaintenanceParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """What both tasks of a node keep to."""
+    """The parameters of both tasks of a node."""
 
     margin: Annotated[int, Meta(ge=0)] = 5
     """Neighbours of a task that a node accepts beyond the task's upper limit."""
     connect_timeout_s: Annotated[float, Meta(gt=0)] = 1.0
-    """Time between two rounds of a task, and how long a link and then the answer to a request may take."""
+    """Time between two rounds of a task, and the longest time for opening a link and for the answer to a request."""
     heartbeat_s: Annotated[float, Meta(gt=0)] = 1.0
     """Time between two heartbeats to a neighbour."""
     suspect_after_s: Annotated[float, Meta(gt=0)] = 5.0
-    """A neighbour that sent no heartbeat for so long is taken for failed."""
+    """A neighbour that sent no heartbeat for this long counts as failed."""
     quarantine_s: Annotated[float, Meta(ge=0)] = 10.0
-    """How long a node is not asked again after it was asked to become a neighbour."""
+    """Shortest time between two requests to the same node to become a neighbour."""
     disconnect_from: Literal["covered", "over-target"] = "covered"
-    """Which neighbours a node asks to part: those that have reached their target degree (the paper's text), or only
-    those above it (its Figure 3, line 9), by which hardly a link is ever given up."""
+    """Which neighbours a node asks to disconnect. ``covered``: those that have reached their target degree (the paper's
+    text). ``over-target``: only those above it (its Figure 3, line 9), with which nodes rarely give up a link."""
 
 
 class Aim(Protocol):

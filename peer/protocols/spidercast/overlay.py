@@ -18,20 +18,20 @@ HIGHEST_ADAPTED = 3
 
 
 class SpidercastParameters(MaintenanceParameters, forbid_unknown_fields=True, frozen=True):
-    """SpiderCast: few neighbours that share every topic K times."""
+    """SpiderCast: few neighbours that cover every topic K times."""
 
     greedy_coverage: Annotated[int, Meta(ge=0, le=100)] = 3
-    """K_g: neighbours wanted on every topic of the own interest, chosen to cover as many topics as possible."""
+    """K_g: wanted neighbours on every subscribed topic, chosen to cover as many topics as possible."""
     random_coverage: Annotated[int, Meta(ge=0, le=100)] = 0
-    """K_r: neighbours wanted on every topic, chosen at random; counted apart from the greedy ones."""
+    """K_r: wanted neighbours on every subscribed topic, chosen at random; counted apart from the greedy ones."""
     ties: Literal["random", "lowest"] = "random"
-    """Which of several nodes that cover as much greedy coverage asks: any (the paper), or that with the lowest number,
-    by which all nodes ask the same few."""
+    """Which of several nodes with equal coverage a node asks. ``random``: any (the paper). ``lowest``: the one with the
+    lowest number, so that all nodes ask the same few."""
     scarce_topics: Literal["missed", "spared"] = "missed"
-    """Topics with fewer than K other subscribers that the node knows of. ``missed`` (the paper's listings): they count
-    as uncovered for ever, and the node spares none of its neighbours. ``spared``: all that there are suffice."""
+    """Topics with fewer than K other known subscribers. ``missed`` (the paper's listings): they are never covered, so
+    the node gives up none of its neighbours. ``spared``: all known subscribers suffice."""
     adaptive: bool = False
-    """Each node raises its own K_r where greedy coverage leaves it with too few neighbours."""
+    """Each node raises its own K_r if greedy coverage gives it too few neighbours."""
 
 
 class SpiderCast(MaintainedOverlay):

@@ -28,35 +28,35 @@ NonNegative = Annotated[float, Meta(ge=0)]
 
 
 class TopiaryParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """The Topiary overlay: neighbours chosen by when they bring messages."""
+    """The Topiary overlay: neighbours chosen by the arrival times of their messages."""
 
     degree: Annotated[int, Meta(ge=1, le=10)] = 5
-    """Outgoing links a node opens; incoming ones are not limited. (d)"""
+    """d: links that a node opens; incoming links are not limited."""
     kept_ratio: Annotated[float, Meta(gt=0, le=1)] = 0.6
-    """Part of the outgoing neighbours kept at an epoch's end, rounded up; the others make way for exploration."""
+    """Share of the outgoing neighbours kept at the end of an epoch, rounded up; exploration replaces the others."""
     epoch_s: Positive = 10.0
-    """Length of an epoch, where messages do not set it."""
+    """Length of an epoch, unless ``epoch_messages`` is set."""
     epoch_messages: Annotated[int, Meta(ge=1)] | None = None
-    """An epoch ends when the node has seen this many messages of others, in place of `epoch_s`."""
+    """Messages of other nodes after which an epoch ends, instead of ``epoch_s``."""
     overlap_s: NonNegative = 1.0
-    """Links that are given up stay this long into the next epoch, while the new ones are opened; what comes in
-    meanwhile is neither observed nor missed."""
+    """Time for which given-up links stay open in the next epoch while new ones are opened. Messages that arrive in it
+    are neither observed nor counted as missing."""
     coverage_weight: NonNegative = 1.0
-    """Weight of the fraction of messages that a subset does not bring. (w_c)"""
+    """w_c: weight of the fraction of messages that a subset does not bring."""
     delay_weight: NonNegative = 10.0
-    """Weight of a second that a subset is later than the earliest neighbour. (w_d)"""
+    """w_d: weight of each second that a subset is later than the earliest neighbour."""
     waste_weight: NonNegative = 0.0
-    """Weight of the fraction of messages that a subset brings in vain. (w_w)"""
+    """w_w: weight of the fraction of messages that a subset brings needlessly."""
     eta: Annotated[float, Meta(gt=1)] = 1.2
-    """Exploration serves the topics whose score is above this multiple of the best topic's."""
+    """Exploration serves the topics with a score above this multiple of the best topic's."""
     topic_weights: tuple[tuple[int, NonNegative], ...] = ()
-    """Pairs of topic and importance; the others weigh 1."""
+    """Pairs of topic and weight; other topics have weight 1."""
     estimate: Literal["sequence", "rate"] = "sequence"
-    """How a node estimates what was published: by the publishers' sequence numbers, or by a known rate."""
+    """How a node estimates what was published: from the publishers' sequence numbers, or from a known rate."""
     topic_rate_per_s: NonNegative = 0.0
-    """The known rate of every topic (estimate = "rate")."""
+    """Known rate of every topic (estimate = "rate")."""
     literal: bool = False
-    """Score as printed: coverage counts what is brought, and the highest score is kept. For the record; it makes the
+    """Score as the paper prints it: coverage counts what is brought, and the highest score is kept. It makes the
     overlay worse."""
 
 

@@ -1,5 +1,5 @@
-"""The userspace data plane: one TUN device a host, one process that forwards between them.
+"""The userspace data plane: one TUN device per host, and one process that forwards between them.
 
-``forwarder`` is what happens to a frame, ``process`` is the loop around it, ``monitor`` reports on it and ``writer``
-puts captures on disk, each a process of its own; ``userspace`` is the handle by which a testbed holds them.
+``forwarder`` handles frames, and ``process`` is the loop around it. ``monitor`` reports on it and ``writer`` writes
+captures to disk, each in a separate process. ``userspace`` is the handle for a testbed.
 """

@@ -1,7 +1,7 @@
-"""The forwarding process's side of a capture: blocks into pipes, without ever waiting.
+"""The forwarding process's side of a capture: it writes blocks into pipes without waiting.
 
-A pipe carries the finished blocks of a group of hosts to the writer process, which only moves them to a file. Blocks
-gather in memory, bounded, while a pipe is full; beyond the bound they are dropped and counted by host.
+A pipe carries the finished blocks of a group of hosts to the writer process, which only moves them to a file. While a
+pipe is full, blocks wait in memory up to a limit; beyond it they are dropped and counted by host.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from struct import unpack_from
 from harness.testbeds.emulated.dataplane.pcapng import PacketForms, interface, section_header, statistics
 
 GROUP_HOSTS = 32
-"""Hosts that share a file, so that the analysis can be spread over files while a host's records lie in one."""
+"""Hosts that share a file: the analysis is spread over files, and all records of a host are in one file."""
 
 BACKLOG_BYTES = 64 << 20
-"""Most bytes that wait for a full pipe, for each group of hosts."""
+"""Most bytes that wait for a full pipe, per group of hosts."""
 
 
 class Stream:
@@ -38,7 +38,7 @@ class Stream:
 
     @property
     def empty(self) -> bool:
-        """Whether everything is in the pipe (or can never be)."""
+        """Whether everything is in the pipe, or the pipe is broken."""
         return self.broken or not (self.records or self._waiting)
 
     def flush(self) -> None:
@@ -60,7 +60,7 @@ class Stream:
             self._waiting.popleft()
 
     def finish(self, start_ns: int, end_ns: int) -> None:
-        """Queue what gathered, and the interfaces' statistics whatever waits already."""
+        """Queue the gathered records, and the interfaces' statistics regardless of the limit."""
         self._enqueue()
         for index, host in enumerate(self.hosts):
             received, dropped = self.received[host], self.dropped[host]
@@ -70,7 +70,7 @@ class Stream:
         os.close(self._descriptor)
 
     def _enqueue(self) -> None:
-        """Move the gathered records behind those that wait, or drop them all when too much waits already."""
+        """Queue the gathered records behind those that wait, or drop them if too many bytes wait already."""
         full = self.broken or self._waiting_bytes > self._backlog_bytes
         counts = self.dropped if full else self.received
         for record in self.records:
@@ -86,7 +86,7 @@ class Stream:
 
 
 class Recorder:
-    """A running capture of all hosts. It turns frames into blocks at ingress and at egress."""
+    """A running capture of all hosts, which makes blocks of frames at ingress and at egress."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class Recorder:
         """Begin a capture.
 
         Args:
-            pipes: the pipe of each group of GROUP_HOSTS hosts; the recorder closes them.
-            hosts: how many hosts there are.
-            snaplen_bytes: most bytes of a frame that are kept.
-            epoch_offset_ns: what is added to CLOCK_MONOTONIC in every stamp.
-            now_ns: the capture's beginning, CLOCK_MONOTONIC.
-            backlog_bytes: bound of a group's backlog.
+            pipes: one pipe per group of GROUP_HOSTS hosts; the recorder closes them.
+            hosts: number of hosts.
+            snaplen_bytes: most bytes that are kept of a frame.
+            epoch_offset_ns: added to CLOCK_MONOTONIC in every timestamp.
+            now_ns: start of the capture, CLOCK_MONOTONIC.
+            backlog_bytes: limit of a group's backlog.
         """
         groups = [range(first, min(first + GROUP_HOSTS, hosts)) for first in range(0, hosts, GROUP_HOSTS)]
         self.streams = [
@@ -121,7 +121,7 @@ class Recorder:
         records.append(self._packet(host % GROUP_HOSTS, direction, now_ns + self._offset_ns, frame))
 
     def flush(self) -> None:
-        """Push what the pipes take. It never waits."""
+        """Write what the pipes take, without waiting."""
         for stream in self.streams:
             stream.flush()
 
@@ -142,7 +142,7 @@ class Recorder:
 
     @property
     def records_dropped(self) -> int:
-        """Records that found no room."""
+        """Records dropped for lack of space."""
         return sum(sum(stream.dropped.values()) for stream in self.streams)
 
     def close(self) -> None:

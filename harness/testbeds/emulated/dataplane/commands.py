@@ -1,6 +1,6 @@
-"""What the handle asks of the forwarding process: JSON, one message a packet of a sequenced Unix socket.
+"""The handle's commands to the forwarding process: JSON, one message per packet of a sequenced Unix socket.
 
-Matrices and pipes travel as descriptors beside the message. Every command is answered by a ``Reply``.
+Matrices and pipes are passed as descriptors with the message. The answer to every command is a ``Reply``.
 """
 
 from __future__ import annotations
@@ -67,29 +67,29 @@ class Restore(Struct, frozen=True, tag=True):
 
 
 class StartCapture(Struct, frozen=True, tag=True):
-    """Begin a capture. Descriptors: a pipe for each group of hosts."""
+    """Start a capture. Descriptors: one pipe per group of hosts."""
 
     snaplen_bytes: int
     epoch_offset_ns: int
 
 
 class StopCapture(Struct, frozen=True, tag=True):
-    """End the capture; answered when all of it is in the pipes."""
+    """Stop the capture; the answer comes when all records are in the pipes."""
 
 
 class Count(Struct, frozen=True, tag=True):
-    """Tell the counters."""
+    """Return the counters."""
 
 
 class Close(Struct, frozen=True, tag=True):
-    """Tell the last counters and end."""
+    """Return the last counters and end."""
 
 
 Command = Attach | SetPair | SetPairs | SetRate | Fail | Restore | StartCapture | StopCapture | Count | Close
 
 
 class Tally(Struct, frozen=True):
-    """A capture's counts, see ``CaptureCounts``."""
+    """The counts of a capture, see ``CaptureCounts``."""
 
     records_written: int
     records_dropped: int
@@ -98,7 +98,7 @@ class Tally(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """The answer: an error, or what was asked for."""
+    """The answer to a command: an error, or the result."""
 
     error: str | None = None
     counters: Counters | None = None
@@ -112,7 +112,7 @@ decode_reply = msgspec.json.Decoder(Reply).decode
 
 
 def wrap_matrices(*matrices: Matrix) -> int:
-    """Put matrices into a file in memory; returns its descriptor."""
+    """Write matrices into a file in memory and return its descriptor."""
     content = io.BytesIO()
     np.save(content, np.stack(matrices))
     descriptor = os.memfd_create("matrices")
@@ -122,7 +122,7 @@ def wrap_matrices(*matrices: Matrix) -> int:
 
 
 def unwrap_matrices(descriptor: int) -> Matrix:
-    """(3, n, n) from such a descriptor, which is closed."""
+    """Read (3, n, n) matrices from such a descriptor, and close it."""
     with open(descriptor, "rb") as file:
         file.seek(0)
         stacked: Matrix = np.load(file)

@@ -1,4 +1,4 @@
-"""Faults on purpose, for tests and benchmarks of what finds them. No run of an experiment has one."""
+"""Injected faults, for tests and benchmarks of the checks that find them. No run of an experiment has one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from topologies.model import Matrix
 
 
 class LateFirsts(Struct, frozen=True):
-    """First frames are late.
+    """A fault that delays first frames.
 
     Attributes:
         of: ``pairs``: the first frame of each directed pair; ``hosts``: the first frame that each host sends.
-        late_ms: by how much, in virtual ms.
-        every: only every so many pairs or hosts have the fault, by the order of their first frames.
+        late_ms: the delay in virtual ms.
+        every: n = only every n-th pair or host has the fault, in order of their first frames.
     """
 
     of: Literal["pairs", "hosts"]
@@ -25,14 +25,14 @@ class LateFirsts(Struct, frozen=True):
 
 
 class Firsts:
-    """Which frames are first ones that the fault makes late."""
+    """The first frames that the fault delays."""
 
     def __init__(self, fault: LateFirsts) -> None:
         self._fault = fault
         self._met: set[int | tuple[int, int]] = set()
 
     def extra_ns(self, source: int, destination: int) -> int:
-        """By how much this frame between the two is late."""
+        """Return the delay of this frame between the two hosts."""
         key = source if self._fault.of == "hosts" else (source, destination)
         if key in self._met:
             return 0
@@ -41,14 +41,14 @@ class Firsts:
 
 
 class LateFirstsNetwork(Network):
-    """A network with that fault. Only the route of a first frame is looked up, so later ones pay nothing."""
+    """A network with that fault. Only first frames look up their route, so later ones cost nothing."""
 
     def __init__(self, asked: Matrix, seed: int, fault: LateFirsts) -> None:
         super().__init__(asked, seed)
         self._firsts = Firsts(fault)
 
     def connect(self, source: int, address: bytes) -> Pair:
-        """The pair for a frame whose route is not known; one that is late is forgotten, so that the next is not."""
+        """Return the pair of a frame without a known route. Forget a delayed pair, so its next frame is not late."""
         pair = super().connect(source, address)
         if pair.dead_end:
             return pair

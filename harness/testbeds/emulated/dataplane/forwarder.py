@@ -1,7 +1,7 @@
-"""What happens to a frame between two hosts' devices.
+"""Forwards frames between the devices of hosts.
 
-This is the hot path: it holds no lock, logs nothing and waits for nothing. Reading, writing and the clock are given,
-so that the very same code runs against a simulated clock in the tests.
+This is the hot path: it takes no lock, logs nothing and never waits. Reading, writing and the clock are arguments, so
+that tests run the same code with a simulated clock.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
 
 FRAME_BYTES = 65_535
 READ_BURST = range(16)
-"""Most frames read from a device before the next one has its turn."""
+"""Most frames read from a device before the next device is read."""
 
 WRITE_BURST = 64
-"""Most due frames written before devices are looked at again. Reading goes first: a frame waits for its turn here,
-where its lateness is known, and not unseen in a device's queue."""
+"""Most due frames written before devices are read again. Reading has priority: a frame should wait here, where its
+lateness is known, and not in a device's queue."""
 
 MAX_IN_FLIGHT = 1 << 18
-"""Frames held at most, some 400 MB of full ones; what comes beyond them is dropped as ``overload``."""
+"""Most frames held, about 400 MB of full frames; further frames are dropped as ``overload``."""
 
 LATE_NS = 500_000
-"""What is later than this is noted one by one, unless the forwarder is told otherwise."""
+"""Default limit: each frame that is later than this is recorded."""
 
 Entry = tuple[int, int, Pair, bytes, bool]
-"""Due time, ordinal (ties keep their order), pair, frame, and whether it has passed the destination's queue."""
+"""Due time, ordinal (equal times keep their order), pair, frame, and whether it has passed the destination's queue."""
 
 
 class Forwarder:
-    """Takes frames in, holds them until they are due, lets them out."""
+    """Reads frames, holds them until they are due, and writes them."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Forwarder:
 
         Args:
             network: the hosts.
-            clock: the present instant in ns.
-            read: a packet from a device.
-            write: a packet to a device.
-            frame_bytes: the longest frame.
-            late_ns: what is later than this is noted one by one.
+            clock: returns the current instant in ns.
+            read: reads a packet from a device.
+            write: writes a packet to a device.
+            frame_bytes: length of the longest frame.
+            late_ns: each frame that is later than this is recorded.
         """
         self.network = network
         self.recorder: Recorder | None = None
@@ -71,7 +71,7 @@ class Forwarder:
 
     @property
     def next_due_ns(self) -> int | None:
-        """When the next frame is due; None when none is held."""
+        """Return when the next frame is due; None if none is held."""
         return self._held[0][0] if self._held else None
 
     def counters(self) -> Counters:
@@ -80,7 +80,7 @@ class Forwarder:
         )
 
     def take_in(self, link: AccessLink) -> bool:
-        """Read a burst from a host's device; returns whether nothing is left there.
+        """Read a burst from a host's device; return whether the device is empty.
 
         Raises:
             OSError: the device is gone.
@@ -89,7 +89,7 @@ class Forwarder:
         recorder = self.recorder
         now_ns = frames = 0
         drained = False
-        for frames in READ_BURST:  # noqa: B007 - how many were read before
+        for frames in READ_BURST:  # noqa: B007 - the number of frames read so far
             try:
                 frame = read(device, frame_bytes)
             except BlockingIOError:
@@ -108,7 +108,7 @@ class Forwarder:
         return drained
 
     def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> None:
-        """Decide a frame's fate: when it is due, or why it is dropped."""
+        """Compute when a frame is due, or drop it."""
         if frame[0] & 0xF0 != 0x40:
             self.drops["not_ip"] += 1
             return
@@ -176,7 +176,7 @@ class Forwarder:
             self.late.append((first_due_ns, last_ns, late))
 
     def _queue_down(self, arrival_ns: int, pair: Pair, frame: bytes) -> None:
-        """Let a frame into the destination's access queue, at the time that it was due there."""
+        """Put a frame into the destination's access queue at the time at which it was due there."""
         link = pair.destination
         wait_ns = link.down_free_ns - arrival_ns
         if wait_ns > link.queue_ns:
@@ -188,7 +188,7 @@ class Forwarder:
         heappush(self._held, (due_ns, self._ordinal, pair, frame, True))
 
     def fail(self, host: int) -> None:
-        """Fail a host: drop what is in flight from and to it, and what comes."""
+        """Fail a host: drop frames from and to it, including those in flight."""
         self.network.set_failed(host, True)
         kept = [entry for entry in self._held if host not in (entry[2].source.host, entry[2].destination.host)]
         self.drops["failed"] += len(self._held) - len(kept)
@@ -196,7 +196,7 @@ class Forwarder:
         self._held = kept
 
     def note_lateness(self, lateness_ns: int) -> None:
-        """Count a lateness that no frame had, and that ends now."""
+        """Count a lateness of the loop that ends now and delayed no frame."""
         now_ns = self._clock()
         if lateness_ns > self._late_ns:
             self.frames_late += 1

@@ -1,8 +1,8 @@
-"""The forwarding process's counts in shared memory, so that whoever reads them never disturbs it.
+"""The forwarding process's counters in shared memory, so that readers never disturb it.
 
-A sequence number before and after the values tells a reader that it met a writer at work; it reads again then.
-Behind them are rings of the latest bursts of frames that were late, one of each of ``KINDS``. They are written before
-the snapshot that counts them.
+A sequence number before and after the values tells a reader that a write was in progress; it then reads again. The
+values are followed by rings of the latest bursts of late frames, one ring per kind in ``KINDS``. A burst is written
+before the snapshot that counts it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from harness.testbeds.emulated.dataplane.lateness import BUCKETS
 from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
 
 KINDS = ("gaps", "late", "waits")
-"""Of bursts: ticks that came late, which have one frame each; frames written late; frames that may have waited long
+"""Kinds of bursts: late ticks, which count as one frame each; frames written late; frames that may have waited long
 before they were read."""
 
 KEPT = 1024
-"""Bursts of a kind that are kept: of gaps those of five seconds at least."""
+"""Bursts kept per kind: gaps of at least five seconds."""
 
 _ROW = Layout(f"={13 + len(DROP_CAUSES) + len(KINDS) + 2 * BUCKETS}q")
 _STAMP = Layout("=q")
@@ -36,13 +36,13 @@ class Snapshot(Struct, frozen=True):
     Attributes:
         at_ns: when it was published.
         idle_ns: time that the loop has slept since its start.
-        lateness_max_ns: over the whole life, exact.
-        frames_late: frames whose lateness was above the limit, late ticks among them.
-        waited_max_ns: largest bound of a frame's wait before it was read, exact.
-        frames_waited: frames for which it was above the limit.
-        bursts: how many there were of each of ``KINDS``, see ``read_bursts``.
+        lateness_max_ns: since the start, exact.
+        frames_late: frames with a lateness above the limit, including late ticks.
+        waited_max_ns: largest upper bound of a frame's wait before it was read, exact.
+        frames_waited: frames with a bound above the limit.
+        bursts: number of bursts of each kind in ``KINDS``, see ``read_bursts``.
         histogram: lateness, see ``lateness``.
-        intake_histogram: the waits' bounds, see ``intake``.
+        intake_histogram: upper bounds of the waits, see ``intake``.
     """
 
     at_ns: int
@@ -89,7 +89,7 @@ def publish(memory: mmap.mmap, snapshot: Snapshot) -> None:
 
 
 def read(memory: mmap.mmap) -> Snapshot:
-    """The latest snapshot; all zeros before the first one."""
+    """Return the latest snapshot; all zeros before the first one."""
     while True:
         (before,) = _STAMP.unpack_from(memory, _STAMP.size + _ROW.size)
         row = _ROW.unpack_from(memory, _STAMP.size)
@@ -99,12 +99,12 @@ def read(memory: mmap.mmap) -> Snapshot:
 
 
 def publish_burst(memory: mmap.mmap, kind: str, ordinal: int, burst: Burst) -> None:
-    """Keep a burst in place of the one that is ``KEPT`` older. ``ordinal``: how many of the kind were before it."""
+    """Write a burst over the one that is ``KEPT`` older. ``ordinal``: number of earlier bursts of the kind."""
     _BURST.pack_into(memory, _place(kind, ordinal), *burst)
 
 
 def read_bursts(memory: mmap.mmap, kind: str, first: int, end: int) -> list[Burst]:
-    """Those of the ordinals from ``first`` to before ``end`` that are still kept."""
+    """Return the bursts with ordinals from ``first`` to ``end`` (excluded) that are still kept."""
     ordinals = range(max(first, end - KEPT), end)
     return [_BURST.unpack_from(memory, _place(kind, ordinal)) for ordinal in ordinals]
 

@@ -1,11 +1,11 @@
-"""How long frames may have waited in their sources' devices before they were read, which nobody stamps.
+"""Upper bounds of the time that frames waited in their source's device before they were read; it has no timestamp.
 
 A device's queue is known to be empty when a read finds nothing, when a complete answer of the poll does not list the
-device, and while the loop sleeps. A frame that is read has come after the latest such instant of its device, so it has
+device, and while the loop sleeps. A frame that is read came after the latest such instant of its device, so it has
 waited at most since then.
 
-The bound is too low only for a frame that should have ended a sleep, where the loop went on later than that but in time
-for what else it slept for: by less than ``LOOK_NS + PROMPT_NS``, since it never sleeps longer than ``LOOK_NS``.
+The bound is too low only for a frame that should have ended a sleep if the loop woke later, but in time for the end of
+its sleep: by less than ``LOOK_NS + PROMPT_NS``, since it never sleeps longer than ``LOOK_NS``.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from harness.testbeds.emulated.dataplane.lateness import BUCKETS
 from harness.testbeds.emulated.dataplane.links import AccessLink
 
 LOOK_NS = 1_000_000
-"""The longest that the loop sleeps, in ns of virtual time."""
+"""The longest sleep of the loop, in ns of virtual time."""
 
 PROMPT_NS = 200_000
-"""A sleep is overslept if it ends so much later than it should have, in ns of virtual time."""
+"""A sleep that ends later than it should by more than this, in ns of virtual time, is overslept."""
 
 AT_ONCE_NS = 50_000
-"""A sleep that ends sooner may have found a frame that had come before it: then no device was seen empty."""
+"""A sleep that ends sooner may have found a frame that came before it: then no device was seen empty."""
 
 Burst = tuple[int, int, int]
-"""Frames that were late together: the earliest instant at which one was due, the latest at which one came, how many."""
+"""Frames that were late together: the earliest due instant, the latest actual instant, the number of frames."""
 
 
 class Intake:
-    """The bounds of all frames, and what is needed to find the next one.
+    """The bounds of all frames, and the state that gives the next one.
 
     Attributes:
-        histogram: of the bounds, see ``lateness``.
+        histogram: histogram of the bounds, see ``lateness``.
         waited_max_ns: the largest bound.
-        frames_waited: frames whose bound is above the limit.
-        bursts: those of them that were read since somebody emptied this list.
+        frames_waited: frames with a bound above the limit.
+        bursts: bursts of such frames since the caller emptied this list.
         looked_ns: the instant before the last poll.
-        empty_ns: when all devices were last seen empty, but for those that were read from since: before the last poll
-            with a complete answer, or at the end of a sleep.
+        empty_ns: when all devices were last seen empty, except those read since then: before the last poll with a
+            complete answer, or at the end of a sleep.
     """
 
     def __init__(self, late_ns: int) -> None:
-        """Begin. ``late_ns``: the limit."""
+        """Start without frames. ``late_ns``: the limit."""
         self.histogram = [0] * BUCKETS
         self.waited_max_ns = self.frames_waited = 0
         self.bursts: list[Burst] = []
@@ -48,25 +48,25 @@ class Intake:
         self._late_ns = late_ns
 
     def wake(self, slept_ns: int, until_ns: int, now_ns: int, *, by_frame: bool) -> None:
-        """Note a sleep, which began when every device that the last poll listed had been read empty.
+        """Record a sleep, which began when every device that the last poll listed had been read until it was empty.
 
         Args:
             slept_ns: when it began.
-            until_ns: when it was to end.
+            until_ns: when it should have ended.
             now_ns: when it ended.
-            by_frame: whether something had come by then.
+            by_frame: whether a frame had come by then.
         """
         if not by_frame or slept_ns + AT_ONCE_NS < now_ns <= until_ns + PROMPT_NS:
             self.empty_ns = now_ns
 
     def count(self, link: AccessLink, frames: int, read_ns: int, drained: bool) -> None:
-        """Count frames that were read from a device after the last look.
+        """Count frames that were read from a device after the last poll.
 
         Args:
-            link: whose device it is.
-            frames: how many.
+            link: the link of the device.
+            frames: the number of frames.
             read_ns: when the last of them was read.
-            drained: nothing was left.
+            drained: whether the device was empty afterwards.
         """
         empty_ns = self.empty_ns
         if empty_ns <= link.looked_ns:

@@ -1,6 +1,6 @@
-"""How late things happened: a histogram with logarithmic buckets that costs a loop next to nothing.
+"""A cheap histogram of lateness with logarithmic buckets.
 
-The bucket of a lateness is the bit length of its fourth power, so that a bucket's bounds are 2 ** (1/4) apart: a
+The bucket of a lateness is the bit length of its fourth power, so the ratio of a bucket's bounds is 2 ** (1/4): a
 quantile is overstated by at most 19 %, never understated.
 """
 
@@ -15,18 +15,18 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def bucket(lateness_ns: int) -> int:
-    """The bucket of a lateness (>= 0). The forwarding loop has this expression inline."""
+    """Return the bucket of a lateness (>= 0). The forwarding loop has this expression inline."""
     square = lateness_ns * lateness_ns
     return (square * square).bit_length()
 
 
 def upper_bound_ns(index: int) -> int:
-    """The least lateness that is beyond the bucket."""
+    """Return the least lateness above the bucket."""
     return int(2 ** (index / 4)) if index else 0
 
 
 def summarise(histogram: Sequence[int]) -> dict[str, int]:
-    """p50, p90, p99 and max as upper bounds of their buckets; all 0 when nothing was recorded."""
+    """Return p50, p90, p99 and max as upper bounds of their buckets; all 0 if the histogram is empty."""
     total = sum(histogram)
     if not total:
         return {**dict.fromkeys(QUANTILES, 0), "max": 0}
@@ -36,7 +36,7 @@ def summarise(histogram: Sequence[int]) -> dict[str, int]:
 
 
 def counts(histogram: Sequence[int]) -> list[tuple[int, int]]:
-    """The buckets that are not empty, earliest first: upper bound in ns, count."""
+    """Return the non-empty buckets in ascending order: upper bound in ns, count."""
     return [(upper_bound_ns(index), count) for index, count in enumerate(histogram) if count]
 
 

@@ -1,9 +1,9 @@
-"""The emulated network's state: access links, pairs, and who reaches whom.
+"""The state of the emulated network: access links and pairs.
 
-Pairs are made when their first frame comes, since most of a large network's pairs are never used. What a pair's
-frames meet (loss, jitter) is drawn from tables by position, starting where the seed says: the k-th frame of a pair
-meets the same fate in every run of a seed, however the pairs' frames interleave. A pair without loss and jitter draws
-nothing, so its first frame does not pay for finding that start.
+Pairs are made when their first frame comes, since most pairs of a large network are never used. Loss and jitter of a
+pair's frames are drawn from tables by position, starting where the seed says: the k-th frame of a pair gets the same
+loss and jitter in every run of a seed, however the pairs' frames interleave. A pair without loss and jitter draws
+nothing, so its first frame need not compute that start.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Draws:
 
 
 class AccessLink:
-    """A host's link to the network: a rate and a drop-tail queue in each direction, and the host's own device.
+    """A host's link to the network: a rate and a drop-tail queue in each direction, and the host's device.
 
     Attributes:
         host: the number of the host.
-        device: descriptor of its device.
-        limited: whether the rate was ever limited. Once it was, frames pass the queue for good, so that none overtakes
-            those that already wait there.
+        device: descriptor of the host's device.
+        limited: whether the rate was ever limited. From then on frames always pass the queue, so that none overtakes
+            those that wait there.
         byte_ns: time to send a byte; 0 = unlimited.
         queue_ns: longest time that a frame may wait.
         up_free_ns, down_free_ns: when each direction has sent what it holds.
-        looked_ns: before which poll the device was last read from.
-        empty_ns: when its queue was last known to be empty, as of then (``intake``).
+        looked_ns: the instant before the poll after which the device was last read.
+        empty_ns: when its queue was last known to be empty, as of that read (``intake``).
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class AccessLink:
         self.set_rate(rate_mbit, queue_ms)
 
     def set_rate(self, rate_mbit: float, queue_ms: float) -> None:
-        """Change the rate. What the queues already hold leaves at the old one."""
+        """Change the rate. Frames already in the queues leave at the old rate."""
         self.byte_ns = 8000 / rate_mbit if rate_mbit else 0.0
         self.queue_ns = int(queue_ms * MS_NS)
         self.limited = self.limited or bool(rate_mbit)
@@ -109,17 +109,17 @@ class Pair:
         self.set(0.0, 0.0, 0.0)
 
     def seed(self, seed: int) -> None:
-        """Choose where the pair's draws begin, unless that has been done, and an odd stride.
+        """Choose where the pair's draws begin, and an odd stride, unless that has been done.
 
-        With an odd stride it passes every sample before it meets one again. Both depend on the seed and on the pair
-        alone: a pair that gets its loss or jitter late meets the same fate as one that had it from the beginning.
+        With an odd stride the pair uses every sample before it repeats one. Both depend only on the seed and on the
+        pair: a pair that gets its loss or jitter late draws the same as one that had it from the start.
         """
         if not self.stride:
             own = mix(mix(seed & _WORD) ^ (self.source.host << 32 | self.destination.host))
             self.cursor, self.stride = own & _MASK, own >> 16 & _MASK | 1
 
     def set(self, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
-        """Change what the network does between the two."""
+        """Change the pair's delay, jitter and loss."""
         self.delay_ns = round(delay_ms * MS_NS)
         self.jitter_ns = jitter_ms * MS_NS
         self.loss_ratio = loss_ratio
@@ -134,7 +134,7 @@ class Pair:
 
 
 def mix(word: int) -> int:
-    """A 64-bit word in which every bit depends on every bit of the given one: splitmix64's step.
+    """Return a 64-bit word in which every bit depends on every bit of ``word``: splitmix64's step.
 
     Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, Figure 10.
     """
@@ -145,7 +145,7 @@ def mix(word: int) -> int:
 
 
 class Route(dict[bytes, Pair]):
-    """The pairs of a source by the destination's packed IPv4 address."""
+    """The pairs of a source, by the destination's packed IPv4 address."""
 
     def __init__(self, host: int) -> None:
         super().__init__()
@@ -153,15 +153,15 @@ class Route(dict[bytes, Pair]):
         self.network: Network
 
     def __missing__(self, address: bytes) -> Pair:
-        """Make the pair, or find the way to nowhere."""
+        """Make the pair, or return one that drops every frame."""
         return self.network.connect(self.host, address)
 
 
 class Network:
-    """All hosts' links and what was asked of every pair."""
+    """All hosts' links, and the configuration of every pair."""
 
     def __init__(self, asked: Matrix, seed: int) -> None:
-        """Begin without hosts. ``asked`` is (3, n, n): delay_ms, jitter_ms and loss_ratio from row to column."""
+        """Start without hosts. ``asked`` is (3, n, n): delay_ms, jitter_ms and loss_ratio from row to column."""
         self.links: list[AccessLink] = []
         self.draws = Draws(seed)
         self._asked = asked
@@ -181,7 +181,7 @@ class Network:
         self._host_of[self._addresses[-1]] = link.host
 
     def connect(self, source: int, address: bytes) -> Pair:
-        """The pair for a destination that the source's route does not know; unknown ones are not kept."""
+        """Return the pair for a destination missing in the source's route; unknown destinations are not kept."""
         destination = self._host_of.get(address)
         if destination is None:
             return self._nowhere
@@ -201,7 +201,7 @@ class Network:
         self._forget(source, destination)
 
     def set_pairs(self, asked: Matrix) -> None:
-        """Change all pairs. They are renewed when their next frame comes."""
+        """Change all pairs. Each is made again when its next frame comes."""
         self._asked = asked
         for link, earlier in zip(self.links, self._earlier, strict=True):
             earlier.update(link.route)
@@ -214,7 +214,7 @@ class Network:
             self._forget(other, host)
 
     def _forget(self, source: int, destination: int) -> None:
-        """Let a pair be renewed when its next frame comes."""
+        """Remove a pair, so that it is made again when its next frame comes."""
         address = self._addresses[destination]
         pair = self.links[source].route.pop(address, None)
         if pair is not None:

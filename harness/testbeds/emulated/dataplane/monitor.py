@@ -1,8 +1,8 @@
 """The data plane's reporter: ``python -m harness.testbeds.emulated.dataplane.monitor MEMORY_FD LOG DILATION [...]``.
 
-Reads the forwarding process's counts from shared memory, writes ``dataplane.jsonl`` once a virtual second, with the
-loop's gaps of that second in ``stalls.jsonl``, and, given an address and a port, serves Prometheus metrics, without the
-forwarding process noticing. Ends, with a last line, when its standard input does.
+It reads the forwarding process's counters from shared memory, which does not disturb that process. Once per virtual
+second it writes ``dataplane.jsonl``, and the loop's gaps of that second into ``stalls.jsonl``. Given an address and a
+port, it serves Prometheus metrics. It ends, with a last line, at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ PERIOD_S = 1.0
 
 
 class Reporter:
-    """Turns successive snapshots into lines."""
+    """Makes lines of successive snapshots."""
 
     def __init__(self, first: Snapshot) -> None:
         self._last = first
 
     def line(self, snapshot: Snapshot) -> dict[str, Any]:
-        """The line for the time since the last one: counts from the beginning, lateness and busy ratio of that time."""
+        """Return the next line: counts since the start, lateness and busy ratio since the previous line."""
         last, self._last = self._last, snapshot
         counters = msgspec.to_builtins(snapshot.counters)
         del counters["in_flight"]
@@ -66,10 +66,10 @@ class Reporter:
 
 
 class MetricsCollector(Collector):
-    """The counts as Prometheus metrics, read at every scrape.
+    """The counters as Prometheus metrics, read at every scrape.
 
-    Prometheus goes by real time, so the time slept is real too: its rate is a share of a processor. Lateness is
-    virtual, as everywhere.
+    Prometheus uses real time, so the time slept is real, too: its rate is a share of a processor. Lateness is in
+    virtual time, as everywhere.
     """
 
     def __init__(self, memory: mmap.mmap, clock: Clock) -> None:
@@ -95,7 +95,7 @@ class MetricsCollector(Collector):
 
 
 def _lateness_metric(snapshot: Snapshot) -> Metric:
-    """The histogram with every fourth bound, a factor of two apart; the sum is unknown and therefore left out."""
+    """Return the histogram with every fourth bound, a factor of 2 apart, and without a sum, which is unknown."""
     buckets = []
     for index in range(40, 132, 4):
         buckets.append((f"{lateness.upper_bound_ns(index) / 1e9:g}", sum(snapshot.histogram[: index + 1])))
@@ -106,13 +106,13 @@ def _lateness_metric(snapshot: Snapshot) -> Metric:
 
 
 def report(memory: mmap.mmap, log: TextIO, stalls: BinaryIO, clock: Clock) -> None:
-    """Write a line a virtual second until the standard input ends, and one then, and one for each gap.
+    """Write one line per virtual second and one per gap until the standard input ends, then a last line.
 
     Args:
-        memory: that the forwarding process publishes to.
-        log: gets the lines.
-        stalls: gets the loop's gaps. Others append to the same file.
-        clock: whose seconds these are.
+        memory: the memory that the forwarding process publishes to.
+        log: the file for the lines.
+        stalls: the file for the loop's gaps; other processes append to it, too.
+        clock: the clock of the virtual seconds.
     """
     reporter = Reporter(gauges.read(memory))
     period_s = clock.real_s(PERIOD_S)
@@ -133,8 +133,8 @@ def report(memory: mmap.mmap, log: TextIO, stalls: BinaryIO, clock: Clock) -> No
 
 
 def main() -> None:
-    """Report until told to end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    """Report until the end of standard input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the running stage handles Ctrl-C
     descriptor, log, dilation, *address = sys.argv[1:]
     clock = Clock(float(dilation))
     memory = mmap.mmap(int(descriptor), gauges.SIZE_BYTES, prot=mmap.PROT_READ)

@@ -1,4 +1,4 @@
-"""Doing something inside another network namespace."""
+"""Runs code inside another network namespace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peer.runtime.namespaces import enter_network
 
 @contextmanager
 def entered(descriptor: int) -> Iterator[None]:
-    """Move this thread into the network namespace that the descriptor refers to, and back.
+    """Move this thread into the descriptor's network namespace, and back at the end.
 
     Raises:
         OSError: the kernel refused.

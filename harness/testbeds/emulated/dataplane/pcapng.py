@@ -11,7 +11,7 @@ from struct import Struct, pack
 
 LINKTYPE_RAW = 101
 INBOUND, OUTBOUND = 1, 2
-"""Directions as ``epb_flags`` has them, seen from the host: outbound = the host sent it."""
+"""Directions in ``epb_flags``, from the host's point of view: outbound = the host sent the packet."""
 
 _SECTION_HEADER, _INTERFACE, _STATISTICS, _ENHANCED = 0x0A0D0D0A, 1, 5, 6
 _IF_NAME, _IF_TSRESOL = 2, 9
@@ -23,18 +23,18 @@ _END_OF_OPTIONS = 0
 
 
 def section_header() -> bytes:
-    """A section of unknown length."""
+    """Return the header of a section of unknown length."""
     return _block(_SECTION_HEADER, pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
 
 
 def interface(name: str, snaplen_bytes: int) -> bytes:
-    """An interface of raw IP packets, stamped in nanoseconds."""
+    """Return the description of an interface with raw IP packets and timestamps in nanoseconds."""
     options = [(_IF_NAME, name.encode()), (_IF_TSRESOL, bytes([_NANOSECONDS]))]
     return _block(_INTERFACE, pack("<HHI", LINKTYPE_RAW, 0, snaplen_bytes) + _options(options))
 
 
 def statistics(index: int, start_ns: int, end_ns: int, received: int, dropped: int) -> bytes:
-    """What became of an interface's packets between the two instants."""
+    """Return an interface's statistics between the two instants."""
     options = [
         (_ISB_STARTTIME, pack("<II", start_ns >> 32, start_ns & 0xFFFFFFFF)),
         (_ISB_ENDTIME, pack("<II", end_ns >> 32, end_ns & 0xFFFFFFFF)),
@@ -45,7 +45,7 @@ def statistics(index: int, start_ns: int, end_ns: int, received: int, dropped: i
 
 
 class PacketForms:
-    """Enhanced packet blocks with a direction. There is a compiled form for each captured length: one call a block."""
+    """Enhanced packet blocks with a direction. Each captured length has a compiled form, so a block is one call."""
 
     def __init__(self, snaplen_bytes: int) -> None:
         self._snaplen_bytes = snaplen_bytes
@@ -54,7 +54,7 @@ class PacketForms:
         self._packs = [form.pack for form in forms]
 
     def packet(self, index: int, direction: int, stamp_ns: int, data: bytes) -> bytes:
-        """A packet's block; what is beyond the snap length is cut off."""
+        """Return a packet's block, cut at the snap length."""
         original = len(data)
         captured = original if original < self._snaplen_bytes else self._snaplen_bytes
         total = self._sizes[captured]

@@ -1,11 +1,11 @@
 """The forwarding process: ``python -m harness.testbeds.emulated.dataplane.process CONTROL_FD MEMORY_FD``.
 
-One loop, one thread. It sleeps until a frame is due or a device is readable, with a precision of microseconds:
-``select`` on the epoll descriptor, whose timeout is finer than epoll's milliseconds. It has real-time priority where
-it is allowed, never collects garbage, and touches no file and no lock. What must be done beside forwarding (publishing
-the counts, pushing captured records into their pipes) is done every tick, and commands between two bursts.
+It has one loop and one thread. It sleeps until a frame is due or a device is readable, with a precision of
+microseconds: ``select`` on the epoll descriptor has a finer timeout than epoll's milliseconds. It has real-time
+priority if allowed, never collects garbage, and uses no file and no lock. Other work (publishing the counters, writing
+captured records into their pipes) is done every tick, and commands are executed between two bursts.
 
-All its instants are virtual (``peer.runtime.clock``): a dilated run's delays, rates and queues need no other care.
+All its instants are virtual (``peer.runtime.clock``), so delays, rates and queues of a dilated run need no conversion.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from peer.runtime.clock import UNDILATED, Clock
 
 TICK_NS = 5_000_000
 STALL_NS = 1_000_000
-"""A tick that is later than this is a gap, and counts as a late frame: a loop that stood still is seen even when no
+"""A tick that is later than this is a gap and counts as a late frame, so that a stall of the loop is seen even if no
 frame was due."""
 
 READY_DEVICES = 8
@@ -68,7 +68,7 @@ class Plane:
         self._closed = False
 
     def serve(self) -> None:
-        """Take the first command, which attaches the hosts, then forward until the end."""
+        """Execute the first command, which attaches the hosts, then forward until the end."""
         self._command()
         if self.forwarder:
             self._forward(self.forwarder)
@@ -87,7 +87,7 @@ class Plane:
                 if link is None:
                     self._command()
                     if self._closed:
-                        return  # or the last counters would not be the last
+                        return  # so that the last counters stay the last
                     continue
                 try:
                     all_drained &= forwarder.take_in(link)
@@ -117,7 +117,7 @@ class Plane:
         return now_ns
 
     def _tick(self, now_ns: int, lateness_ns: int) -> None:
-        """What is done every few milliseconds."""
+        """Do the work of every few milliseconds."""
         if lateness_ns > STALL_NS:
             self.forwarder.note_lateness(lateness_ns)
             self._gaps.append((now_ns - lateness_ns, now_ns, 1))
@@ -157,13 +157,13 @@ class Plane:
         )
 
     def _detach(self, device: int) -> None:
-        """A host's device is gone, with its namespace: what is sent there from now on is refused."""
+        """Remove a host whose device and namespace are gone; writes to it are refused from now on."""
         self._poll.unregister(device)
 
     # ------------------------------------------------------------------------------------------------ commands
 
     def _command(self) -> None:
-        """Execute the command that has come; none comes any more when the handle is gone."""
+        """Execute the next command, or end if the handle is gone."""
         message, descriptors, _, _ = socket.recv_fds(self._control, commands.MESSAGE_BYTES, commands.MAX_DESCRIPTORS)
         if not message:
             self._closed = True
@@ -263,7 +263,7 @@ class Plane:
 
 
 def gain_priority() -> bool:
-    """Ask for real-time priority; returns whether it was allowed."""
+    """Ask for real-time priority, and return whether it was granted."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PLANE_PRIORITY))
     except PermissionError:
@@ -275,7 +275,7 @@ def main() -> None:
     """Serve the control socket and publish to the memory given as descriptors."""
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the running stage handles Ctrl-C
     control = socket.socket(fileno=int(sys.argv[1]))
     memory = mmap.mmap(int(sys.argv[2]), gauges.SIZE_BYTES)
     Plane(control, memory, gain_priority()).serve()

@@ -1,8 +1,8 @@
 """TUN devices inside the hosts' namespaces.
 
-TUN carries IP packets without Ethernet headers, so no neighbour is ever resolved: an ARP exchange under the emulated
-delay would make the first packet of every flow late. Devices are configured by ioctl, since one ``ip`` process a host
-would take longer than everything else.
+TUN carries IP packets without Ethernet headers, so no address is resolved: an ARP exchange with the emulated delay
+would make the first packet of every flow late. Devices are configured by ioctl, since one ``ip`` process per host would
+take longer than everything else.
 
 Source: Documentation/networking/tuntap.rst, linux/if_tun.h, netdevice(7).
 """
@@ -23,7 +23,7 @@ from harness.testbeds.emulated.plane import Port
 
 TUN_PATH = "/dev/net/tun"
 QUEUE_FRAMES = 10_000
-"""How many frames a device holds before its kernel drops them (``overruns``): a tenth of a second at full speed."""
+"""Frames that a device holds before the kernel drops further ones (``overruns``): 0.1 s at full speed."""
 
 _TUNSETIFF, _TUNGETDEVNETNS = 0x400454CA, 0x54E3
 _IFF_TUN, _IFF_NO_PI, _IFF_UP = 0x0001, 0x1000, 0x1
@@ -31,11 +31,11 @@ _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK, _SIOCSIFMTU, _SIOCSIFTXQLEN = 0x89
 
 
 def open_device(port: Port) -> int:
-    """Make the port's device in its namespace, address it and bring it up.
+    """Make the port's device in its namespace, assign its address and bring it up.
 
     Returns:
-        A non-blocking descriptor: a read takes one packet that the host sent, a write gives it one. The device
-        vanishes when it is closed.
+        A non-blocking descriptor: a read returns one packet that the host sent, a write delivers one to it. Closing it
+        removes the device.
 
     Raises:
         TestbedError: TUN devices are unavailable, or the kernel refused a step.
@@ -53,7 +53,7 @@ def open_device(port: Port) -> int:
 
 
 def read_overruns(descriptor: int, device: str) -> int:
-    """How many frames the host's kernel dropped because the device's queue was full; 0 when the device is gone."""
+    """Return how many frames the host's kernel dropped because the device's queue was full; 0 if the device is gone."""
     try:
         namespace = fcntl.ioctl(descriptor, _TUNGETDEVNETNS)
     except OSError:
@@ -90,12 +90,12 @@ def open_clone() -> int:
         return os.open(TUN_PATH, os.O_RDWR | os.O_NONBLOCK)
     except FileNotFoundError as error:
         raise TestbedError(
-            f"open {TUN_PATH}", "there is none: load the module (modprobe tun), or give the container the device"
+            f"open {TUN_PATH}", "no such device; load the module (modprobe tun), or give the container the device"
         ) from error
     except PermissionError as error:
         mode = f"{Path(TUN_PATH).stat().st_mode & 0o777:04o}"
         raise TestbedError(
-            f"open {TUN_PATH}", f"permission denied, its mode is {mode}: run as root, or chmod 0666 {TUN_PATH}"
+            f"open {TUN_PATH}", f"permission denied (mode {mode}); run as root, or chmod 0666 {TUN_PATH}"
         ) from error
 
 
@@ -114,7 +114,7 @@ def _configure(port: Port) -> None:
 
 
 def _lengthen_queue(port: Port, control: socket.socket) -> None:
-    """Without root the kernel refuses this one ioctl but takes the same by netlink, which costs a process."""
+    """Set the queue length. Without root the kernel refuses the ioctl but accepts netlink, which needs a process."""
     try:
         fcntl.ioctl(control, _SIOCSIFTXQLEN, struct.pack("16si20x", port.device.encode(), QUEUE_FRAMES))
     except PermissionError:
@@ -125,5 +125,5 @@ def _lengthen_queue(port: Port, control: socket.socket) -> None:
 
 
 def _socket_address(address: str) -> bytes:
-    """A ``sockaddr_in``."""
+    """Return a ``sockaddr_in``."""
     return struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))

@@ -1,6 +1,6 @@
 """The capture writer: ``python -m harness.testbeds.emulated.dataplane.writer FD=PATH...``.
 
-Moves what comes through each pipe to its file until the pipe ends. The kernel moves it: no byte passes through here.
+It moves the content of each pipe to its file until the pipe ends. The kernel moves the bytes, not this process.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ CHUNK_BYTES = 1 << 20
 
 
 def main() -> None:
-    """Write every file to its end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the running stage's to handle
+    """Write every file until its pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the running stage handles Ctrl-C
     poll = select.poll()
     files: dict[int, int] = {}
     for argument in sys.argv[1:]:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def move(pipe: int, file: int) -> int:
-    """Move what the pipe holds; 0 at its end."""
+    """Move the content of the pipe; return 0 at its end."""
     with contextlib.suppress(OSError):
         return os.splice(pipe, file, CHUNK_BYTES)
     content = os.read(pipe, CHUNK_BYTES)  # a file system without splice
