@@ -40,7 +40,7 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
 
     Raises:
         RunDirError: the run did not finish, or cannot be read.
-        AnalysisError: the run is being analysed, or the analysis failed; carries its last words.
+        AnalysisError: the run is being analysed, or the analysis failed; ends with its last log line.
         TestbedError: no sandbox could be made.
     """
     run = RunDir(run_dir)
@@ -51,7 +51,7 @@ def analyse(run_dir: Path, master: str | None = None) -> Summary:
 
 @contextmanager
 def exclusive(folder: Path, words: str = ANALYSIS_LOG) -> Iterator[IO[bytes]]:
-    """The file that takes what a stage says, for one stage at a time: a second one is refused.
+    """Open and lock a stage's log, so that one stage at a time works in the folder.
 
     The lock is free when the last process that has the log open has ended, including one that outlives its parent.
 

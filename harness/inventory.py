@@ -114,7 +114,7 @@ def load_inventory(path: Path) -> Inventory:
 
 
 def save_inventory(inventory: Inventory, run_dir: Path) -> None:
-    """Keep the inventory, its paths absolute, beside the plan that was made from it."""
+    """Write the inventory, with absolute paths, into the run directory."""
     write_document(run_dir / INVENTORY_FILE, inventory)
 
 
@@ -122,7 +122,7 @@ def saved_inventory(run_dir: Path) -> Inventory:
     """Return the inventory that ``save_inventory`` wrote.
 
     Raises:
-        RunDirError: it is not there, or not an inventory.
+        RunDirError: the file is missing or invalid.
     """
     return read_document(run_dir / INVENTORY_FILE, msgspec.json.Decoder(Inventory).decode)
 

@@ -109,7 +109,7 @@ def kernel() -> dict[str, str]:
 
 
 def write(run_dir: Path, manifest: Manifest) -> None:
-    """Close the running stage. The manifest says the schema version of the run directory."""
+    """Write ``manifest.json``, which ends the running stage, with the schema version of the run directory."""
     write_document(run_dir / MANIFEST_FILE, replace(manifest, schema_version=SCHEMA_VERSION))
 
 

@@ -193,7 +193,7 @@ def _launch(command: Sequence[str], log: IO[bytes], port: int, data: Path) -> Pr
 
 
 def refuse_taken(port: int) -> None:
-    """Without this, another server on the port would answer in place of ours."""
+    """Raise if the port is taken: its server would answer instead of the one to start."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -86,9 +86,9 @@ class Run:
         self.lead_s = deployment.lead_s
 
     def perform(self, deployment: Deployment) -> None:
-        """Lift the barrier and see the workload through, from warm-up to the last peer's end."""
+        """Lift the barrier and supervise the run from the warm-up to the end of the last peer."""
         clock = self.clock
-        self.supervision.add(self.reserve.lost)  # first: other parts end for want of space, too
+        self.supervision.add(self.reserve.lost)  # first: a full disk ends other parts, too
         self.supervision.add(lambda: {f"the agent on {name}": words for name, words in deployment.faults().items()})
         self.supervision.add(self.testbed.lost)
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
@@ -103,7 +103,7 @@ class Run:
                 deployment.stop_running()
         self.problems += [("invalid", f"lost during the run: {text}") for text in self.supervision.problems]
         with self.phase_log.phase("stop"), self.noting("the peers did not end", "invalid"):
-            self.resources = self.testbed.resources()  # not before: reading a process's memory holds it up
+            self.resources = self.testbed.resources()  # not before: reading a process's memory pauses it
             self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
 
     def _pass_phases(self, planned: Timeline) -> None:
@@ -121,7 +121,7 @@ class Run:
                 self.phase_log.add(phase.name, phase.start_ns, end_ns)
 
     def judge_leads(self, leads_ns: Mapping[str, int]) -> None:
-        """Note the machines whose peers were told of the start too late.
+        """Report the machines whose peers received the start too late: they lost warm-up time or publications.
 
         Args:
             leads_ns: machine -> how long before the start its peers were told (ns).
@@ -188,7 +188,7 @@ class Run:
             self.problems.append(("suspect", text))
 
     def longest_s(self) -> float:
-        """An upper limit of the virtual time from the start of the recording to its end."""
+        """Return an upper bound of the recording's length in virtual seconds."""
         return self.lead_s + sum(self.plan.experiment.workload.spans_s.values()) + DRAIN_S + STOP_S
 
     @contextlib.contextmanager
@@ -202,9 +202,7 @@ class Run:
     def collect(self, deployment: Deployment) -> None:
         """Copy traces and logs into the run directory. Free the reserve first, so that there is space for them."""
         if self.reserve.release():
-            self.problems.append(
-                ("invalid", f"no space left on the disk of {self.run_dir}: what was written last is lost")
-            )
+            self.problems.append(("invalid", f"no space left on the disk of {self.run_dir}: the last writes are lost"))
         with self.phase_log.phase("collect"), self.noting("not everything was collected", "invalid"):
             deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
 
@@ -243,7 +241,7 @@ def run_planned(run_dir: Path) -> Manifest:
     with phase_log.phase("boot", f"boot {len(run.plan.placement)} hosts"):
         testbed.boot()
     write_document(run_dir / DEPLOYMENT_FILE, run.record)
-    held = run.plan.experiment.testbed == "remote"  # the emulated machine vanishes by itself
+    held = run.plan.experiment.testbed == "remote"  # the emulated machine ends with the sandbox
     with Deployment(testbed.machines(), run.record.folder, run_dir / LOGS_FOLDER, held=held) as deployment:
         with phase_log.phase("deploy"):
             run.deploy(deployment)
@@ -279,7 +277,7 @@ def main() -> int:
 
 
 def stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
-    """What runs the plan: a simulation has no machines to deploy to."""
+    """Return the function that runs the plan: a simulation deploys to no machines."""
     if read_plan(run_dir).plan.experiment.testbed == "simulated":
         from harness.testbeds.simulated.testbed import simulate_planned
 
@@ -308,7 +306,7 @@ def make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock
 def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:
     """Return how every peer ended, from the reports of the agents. A peer without a report is ``missing``.
 
-    Agents say when by their machines' clocks, the result does so by ours.
+    The agents' instants are converted to this machine's clock.
     """
     expected = plan.experiment.peer.expected_final_state
     clocks = read_clocks(run_dir)

@@ -57,10 +57,10 @@ has left now. Frames per second are predicted but not limited: the verdict check
   `SUPPORT_FILES`, one trace per host; no wall time, which depends on the events
 - wall time = `BOOT_S` + hosts x `HOST_BOOT_S` + two probings of all pairs at `PROBES_PER_S` + warm-up + duration +
   cool-down + `COLLECT_S`
-- the analysis afterwards is not predicted, on any testbed
-- links of a node: the mean over a model of the overlay, with the run's own interests. What the nodes ask for at the
-  start is taken from the protocol itself; where they end up with others, the links come from nodes that choose one
-  after the other (`harness/planning/models`)
+- the analysis is not predicted, on any testbed
+- links per node: the mean over a model of the overlay with the run's interests. The links that nodes open at the start
+  come from the protocol's code; for protocols whose nodes replace them, nodes of the model choose neighbours one after
+  the other (`harness/planning/models`)
 - frames/s = copies of a message x `publish_rate_per_s`. The copies of `SAMPLED_MESSAGES` of the schedule's messages are
   counted over that model by the dissemination's rule, including duplicates, without control frames
 
@@ -74,7 +74,7 @@ frames are mostly overestimated. For every protocol, tests require both to be wi
 
 
 def write_specification() -> str:
-    """The text of docs/experiment-spec.md."""
+    """Return the text of docs/experiment-spec.md."""
     return "\n".join([_INTRODUCTION, *_sections(), _PREDICTION + "\n".join(_constants()), ""])
 
 

@@ -76,7 +76,7 @@ def _item(kind: inspect.Type) -> inspect.Type:
 
 
 def one_of(values: list[str]) -> str:
-    """The values as ``a, b or c``; there is at least one."""
+    """Join at least one value to ``a, b or c``."""
     return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"
 
 

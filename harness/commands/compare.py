@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the runs side by side; write the page if asked."""
+    """Print the runs side by side, and write the page if ``--out`` names it."""
     from metrics.report import Run
     from metrics.report.comparison import differing_settings, headline_rows, labels, write_comparison
 
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_finished(path: Path) -> bool:
-    """Whether a run came to its end; one that did not is left out, and said to be so."""
+    """Whether a run finished. If it did not, say on stderr that it is left out."""
     if not (path / PLAN_FILE).is_file() or (path / MANIFEST_FILE).is_file():
         return True
     print(f"left out: {path}: the run did not finish", file=sys.stderr)

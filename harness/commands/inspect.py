@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the frames, then the counts of what was read and what could not be decoded.
 
     Raises:
-        ExperimentError: the file is no capture.
+        ExperimentError: the file is not a capture.
         RunDirError: it is in the directory of a run of a version that cannot be read.
     """
     from scapy.error import Scapy_Exception

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             run_dir = _make_run_dir(_plan(arguments.file, overrides, seed), arguments.out, attempt)
             with _saying_what_is_left(run_dir):
                 if status := perform_stage(asked.testbed, run_dir):
-                    return status  # the running stage has said why
+                    return status  # the running stage has printed the reason
                 with step("tables and report"):
                     summary = analyse(run_dir, arguments.master)
             print_outcome(run_dir, summary, as_json=arguments.json)
@@ -105,7 +105,7 @@ def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None
 
 
 def free_run_dir(name: str, seed: int) -> Path:
-    """``runs/<name>/<UTC time>-seed<N>``, numbered where another run of the same second has it."""
+    """Return ``runs/<name>/<UTC time>-seed<N>``, with a number appended if that path exists."""
     now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     first = RUNS / name / f"{now}-seed{seed}"
     others = (first.with_name(f"{first.name}-{number}") for number in count(2))
@@ -113,7 +113,7 @@ def free_run_dir(name: str, seed: int) -> Path:
 
 
 def perform_stage(testbed: str, run_dir: Path) -> int:
-    """The running stage as a process: in a sandbox where hosts are emulated; nothing else needs one."""
+    """Run the running stage as a process and return its status. The emulated testbed needs a sandbox."""
     argv = [sys.executable, "-m", "harness.running", str(run_dir)]
     try:
         if testbed == "emulated":
@@ -131,9 +131,9 @@ def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         if (run_dir / MANIFEST_FILE).exists():
-            interrupt.add_note(f"{run_dir} is whole but not analysed: trellis report does it")
+            interrupt.add_note(f"{run_dir} is complete but not analysed; try: trellis report {run_dir}")
         elif run_dir.exists():
-            interrupt.add_note(f"{run_dir} has no {MANIFEST_FILE}, so what there is of the run cannot be analysed")
+            interrupt.add_note(f"{run_dir} has no {MANIFEST_FILE}, so it cannot be analysed")
         raise
 
 

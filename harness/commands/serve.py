@@ -64,7 +64,7 @@ class _QuietHandler(SimpleHTTPRequestHandler):
 
 
 def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iterator[str]:
-    """Start Prometheus on the run's data; lines that tell where to look."""
+    """Start Prometheus on the run's data, and yield lines with its addresses."""
     if not (run_dir / PROMETHEUS_FOLDER).is_dir():
         yield "prometheus  the run recorded no metrics"
         return
@@ -79,7 +79,7 @@ def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iter
 
 
 def _measured(run: RunDir) -> tuple[float, float]:
-    """First and last instant of the run's phases, in s since the epoch."""
+    """Return the first and last instant of the run's phases in s since the epoch."""
     manifest, dilation = run.manifest, run.manifest.time_dilation
     first_ns = min((phase.start_ns for phase in manifest.phases), default=manifest.zero_ns)
     offset_ns, last_ns = manifest.epoch_offset_ns, run.timeline.end_ns

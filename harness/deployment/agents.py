@@ -57,7 +57,7 @@ def nodes_by_machine(sites: Iterable[Site]) -> dict[str, list[int]]:
 
 
 def files_of(machine: str, nodes: Iterable[int]) -> dict[str, str]:
-    """What a machine's peers and its agent may leave in the run's folder there -> its path in the run directory."""
+    """Return the files that a machine's peers and agent may write in its folder -> their paths in the run directory."""
     names = [file(node) for node in nodes for file in (trace_file, log_file, record_file)]
     return {**{name: name for name in names}, EXITS_FILE: exits_file(machine)}
 

@@ -80,10 +80,10 @@ class Deployment:
     the run's folder where this deployment made it and did not fail to collect it, and closes the connections.
 
     Args:
-        machines: where to deploy to.
-        token: names the run's folder on the machines (``make_token``).
-        logs: a folder for the output of the agents.
-        held: whether the run's folder vanishes from a machine with the connection to it, however that ends.
+        machines: the machines to deploy to.
+        token: name of the run's folder on the machines (``make_token``).
+        logs: the folder for the agents' logs.
+        held: whether the run's folder on a machine is removed when the connection to it ends for any reason.
 
     Attributes:
         sessions: machine name -> the connection to it.
@@ -183,7 +183,7 @@ class Deployment:
         return self._each("start", start_one)
 
     def faults(self) -> dict[str, str]:
-        """The machines whose agent has ended otherwise than it should, or is out of reach, and what is known of it."""
+        """Return the machines whose agent ended unexpectedly or cannot be reached, with the reason."""
         found = {name: session.agent_fault for name, session in self.sessions.items()}
         return {name: text for name, text in found.items() if text is not None}
 
@@ -229,7 +229,7 @@ class Deployment:
         self._each("stop", lambda session: session.call("stop"))
 
     def stop_running(self) -> None:
-        """``stop`` on the machines whose agent runs."""
+        """Tell the agents that still run to end their peers now."""
         running = {name: one for name, one in self.sessions.items() if one.agent_fault is None}
         self._each("stop", lambda session: session.call("stop"), among=running)
 
@@ -283,7 +283,7 @@ class Deployment:
         try:
             status = msgspec.convert(session.call("status"), AgentStatus)
         except CommandError:
-            return False  # an agent that has just begun does not listen yet
+            return False  # an agent that has just started does not listen yet
         self.call_s[session.machine.name] = time.monotonic() - asked_s
         if status.exits:
             first = status.exits[0]
@@ -301,7 +301,7 @@ class Deployment:
         parallel: int = MAX_PARALLEL,
         among: Mapping[str, Session] | None = None,
     ) -> dict[str, Result]:
-        """Do something on every machine; all finish before a failure is raised. An interrupt waits for none."""
+        """Run an action on every machine, and raise failures after all have finished. An interrupt does not wait."""
         sessions = self.sessions if among is None else among
         pool = ThreadPoolExecutor(max_workers=max(1, min(parallel, len(sessions))))
         try:

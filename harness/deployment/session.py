@@ -83,8 +83,8 @@ class Session:
         return self.base / self._token
 
     def open(self) -> None:
-        """Connect. A machine whose host key is not in its ``known_hosts`` is refused."""
-        # Fabric's own default would accept any key; an own client knows only this file and adds none.
+        """Connect. A machine with a host key that is not in its ``known_hosts`` is refused."""
+        # Fabric's default accepts any key. This client accepts only the keys in the file.
         client = self.connection.client
         client.load_host_keys(self.machine.known_hosts)
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -94,7 +94,7 @@ class Session:
         transport.set_keepalive(KEEPALIVE_S)
 
     def close(self) -> None:
-        """Disconnect. Whatever the agent still runs ends with the connection."""
+        """Disconnect. The agent and its peers end with the connection."""
         self.connection.close()
         self._finish_log()
 
@@ -160,7 +160,7 @@ class Session:
     def make_folder(self, *, held: bool) -> None:
         """Make the run's folder on the machine, which must not exist.
 
-        A ``held`` one vanishes with this session, however that ends, unless ``keep_folder`` is called before.
+        A ``held`` one is removed when this session ends for any reason, unless ``keep_folder`` is called before.
 
         Raises:
             StepError: it could not be made.
@@ -301,7 +301,7 @@ class Session:
         return f"env {path} PYTHONDONTWRITEBYTECODE=1 {shlex.quote(self.machine.python)} -P"
 
     def open_channel(self, command: str, *, combine: bool = False) -> paramiko.Channel:
-        """A channel on which the command runs; with ``combine`` its errors come with its output."""
+        """Start a command and return its channel; ``combine`` merges standard error into the output."""
         channel: paramiko.Channel = self.connection.create_session()
         channel.set_combine_stderr(combine)
         channel.exec_command(command)

@@ -122,7 +122,7 @@ def gather() -> Facts:
 
 
 def measure_timer() -> TimerLateness:
-    """Sleep ``TIMER_SAMPLES`` times for 1 ms, and see how late each sleep ends."""
+    """Sleep ``TIMER_SAMPLES`` times for 1 ms, and measure how late each sleep ends."""
     lateness_ns = []
     for _ in range(TIMER_SAMPLES):
         due_ns = time.monotonic_ns() + 1_000_000

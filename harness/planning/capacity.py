@@ -32,9 +32,9 @@ def this_machine() -> Capacity:
 
 
 def pss_mib(processes: Iterable[int]) -> float:
-    """The memory of some processes together, pages that they share counted once among their sharers.
+    """Return the memory of some processes together; a page that they share counts once.
 
-    A process that is gone by now counts nothing.
+    A process that has ended counts 0.
     """
     total_kib = 0
     for process in processes:

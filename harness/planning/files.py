@@ -47,7 +47,7 @@ def read_plan(run_dir: Path) -> PlannedRun:
     """Read what ``write_plan`` wrote.
 
     Raises:
-        RunDirError: a file is missing or not what was written there.
+        RunDirError: a file is missing or invalid.
     """
     return PlannedRun(
         plan=read_document(run_dir / PLAN_FILE, msgspec.json.Decoder(Plan).decode),

@@ -51,12 +51,12 @@ class OverlayModel(Struct, frozen=True):
 
 
 class Network(Directory):
-    """All nodes and their interests, as a membership.
+    """A membership of all nodes and their interests.
 
     Args:
         parts: what the nodes are made of.
         interests: every node's topics.
-        seed: the run's.
+        seed: the seed of the run.
 
     Attributes:
         draws: for a model's choices.
@@ -86,7 +86,7 @@ class Network(Directory):
         return nodes
 
     def first_links(self) -> Links:
-        """Every node's neighbours, by what each asks for when the bootstrap service has told it of everybody."""
+        """Return every node's neighbours from the links that it opens when bootstrap has named all nodes."""
         links: list[set[int]] = [set() for _ in range(len(self))]
         for node, around in enumerate(links):
             core = compose(node, self._seed, tuple(sorted(self.topics_of(node))), self._parts)

@@ -29,7 +29,7 @@ class RunSpec(Struct, forbid_unknown_fields=True, frozen=True):
     snapshot_every_s: Positive | None = None
     """Interval at which the overlay is measured, too."""
     newcomers_s: NonNegative = 2.0
-    """Snapshots leave out nodes that joined within so long before (SpiderCast 3.8); nodes that are up from the start
+    """Snapshots leave out nodes that joined within this time before (SpiderCast 3.8); nodes that are up from the start
     are included."""
     control_from_s: NonNegative = 0.0
     """With ``length_s``, control frames and changes are counted from this instant on; otherwise during the publishing
@@ -63,7 +63,7 @@ class Shown(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def title(self) -> str:
-        """What readers see."""
+        """Return the name to show."""
         return self.label or self.of
 
 

@@ -49,7 +49,7 @@ class Row(Struct, frozen=True, array_like=True):
 
 
 class Sent(Struct, frozen=True):
-    """What honest nodes sent up to an instant, by frame kind, and how many had joined, left or crashed."""
+    """Frames of honest nodes up to an instant, by kind, and the numbers of joins, leaves and crashes."""
 
     at_ns: int
     frames: dict[int, int]
@@ -61,10 +61,10 @@ class PointRun:
     """One run in progress.
 
     Args:
-        experiment: valid, with the run's seed.
+        experiment: a valid experiment with the run's seed.
         run: how it is simulated.
         measures: names of ``MEASURES``; anything else is not computed.
-        folder: the paths in the experiment are relative to it.
+        folder: the folder to which paths in the experiment are relative.
 
     Attributes:
         simulation: the simulated network, all of whose events are scheduled.
@@ -121,7 +121,7 @@ class PointRun:
         return [Row(name, moment, by, value) for name, by, value in family.values(facts, self._measures)]
 
     def _advance(self, until_ns: int) -> bool:
-        """Let time pass; whether it ended early because the overlay has settled."""
+        """Simulate until an instant; return whether it ended early because the overlay has settled."""
         simulation, settled_s = self.simulation, self._run.settled_s
         if settled_s is None:
             simulation.run(until_ns)
@@ -156,7 +156,7 @@ class PointRun:
         return sorted(rows, key=lambda row: -1 if row.by is None else row.by)
 
     def _score_rows(self) -> list[Row]:
-        """Epochs count from the first one that any node scored: those before it had no messages."""
+        """Return the scores per epoch, from the first epoch that a node scored; earlier ones had no messages."""
         scores = self._watch.scores
         rows: list[Row] = []
         for epoch in sorted(scores):

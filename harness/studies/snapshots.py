@@ -39,7 +39,7 @@ def take_snapshot(
 
 
 def count_slots(simulation: Simulation, adversaries: Bitset) -> tuple[int, int]:
-    """Of the links that honest nodes asked for, how many lead to adversaries, and how many there are.
+    """Return how many of the links that honest nodes opened lead to adversaries, and how many there are.
 
     Links that are brief at the node that opened them are left out.
     """

@@ -48,9 +48,9 @@ class Watch:
 
     Args:
         population: the nodes that are up at the start, with their topics.
-        adversaries: nodes whose copies, changes and scores count nowhere.
-        batch_messages: how many messages make a batch; None = all of them.
-        skip_messages: how many of them, the first ones, count nowhere.
+        adversaries: nodes whose copies, changes and scores do not count.
+        batch_messages: number of messages in a batch; None = all of them.
+        skip_messages: number of messages at the start of each batch that do not count.
 
     Attributes:
         changed_ns: when a logical link last began or ended.
@@ -77,7 +77,7 @@ class Watch:
         self._skip_messages = skip_messages
         self._published = 0
         self.flights: dict[MessageId | None, Flight] = {}
-        self._order: deque[MessageId] = deque()  # of the flights, the oldest first
+        self._order: deque[MessageId] = deque()  # messages in flight, the oldest first
         self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
         self._subscribers = _by_topic(population)
         self.ever = dict(self._subscribers)

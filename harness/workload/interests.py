@@ -28,7 +28,7 @@ NYSE_MASS = 0.55
 
 
 def generator(seed: int, node: int, purpose: str) -> np.random.Generator:
-    """The NumPy counterpart of ``substream``: the same arguments give the same stream on every machine."""
+    """Return NumPy's counterpart of ``substream``: equal arguments give equal streams on every machine."""
     return np.random.Generator(np.random.PCG64(substream(seed, node, purpose).getrandbits(128)))
 
 

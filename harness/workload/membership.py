@@ -103,7 +103,7 @@ def _check_range(entry: ScriptedAction, nodes: int, topics: int, span: Span) -> 
 
 
 def _make_change(entry: ScriptedAction, model: InterestModel, life: int) -> Change:
-    """The change that an entry asks for; a join without topics takes those of the node's instance.
+    """Return the change of an entry. A join without topics takes those that the model draws.
 
     Raises:
         ValueError: the entry names topics for an action that takes none.

@@ -10,7 +10,7 @@ from metrics.measures.measure import Family, Values, ratio
 
 
 class TopicDeliveries(Struct):
-    """The deliveries of the messages whose first topic is the same one; ``delay_ns``: of all of them, added up."""
+    """The deliveries of the messages with the same first topic; ``delay_ns``: of all of them, added up."""
 
     expected: int = 0
     delivered: int = 0

@@ -10,7 +10,7 @@ import numpy as np
 from metrics.measures.measure import Family, Values
 
 QUANTILES = tuple(place / 50 for place in range(51))
-"""The shares of nodes at which the distribution of scores is noted."""
+"""The shares of nodes at which the distribution of scores is recorded."""
 
 _DELAY = "latency_ms_mean"
 

@@ -24,7 +24,7 @@ class Traffic(Struct, frozen=True):
 
 
 def _control(counts: Mapping[int, int], without: Collection[int] = ()) -> int:
-    """The total of all kinds but data, and but those in ``without``."""
+    """Return the total of all kinds other than data and those in ``without``."""
     return sum(count for kind, count in counts.items() if kind != Data.kind and kind not in without)
 
 

@@ -113,7 +113,7 @@ def schema_of(columns: str) -> pa.Schema:
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """The columns of a table as Arrow types, for the tables that kernels make."""
+    """Return the columns of a table as Arrow types, for tables that kernels make."""
     return schema_of(_COLUMNS[table])
 
 

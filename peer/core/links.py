@@ -125,7 +125,7 @@ class Connection:
 
     @property
     def side(self) -> str:
-        """This side as traces name it."""
+        """This side's name in traces."""
         return "orig" if self.opener else "resp"
 
 
@@ -141,7 +141,7 @@ class Carrier(Protocol[C_contra]):
         ...
 
     def pause(self, peer: NodeId, pause_s: float) -> None:
-        """Call ``attempt(peer)`` when this time has passed."""
+        """Call ``attempt(peer)`` after this time."""
 
     def open(self, peer: NodeId) -> None:
         """Open a connection to the peer, then call ``opened`` or ``failed``."""
@@ -153,7 +153,7 @@ class Carrier(Protocol[C_contra]):
         """Send ``Bye`` and close, if it can still send; call ``lost`` when the connection is gone."""
 
     def wait(self, connection: C_contra, old: C_contra, wait_s: float) -> None:
-        """Find out whether the link ``old`` is alive, and call ``wait_over(connection)`` when this time has passed."""
+        """Find out whether the link ``old`` is alive, and call ``wait_over(connection)`` after this time."""
 
     def rejected(self, connection: C_contra, reason: str) -> None:
         """Note that a connection is refused for something that an honest peer does not do in a healthy network."""

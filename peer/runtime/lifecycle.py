@@ -39,7 +39,7 @@ class Slot(Protocol[Joining]):
         ...
 
     def crash(self) -> None:
-        """End the instance as a dying process does."""
+        """End the instance as a killed process does."""
         ...
 
     def feed(self, event: Event) -> None:

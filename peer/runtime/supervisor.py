@@ -258,7 +258,7 @@ class Supervisor:
     def _last_words(self, child: Child) -> str:
         path = self._orders.folder / files.log_file(child.node)
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line for line in reversed(lines) if line.strip()), "no output")
 
     def _note(self, ended: Exit) -> None:
         line = msgspec.json.encode(ended) + b"\n"

@@ -227,7 +227,7 @@ def test_a_package_that_somebody_has_put_there_is_not_run(tmp_path: Path):
         package = stand_in(tmp_path / "peer")
         place = f"{machine.work}/packages/{package.sha256[:16]}"
         deployment.sessions["m0"].run(f"mkdir -p {place}/peer && echo evil > {place}/peer/__init__.py")
-        with pytest.raises(DeploymentError, match="does not have the content that its name says; remove it"):
+        with pytest.raises(DeploymentError, match="does not match its name; remove it"):
             deployment.ship(package)
         deployment.sessions["m0"].run(f"rm -r {place} && chmod 777 {machine.work}")
         with pytest.raises(DeploymentError, match="others may write to /tmp/work"):

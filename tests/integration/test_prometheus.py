@@ -166,7 +166,7 @@ def test_a_run_without_metrics_and_a_folder_that_is_no_run(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for port, problem in (
             (taken.getsockname()[1], "Address already in use"),
-            (70_000, "expected a port, 0 .. 65535, got 70000"),
+            (70_000, "expected a port from 0 to 65535, got 70000"),
         ):
             done = subprocess.run([*argv, "--port", str(port)], capture_output=True, text=True)
             assert (done.returncode, "Traceback" in done.stderr) == (2, False)

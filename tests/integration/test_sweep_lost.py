@@ -92,7 +92,7 @@ def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, at
 
     assert done.returncode == 1, done.stderr[-3000:]
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("1 runs failed, the others are kept; the first one with Spark lost the run: "), last
+    assert last.startswith("1 runs failed, the others are kept; the first failed with Spark lost the run: "), last
     assert "exited unexpectedly" in last
     jobs = jobs_of(study, tmp_path)
     missing = [job for job in jobs if Store(out, code_hash()).read(job) is None]

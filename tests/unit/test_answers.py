@@ -92,7 +92,7 @@ def machine_that_answers(channel: FakeChannel) -> Session:
 def test_a_machine_that_sends_nothing_is_given_up(silent: FakeChannel, tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         machine_that_answers(silent).fetch({"exits.jsonl": "exits-m.jsonl"}, tmp_path, 10_000)
-    assert words_of(TimeoutError()) == "it did not answer in time"
+    assert words_of(TimeoutError()) == "no answer in time"
 
 
 @pytest.mark.timeout(20)

@@ -13,7 +13,7 @@ from harness.testbeds.emulated.dataplane import tun
 
 def test_no_device_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tun, "TUN_PATH", str(tmp_path / "tun"))
-    with pytest.raises(TestbedError, match="there is none: load the module"):
+    with pytest.raises(TestbedError, match="no such device; load the module"):
         tun.open_clone()
 
 
@@ -26,5 +26,5 @@ def test_device_file_of_root_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         raise PermissionError
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(TestbedError, match=r"permission denied, its mode is 0600: run as root, or chmod 0666 .*tun"):
+    with pytest.raises(TestbedError, match=r"permission denied \(mode 0600\); run as root, or chmod 0666 .*tun"):
         tun.open_clone()

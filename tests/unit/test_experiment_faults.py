@@ -55,7 +55,7 @@ FILES = {
     "jitter_word": (GOOD + '[underlay]\njitter = "some"\n', ': $.underlay.jitter: expected "measured" or "none"'),
     "jitter_negative": (GOOD + "[underlay]\njitter = -1\n", ': $.underlay.jitter: expected "measured" or "none"'),
     "matrix_without_path": (GOOD + '[underlay]\nkind = "matrix"\n', ": $.underlay.path: missing"),
-    "path_unused": (GOOD + '[underlay]\npath = "x.csv"\n', ': $.underlay.path: kind = "world-cities" reads no data'),
+    "path_unused": (GOOD + '[underlay]\npath = "x.csv"\n', ': $.underlay.path: kind = "world-cities" reads no file'),
     "path_empty": (GOOD + '[underlay]\nkind = "matrix"\npath = ""\n', ": $.underlay.path: expected a string"),
     "degree_zero": (GOOD + "[random]\ndegree = 0\n", ": $.random.degree: expected an integer >= 1, got 0"),
     "degree_high": (
@@ -96,11 +96,11 @@ FILES = {
         ": $.interests.subscriptions_min: expected at most subscriptions_max = 4, got 5",
     ),
     "sessions_without_path": (GOOD + '[churn]\nkind = "sessions"\n', ": $.churn.path: missing"),
-    "sessions_unused": (GOOD + '[churn]\npath = "x"\n', ': $.churn.path: kind = "none" has no use for it'),
+    "sessions_unused": (GOOD + '[churn]\npath = "x"\n', ': $.churn.path: kind = "none" does not use it'),
     "script_empty": (GOOD + '[churn]\nkind = "script"\n', ": $.churn.script: missing"),
     "script_unused": (
         GOOD + '[[churn.script]]\nat_s = 1\nnode = 1\naction = "leave"\n',
-        ': $.churn.script: kind = "none" has no use for it',
+        ': $.churn.script: kind = "none" does not use it',
     ),
     "script_action": (
         GOOD + '[[churn.script]]\nat_s = 1\nnode = 1\naction = "die"\n',

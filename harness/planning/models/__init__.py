@@ -2,10 +2,10 @@
 
 A module has one or both of these functions:
 
-- ``model_overlay(parameters, network) -> OverlayModel``: the overlay at rest. A protocol without it
-  is predicted by the links that its nodes ask for at the start.
-- ``count_copies(parameters, model, subscribed, publisher, topics) -> int``: how many copies of a message the protocol's
-  own dissemination sends over a model. Without it no frames are predicted.
+- ``model_overlay(parameters, network) -> OverlayModel``: the overlay at rest. Without it the prediction uses
+  the links that the nodes open at the start.
+- ``count_copies(parameters, model, subscribed, publisher, topics) -> int``: the number of copies of a message that the
+  protocol's own dissemination sends over a model. Without it no frames are predicted.
 
 ``parameters`` are those of the part. ``harness.planning.overlay_models`` and ``copies`` have the types and the shared
 functions.

@@ -11,7 +11,7 @@ from peer.protocols.gossipsub.parameters import GossipsubParameters
 
 
 def model_overlay(parameters: GossipsubParameters, network: Network) -> OverlayModel:
-    """Meshes over connections drawn at random, and over such as are sought where a mesh lacks peers."""
+    """Return meshes over random connections, and over the connections that a mesh opens if it lacks peers."""
     links = network.first_links()
     meshes: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in network.shared_topics():

@@ -11,7 +11,7 @@ from peer.core.bitset import members
 
 
 def model_overlay(parameters: Struct, network: Network) -> OverlayModel:
-    """A link between any two nodes that are next to each other on a ring."""
+    """Return the links between nodes that are next to each other on a ring."""
     rings: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in network.shared_topics():
         ring = list(members(subscribers))

@@ -12,7 +12,7 @@ from peer.protocols.scribe.pastry import Pastry, make_key
 
 
 def model_overlay(parameters: ScribeParameters, network: Network) -> OverlayModel:
-    """Trees of the ways to the groups' roots, as if all nodes had room for any number of neighbours."""
+    """Return the trees of routes to the groups' roots, without a limit on neighbours."""
     routing = [Pastry(node, parameters.digit_bits, parameters.leaf_set) for node in range(len(network))]
     trees: list[Logical] = [{} for _ in routing]
     for group, subscribers in _groups(parameters, network):

@@ -11,6 +11,6 @@ from peer.protocols.spidercast.maintenance import Aim
 
 
 def model_overlay(parameters: SimilarityParameters, network: Network) -> OverlayModel:
-    """The links of both tasks."""
+    """Return the links of both tasks."""
     kinds: list[Callable[[], Aim]] = [lambda: SimilarNodes(parameters.similar), lambda: AnyNodes(parameters.random)]
     return link_maintained(kinds, network)

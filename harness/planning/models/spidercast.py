@@ -12,7 +12,7 @@ from peer.protocols.spidercast.overlay import SpidercastParameters
 
 
 def model_overlay(parameters: SpidercastParameters, network: Network) -> OverlayModel:
-    """The links of both tasks."""
+    """Return the links of both tasks."""
     kinds: list[Callable[[], Aim]] = [
         lambda: GreedyCoverage(parameters.greedy_coverage, fair=parameters.ties == "random"),
         lambda: RandomCoverage(parameters.random_coverage),
@@ -21,7 +21,7 @@ def model_overlay(parameters: SpidercastParameters, network: Network) -> Overlay
 
 
 def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network) -> OverlayModel:
-    """The links of independent tasks, none of which is given up again."""
+    """Return the links of independent tasks that give up no link."""
     linked = [0] * len(network)
     for kind in kinds:
         for node, others in enumerate(_reach(kind, network)):
@@ -30,7 +30,7 @@ def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network) -> Ove
 
 
 def _reach(kind: Callable[[], Aim], network: Network) -> list[Bitset]:
-    """One task: each node links until it has reached its aim, with those that are below their limit.
+    """Model one task: each node opens links to nodes below their limit until it has reached its aim.
 
     Links that nodes accept beyond the limit (``margin``) are left out, since they are closed again.
     """

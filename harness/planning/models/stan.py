@@ -12,7 +12,7 @@ from peer.protocols.stan.parameters import PlacedStanParameters
 
 
 def model_overlay(parameters: PlacedStanParameters, network: Network) -> OverlayModel:
-    """The views when nodes have found the lightest of each topic's subscribers."""
+    """Return the views after nodes have found the lightest subscribers of each topic."""
     views: list[Logical] = [{} for _ in range(len(network))]
     weights = np.random.Generator(np.random.PCG64(network.draws.getrandbits(128)))
     members_of = {topic: np.array(list(members(subscribers))) for topic, subscribers in network.shared_topics()}

@@ -44,7 +44,7 @@ def make_keep_awake() -> KeepAwake | None:
 
 
 class KeepAwake:
-    """A process that waits busily on every processor, from ``start`` to ``stop`` or until its parent is gone."""
+    """Keep-awake processes: one waits busily on every processor from ``start`` to ``stop`` or its parent's end."""
 
     def __init__(self) -> None:
         fork = multiprocessing.get_context("fork")
@@ -71,7 +71,7 @@ class KeepAwake:
 
 @contextmanager
 def kept_awake() -> Iterator[None]:
-    """The processors as they are during a run, for who measures a data plane without one."""
+    """Keep the processors awake as in a run, for measurements of a data plane without a run."""
     keep_awake = make_keep_awake()
     if keep_awake is not None:
         keep_awake.start()

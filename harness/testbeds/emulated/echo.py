@@ -121,7 +121,7 @@ class EchoSockets:
 
 
 def make_request(nonce: int, index: int) -> bytes:
-    """An echo request that carries its index; RFC 1071 checksum."""
+    """Return an echo request with its index and checksum (RFC 1071)."""
     words = 0x0800 + (nonce >> 16) + (nonce & 0xFFFF) + (index >> 16) + (index & 0xFFFF)
     words = (words & 0xFFFF) + (words >> 16)
     words = (words & 0xFFFF) + (words >> 16)

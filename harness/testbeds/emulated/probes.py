@@ -203,7 +203,7 @@ class Prober:
         return self._keep(phase, pairs, self._asked_jitter_ms, sent, received)
 
     def write(self, path: Path) -> None:
-        """Write all rows, in the order of their phases."""
+        """Write all rows, in order of their phases."""
         pq.write_table(with_version(pa.concat_tables([SCHEMA.empty_table(), *self._tables])), path)
 
     def lost(self) -> dict[str, str]:

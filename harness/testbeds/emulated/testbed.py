@@ -56,7 +56,7 @@ class EmulatedTestbed:
         self._pressure = PressureLog(run_dir / PRESSURE_FILE, clock, psi=self._keep_awake is None)
 
     def boot(self) -> None:
-        """Make hosts, data plane, prober and sshd; from now on processors are watched, virtual ones are kept awake."""
+        """Start hosts, data plane, prober, sshd and watchdog, and keep virtual processors awake."""
         if self._keep_awake is not None:
             self._keep_awake.start()
         self._watchdog.start()

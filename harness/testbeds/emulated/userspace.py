@@ -41,10 +41,10 @@ class UserspacePlane:
     capture and copies the records from pipes to files. So forwarding never waits for a disk or a scrape. ``lost``
     reports processes that ended early; without the forwarding process the next command fails.
 
-    Hosts are numbered as in the underlay. Every method raises ``TestbedError``.
+    Hosts are numbered as in the underlay. Every method can raise ``TestbedError``.
 
     Attributes:
-        complaints: one sentence per process that did not end as it should.
+        complaints: one sentence per process that did not end as expected.
     """
 
     def __init__(
@@ -109,16 +109,16 @@ class UserspacePlane:
         self._ask(commands.SetPair(source, destination, delay_ms, jitter_ms, loss_ratio))
 
     def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
-        """Change every directed pair at once; (n, n) each, from row to column."""
+        """Change every directed pair; each matrix is (n, n), from row to column."""
         self._ask_with_matrices(commands.SetPairs(), delay_ms, jitter_ms, loss_ratio)
 
     def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
-        """Change a host's access link, up and down alike; rate 0 = unlimited."""
+        """Change a host's access link in both directions; rate 0 = unlimited."""
         self._check(host)
         self._ask(commands.SetRate(host, rate_mbit, queue_ms))
 
     def fail(self, host: int) -> None:
-        """Drop every frame from or to the host from now on, those in flight too."""
+        """Drop every frame from or to the host from now on, including those in flight."""
         self._check(host)
         self._ask(commands.Fail(host))
 
@@ -128,7 +128,7 @@ class UserspacePlane:
         self._ask(commands.Restore(host))
 
     def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
-        """Record every frame at ingress and at egress, one file per group of hosts; stamps are virtual + the offset."""
+        """Record every frame at ingress and at egress, one file per group of hosts; times are virtual + the offset."""
         if self._writer:
             raise TestbedError("start a capture", "one is running")
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,13 +159,13 @@ class UserspacePlane:
         )
 
     def counters(self) -> Counters:
-        """What has happened so far, as one consistent snapshot."""
+        """Return a consistent snapshot of the counters."""
         counters = self._ask(commands.Count()).counters
         assert counters
         return counters
 
     def close(self) -> FinalCounters:
-        """Stop forwarding; the devices vanish. Frames in flight stay in flight for good."""
+        """Stop forwarding and remove the devices. Frames in flight are never written."""
         try:
             final = self._ask(commands.Close()).final
             assert final

@@ -9,7 +9,7 @@ from metrics.rundir.files import WORK_FOLDER
 from peer.files import EXITS_FILE, LOGS_FOLDER, RECORD_FOLDER, TRACE_FOLDER
 
 _PEERS_FILES = (f"*/{TRACE_FOLDER}/*", f"*/{LOGS_FOLDER}/*", f"*/{RECORD_FOLDER}/*", f"*/{EXITS_FILE}")
-"""What is collected (``deployment.agents.files_of``), in the folder of a run."""
+"""The files of a run that are collected (``deployment.agents.files_of``)."""
 
 
 def remove_work_folder(run_dir: Path) -> None:

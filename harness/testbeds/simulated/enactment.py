@@ -12,7 +12,7 @@ from peer.runtime.lifecycle import enact, make_node
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 START_NS = 1_000_000_000
-"""The virtual instant at which nodes start, in runs and studies: an instant of 0 would be taken for a missing one."""
+"""The virtual instant at which nodes start, in runs and studies: 0 would look like a missing instant."""
 
 
 class SimulatedSlot:

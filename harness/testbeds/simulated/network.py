@@ -28,15 +28,15 @@ class Network:
     """Delays, jitter, loss and access rates between hosts.
 
     Args:
-        delay_ns: the one-way delay of each directed pair.
-        jitter_ns: the standard deviation of each, None = no jitter.
-        loss_ratio: the probability of each to lose a packet, None = no loss.
-        rate_mbit: the access rate of each host, both ways; 0 or None = unlimited.
-        draws: for jitter and loss.
+        delay_ns: one-way delay of each directed pair.
+        jitter_ns: standard deviation of each delay; None = no jitter.
+        loss_ratio: probability of each pair to lose a packet; None = no loss.
+        rate_mbit: access rate of each host in both directions; 0 or None = unlimited.
+        draws: source of random numbers for jitter and loss.
 
     Attributes:
-        limits_rates: whether what arrives still has to pass the destination's access link (``pass_down_ns``).
-        is_fixed: whether nothing but the pair decides over a frame's delay.
+        limits_rates: whether arriving bytes must pass the destination's access link (``pass_down_ns``).
+        is_fixed: whether a frame's delay depends only on the pair.
     """
 
     def __init__(

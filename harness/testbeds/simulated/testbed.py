@@ -48,7 +48,7 @@ class Traces:
         """Do nothing: the node traces the delivery itself."""
 
     def close(self, now_ns: int) -> str:
-        """End every file; return the SHA-256 of all of them in the order of their nodes."""
+        """End every file; return the SHA-256 of all files in order of their nodes."""
         for file in self._files.values():
             file.close(now_ns)
         digest = hashlib.sha256()

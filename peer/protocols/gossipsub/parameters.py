@@ -21,7 +21,7 @@ def to_ns(duration_s: float) -> int:
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """The values on which the sources differ; the defaults are the specification's."""
+    """The values that differ between the sources; the defaults are the specification's."""
 
     d_lo: int = 4
     shrink_at_d_hi: bool = False

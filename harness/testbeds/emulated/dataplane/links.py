@@ -81,9 +81,9 @@ class Pair:
     Attributes:
         cursor: where in the tables of draws the latest one was.
         stride: how far the next draw is from it; 0 until ``seed`` was called.
-        dead_end: the cause by which every frame is dropped; None = they pass.
-        last_due_ns: due time of the latest frame; none after it is due earlier.
-        uneven: whether there is loss or jitter to draw.
+        dead_end: the cause for which every frame is dropped; None = frames pass.
+        last_due_ns: due time of the latest frame; no later frame is due earlier.
+        uneven: whether the pair has loss or jitter.
     """
 
     __slots__ = (
@@ -126,7 +126,7 @@ class Pair:
         self.uneven = bool(jitter_ms or loss_ratio)
 
     def draw_delay_ns(self, draws: Draws) -> int | None:
-        """The next frame's delay (>= 0), or None when it is lost."""
+        """Draw the next frame's delay (>= 0); None if it is lost."""
         self.cursor = cursor = (self.cursor + self.stride) & _MASK
         if draws.uniform[cursor] < self.loss_ratio:
             return None

@@ -74,7 +74,7 @@ class Plane:
             self._forward(self.forwarder)
 
     def _forward(self, forwarder: Forwarder) -> None:
-        """The loop. It sleeps only when it has left nothing in the devices that it found ready, as ``intake`` needs."""
+        """Run the loop. It sleeps only after it has emptied the devices that it found ready, as ``intake`` needs."""
         poll, links, clock, intake = self._poll.poll, self._links, self.clock.now_ns, forwarder.intake
         now_ns = clock()
         next_tick_ns = now_ns + TICK_NS
@@ -104,7 +104,7 @@ class Plane:
                 now_ns = self.sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns))
 
     def sleep(self, until_ns: int) -> int:
-        """Wait for an instant or for a readable descriptor; returns the instant afterwards."""
+        """Wait for an instant or a readable descriptor, and return the instant afterwards."""
         clock = self.clock
         slept_ns = clock.now_ns()
         if until_ns <= slept_ns:
@@ -224,7 +224,7 @@ class Plane:
         return Reply()
 
     def _stop_capture(self, _: commands.StopCapture, __: list[int]) -> None:
-        """Stop recording; the answer comes when the pipes have taken everything."""
+        """Stop recording; the answer is sent when all records are in the pipes."""
         recorder, now, before = self._recorder, self.forwarder.counters(), self._before_capture
         assert recorder
         self.forwarder.recorder = None
