@@ -146,10 +146,6 @@ class Hyparview(Part):
         if not isinstance(frame, (HyparviewDisconnect, HyparviewShuffleReply)):
             self.post(turn, peer, HyparviewDisconnect(frame.swarm, False, ()))
 
-    def disown(self, turn: Turn, swarm: SwarmId, peer: NodeId) -> None:
-        """Tell a node that wrongly takes this one for its neighbour in a swarm."""
-        self.swarms[swarm].disown(turn, peer)
-
     # ---------------------------------------------------------------------------------------------- listed nodes
 
     def contact(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:

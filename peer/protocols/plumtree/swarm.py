@@ -147,7 +147,8 @@ class Swarm:
                 self._learn(nodes[: self._most_named], self._shuffled)
                 self._refill(turn)
             case _ if peer not in self.views.active:
-                self.disown(turn, peer)
+                if peer not in self.requests:  # otherwise its answer settles whether the two are neighbours
+                    self.disown(turn, peer)
             case HyparviewForwardJoin(node=node, ttl=ttl):
                 self._take_walk(turn, peer, node, min(ttl, self._p.active_walk))
             case HyparviewShuffle(origin=origin, ttl=ttl, nodes=nodes):
