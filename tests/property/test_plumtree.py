@@ -702,6 +702,16 @@ def test_a_message_is_sent_on_request_a_few_times_while_it_is_kept():
     assert hear(core, 2, asked, 11 * SECOND_NS) == []
 
 
+def test_no_more_messages_are_kept_than_are_remembered():
+    core = lone(seen_messages=2)
+    befriend(core, 2, 3)
+    identifiers = [message_id(9, number) for number in range(3)]
+    for identifier in identifiers:
+        hear(core, 2, copy_of(identifier))
+    replies = [hear(core, 3, PlumtreeGraft(0, identifier)) for identifier in identifiers]
+    assert replies == [[], *([(3, copy_of(identifier, 2))] for identifier in identifiers[1:])]
+
+
 def test_a_neighbour_that_goes_takes_its_announcements_along():
     core = lone()
     befriend(core, 2, 3)

@@ -160,12 +160,12 @@ class Broadcast(Hyparview, Spreading):
             turn.send(peer, last)
 
     def _keep(self, turn: Turn, swarm: SwarmId, copy: Data) -> None:
-        """Keep a copy for those that ask for it, and forget those that were kept long enough."""
+        """Keep a copy for those that ask for it, and forget those that were kept long enough or are too many."""
         key = swarm, copy.message_id
         if key not in self._kept:
             self._kept_order.append(key)
         self._kept[key] = Kept(turn.now_ns + round(self._p.cache_s * 1e9), copy)
-        while self._kept[self._kept_order[0]].until_ns < turn.now_ns:
+        while len(self._kept) > self._p.seen_messages or self._kept[self._kept_order[0]].until_ns < turn.now_ns:
             del self._kept[self._kept_order.popleft()]
 
     def _reply(self, turn: Turn, peer: NodeId, graft: PlumtreeGraft) -> None:
