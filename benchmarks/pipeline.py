@@ -29,8 +29,8 @@ from _synthetic_run import OFFSET_NS, PORT, write_run
 from scapy.layers.inet import IP, TCP
 from scapy.utils import PcapReader
 
-from metrics.pcap import Reading, read_tables
 from metrics.pcap.schemas import TRACED
+from metrics.pcap.tables import Reading, read_tables
 
 PACKETS, FULL_PACKETS, SMALL_PACKETS = 1_000_000, 10_000_000, 100_000
 EVERYTHING = ("conns", "frames", "spans", "wire", "captures")

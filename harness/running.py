@@ -74,7 +74,6 @@ class Run:
         return self.clock.monotonic_ns(self.zero_ns) + self.epoch_offset_ns
 
     def deploy(self, deployment: Deployment) -> None:
-        """Bring every peer to the barrier."""
         sites, metrics = self.testbed.sites(), self.testbed.metrics()
         specs = build_agent_specs(self.plan.experiment, sites, metrics)
         overlay, schedule = ((self.run_dir / name).read_bytes() for name in (OVERLAY_FILE, SCHEDULE_FILE))
@@ -210,7 +209,6 @@ class Run:
             deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
 
     def conclude(self, findings: Findings) -> Manifest:
-        """Close the running stage."""
         final_states = (*peer_states(self.plan, self.run_dir), *findings.final_states)
         result = Manifest(
             run_id=self.run_id,

@@ -15,43 +15,28 @@ from msgspec import Struct
 
 _SECOND_NS = 1_000_000_000
 _COUNTERS = ("frames_in", "frames_out", "bytes_in", "bytes_out", "frames_late", "frames_waited")
+_TAKEN = ("lateness_ns", "lateness_counts", "busy_ratio", "intake_ns", "intake_counts", "late", "waits")
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _BUSY_SPAN_NS = _SECOND_NS // 2
-
 
 Burst = tuple[int, int, int]
 """Frames that were late together: the earliest instant at which one was due, the latest at which one came, how many."""
 
 
 class Span(Struct, frozen=True):
-    """What one line says about the time since the line before.
+    """What one line says about the time since the line before. None: the line has no such value."""
 
-    Attributes:
-        at_ns: when the line's numbers were taken, the end of that time.
-        passed_ns: how long it was; 0 where the numbers are those of the line before. The first line's is a second.
-        counts: frames and bytes read and written; a counter that the line does not have is missing.
-        drops: frames dropped, by cause.
-        lateness_ns: p50, p90, p99 and max of the frames written; empty where the line has none.
-        lateness_counts: their histogram, pairs of a bucket's upper bound in ns and its count; None where the line
-            has none.
-        busy_ratio: the data plane's share of its core; None where the line has none.
-        intake_ns: as ``lateness_ns``, of the longest that frames may have waited before they were read.
-        intake_counts: their histogram likewise.
-        late: frames that were written later than the experiment's limit, in bursts; as many as were kept.
-        waits: frames that may have waited longer than that before they were read, likewise.
-    """
-
-    at_ns: int
-    passed_ns: int
-    counts: dict[str, int]
-    drops: dict[str, int]
-    lateness_ns: dict[str, int]
-    lateness_counts: list[tuple[int, int]] | None
-    busy_ratio: float | None
-    intake_ns: dict[str, int] = {}
-    intake_counts: list[tuple[int, int]] | None = None
-    late: list[Burst] = []
-    waits: list[Burst] = []
+    at_ns: int  # when the line's numbers were taken, the end of that time
+    passed_ns: int  # how long it was; 0 where the numbers are those of the line before. The first line's is a second
+    counts: dict[str, int]  # frames and bytes read and written; a counter that the line does not have is missing
+    drops: dict[str, int]  # frames dropped, by cause
+    lateness_ns: dict[str, int] = {}  # p50, p90, p99 and max of the frames written; empty where the line has none
+    lateness_counts: list[tuple[int, int]] | None = None  # their histogram: a bucket's upper bound in ns, and its count
+    busy_ratio: float | None = None  # the data plane's share of its core
+    intake_ns: dict[str, int] = {}  # likewise, of the longest that frames may have waited before they were read
+    intake_counts: list[tuple[int, int]] | None = None  # their histogram
+    late: list[Burst] = []  # frames written later than the experiment's limit, in bursts; as many as were kept
+    waits: list[Burst] = []  # frames that may have waited longer than that before they were read, likewise
 
 
 def spans(lines: Iterable[Mapping[str, Any]]) -> list[Span]:
@@ -69,21 +54,9 @@ def spans(lines: Iterable[Mapping[str, Any]]) -> list[Span]:
             continue
         counted = {name: line[name] for name in _COUNTERS if name in line}
         dropped = line.get("drops", {})
-        found.append(
-            Span(
-                line["at_ns"],
-                _SECOND_NS if last_ns is None else line["at_ns"] - last_ns,
-                _difference(counted, counts),
-                _difference(dropped, drops),
-                line.get("lateness_ns", {}),
-                line.get("lateness_counts"),
-                line.get("busy_ratio"),
-                line.get("intake_ns", {}),
-                line.get("intake_counts"),
-                line.get("late", []),
-                line.get("waits", []),
-            )
-        )
+        passed_ns = _SECOND_NS if last_ns is None else line["at_ns"] - last_ns
+        rest = {name: line[name] for name in _TAKEN if name in line}
+        found.append(Span(line["at_ns"], passed_ns, _difference(counted, counts), _difference(dropped, drops), **rest))
         counts, drops, last_ns = counts | counted, drops | dropped, line["at_ns"]
     return found
 

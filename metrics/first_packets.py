@@ -25,47 +25,28 @@ from msgspec import Struct
 
 from metrics.probing import MOST_ATTEMPTS, met_stall
 from metrics.rundir.files import FIRST_PACKETS_FILE
-from metrics.stalls import Stalls
+from metrics.stalls import Bools, Stalls
+from metrics.tables.schemas import schema_of
 
-SCHEMA = pa.schema(
-    [
-        ("attempt", pa.int32()),
-        ("host_first", pa.bool_()),
-        ("src", pa.int32()),
-        ("dst", pa.int32()),
-        ("at_ns", pa.int64()),
-        ("asked_there_ms", pa.float64()),
-        ("asked_rtt_ms", pa.float64()),
-        ("rtt_ms", pa.float64()),
-        ("control_src", pa.int32()),
-        ("control_dst", pa.int32()),
-        ("control_at_ns", pa.int64()),
-        ("control_asked_there_ms", pa.float64()),
-        ("control_asked_rtt_ms", pa.float64()),
-        ("control_rtt_ms", pa.float64()),
-    ]
-)
+SCHEMA = schema_of("""
+    attempt int, host_first boolean, src int, dst int, at_ns bigint, asked_there_ms double, asked_rtt_ms double,
+    rtt_ms double, control_src int, control_dst int, control_at_ns bigint, control_asked_there_ms double,
+    control_asked_rtt_ms double, control_rtt_ms double
+""")
 """A row per slot; docs/results.md explains the columns."""
 
 LATE_MS = 1.0
 """A probe is late when its RTT error exceeds the controls' median by more than this."""
 
-_Mask = npt.NDArray[np.bool_]
 _Floats = npt.NDArray[np.float64]
 
 
 class Rule(Struct, frozen=True):
-    """When first packets are found to be late.
+    """When first packets are found to be late."""
 
-    Attributes:
-        share: (only the first late - only the control late) / slots compared must exceed this ...
-        p_value: ... and the sign test's p value must be below this.
-        apart_ms: largest difference between the delays asked of a slot's two probes, in either direction.
-    """
-
-    share: float
-    p_value: float
-    apart_ms: float
+    share: float  # (only the first late - only the control late) / slots compared must exceed this
+    p_value: float  # ... and the sign test's p value must be below this
+    apart_ms: float  # largest difference between the delays asked of a slot's two probes, in either direction
 
     @property
     def fewest(self) -> int:
@@ -104,21 +85,13 @@ class Tally(Struct, frozen=True):
 
 
 class Contrast(Struct, frozen=True):
-    """First packets against controls, over the slots of one attempt or of several.
+    """First packets against controls, over the slots of one attempt or of several."""
 
-    Attributes:
-        name: of its rule.
-        slots: of that kind; those without a control or with a lost probe give no evidence.
-        tally: of those that do.
-        calm: of those of them that no stall of the host met.
-        attempts: how many these slots are of. They were judged as often, so the limit of the p value is divided by it.
-    """
-
-    name: Name
-    slots: int
-    tally: Tally
-    calm: Tally
-    attempts: int = 1
+    name: Name  # of its rule
+    slots: int  # of that kind; those without a control or with a lost probe give no evidence
+    tally: Tally  # of those that do
+    calm: Tally  # of those of them that no stall of the host met
+    attempts: int = 1  # of which these slots are; the limit of the p value is divided by it
 
     @property
     def rule(self) -> Rule:
@@ -200,7 +173,10 @@ def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
     last = telling[-1]
     if not last.suspicious and 2 * last.tally.compared >= max(each.tally.compared for each in telling):
         return last
-    tally, calm = (_sum(tallies) for tallies in zip(*((each.tally, each.calm) for each in telling), strict=True))
+    tally, calm = (
+        Tally(*(sum(getattr(each, field) for each in tallies) for field in Tally.__struct_fields__))
+        for tallies in ([each.tally for each in telling], [each.calm for each in telling])
+    )
     return Contrast(name, sum(contrast.slots for contrast in telling), tally, calm, len(telling))
 
 
@@ -215,10 +191,6 @@ def another_due(attempts: Sequence[Attempt]) -> bool:
         return bool(suspects)
     pairs = suspects.get("pairs")
     return len(attempts) < MOST_ATTEMPTS and pairs is not None and (pairs.by_stalls or not pairs.found)
-
-
-def _sum(tallies: Sequence[Tally]) -> Tally:
-    return Tally(*(sum(getattr(tally, field) for tally in tallies) for field in Tally.__struct_fields__))
 
 
 def sign_test(first_only: int, control_only: int) -> float:
@@ -270,6 +242,6 @@ def _contrast(name: Name, slots: pa.Table, stalls: Stalls) -> Contrast:
     return Contrast(name, int(kind.sum()), all_slots, calm_slots)
 
 
-def _tally(compared: _Mask, first_late: _Mask, control_late: _Mask) -> Tally:
+def _tally(compared: Bools, first_late: Bools, control_late: Bools) -> Tally:
     only = (first_late & ~control_late, control_late & ~first_late)
     return Tally(int(compared.sum()), *(int((compared & late).sum()) for late in only))

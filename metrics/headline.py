@@ -17,7 +17,7 @@ from metrics.measures.measure import Values
 from metrics.measures.registry import HEADLINE
 from metrics.measures.snapshots import LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
-from metrics.overlay import NodeLinks
+from metrics.overlay.nodes import NodeLinks
 from metrics.probing import last_attempts, read_achieved
 from metrics.rundir import RunDir
 from metrics.tables.columns import read_columns

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from metrics.rundir.files import ACHIEVED_FILE
-from metrics.stalls import Late, Stalls
+from metrics.stalls import Bools, Ints, Late, Stalls
 
 PHASES = ("before", "during", "after")
 """Of the workload: when pairs of hosts are probed."""
@@ -29,9 +29,7 @@ QUANTILES = {"p50": 0.5, "p99": 0.99}
 MOST_ATTEMPTS = 3
 """Of a sweep, and of the introduction of hosts before the workload."""
 
-Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 _MS_NS = 1e6
 
 

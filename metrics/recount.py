@@ -31,7 +31,8 @@ class Recount(NamedTuple):
 
 def recount(run: RunDir, margin_ns: int) -> Recount:
     """Count; ``margin_ns``: how close to each other two instants of the schedule may have changed places."""
-    topics = {spec["node"]: set(spec["topics"]) for spec in _nodes(run)}
+    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
+    topics = {spec["node"]: set(spec["topics"]) for spec in nodes}
     members: dict[int, set[int]] = {}
     for node, own in topics.items():
         for topic in own:
@@ -58,11 +59,6 @@ def count_changes(run: RunDir) -> int:
         elif action["action"] != "publish":
             total += 1
     return total
-
-
-def _nodes(run: RunDir) -> list[dict[str, Any]]:
-    nodes: list[dict[str, Any]] = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
-    return nodes
 
 
 def _apply(action: dict[str, Any], topics: dict[int, set[int]], members: dict[int, set[int]]) -> Iterable[int]:

@@ -35,17 +35,11 @@ class Late(NamedTuple):
 
 
 class Stalls(Struct, frozen=True):
-    """The stalls of a run, in ns of virtual time.
+    """The stalls of a run, in ns of virtual time."""
 
-    Attributes:
-        host: (n, 2) beginnings and ends, sorted and disjoint: at least one processor stood still.
-        plane: (n, 2) likewise: the data plane did nothing though something was due.
-        slack_ns: ``SLACK_NS`` in virtual time.
-    """
-
-    host: Ints
-    plane: Ints
-    slack_ns: int = SLACK_NS
+    host: Ints  # (n, 2) beginnings and ends, sorted and disjoint: at least one processor stood still
+    plane: Ints  # (n, 2) likewise: the data plane did nothing though something was due
+    slack_ns: int = SLACK_NS  # ``SLACK_NS`` in virtual time
 
     def explain(self, instants_ns: Ints) -> Bools:
         """Which instants lie inside a stall of the host, widened by the slack at both ends."""
@@ -89,13 +83,9 @@ def read_stalls(run_dir: Path) -> Stalls:
     for stall in read_lines(run_dir / STALLS_FILE, _STALLS.decode):
         found.setdefault(stall.source, []).append((stall.start_ns, stall.end_ns))
     host, plane = (merge(np.array(found[source], np.int64).reshape(-1, 2)) for source in ("host", "plane"))
-    return Stalls(host, plane, round(SLACK_NS / _dilation(run_dir)))
-
-
-def _dilation(run_dir: Path) -> float:
-    """The run's ``time_dilation``, by its plan."""
     path = run_dir / PLAN_FILE
-    return float(read_document(path, json.decode)["experiment"]["time_dilation"]) if path.exists() else 1.0
+    dilation = read_document(path, json.decode)["experiment"]["time_dilation"] if path.exists() else 1
+    return Stalls(host, plane, round(SLACK_NS / dilation))
 
 
 def merge(intervals: Ints) -> Ints:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from metrics.rundir import INVALID, SUSPECT, VALID, Check, FinalState, Manifest
 
-_SIGNALLED = "signalled"
-
 
 def judge(
     manifest: Manifest, checks: Sequence[Check], delivery_ratio: float | None, delivery_ratio_min: float
@@ -20,7 +18,7 @@ def judge(
         delivery_ratio: of the run; None = nothing was to be delivered.
         delivery_ratio_min: what the experiment expects.
     """
-    found = [(severity, text) for severity, text in manifest.problems]
+    found = list(manifest.problems)
     found += [(INVALID, sentence) for state in manifest.final_states if (sentence := _unexpected(manifest, state))]
     found += [(check.severity, describe(check)) for check in checks if check.failed]
     if delivery_ratio is not None and delivery_ratio < delivery_ratio_min:
@@ -30,33 +28,26 @@ def judge(
     invalid = [text for severity, text in found if severity == INVALID]
     suspect = [text for severity, text in found if severity != INVALID]
     verdict = INVALID if invalid else SUSPECT if suspect else VALID
-    return verdict, tuple(_sentence(text) for text in dict.fromkeys(invalid + suspect))
+    return verdict, tuple(text if text.endswith(".") else f"{text}." for text in dict.fromkeys(invalid + suspect))
 
 
 def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
     """A process's unexpected end, unless one of the manifest's problems speaks of that process already."""
-    early = _ended_early(manifest, state)
+    cooldown, at_ns = manifest.timeline.phase("cooldown"), state.at_ns
+    early = cooldown is not None and at_ns is not None and state.expected == "exited" and at_ns < cooldown.end_ns
     if state.state == state.expected and not state.status and not early:
         return None
     if any(text.startswith(f"{state.process} ") for _, text in manifest.problems):
         return None
-    when = "" if state.at_ns is None else f" at {(state.at_ns - manifest.zero_ns) / 1e9:.1f} s"
+    when = "" if at_ns is None else f" at {(at_ns - manifest.zero_ns) / 1e9:.1f} s"
     how = {
-        _SIGNALLED: f"was killed by signal {state.status}",
+        "signalled": f"was killed by signal {state.status}",
         "exited": f"exited with status {state.status}" + (", before the plan's end" if early else ""),
         "running": "was still running",
         "missing": "left no word of its end",
     }.get(state.state, f"ended as {state.state}")
     detail = f" ({state.detail})" if state.detail else ""
     return f"{state.process} {how}{when}, expected {state.expected}{detail}"
-
-
-def _ended_early(manifest: Manifest, state: FinalState) -> bool:
-    """Whether a process that is to exit did so before the peers were told to stop, as one does that is asked to end."""
-    cooldown = manifest.timeline.phase("cooldown")
-    if state.expected != "exited" or state.at_ns is None or cooldown is None:
-        return False
-    return state.at_ns < cooldown.end_ns
 
 
 def describe(check: Check) -> str:
@@ -66,7 +57,3 @@ def describe(check: Check) -> str:
     counted = f"{check.failed:,} of {check.tested:,} failed, " if check.tested > 1 and check.failed > 1 else ""
     detail = f": {check.detail}" if check.detail else ""
     return f"Check {name} failed ({counted}{worst}){detail}"
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."

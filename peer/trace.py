@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from peer.core.frames import Data, Frame
+
 VERSION: Final = 1
 
 JOINED: Final = "joined"
@@ -70,3 +72,33 @@ class TraceEvent(Struct, frozen=True, omit_defaults=True, gc=False):
     records: int | None = None
     epoch: int | None = None
     score: float | None = None
+
+
+def make_frame_event(
+    event: str,
+    now_ns: int,
+    node: int,
+    peer: int | None,
+    conn: str,
+    direction: str,
+    frame: Frame,
+    off: int,
+    len_bytes: int,
+) -> TraceEvent:
+    """The ``send`` or ``receive`` event of a frame; the arguments are fields of ``TraceEvent``.
+
+    The fields are passed by position, since there are two events for every frame.
+    """
+    message_id = topics = hops = ttl = None
+    if isinstance(frame, Data):
+        message_id, topics, hops, ttl = frame.message_id, frame.topics, frame.hops, frame.ttl
+    where = (conn, direction, off, len_bytes)
+    return TraceEvent(event, now_ns, node, peer, message_id, topics, frame.kind, *where, hops, ttl)
+
+
+def make_drop_event(now_ns: int, node: int, peer: int, frame: Frame, len_bytes: int, reason: str) -> TraceEvent:
+    """The event of a frame that is not sent; the arguments are fields of ``TraceEvent``."""
+    message_id = getattr(frame, "message_id", None)
+    return TraceEvent(
+        "drop", now_ns, node, peer, message_id=message_id, kind=frame.kind, len_bytes=len_bytes, reason=reason
+    )

@@ -22,6 +22,7 @@ keeps its topics in the body, since a node may have more than 255.
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 import msgspec
 
@@ -37,7 +38,6 @@ MAX_MESSAGE_ID = 2**63 - 1
 """So that a table's 64-bit column holds any."""
 
 _encode_body = msgspec.msgpack.Encoder().encode
-_decoders: dict[int, msgspec.msgpack.Decoder[tuple[object, ...]]] = {}
 
 
 class WireError(ValueError):
@@ -94,17 +94,15 @@ class Decoder:
 
     Feed it what the socket gives; it keeps the unfinished tail. Whatever the bytes are, it never raises: what is not a
     frame ends the stream there, and ``fault`` says why.
+
+    Attributes:
+        offset: the stream offset (bytes) of the next frame to come out, or of what is not a frame.
     """
 
     def __init__(self) -> None:
         self.fault: WireError | None = None
         self._buffer = bytearray()
-        self._consumed = 0
-
-    @property
-    def offset(self) -> int:
-        """The stream offset (bytes) of the next frame to come out, or of what is not a frame."""
-        return self._consumed
+        self.offset = 0
 
     @property
     def pending_bytes(self) -> int:
@@ -125,12 +123,12 @@ class Decoder:
                 length = _frame_length(buffer, start)
                 if available - start < length:
                     break
-                frames.append((self._consumed + start, length, _decode(buffer, start, length)))
+                frames.append((self.offset + start, length, _decode(buffer, start, length)))
                 start += length
         except WireError as fault:
             self.fault = fault
         del buffer[:start]
-        self._consumed += start
+        self.offset += start
         return frames
 
 
@@ -167,14 +165,9 @@ def _decode(buffer: bytearray, start: int, length: int) -> Frame:
     return known(*fields)
 
 
+@cache
 def _body_decoder(kind: int) -> msgspec.msgpack.Decoder[tuple[object, ...]]:
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        known = frame_type(kind)
-        assert known is not None, "callers pass registered kinds only"
-        annotations = [field.type for field in msgspec.structs.fields(known)]
-        if known is Data:
-            annotations = [bytes]
-        decoder = msgspec.msgpack.Decoder(tuple[tuple(annotations)])  # type: ignore[misc]
-        _decoders[kind] = decoder
-    return decoder
+    known = frame_type(kind)
+    assert known is not None, "callers pass registered kinds only"
+    annotations = [bytes] if known is Data else [field.type for field in msgspec.structs.fields(known)]
+    return msgspec.msgpack.Decoder(tuple[tuple(annotations)])  # type: ignore[misc]

@@ -130,7 +130,7 @@ class Network:
         self.after(self.delay_ns(), self.answer, side, peer, is_there)
 
     def answer(self, side: Side, peer: int, is_there: bool) -> None:
-        if is_there and side.table.awaits(peer):
+        if is_there and side.table.lacks(peer):
             side.table.opened(self.join(side.node, peer), peer)
         else:
             side.table.failed(peer)
@@ -183,6 +183,7 @@ def check(side: Side) -> None:
     assert set(table.links) == side.up
     for peer, end in table.links.items():
         assert (end.up, end.reason, end.peer, end.gone) == (True, "", peer, False)
+        assert peer in table.wanted or not end.opener
     assert not table.dialling & table.pending.keys()
     assert table.waiting.keys() <= table.links.keys()
     assert max(table.wanted.values(), default=0) <= len(PAUSES_S)

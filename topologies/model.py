@@ -60,7 +60,6 @@ class Underlay(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The number of hosts."""
         return len(self.hosts)
 
     @property

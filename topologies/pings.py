@@ -24,10 +24,7 @@ from topologies.wondernetwork import Measurements, Server
 
 _PAIR_FILES = ("wn-pairs*.csv.gz", "wn-pairs*.csv", "pings-grouped.csv", "pings*.csv.gz", "pings*.csv")
 _SERVER_FILES = {True: ("wn-servers.csv",), False: ("servers-original-order.csv", "servers*.csv", "wn-servers.csv")}
-_COLUMNS = {
-    True: ("src", "dst", "rtt_avg_ms", "mdev_ms", "fill"),
-    False: ("source", "destination", "avg", "mdev"),
-}
+_COLUMNS = {True: ("src", "dst", "rtt_avg_ms", "mdev_ms", "fill"), False: ("source", "destination", "avg", "mdev")}
 """By form: whether it is the processed one."""
 
 

@@ -79,16 +79,12 @@ def _sections(section: dict[str, Any], path: str = "") -> Iterator[str]:
     """The experiment in TOML's form, every default filled in; what has no value is a comment."""
     for name, value in section.items():
         if not isinstance(value, dict):
-            yield _assignment(name, value)
+            yield f"# {name}: none" if value is None else f"{name} = {_toml(value)}"
     for name, value in section.items():
         if isinstance(value, dict):
             yield ""
             yield f"[{path}{name}]"
             yield from _sections(value, f"{path}{name}.")
-
-
-def _assignment(name: str, value: object) -> str:
-    return f"# {name}: none" if value is None else f"{name} = {_toml(value)}"
 
 
 def _toml(value: object) -> str:

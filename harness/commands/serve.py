@@ -34,10 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
     run_dir: Path = arguments.run
     require_run_dir(run_dir)
     with contextlib.ExitStack() as stack:
-        lines = [
-            *_show_metrics(stack, run_dir, arguments.prometheus_port),
-            *_missing_report(run_dir),
-        ]
+        lines = list(_show_metrics(stack, run_dir, arguments.prometheus_port))
+        if not (run_dir / REPORT_PAGE).is_file():
+            lines.append(f"            (no report yet: trellis report {run_dir})")
         try:
             server = _ReportServer(run_dir / REPORT_FOLDER, arguments.port)
         except OSError as error:
@@ -77,11 +76,6 @@ def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iter
         times, interval_s = _measured(finished), float(finished.experiment["prometheus"]["scrape_interval_s"])
         for title, expressions in GRAPHS.items():
             yield f"  {title}: {graph_url(server.url, expressions, times[1], times[1] - times[0], interval_s)}"
-
-
-def _missing_report(run_dir: Path) -> Iterator[str]:
-    if not (run_dir / REPORT_PAGE).is_file():
-        yield f"            (no report yet: trellis report {run_dir})"
 
 
 def _measured(run: RunDir) -> tuple[float, float]:

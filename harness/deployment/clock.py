@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
+from typing import IO
+
+import paramiko  # type: ignore[import-untyped]
 
 from harness.deployment.answers import StepError
 from harness.deployment.session import COMMAND_S, LINE_BYTES, Session
@@ -33,13 +36,8 @@ def read_clock_offset(session: Session, rounds: int = ROUNDS) -> ClockOffset:
     channel = session.open_channel(shlex.join([session.machine.python, "-c", _ECHO]))
     channel.settimeout(COMMAND_S)
     answers = channel.makefile("rb")
-
-    def receive() -> bytes:
-        line: bytes = answers.readline(LINE_BYTES)
-        return line
-
     try:
-        return min((_read_once(channel.sendall, receive) for _ in range(rounds)), key=lambda c: c.error_ns)
+        return min((_read_once(channel, answers) for _ in range(rounds)), key=lambda offset: offset.error_ns)
     finally:
         channel.close()
 
@@ -54,11 +52,11 @@ def merge_offsets(before: ClockOffset, after: ClockOffset) -> ClockOffset:
     )
 
 
-def _read_once(send, receive) -> ClockOffset:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _read_once(channel: paramiko.Channel, answers: IO[bytes]) -> ClockOffset:
     epoch_ns = time.time_ns() - time.monotonic_ns()
     asked_ns = time.monotonic_ns()
-    send(b"\n")
-    words = receive().split()
+    channel.sendall(b"\n")
+    words = answers.readline(LINE_BYTES).split()
     answered_ns = time.monotonic_ns()
     if len(words) != 2 or not all(word.isdigit() and len(word) < 20 for word in words):
         raise StepError("the machine's Python did not tell the time")

@@ -75,20 +75,18 @@ class Deployment:
     a ``DeploymentError`` with every failed machine's own words. Leaving the context ends the agents, with them every
     peer, removes the run's folder where this deployment made it, and closes the connections.
 
+    Args:
+        machines: where to deploy to.
+        token: names the run's folder on the machines (``make_token``).
+        logs: a folder for the output of the agents.
+        held: whether the run's folder vanishes from a machine with the connection to it, however that ends.
+
     Attributes:
         sessions: machine name -> the connection to it.
         call_s: machine name -> the seconds that its agent took for its last answer.
     """
 
     def __init__(self, machines: Sequence[Machine], token: str, logs: Path, *, held: bool = False) -> None:
-        """Connect to nothing yet.
-
-        Args:
-            machines: where to deploy to.
-            token: names the run's folder on the machines (``make_token``).
-            logs: a folder for what the agents say.
-            held: whether the run's folder vanishes from a machine with the connection to it, however that ends.
-        """
         self.logs = logs
         self._held = held
         self.clocks: dict[str, ClockOffset] = {}
@@ -96,25 +94,21 @@ class Deployment:
         self.call_s: dict[str, float] = {}
 
     def __enter__(self) -> Self:
-        """Enter; nothing is connected yet."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Disconnect, however the run ended."""
         self.disconnect()
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """The machines, in the order given."""
         return tuple(session.machine for session in self.sessions.values())
 
     def connect(self) -> None:
-        """Open one connection a machine."""
         self._each("connect", Session.open)
 
     def probe(self) -> dict[str, Versions]:
-        """What every machine has."""
-        return self._each("probe", _probe)
+        decode = msgspec.json.Decoder(Versions).decode
+        return self._each("probe", lambda session: decode(session.run_python(_PROBE, *DEPENDENCIES)))
 
     def check_versions(self) -> dict[str, Versions]:
         """``probe``, refusing machines that cannot run a peer; says what to install there, by which command."""
@@ -187,7 +181,6 @@ class Deployment:
         return {name: text for name, text in found.items() if text is not None}
 
     def status(self) -> dict[str, Any]:
-        """Every agent's own account."""
         return self._each("status", lambda session: session.call("status"))
 
     def wait(self, timeout_s: float) -> dict[str, int]:
@@ -226,7 +219,6 @@ class Deployment:
         self._each("collect", lambda session: self._fetch(session, destination, nodes))
 
     def stop(self) -> None:
-        """Ask every agent to end its peers now."""
         self._each("stop", lambda session: session.call("stop"))
 
     def stop_running(self) -> None:
@@ -358,10 +350,6 @@ def words_of(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return str(error) or "it did not answer in time"  # SSH's own has no words
     return str(error) or type(error).__name__
-
-
-def _probe(session: Session) -> Versions:
-    return msgspec.json.decode(session.run_python(_PROBE, *DEPENDENCIES), type=Versions)
 
 
 def _missing(versions: Versions, machine: Machine) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,13 +21,6 @@ def move_files(folder: Path, names: Mapping[str, str], destination: Path) -> Non
     """
     for name, new_name in names.items():
         source, target = folder / name, destination / new_name
-        if not source.parent.is_symlink() and _is_regular(source):
+        if source.is_file() and not (source.is_symlink() or source.parent.is_symlink()):
             target.parent.mkdir(parents=True, exist_ok=True)
             source.replace(target)
-
-
-def _is_regular(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except FileNotFoundError:
-        return False

@@ -137,11 +137,7 @@ class Session:
         return channel
 
     def ship(self, package: Package) -> bool:
-        """Unpack the package on the machine unless a package of this hash is there, and has this content.
-
-        Returns:
-            Whether it was sent.
-        """
+        """Unpack the package on the machine, unless the same one is there; return whether it was sent."""
         self.base = PurePosixPath(self.on_site("prepare", self.machine.work))
         self._package = self.base / "packages" / package.sha256[:16]
         if self.on_site("package", self._package, package.sha256):
@@ -158,8 +154,7 @@ class Session:
     def make_folder(self, *, held: bool) -> None:
         """Make the run's folder on the machine, which must not exist.
 
-        Args:
-            held: whether it vanishes with this session, however that ends, unless ``keep_folder`` is called before.
+        A ``held`` one vanishes with this session, however that ends, unless ``keep_folder`` is called before.
 
         Raises:
             StepError: it could not be made.
@@ -197,7 +192,6 @@ class Session:
             self._holder.shutdown_write()
 
     def put(self, path: str | PurePosixPath, content: bytes) -> None:
-        """Write a file on the machine."""
         self.connection.put(io.BytesIO(content), str(path))
 
     def start_agent(self, log: Path) -> None:
@@ -266,7 +260,6 @@ class Session:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection stands."""
         transport = self.connection.transport
         return transport is not None and transport.is_active()
 

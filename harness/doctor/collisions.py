@@ -11,20 +11,10 @@ from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-from harness.errors import TrellisError
-
 ROOMS = ("peer", "topologies", "harness", "metrics")
 DISTRIBUTION = "trellis-testbed"
 CHECKOUT = Path(__file__).parents[2]
 """The folder that holds the rooms: the checkout, or site-packages."""
-
-
-class NameCollisionError(TrellisError):
-    """An import name belongs to somebody else. ``collisions`` has a sentence each."""
-
-    def __init__(self, collisions: list[str]) -> None:
-        super().__init__("; ".join(collisions) + " (use an environment of its own: ./trellis makes one)")
-        self.collisions = collisions
 
 
 def find_collisions(owners: Mapping[str, Iterable[str]], origins: Mapping[str, Path | None], home: Path) -> list[str]:
@@ -57,14 +47,3 @@ def import_origins() -> dict[str, Path | None]:
 def current_collisions() -> list[str]:
     """The collisions in this Python environment."""
     return find_collisions(packages_distributions(), import_origins(), CHECKOUT)
-
-
-def refuse_name_collisions() -> None:
-    """Do nothing where the rooms are ours.
-
-    Raises:
-        NameCollisionError: another distribution owns a room's name.
-    """
-    collisions = current_collisions()
-    if collisions:
-        raise NameCollisionError(collisions)

@@ -121,15 +121,15 @@ def gather() -> Facts:
     )
 
 
-def measure_timer(samples: int = TIMER_SAMPLES, sleep_ns: int = 1_000_000) -> TimerLateness:
-    """Sleep ``samples`` times for ``sleep_ns`` and see how late each sleep ends."""
+def measure_timer() -> TimerLateness:
+    """Sleep ``TIMER_SAMPLES`` times for 1 ms, and see how late each sleep ends."""
     lateness_ns = []
-    for _ in range(samples):
-        due_ns = time.monotonic_ns() + sleep_ns
-        time.sleep(sleep_ns / 1e9)
+    for _ in range(TIMER_SAMPLES):
+        due_ns = time.monotonic_ns() + 1_000_000
+        time.sleep(1e-3)
         lateness_ns.append(time.monotonic_ns() - due_ns)
     lateness_ns.sort()
-    return TimerLateness(lateness_ns[samples // 2] / 1e6, lateness_ns[samples * 99 // 100] / 1e6)
+    return TimerLateness(lateness_ns[TIMER_SAMPLES // 2] / 1e6, lateness_ns[TIMER_SAMPLES * 99 // 100] / 1e6)
 
 
 def java_major(said: str) -> int | None:

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.experiment import AdversarySpec, Experiment, section_of
-from peer.protocols.registry import PROTOCOLS, Choice, Composition
+from peer.protocols.description import Choice, Composition
+from peer.protocols.registry import PROTOCOLS
 
 
 def choose_parts(experiment: Experiment) -> Composition:

@@ -6,8 +6,7 @@ Overlays that grow out of requests, walks or meshes have models, in which nodes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from random import Random
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,11 +14,10 @@ from msgspec import Struct
 
 from harness.planning.models import find_model
 from harness.workload.interests import Interests
-from harness.workload.streams import NETWORK
 from peer.core.bitset import Bitset, members
 from peer.core.contract import Connect, Directory, PeerInfo, PeerList, Started
 from peer.core.parts import Part
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 from peer.protocols.description import Choice, Composition
 from peer.protocols.registry import OVERLAYS, compose
 
@@ -28,9 +26,6 @@ Links = list[list[int]]
 
 Logical = dict[int, set[int]]
 """A node's neighbours, and the topics on which it sends to each."""
-
-FirstLinks = Callable[[], Links]
-"""Gives every node's neighbours, by what each asks for at the start."""
 
 
 class OverlayModel(Struct, frozen=True):
@@ -56,16 +51,27 @@ class OverlayModel(Struct, frozen=True):
 
 
 class Network(Directory):
-    """All nodes and their interests, as a membership."""
+    """All nodes and their interests, as a membership.
 
-    __slots__ = ()
+    Args:
+        parts: what the nodes are made of.
+        interests: every node's topics.
+        seed: the run's.
 
-    def __init__(self, interests: Interests) -> None:
+    Attributes:
+        draws: for a model's choices.
+    """
+
+    __slots__ = ("_parts", "_seed", "draws")
+
+    def __init__(self, parts: Composition, interests: Interests, seed: int) -> None:
         super().__init__(PeerInfo(node, topics) for node, topics in enumerate(interests))
+        self._parts = parts
+        self._seed = seed
+        self.draws = substream(seed, NETWORK, "prediction/overlay")
 
     @property
     def known(self) -> Bitset:
-        """All nodes."""
         return self.nodes
 
     def shared_topics(self) -> Iterator[tuple[int, Bitset]]:
@@ -74,31 +80,33 @@ class Network(Directory):
             if (subscribers := self.subscribers(topic)).bit_count() > 1:
                 yield topic, subscribers
 
-    def shuffled(self, among: Bitset, draws: Random) -> list[int]:
-        """Some nodes in a random order."""
+    def shuffled(self, among: Bitset) -> list[int]:
         nodes = list(members(among))
-        draws.shuffle(nodes)
+        self.draws.shuffle(nodes)
         return nodes
+
+    def first_links(self) -> Links:
+        """Every node's neighbours, by what each asks for when the bootstrap service has told it of everybody."""
+        links: list[set[int]] = [set() for _ in range(len(self))]
+        for node, around in enumerate(links):
+            core = compose(node, self._seed, tuple(sorted(self.topics_of(node))), self._parts)
+            for effect in core.handle(0, Started()) + core.handle(0, PeerList(self)):
+                if isinstance(effect, Connect):
+                    around.add(effect.peer)
+                    links[effect.peer].add(node)
+        return [sorted(others) for others in links]
 
 
 def model_overlay(parts: Composition, interests: Interests, seed: int) -> OverlayModel:
     """The overlay of a composition: by the model of its name, otherwise the links that its nodes ask for at the start.
 
-    Args:
-        parts: the composition.
-        interests: every node's topics.
-        seed: the run's.
+    The arguments are those of ``Network``.
     """
-    network, draws = Network(interests), substream(seed, NETWORK, "prediction/overlay")
-    name = parts.overlay["name"]
-
-    def first_links() -> Links:
-        return _first_links(parts, network, seed)
-
-    model = find_model(name, "model_overlay")
+    network = Network(parts, interests, seed)
+    model = find_model(parts.overlay["name"], "model_overlay")
     if model is None:
-        return OverlayModel(first_links())
-    modelled: OverlayModel = model(read_parameters(OVERLAYS, parts.overlay), network, draws, first_links)
+        return OverlayModel(network.first_links())
+    modelled: OverlayModel = model(read_parameters(OVERLAYS, parts.overlay), network)
     return modelled
 
 
@@ -106,18 +114,6 @@ def read_parameters(registry: Mapping[str, type[Part]], chosen: Choice) -> Any: 
     """A part's parameters, its own defaults filled in."""
     given = {key: value for key, value in chosen.items() if key != "name"}
     return msgspec.convert(given, registry[chosen["name"]].Parameters)
-
-
-def _first_links(parts: Composition, network: Network, seed: int) -> Links:
-    """Every node's neighbours, by what each asks for when the bootstrap service has told it of everybody."""
-    links: list[set[int]] = [set() for _ in range(len(network))]
-    for node, around in enumerate(links):
-        core = compose(node, seed, tuple(sorted(network.topics_of(node))), parts)
-        for effect in core.handle(0, Started()) + core.handle(0, PeerList(network)):
-            if isinstance(effect, Connect):
-                around.add(effect.peer)
-                links[effect.peer].add(node)
-    return [sorted(others) for others in links]
 
 
 def carry(logical: Sequence[Logical], node: int, peer: int, topic: int, *, both: bool = True) -> None:

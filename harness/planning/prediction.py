@@ -17,8 +17,7 @@ from harness.planning.copies import count_copies
 from harness.planning.overlay_models import OverlayModel, model_overlay
 from harness.workload.churn import mean_off_s
 from harness.workload.interests import Interests
-from harness.workload.streams import NETWORK
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Publish
 from peer.protocols.description import Choice
 from peer.runtime.limits import SUPPORT_FILES, needed_files

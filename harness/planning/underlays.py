@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.experiment import UnderlaySpec
-from harness.workload.streams import NETWORK
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 from topologies.faults import UnderlayError
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay
 from topologies.geography import world_cities
@@ -69,20 +68,14 @@ def _matrix(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
     return place_hosts(underlay, sites, spec.access_delay_ms)
 
 
-def _unit_square(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    return square_underlay(spec.hosts or GENERATED_HOSTS, spec.side_ms, substream(seed, NETWORK, "square"))
-
-
-def _uniform(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    return uniform_underlay(spec.hosts or GENERATED_HOSTS, spec.delay_ms)
-
-
-_RECIPES = {
+_RECIPES: dict[str, Callable[[UnderlaySpec, Path, int], Underlay]] = {
     "world-cities": _world_cities,
     "wondernetwork": _wondernetwork,
     "matrix": _matrix,
-    "unit-square": _unit_square,
-    "uniform": _uniform,
+    "unit-square": lambda spec, folder, seed: square_underlay(
+        spec.hosts or GENERATED_HOSTS, spec.side_ms, substream(seed, NETWORK, "square")
+    ),
+    "uniform": lambda spec, folder, seed: uniform_underlay(spec.hosts or GENERATED_HOSTS, spec.delay_ms),
 }
 
 

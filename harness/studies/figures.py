@@ -12,10 +12,10 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 from msgspec import Struct
 
-from harness.studies.form import Cell, FigureSpec, Shown
+from harness.studies.form import Cell, FigureSpec, Shown, as_shown
 from harness.studies.intervals import Interval, interval
 from harness.studies.measures import MEASURES, split_reduction
-from harness.studies.reading import AT_S, EPOCH, count_of, label_of, measure_of, moment_of
+from harness.studies.reading import AT_S, EPOCH
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
 from metrics.report.figures import STYLE, plain_axes
@@ -59,7 +59,7 @@ def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
 def make_curves(spec: FigureSpec, results: Sequence[Result]) -> Iterator[Curve]:
     """The curves of a figure: one for each measure and combination of the series' axes that has a point."""
     chosen = matching(results, spec.where)
-    for shown in spec.y:
+    for shown in map(as_shown, spec.y):
         for values in product(*(values_along(chosen, axis) for axis in spec.series)):
             runs = matching(chosen, dict(zip(spec.series, values, strict=True)))
             points = tuple(_points(spec, runs, shown))
@@ -67,18 +67,18 @@ def make_curves(spec: FigureSpec, results: Sequence[Result]) -> Iterator[Curve]:
                 yield Curve(_label(spec, shown, values), points)
 
 
-def _label(spec: FigureSpec, shown: str | Shown, values: tuple[Cell, ...]) -> str:
+def _label(spec: FigureSpec, shown: Shown, values: tuple[Cell, ...]) -> str:
     words = [
         value if isinstance(value, str) else f"{axis} = {value}"
         for axis, value in zip(spec.series, values, strict=True)
     ]
     if len(spec.y) > 1 or not words:
-        words.insert(0, label_of(shown))
+        words.insert(0, shown.title)
     return ", ".join(words)
 
 
-def _points(spec: FigureSpec, runs: Sequence[Result], shown: str | Shown) -> Iterator[tuple[Cell, Interval]]:
-    measure, by, at = measure_of(shown), count_of(shown), moment_of(shown)
+def _points(spec: FigureSpec, runs: Sequence[Result], shown: Shown) -> Iterator[tuple[Cell, Interval]]:
+    measure, by, at = shown.of, shown.by, shown.at
     if spec.x in MOMENTS:
         rows = [mean for mean in aggregate(runs) if mean.measure == measure and mean.by == by]
         moments = [(mean.moment, mean.over) for mean in rows if mean.moment is not None]
@@ -153,7 +153,8 @@ def _finish(axes: Axes, spec: FigureSpec, curves: int) -> None:
 
 def _axis_label(shown: str | Shown) -> str:
     """The label that the study gives, otherwise the measure's meaning and unit, after the reduction."""
-    if not isinstance(shown, str) and shown.label:
+    shown = as_shown(shown)
+    if shown.label:
         return shown.label
-    reduction, name = split_reduction(measure_of(shown))
+    reduction, name = split_reduction(shown.of)
     return f"{reduction}: {MEASURES[name].label}" if reduction else MEASURES[name].label

@@ -29,10 +29,11 @@ class RunSpec(Struct, forbid_unknown_fields=True, frozen=True):
     snapshot_every_s: Positive | None = None
     """Measure it every so often, too."""
     newcomers_s: NonNegative = 2.0
-    """Snapshots leave out nodes that joined within so long before (SpiderCast 3.8); those of the start are no such."""
+    """Snapshots leave out nodes that joined within so long before (SpiderCast 3.8); nodes that are up from the start
+    are included."""
     control_from_s: NonNegative = 0.0
-    """With ``length_s``, control frames and changes are counted from this instant on; else in the window in which is
-    published."""
+    """With ``length_s``, control frames and changes are counted from this instant on; otherwise during the publishing
+    window."""
     epoch_messages: Count | None = None
     """Measure deliveries also for every so many messages on their own."""
     skip_messages: Annotated[int, Meta(ge=0)] = 0
@@ -59,6 +60,16 @@ class Shown(Struct, forbid_unknown_fields=True, frozen=True):
     """For a measure that is counted by something: its value at this one, such as a topic's number."""
     at: float | None = None
     """Its value in this epoch, or at this snapshot's instant (s)."""
+
+    @property
+    def title(self) -> str:
+        """What readers see."""
+        return self.label or self.of
+
+
+def as_shown(entry: str | Shown) -> Shown:
+    """An entry of a table or figure; a text is a measure's name."""
+    return Shown(entry) if isinstance(entry, str) else entry
 
 
 class PaperTable(Struct, forbid_unknown_fields=True, frozen=True):

@@ -8,8 +8,6 @@ from math import atan, cos, fsum, pi, sin, sqrt
 from statistics import stdev
 from typing import NamedTuple
 
-LEVEL = 0.95
-
 
 class Interval(NamedTuple):
     """A mean over n values, and half the width of its 95 % confidence interval (None for a single value)."""
@@ -25,7 +23,7 @@ def interval(values: Sequence[float]) -> Interval:
     mean = fsum(values) / n
     if n == 1:
         return Interval(mean, None, 1)
-    return Interval(mean, t_quantile(LEVEL, n - 1) * stdev(values) / sqrt(n), n)
+    return Interval(mean, t_quantile(0.95, n - 1) * stdev(values) / sqrt(n), n)
 
 
 @cache

@@ -12,8 +12,7 @@ from random import Random
 from harness.experiment import UnderlaySpec
 from harness.planning.underlays import GENERATED_HOSTS, make_underlay
 from harness.testbeds.simulated.network import Delay, Network, matrix_network
-from harness.workload.streams import NETWORK
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 
 
 def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> tuple[Network, int]:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.loading import decode, is_study, read_document
-from harness.studies.form import FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec
+from harness.studies.form import FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec, as_shown
 from harness.studies.measures import MEASURES, PUBLISHED, SEEN, split_reduction
-from harness.studies.points import VARIANT, assign, axes_of, points_of, seeds_of
+from harness.studies.points import assign, axes_of, points_of, seeds_of
 
 MEASURE = "measure"
 """The axis of a table along which its measures stand."""
@@ -158,9 +158,9 @@ def _table_rules(study: Study, table: TableSpec, place: str, axes: list[str]) ->
 
 def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str]) -> Iterator[tuple[bool, str, str]]:
     yield from _measure_rules(study, figure.y, f"{place}.y")
-    measured = {split_reduction(measure_of(shown))[1] for shown in figure.y} & MEASURES.keys()
+    measured = {split_reduction(as_shown(shown).of)[1] for shown in figure.y} & MEASURES.keys()
     if figure.x in (AT_S, EPOCH):
-        yield any(moment_of(shown) is not None for shown in figure.y), f"{place}.y", f"at: {figure.x} is the x axis"
+        yield any(as_shown(shown).at is not None for shown in figure.y), f"{place}.y", f"at: {figure.x} is the x axis"
     if figure.x == AT_S:
         yield not measured <= SEEN, f"{place}.x", "not all measures are of the snapshots"
     elif figure.x == EPOCH:
@@ -185,42 +185,7 @@ def _coverage_rules(
 
 
 def _measure_rules(study: Study, shown: Sequence[str | Shown], place: str) -> Iterator[tuple[bool, str, str]]:
-    for index, each in enumerate(shown):
-        reduction, name = split_reduction(measure_of(each))
-        yield bool(reduction) and moment_of(each) is not None, f"{place}[{index}]", f"at: {reduction} says which"
+    for index, each in enumerate(map(as_shown, shown)):
+        reduction, name = split_reduction(each.of)
+        yield bool(reduction) and each.at is not None, f"{place}[{index}]", f"at: {reduction} says which"
         yield name not in study.measures, f"{place}[{index}]", f"{name!r} is not among the study's measures"
-
-
-def measure_of(shown: str | Shown) -> str:
-    """What is shown, with its reduction."""
-    return shown if isinstance(shown, str) else shown.of
-
-
-def count_of(shown: str | Shown) -> float | None:
-    """Which count of it is shown."""
-    return None if isinstance(shown, str) else shown.by
-
-
-def moment_of(shown: str | Shown) -> float | None:
-    """The epoch or the snapshot's instant of which it is shown."""
-    return None if isinstance(shown, str) else shown.at
-
-
-def label_of(shown: str | Shown) -> str:
-    """What readers see."""
-    return shown if isinstance(shown, str) else shown.label or shown.of
-
-
-__all__ = [
-    "AT_S",
-    "EPOCH",
-    "MEASURE",
-    "VARIANT",
-    "check_study",
-    "count_of",
-    "hurry",
-    "label_of",
-    "load_study",
-    "measure_of",
-    "moment_of",
-]

@@ -54,12 +54,8 @@ def reduce_run(result: Result, shown: str, by: float | None = None, at: float | 
         return next((row.value for row in rows if row.moment == at), None)
     if not reduction and name not in SEEN:
         return next((row.value for row in rows if row.moment is None), None)
-    series = [row.value for row in sorted(rows, key=_moment) if row.moment is not None]
+    series = [value for _, value in sorted((row.moment, row.value) for row in rows if row.moment is not None)]
     return _reduce(reduction or "last", series) if series else None
-
-
-def _moment(row: Any) -> float:  # noqa: ANN401 - a Row
-    return -1.0 if row.moment is None else float(row.moment)
 
 
 def _reduce(reduction: str, series: Sequence[float]) -> float | None:

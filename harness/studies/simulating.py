@@ -62,9 +62,9 @@ class PointRun:
     """One run in progress.
 
     Args:
-        experiment: with the run's seed.
+        experiment: valid, with the run's seed.
         run: how it is simulated.
-        measures: what is wanted; anything else is not computed.
+        measures: names of ``MEASURES``; anything else is not computed.
         folder: the paths in the experiment are relative to it.
 
     Attributes:
@@ -98,19 +98,13 @@ class PointRun:
         )
         times = self._times
         Enactment(
-            self.simulation,
-            overlay,
-            workload.schedule,
-            start_ns=START_NS,
-            zero_ns=times.zero_ns,
-            stop_ns=times.end_ns,
+            self.simulation, overlay, workload.schedule, start_ns=START_NS, zero_ns=times.zero_ns, stop_ns=times.end_ns
         )
         self._sent: list[Sent] = []
         self.simulation.at(times.counted_from_ns, self._count_traffic)
         self.simulation.at(times.counted_to_ns, self._count_traffic)
 
     def perform(self) -> list[Row]:
-        """Simulate, measure on the way and at the end."""
         interests = Interests(self._honest_interests, self._topics)
         rows = self._rows(INTERESTS, interests) if self._honest_interests else []
         for at_ns in _instants(self._run, self._times.end_ns):
@@ -196,13 +190,7 @@ class PointRun:
 
 
 def simulate_point(experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> list[Row]:
-    """Simulate one experiment in memory. The same arguments give the same rows on any machine.
-
-    Args:
-        experiment: valid, with the run's seed.
-        run: how it is simulated.
-        measures: names of ``MEASURES``.
-        folder: the paths in the experiment are relative to it.
+    """Simulate one experiment in memory, with the arguments of ``PointRun``; the same ones give the same rows.
 
     Raises:
         ExperimentError: a file is missing or wrong, or the experiment cannot be.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from harness.testbeds.simulated.simulation import Simulation
-from metrics.overlay import Snapshot
+from metrics.overlay.snapshot import Snapshot
 from peer.core.bitset import Bitset
 from peer.core.contract import NodeId
 

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +17,7 @@ from harness.planning.underlays import data_path
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.points import points_of, seeds_of
 from harness.studies.simulating import Row
+from metrics.rundir import write_document
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +31,7 @@ CODE = (
     "harness/workload",
     "metrics/measures",
     "metrics/overlay",
+    "metrics/rundir/timeline.py",
 )
 """Files and folders whose Python files make the results."""
 
@@ -127,7 +128,6 @@ class Store:
         self._judged: dict[Path, tuple[int, bool]] = {}
 
     def read(self, job: Job) -> Result | None:
-        """A job's result, if it is there."""
         try:
             result = msgspec.json.decode(self._path(job.key).read_bytes(), type=Result)
         except (OSError, msgspec.DecodeError):
@@ -180,8 +180,7 @@ def _sources(place: Path | zipfile.Path, name: str) -> Iterator[tuple[str, bytes
 def write_spec(folder: Path, spec: SweepSpec) -> None:
     """Write ``sweep.json``."""
     folder.mkdir(parents=True, exist_ok=True)
-    document: Any = msgspec.to_builtins(spec)
-    (folder / "sweep.json").write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
+    write_document(folder / "sweep.json", spec)
 
 
 def read_spec(folder: Path) -> SweepSpec:

@@ -9,9 +9,9 @@ from itertools import product
 
 from msgspec import Struct
 
-from harness.studies.form import Cell, Shown, TableSpec
+from harness.studies.form import Cell, Shown, TableSpec, as_shown
 from harness.studies.intervals import Interval
-from harness.studies.reading import MEASURE, count_of, label_of, measure_of, moment_of
+from harness.studies.reading import MEASURE
 from harness.studies.results import matching, mean_of, values_along
 from harness.studies.store import Result
 
@@ -34,7 +34,7 @@ class Table(Struct, frozen=True):
 def make_table(spec: TableSpec, results: Sequence[Result]) -> Table:
     """The table of these results; combinations without a run have no row."""
     chosen = matching(results, spec.where)
-    shown = {label_of(each): each for each in spec.measures}
+    shown = {each.title: each for each in map(as_shown, spec.measures)}
     heads = _values(chosen, spec.columns, shown)
     rows = []
     for labels in product(*(_values(chosen, axis, shown) for axis in spec.rows)):
@@ -44,16 +44,16 @@ def make_table(spec: TableSpec, results: Sequence[Result]) -> Table:
     return Table(spec, tuple(heads), tuple(rows))
 
 
-def _values(results: Sequence[Result], axis: str, shown: dict[str, str | Shown]) -> list[Cell]:
+def _values(results: Sequence[Result], axis: str, shown: dict[str, Shown]) -> list[Cell]:
     return list(shown) if axis == MEASURE else values_along(results, axis)
 
 
 def _entry(
-    spec: TableSpec, results: Sequence[Result], shown: dict[str, str | Shown], labels: tuple[Cell, ...], head: Cell
+    spec: TableSpec, results: Sequence[Result], shown: dict[str, Shown], labels: tuple[Cell, ...], head: Cell
 ) -> Entry:
     where: dict[str, Cell] = {**dict(zip(spec.rows, labels, strict=True)), spec.columns: head}
     measure = shown[str(where.pop(MEASURE, next(iter(shown))))]
-    ours = mean_of(matching(results, where), measure_of(measure), count_of(measure), moment_of(measure))
+    ours = mean_of(matching(results, where), measure.of, measure.by, measure.at)
     return Entry(ours, _paper(spec, labels, head))
 
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 from metrics.measures.deliveries import Deliveries, TopicDeliveries
 from peer.core.bitset import Bitset, bitset
 from peer.core.contract import Message, MessageId, NodeId, TopicId
-from peer.core.schedule import Change, Crash, Join, Leave, Population, Subscribe, Unsubscribe
-from peer.trace import CRASHED, TraceEvent
+from peer.core.schedule import Population
+from peer.trace import JOINED, TraceEvent
 
 LATEST_NS = 600_000_000_000
 """How long a message is looked for: ten hops through nodes that take a minute each, the longest that there is. A copy
@@ -47,7 +47,7 @@ class Watch:
     """The observer of a study's run.
 
     Args:
-        population: who is up at the start; changed as the traced nodes come, go and change their interests.
+        population: the nodes that are up at the start, with their topics.
         adversaries: nodes whose copies, changes and scores count nowhere.
         batch_messages: how many messages make a batch; None = all of them.
         skip_messages: how many of them, the first ones, count nowhere.
@@ -79,29 +79,26 @@ class Watch:
         self.flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # of the flights, the oldest first
         self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
-        self._population = population
         self._subscribers = _by_topic(population)
         self.ever = dict(self._subscribers)
         self._handlers: dict[str, Callable[[TraceEvent], None]] = {
             "publish": self._publish,
-            "duplicate": self._duplicate,
-            "relay": self._relay,
+            "duplicate": self._count_copy,
+            "relay": self._count_copy,
             "graft": self._relink,
             "prune": self._relink,
-            "join": self._change,
-            "leave": self._change,
+            "join": self._join,
+            "leave": self._leave,
             "epoch": self._end_epoch,
             "disclose": self._disclose,
         }
 
     def trace(self, event: TraceEvent) -> None:
-        """See ``Observer``."""
         handler = self._handlers.get(event.event)
         if handler is not None:
             handler(event)
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
-        """Note a delivery that was due."""
         flight = self.flights.get(message.message_id)
         if flight is not None and flight.due >> node & 1:
             flight.due ^= 1 << node
@@ -133,33 +130,35 @@ class Watch:
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
 
-    def _duplicate(self, event: TraceEvent) -> None:
-        if batch := self._batch_of_honest_copy(event):
-            batch.duplicates += 1
-
-    def _relay(self, event: TraceEvent) -> None:
-        if batch := self._batch_of_honest_copy(event):
-            batch.relays += 1
-
-    def _batch_of_honest_copy(self, event: TraceEvent) -> Batch | None:
+    def _count_copy(self, event: TraceEvent) -> None:
         flight = self.flights.get(event.message_id)
-        return None if flight is None or self._adversaries >> event.node & 1 else flight.batch
+        if flight is None or self._adversaries >> event.node & 1:
+            return
+        if event.event == "relay":
+            flight.batch.relays += 1
+        else:
+            flight.batch.duplicates += 1
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns
 
-    def _change(self, event: TraceEvent) -> None:
-        change, bit = _observed_change(event), 1 << event.node
-        if isinstance(change, Join):
+    def _join(self, event: TraceEvent) -> None:
+        if event.reason == JOINED:
             self.joined_ns[event.node] = event.ts_ns
-        if isinstance(change, Join | Leave | Crash):
-            self.changes += not self._adversaries & bit
-        begun, ended = self._population.apply(change)
-        for topic in begun:
-            self._subscribers[topic] = self._subscribers.get(topic, 0) | bit
-            self.ever[topic] = self.ever.get(topic, 0) | bit
-        for topic in ended:
-            self._subscribers[topic] &= ~bit
+        self._count_change(event)
+        for topic in event.topics or ():
+            self._subscribers[topic] = self._subscribers.get(topic, 0) | 1 << event.node
+            self.ever[topic] = self.ever.get(topic, 0) | 1 << event.node
+
+    def _leave(self, event: TraceEvent) -> None:
+        self._count_change(event)
+        for topic in event.topics or ():
+            self._subscribers[topic] = self._subscribers.get(topic, 0) & ~(1 << event.node)
+
+    def _count_change(self, event: TraceEvent) -> None:
+        """Count an event with which a node joins or leaves; one without a reason changes only the node's topics."""
+        if event.reason is not None:
+            self.changes += not self._adversaries >> event.node & 1
 
     def _end_epoch(self, event: TraceEvent) -> None:
         assert event.epoch is not None and event.score is not None, "epochs that end have both"
@@ -171,16 +170,6 @@ class Watch:
         topics = self.concluded.setdefault(event.node, {})
         for topic in event.topics:
             topics[topic] = topics.get(topic, 0) | 1 << event.peer
-
-
-def _observed_change(event: TraceEvent) -> Change:
-    """The change that a ``join`` or a ``leave`` event reports."""
-    at_ns, node, topics = event.ts_ns, event.node, event.topics or ()
-    if event.event == "join":
-        return Subscribe(at_ns, node, topics) if event.reason is None else Join(at_ns, node, topics)
-    if event.reason is None:
-        return Unsubscribe(at_ns, node, topics)
-    return Crash(at_ns, node) if event.reason == CRASHED else Leave(at_ns, node)
 
 
 def _by_topic(population: Population) -> dict[TopicId, Bitset]:

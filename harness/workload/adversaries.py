@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from harness.experiment import AdversarySpec
 from harness.workload.interests import InterestModel, Topics
-from harness.workload.streams import NETWORK
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 
 
 def draw_adversaries(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[int]:
@@ -38,7 +37,6 @@ class InfiltratedInterests:
         self._victim_topics = victim_topics
 
     def draw(self, node: int, life: int) -> Topics:
-        """See ``InterestModel``."""
         topics = self._model.draw(node, life)
         return tuple(sorted({*topics, *self._victim_topics})) if node in self._adversaries else topics
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from harness.errors import ExperimentError
 from harness.experiment import InterestsSpec
 from harness.workload.files import read_interests
-from harness.workload.streams import NETWORK, generator
+from peer.core.randomness import NETWORK, substream
 
 Reals = npt.NDArray[np.float64]
 
@@ -25,6 +25,11 @@ Interests = tuple[Topics, ...]
 NYSE_SHARE = 0.1
 NYSE_MASS = 0.55
 """Of the exponential distribution, the most popular tenth of the topics has this mass."""
+
+
+def generator(seed: int, node: int, purpose: str) -> np.random.Generator:
+    """The NumPy counterpart of ``substream``: the same arguments give the same stream on every machine."""
+    return np.random.Generator(np.random.PCG64(substream(seed, node, purpose).getrandbits(128)))
 
 
 class InterestModel(Protocol):
@@ -44,7 +49,6 @@ class IndependentInterests:
         self._seed = seed
 
     def draw(self, node: int, life: int) -> Topics:
-        """See ``InterestModel``."""
         draws = generator(self._seed, node, f"interests/{life}").random(self._topics)
         return tuple((draws < self._ratio).nonzero()[0].tolist())
 
@@ -66,7 +70,6 @@ class PopularityInterests:
         self._seed = seed
 
     def draw(self, node: int, life: int) -> tuple[int, ...]:
-        """See ``InterestModel``."""
         draws = generator(self._seed, node, f"interests/{life}")
         size = int(draws.integers(self._fewest, self._most, endpoint=True))
         arrivals = draws.standard_exponential(len(self._weights)) / self._weights
@@ -129,7 +132,6 @@ class GridInterests:
         self.x, self.y = draws.integers(0, spec.grid_side, (2, len(self.topic)))
 
     def draw(self, node: int, life: int) -> tuple[int, ...]:
-        """See ``InterestModel``."""
         draws = generator(self._seed, node, f"interests/{life}")
         x, y = draws.integers(0, self._spec.grid_side, 2)
         radius = 1 + int(np.searchsorted(self._radii, draws.random(), "right"))
@@ -151,7 +153,6 @@ class FixedInterests:
         self._interests = interests
 
     def draw(self, node: int, life: int) -> Topics:
-        """See ``InterestModel``."""
         return self._interests[node]
 
 

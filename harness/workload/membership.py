@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from harness.errors import ExperimentError
 from harness.experiment import ScriptedAction
 from harness.workload.churn import Sessions, Span
 from harness.workload.interests import InterestModel, Interests, Topics
-from peer.core.schedule import Change, Crash, Join, Leave, Population, Subscribe, Unsubscribe
+from peer.core.schedule import Change, Crash, Join, Leave, Population
 
 
 class Membership(NamedTuple):
@@ -69,7 +71,7 @@ def follow_script(
         entry = script[place]
         try:
             _check_range(entry, nodes, topics, span)
-            change = _resolve(entry, model, lives[entry.node])
+            change = _make_change(entry, model, lives[entry.node])
             population.apply(change)
         except ValueError as error:
             raise ExperimentError(f"$.churn.script[{place}]", str(error)) from None
@@ -100,23 +102,20 @@ def _check_range(entry: ScriptedAction, nodes: int, topics: int, span: Span) -> 
         raise ValueError(f"expected topics of 0 .. {topics - 1}, got {list(entry.topics)}")
 
 
-def _resolve(entry: ScriptedAction, model: InterestModel, life: int) -> Change:
-    """The change that an entry asks for; a join without topics takes those of the node's life.
+def _make_change(entry: ScriptedAction, model: InterestModel, life: int) -> Change:
+    """The change that an entry asks for; a join without topics takes those of the node's instance.
 
     Raises:
         ValueError: the entry names topics for an action that has none.
     """
-    at_ns, node, topics = _instant_ns(entry), entry.node, tuple(sorted(entry.topics))
-    match entry.action:
-        case "join":
-            return Join(at_ns, node, topics or model.draw(node, life))
-        case "subscribe":
-            return Subscribe(at_ns, node, topics)
-        case "unsubscribe":
-            return Unsubscribe(at_ns, node, topics)
-    if topics:
+    topics = tuple(sorted(entry.topics))
+    if topics and entry.action in ("leave", "crash"):
         raise ValueError(f'"{entry.action}" takes no topics')
-    return Leave(at_ns, node) if entry.action == "leave" else Crash(at_ns, node)
+    if entry.action == "join":
+        topics = topics or model.draw(entry.node, life)
+    fields = {"action": entry.action, "at_ns": _instant_ns(entry), "node": entry.node, "topics": topics}
+    change: Change = msgspec.convert(fields, Change)
+    return change
 
 
 def _instant_ns(entry: ScriptedAction) -> int:

@@ -10,9 +10,8 @@ from random import Random
 from harness.errors import ExperimentError
 from harness.experiment import WorkloadSpec
 from harness.workload.membership import Membership, first_population
-from harness.workload.streams import NETWORK
 from peer.core.contract import NodeId, TopicId, message_id
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Change, Publish
 
 
@@ -42,7 +41,6 @@ class Audience:
         return self._subscribers[topic]
 
     def apply(self, change: Change) -> None:
-        """Apply the next change of the schedule."""
         begun, ended = self._population.apply(change)
         if change.node in self._silent:
             return

@@ -1,8 +1,8 @@
 """The checks of a run: rows of the table ``checks``, which the verdict joins (``metrics.verdict``).
 
 A rule (``rule.CheckRule``) says for one check when it fails, what that makes of the run, and why it is made; its judge
-is a function from parts of the evidence (``evidence.Evidence``) to a ``rule.Judgement``. ``page`` writes the tables of
-docs/verdict.md from the rules. CONTRIBUTING.md says how to add a check.
+is a function from parts of the evidence (``evidence.Evidence``) to a ``rule.Judgement``. CONTRIBUTING.md says how to
+add one.
 """
 
 from __future__ import annotations

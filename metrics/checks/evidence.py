@@ -129,49 +129,29 @@ class Evidence(Struct, frozen=True):
     """The parts of a run that the checks judge; None = the run has nothing of the kind.
 
     A check is made if all parts exist that its judge has parameters for.
-
-    Attributes:
-        deliveries: rows of the table ``deliveries``: (message, subscriber) pairs, delivered or not.
-        recount: how many there must be by the documents alone.
-        order: comparisons of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure.
-        frames: frames sent between peers whose traces are complete, on connections that no crash broke; those that were
-            never read fail.
-        clocks: hops between machines, of which those fail that took no longer than their clocks are unsure; worst = the
-            most that two clocks are unsure, in ns.
-        uncaptured: None = there is a capture, otherwise whether there should be one.
-        coverage: streams at each end, whose bytes in traces and captures must be the same; worst in bytes, total =
-            bytes that the taps saw.
-        connections: those with frames in the traces, and those with stream bytes in the captures.
-        delays: deliveries with a delay by the traces and one by the captures; those fail that came before the
-            publication or are shorter by the traces; worst in ms.
-        inside: those deliveries' delay by the traces - delay by the captures: the time inside the first and last host.
-        identity: nodes' seconds, in which the classes of ``overhead`` must add up to the bytes on the wire; worst in
-            bytes, total = bytes on the wire.
-        send: of frames sent in the judged span, from the peer's write to the first byte on the wire.
-        receive: of the same frames, from the last byte's arrival at the host to the peer's read.
-        busy: the processors' busy share in the seconds of the workload and of the cool-down.
-        steal: the hypervisor's share likewise.
     """
 
     traces: Traces
     publications: Publications
-    deliveries: int
-    recount: Recount
-    order: Outcome
-    frames: Outcome
-    clocks: Outcome | None = None
-    uncaptured: bool | None = None
+    deliveries: int  # rows of the table ``deliveries``: (message, subscriber) pairs, delivered or not
+    recount: Recount  # how many there must be by the documents alone
+    order: Outcome  # of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure
+    frames: Outcome  # sent, by complete traces, on connections that no crash broke; those that were never read fail
+    clocks: Outcome | None = (
+        None  # hops between machines; those within their clocks' error fail; worst: the largest, ns
+    )
+    uncaptured: bool | None = None  # None = there is a capture, otherwise whether there should be one
     frame_sets: FrameSets | None = None
-    coverage: Outcome | None = None
-    connections: Matching | None = None
+    coverage: Outcome | None = None  # bytes of streams at each end, by traces and captures; total by the captures
+    connections: Matching | None = None  # those with frames in the traces or stream bytes in the captures
     captures: Captures | None = None
-    delays: Outcome | None = None
-    inside: Spread | None = None
+    delays: Outcome | None = None  # of deliveries; negative ones and those shorter by the traces fail; worst in ms
+    inside: Spread | None = None  # the same deliveries' delay by the traces - by the captures: in first and last host
     wire: WireErrors | None = None
-    identity: Outcome | None = None
-    send: Spread | None = None
-    receive: Spread | None = None
+    identity: Outcome | None = None  # of nodes' seconds: classes of ``overhead`` against bytes on the wire, the total
+    send: Spread | None = None  # of frames sent in the judged span, from the peer's write to the first byte on the wire
+    receive: Spread | None = None  # of the same frames, from the last byte's arrival at the host to the peer's read
     links: Links | None = None
     emulation: Emulation | None = None
-    busy: tuple[float, ...] | None = None
-    steal: tuple[float, ...] | None = None
+    busy: tuple[float, ...] | None = None  # the processors' share in the seconds of the workload and of the cool-down
+    steal: tuple[float, ...] | None = None  # the hypervisor's likewise

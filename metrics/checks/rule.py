@@ -91,26 +91,17 @@ def share_at_most(limit: Limit, values: Sequence[float], share: float, detail: s
 class CheckRule(Struct, frozen=True):
     """A check.
 
-    Attributes:
-        name: of the check, unique.
-        section: the table of docs/verdict.md that has it.
-        severity: what a failure makes of the run, ``invalid`` or ``suspect``.
-        judge: judges the parts of the evidence that its parameters without default name; None = nothing to check.
-            The paragraphs of its docstring are the check's texts in docs/verdict.md: when it fails, why that matters
-            and, if stalls of the host can explain a failure, what a late sample is. ``{0}``, ``{1}`` ... stand for the
-            limits.
-        limits: those that the code sets; an experiment file's are in the evidence.
-        grave: whether a value above ``GRAVE_FACTOR`` times the limit makes the run invalid.
-        things: what late samples are called in the check's detail.
+    The paragraphs of the judge's docstring are the check's texts in docs/verdict.md: when it fails, why that matters
+    and, if stalls of the host can explain a failure, what a late sample is. ``{0}``, ``{1}`` ... stand for the limits.
     """
 
-    name: str
-    section: str
-    severity: str
-    judge: Callable[..., Judgement | None]
-    limits: tuple[Limit, ...] = ()
-    grave: bool = False
-    things: str = ""
+    name: str  # of the check, unique
+    section: str  # the table of docs/verdict.md that has it
+    severity: str  # what a failure makes of the run, ``invalid`` or ``suspect``
+    judge: Callable[..., Judgement | None]  # of the parts of the evidence that its parameters without default name
+    limits: tuple[Limit, ...] = ()  # those that the code sets; an experiment file's are in the evidence
+    grave: bool = False  # whether a value above ``GRAVE_FACTOR`` times the limit makes the run invalid
+    things: str = ""  # what late samples are called in the check's detail
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -13,20 +13,12 @@ NodeSet = int
 
 
 class Disclosure(NamedTuple):
-    """What one asker reached.
+    """What one asker reached."""
 
-    Attributes:
-        node: the asker.
-        subscriptions: (node, topic) pairs, the topic being one to which the asker never subscribed and the node an
-            honest one that did so at some time.
-        disclosed: those of them that it concluded.
-        wrong: what it concluded of such topics and honest nodes that is not so.
-    """
-
-    node: int
-    subscriptions: int
-    disclosed: int
-    wrong: int
+    node: int  # the asker
+    subscriptions: int  # of honest nodes, at any time, to topics that the asker never had: (node, topic) pairs
+    disclosed: int  # those of them that it concluded
+    wrong: int  # what else it concluded of such topics and honest nodes
 
 
 def measure_disclosure(

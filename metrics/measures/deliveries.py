@@ -18,31 +18,18 @@ class TopicDeliveries(Struct):
 
 
 class Deliveries(Struct, frozen=True):
-    """Messages, and their copies at some nodes.
+    """Messages, and their copies at some nodes."""
 
-    Attributes:
-        messages: published.
-        expected: pairs of a message and a node other than its publisher that subscribed when it was published.
-        delivered: how many of them were delivered.
-        delays_ms: from publication to delivery, where both are known.
-        hops: links that delivered copies crossed, added up.
-        counted: delivered copies of which that is known.
-        firsts: first copies at subscribers.
-        relays: first copies at nodes that subscribe to none of the topics.
-        duplicates: all other copies.
-        topics: by the number of the messages' first topic.
-    """
-
-    messages: int
-    expected: int
-    delivered: int
-    delays_ms: Values
-    hops: int = 0
-    counted: int = 0
-    firsts: int = 0
-    relays: int = 0
-    duplicates: int = 0
-    topics: Mapping[int, TopicDeliveries] = {}
+    messages: int  # published
+    expected: int  # pairs of a message and a node other than its publisher that subscribed when it was published
+    delivered: int  # how many of them were delivered
+    delays_ms: Values  # from publication to delivery, where both are known
+    hops: int = 0  # links that delivered copies crossed, added up
+    counted: int = 0  # delivered copies of which that is known
+    firsts: int = 0  # first copies at subscribers
+    relays: int = 0  # first copies at nodes that subscribe to none of the topics
+    duplicates: int = 0  # all other copies
+    topics: Mapping[int, TopicDeliveries] = {}  # by the number of the messages' first topic
 
 
 DELIVERIES = Family[Deliveries]("deliveries", "messages")

@@ -8,25 +8,15 @@ from metrics.measures.measure import Family, Values, largest
 
 
 class Emulation(Struct, frozen=True):
-    """What a run's tables tell of the network and the hosts.
+    """What a run's tables tell of the network and the hosts."""
 
-    Attributes:
-        stretches: of each delivery, its delay over the one-way delay of the direct path.
-        rtt_errors_ms: of the probes of the idle network, |RTT measured - asked|.
-        wire_error_ms_p99: as its check took it; None = not tested.
-        send_delays_ms: of each hop, the delay in the sender's host.
-        receive_delays_ms: of each hop, the delay in the receiver's host.
-        lateness_ms_p99: as its check took it; None = not tested.
-        second_lateness_ms: of each second, the 99th percentile of the data plane's lateness.
-    """
-
-    stretches: Values
-    rtt_errors_ms: Values
-    wire_error_ms_p99: float | None
-    send_delays_ms: Values
-    receive_delays_ms: Values
-    lateness_ms_p99: float | None
-    second_lateness_ms: Values
+    stretches: Values  # of each delivery, its delay over the one-way delay of the direct path
+    rtt_errors_ms: Values  # of the probes of the idle network, |RTT measured - asked|
+    wire_error_ms_p99: float | None  # as its check took it; None = not tested
+    send_delays_ms: Values  # of each hop, the delay in the sender's host
+    receive_delays_ms: Values  # of each hop, the delay in the receiver's host
+    lateness_ms_p99: float | None  # as its check took it; None = not tested
+    second_lateness_ms: Values  # of each second, the 99th percentile of the data plane's lateness
 
 
 EMULATION = Family[Emulation]("the network and the hosts")

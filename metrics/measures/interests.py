@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from metrics.measures.measure import Family, ratio
-from metrics.overlay import correlate, correlate_topics, intersect_top
+from metrics.overlay.interests import correlate, correlate_topics, intersect_top
 from metrics.overlay.snapshot import Integers
 
 LEVELS = (0.9, 0.95, 0.98, 0.99)

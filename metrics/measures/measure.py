@@ -62,21 +62,13 @@ def _composed(statistic: Callable[[Values], float | None], values: Callable[[Fac
 
 
 class Measure(Struct, Generic[Facts], frozen=True):
-    """A measure.
+    """A measure."""
 
-    Attributes:
-        name: its name in files, which names the unit if that is a unit of time.
-        unit: of the value; ``ratio`` for shares (0..1), empty for a plain number.
-        text: its meaning, as a phrase that stands alone.
-        formula: how it is computed.
-        by: what it is counted by; empty for a single number.
-    """
-
-    name: str
-    unit: str
-    text: str
-    formula: Formula[Facts]
-    by: str = ""
+    name: str  # its name in files, which names the unit if that is a unit of time
+    unit: str  # of the value; ``ratio`` for shares (0..1), empty for a plain number
+    text: str  # its meaning, as a phrase that stands alone
+    formula: Formula[Facts]  # how it is computed
+    by: str = ""  # what it is counted by; empty for a single number
 
     @property
     def counts(self) -> bool:

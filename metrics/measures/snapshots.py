@@ -7,17 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import numpy as np
 
 from metrics.measures.measure import Facts, Family, Value, ratio
-from metrics.overlay import (
-    NodeLinks,
-    PhysicalGraph,
-    Snapshot,
-    TopicOverlay,
-    count_distances,
-    count_links,
-    measure_graph,
-    measure_topics,
-)
-from metrics.overlay.snapshot import Integers
+from metrics.overlay.distances import count_distances
+from metrics.overlay.graph import PhysicalGraph, measure_graph
+from metrics.overlay.nodes import NodeLinks, count_links
+from metrics.overlay.snapshot import Integers, Snapshot
+from metrics.overlay.topics import TopicOverlay, measure_topics
 
 
 def measure_snapshot(snapshot: Snapshot, wanted: Collection[str]) -> list[Value]:

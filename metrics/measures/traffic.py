@@ -15,19 +15,12 @@ BACKGROUND = {Hello.kind, Bye.kind} | background_kinds()
 
 
 class Traffic(Struct, frozen=True):
-    """What some nodes sent in a span of time.
+    """What some nodes sent in a span of time."""
 
-    Attributes:
-        frames: how many, by kind.
-        sizes_bytes: their bytes, by kind.
-        peer_seconds: the nodes times the span.
-        changes: how many nodes joined, left or crashed in it.
-    """
-
-    frames: Mapping[int, int]
-    sizes_bytes: Mapping[int, int]
-    peer_seconds: float
-    changes: int = 0
+    frames: Mapping[int, int]  # how many, by kind
+    sizes_bytes: Mapping[int, int]  # their bytes, by kind
+    peer_seconds: float  # the nodes times the span
+    changes: int = 0  # how many nodes joined, left or crashed in it
 
 
 def _control(counts: Mapping[int, int], without: Collection[int] = ()) -> int:

@@ -12,24 +12,14 @@ from metrics.overlay.snapshot import Integers, Snapshot
 
 
 class PhysicalGraph(NamedTuple):
-    """The graph of physical links.
+    """The graph of physical links."""
 
-    Attributes:
-        components: sets of nodes that reach each other.
-        largest_component: nodes of the largest one.
-        clustering: mean over all nodes of the share of a node's pairs of neighbours that are linked; a node with
-            fewer than two neighbours counts as 0. (Watts and Strogatz's coefficient.)
-        clustering_global: share of all paths of two links that a third link closes; 0 where there is none.
-        diameter: longest shortest path, over all pairs that reach each other.
-        path_length_mean: mean shortest path over these pairs; None where there is none.
-    """
-
-    components: int
-    largest_component: int
-    clustering: float | None
-    clustering_global: float
-    diameter: int
-    path_length_mean: float | None
+    components: int  # sets of nodes that reach each other
+    largest_component: int  # nodes of the largest one
+    clustering: float | None  # share of a node's pairs of neighbours that are linked, 0 without pairs; mean over nodes
+    clustering_global: float  # share of all paths of two links that a third link closes; 0 where there is none
+    diameter: int  # longest shortest path, over all pairs that reach each other
+    path_length_mean: float | None  # mean shortest path over these pairs; None where there is none
 
 
 def measure_graph(snapshot: Snapshot) -> PhysicalGraph:

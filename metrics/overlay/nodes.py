@@ -12,19 +12,13 @@ from metrics.overlay.snapshot import Integers, Snapshot
 class NodeLinks(NamedTuple):
     """Counts of links, each (count,) by the node's place; those with adversaries are among them.
 
-    Attributes:
-        view_size_total: logical links: the sizes of the node's views on all topics, added up.
-        view_size_unique: different nodes in all its views; the out-degree of the graph of views.
-        in_degree: different honest nodes that have it in a view.
-        degree: physical links.
-
     Source: StAN section 3.1 (Total and Unique View Size) and Figure 3 (in- and out-degree).
     """
 
-    view_size_total: Integers
-    view_size_unique: Integers
-    in_degree: Integers
-    degree: Integers
+    view_size_total: Integers  # logical links: the sizes of the node's views on all topics, added up
+    view_size_unique: Integers  # different nodes in all its views; the out-degree of the graph of views
+    in_degree: Integers  # different honest nodes that have it in a view
+    degree: Integers  # physical links
 
 
 def count_links(snapshot: Snapshot) -> NodeLinks:

@@ -20,17 +20,11 @@ _MAX_LEVELS = 64
 
 
 class Paths(NamedTuple):
-    """Shortest paths in an undirected graph, over the pairs of nodes that reach each other.
+    """Shortest paths in an undirected graph, over the pairs of nodes that reach each other."""
 
-    Attributes:
-        diameter: links of the longest one; 0 where no two nodes reach each other.
-        length_mean: links of the mean one; None likewise.
-        pairs: how many pairs of nodes reach each other.
-    """
-
-    diameter: int
-    length_mean: float | None
-    pairs: int
+    diameter: int  # links of the longest one; 0 where no two nodes reach each other
+    length_mean: float | None  # links of the mean one; None likewise
+    pairs: int  # how many pairs of nodes reach each other
 
 
 def shortest_paths(count: int, links: Integers) -> Paths:

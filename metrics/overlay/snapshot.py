@@ -17,22 +17,14 @@ class Snapshot:
 
     Adversaries have the places from ``count`` on. They count for nothing but as neighbours of the honest nodes: what
     holds together only by them does not hold.
-
-    Attributes:
-        count: nodes that are up and honest.
-        interests: (s, 2) subscriptions (node, topic), each once; topics keep their numbers.
-        links: (l, 2) physical links, the lower place first, each once, no link of a node with itself.
-        views: (v, 3) logical links (node, neighbour, topic), each by the word of the node alone, each once.
-        links_aside: (., 2) physical links with adversaries, the honest node first.
-        views_aside: (., 3) logical links with adversaries, by the honest node's word.
     """
 
-    count: int
-    interests: Integers
-    links: Integers
-    views: Integers
-    links_aside: Integers
-    views_aside: Integers
+    count: int  # nodes that are up and honest
+    interests: Integers  # (s, 2) subscriptions (node, topic), each once; topics keep their numbers
+    links: Integers  # (l, 2) physical links, the lower place first, each once, no link of a node with itself
+    views: Integers  # (v, 3) logical links (node, neighbour, topic), each by the word of the node alone, each once
+    links_aside: Integers  # (., 2) physical links with adversaries, the honest node first
+    views_aside: Integers  # (., 3) logical links with adversaries, by the honest node's word
 
     @classmethod
     def of(

@@ -14,28 +14,17 @@ from metrics.overlay.snapshot import Integers, Snapshot
 class TopicOverlay(NamedTuple):
     """A topic's overlay.
 
-    Attributes:
-        topic: its number.
-        subscribers: how many nodes subscribe.
-        links: physical links between two of them.
-        components: sets of subscribers that reach each other over these links; 1 = the topic is connected.
-        largest_component: subscribers in the largest one.
-        diameter: longest shortest path over these links, within a component.
-        view_links: logical links of the topic from one subscriber to another.
-        view_components: sets of subscribers that reach each other, both ways, over these one-way links: the strongly
-            connected components of the topic's views.
-
     Source: SpiderCast section 2 (topic-connected overlays); StAN section 3 (strongly connected ones).
     """
 
-    topic: int
-    subscribers: int
-    links: int
-    components: int
-    largest_component: int
-    diameter: int
-    view_links: int
-    view_components: int
+    topic: int  # its number
+    subscribers: int  # how many nodes subscribe
+    links: int  # physical links between two of them
+    components: int  # sets of subscribers that reach each other over these links; 1 = the topic is connected
+    largest_component: int  # subscribers in the largest one
+    diameter: int  # longest shortest path over these links, within a component
+    view_links: int  # logical links of the topic from one subscriber to another
+    view_components: int  # sets of subscribers that reach each other, both ways, over these one-way links
 
 
 def measure_topics(snapshot: Snapshot, *, diameters: bool = True) -> list[TopicOverlay]:

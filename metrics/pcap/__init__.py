@@ -4,12 +4,12 @@ The kernels know files, NumPy and Arrow, neither Spark nor processes. A host's r
 everything that needs a host's whole view (connections, reassembly, frames) happens while its file is read, before any
 shuffle, and payload never enters a table.
 
-Without Spark::
+Without Spark (``metrics.pcap.tables``)::
 
     reading = Reading(("conns", "frames"), traced="traced.parquet", epoch_offset_ns=offset)
     for name, table in read_tables(path, reading): ...
 
-With Spark, several tables in one pass, as their union with a leading column ``table``::
+With Spark (``metrics.pcap.source``), several tables in one pass, as their union with a leading column ``table``::
 
     register(spark)  # the Data Source, and its code for the executors
     options = {"path": f"{run}/capture", "tables": "conns,frames,spans,wire,captures", "traced": traced}
@@ -20,30 +20,3 @@ Frames come from the payload where the capture has it, or, with ``traced`` (a Pa
 ``schemas.TRACED``), from the stream offsets in the peers' traces, looked up by TCP sequence number: a binary search per
 stream inside the reader, far cheaper than a range join and independent of what was captured beyond the headers.
 """
-
-from metrics.pcap.schemas import (
-    CAPTURES,
-    CONNS,
-    FRAMES,
-    PACKETS,
-    SCHEMAS,
-    SPANS,
-    TRACED,
-    WIRE,
-    union_schema,
-)
-from metrics.pcap.tables import Reading, read_tables
-
-__all__ = [
-    "CAPTURES",
-    "CONNS",
-    "FRAMES",
-    "PACKETS",
-    "SCHEMAS",
-    "SPANS",
-    "TRACED",
-    "WIRE",
-    "Reading",
-    "read_tables",
-    "union_schema",
-]

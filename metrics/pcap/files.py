@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from metrics.pcap.classic import is_classic, read_classic
 from metrics.pcap.pcapng import is_pcapng, read_pcapng
-from metrics.pcap.records import EVERYTHING, Records, Selection, map_file, no_records
+from metrics.pcap.records import EVERYTHING, Records, Selection, no_records
 from metrics.pcap.walk import Bytes
 
 
@@ -17,8 +15,3 @@ def read_bytes(data: Bytes, file_name: str = "", selection: Selection = EVERYTHI
     if is_pcapng(data):
         return read_pcapng(data, file_name, selection)
     return no_records(data, len(data))
-
-
-def read_file(path: Path, selection: Selection = EVERYTHING) -> Records:
-    """The selected packets of a capture file."""
-    return read_bytes(map_file(path), path.name, selection)

@@ -24,31 +24,20 @@ _PACKED = 1 << 62  # as many different rows can be told apart by one integer
 
 @dataclass
 class Segments:
-    """TCP packets, sorted by stream and then by time: a stream is one direction of a connection, ``2 * conn + side``.
+    """TCP packets by stream and then by time; a stream is one direction of a connection, ``2 * conn + side``."""
 
-    Attributes:
-        row: each one's row in the packets.
-        stream_starts: where each stream begins in these columns; one more entry at the end.
-    """
-
-    row: Ints
+    row: Ints  # each one's row in the packets
     stream: Ints
     ts_ns: Ints
     seq: Ints
     flags: npt.NDArray[np.int16]
     payload_bytes: Ints
-    stream_starts: Ints
+    stream_starts: Ints  # where each stream begins in these columns; one more entry at the end
 
 
 @dataclass
 class Connections:
-    """The connections of a capture; arrays by connection, ``base`` and ``tap`` by stream.
-
-    Attributes:
-        first: each connection's first packet's row.
-        base: sequence number of each stream's byte 0, UNKNOWN where no handshake says it.
-        tap: where each stream was seen, as in ``records``.
-    """
+    """The connections of a capture; arrays by connection, ``base`` and ``tap`` by stream."""
 
     segments: Segments
     host: npt.NDArray[np.int32]
@@ -56,8 +45,8 @@ class Connections:
     orig_port: Ints
     resp: Ints
     resp_port: Ints
-    base: Ints
-    tap: npt.NDArray[np.int8]
+    base: Ints  # sequence number of each stream's byte 0, UNKNOWN where no handshake says it
+    tap: npt.NDArray[np.int8]  # where each stream was seen, as in ``records``
     start_ns: Ints
     names: list[str]
     uids: list[str]

@@ -151,7 +151,6 @@ class _Walked:
             at += length
 
     def located(self) -> Located:
-        """What was collected."""
         return Located(
             np.array(self._stream, np.int64),
             np.array(self._off, np.int64),

@@ -85,19 +85,13 @@ class Columns:
 
 @dataclass
 class Packets:
-    """A capture's packets with what their headers say, row by row with ``records``.
-
-    Attributes:
-        host: each packet's vantage host.
-        tap: MID, TX or RX; told from addresses where the capture says nothing and one address is in every packet.
-        ipv6: the IPv6 addresses met.
-    """
+    """A capture's packets with what their headers say, row by row with ``records``."""
 
     records: Records
     columns: Columns
-    host: npt.NDArray[np.int32]
-    tap: npt.NDArray[np.int8]
-    ipv6: list[bytes]
+    host: npt.NDArray[np.int32]  # each packet's vantage host
+    tap: npt.NDArray[np.int8]  # MID, TX or RX; where the capture does not say, by the address that is in every packet
+    ipv6: list[bytes]  # the IPv6 addresses met
 
 
 def decode(records: Records) -> Packets:

@@ -34,33 +34,21 @@ class Interface:
 
 @dataclass
 class Records:
-    """A capture's packets as columns, in the file's order.
+    """A capture's packets as columns, in the file's order."""
 
-    Attributes:
-        data: the whole file.
-        at: each record's offset in the file; ``start`` its packet's first byte, ``cap_bytes`` of which were kept out of
-            the ``wire_bytes`` the packet had.
-        ts_ns: nanoseconds since the epoch. A pcapng simple packet has no time and takes its predecessor's.
-        interface: index into ``interfaces``.
-        tap: MID, TX or RX.
-        unread_bytes: what follows the last whole record.
-        unknown_blocks: pcapng blocks of no known type, or at an interface that was never described.
-    """
-
-    data: Bytes
-    at: Ints
-    start: Ints
-    cap_bytes: Ints
-    wire_bytes: Ints
-    ts_ns: Ints
-    interface: npt.NDArray[np.int32]
-    tap: npt.NDArray[np.int8]
+    data: Bytes  # the whole file
+    at: Ints  # each record's offset in the file
+    start: Ints  # its packet's first byte
+    cap_bytes: Ints  # how many of the packet's bytes were kept
+    wire_bytes: Ints  # of how many
+    ts_ns: Ints  # nanoseconds since the epoch. A pcapng simple packet has no time and takes its predecessor's
+    interface: npt.NDArray[np.int32]  # index into ``interfaces``
+    tap: npt.NDArray[np.int8]  # MID, TX or RX
     interfaces: list[Interface] = field(default_factory=list)
-    unread_bytes: int = 0
-    unknown_blocks: int = 0
+    unread_bytes: int = 0  # what follows the last whole record
+    unknown_blocks: int = 0  # pcapng blocks of no known type, or at an interface that was never described
 
     def __len__(self) -> int:
-        """The number of packets."""
         return len(self.at)
 
     def select(self, rows: npt.NDArray[np.generic] | slice) -> Records:

@@ -62,11 +62,9 @@ class PcapDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
         return "pcap"
 
     def schema(self) -> StructType:
-        """The schema of the tables asked for."""
         return from_arrow_schema(union_schema(_reading(self.options).tables))
 
     def reader(self, schema: StructType) -> PcapReader:
@@ -92,7 +90,6 @@ class PcapReader(DataSourceReader):
         return [PcapPartition(tuple(group)) for group in _pack(shares, tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The record batches of a task."""
         schema = union_schema(self._reading.tables)
         for name, table in self.read_tables(partition):
             yield from _conform(name, table, schema).to_batches(_BATCH_ROWS)

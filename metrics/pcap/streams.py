@@ -21,36 +21,22 @@ _SAFE = 1 << 61
 
 @dataclass
 class Streams:
-    """The streams' bytes by interval, in order; positions are on the common axis (``axis[stream] + offset``).
+    """The streams' bytes by interval, in order; positions are on the common axis (``axis[stream] + offset``)."""
 
-    Attributes:
-        axis: where each stream's byte 0 lies; ``extent`` how far its bytes reach (offsets, not axis).
-        start, end: the elementary intervals that arrived.
-        first_ns: when each was first seen.
-        available_ns: when it and all before it in its stream had been seen; meaningless where not ``reachable``.
-        reachable: whether all bytes before it were seen.
-        gaps: number of holes before each interval, over all streams; equal numbers mean no hole between two.
-        owner: index into ``payload`` of the segment that brought it.
-        payload: the segments (rows of ``Segments``) with payload in their stream; ``position`` is where their first
-            byte lies, ``length`` how many they carry.
-        new_bytes: how many bytes each of them brought that had not been seen.
-        lost: segments with payload before their stream's beginning: they belong to an older connection.
-    """
-
-    axis: Ints
-    extent: Ints
-    start: Ints
-    end: Ints
-    first_ns: Ints
-    available_ns: Ints
-    reachable: Bools
-    gaps: Ints
-    owner: Ints
-    payload: Ints
-    position: Ints
-    length: Ints
-    new_bytes: Ints
-    lost: Ints
+    axis: Ints  # where each stream's byte 0 lies
+    extent: Ints  # how far its bytes reach (offsets, not axis)
+    start: Ints  # the elementary intervals that arrived: where each begins ...
+    end: Ints  # ... and ends
+    first_ns: Ints  # when each was first seen
+    available_ns: Ints  # when it and all before it in its stream had been seen; meaningless where not ``reachable``
+    reachable: Bools  # whether all bytes before it were seen
+    gaps: Ints  # number of holes before each interval, over all streams; equal numbers mean no hole between two
+    owner: Ints  # index into ``payload`` of the segment that brought it
+    payload: Ints  # the segments (rows of ``Segments``) with payload in their stream
+    position: Ints  # where their first byte lies
+    length: Ints  # how many bytes they carry
+    new_bytes: Ints  # how many bytes each of them brought that had not been seen
+    lost: Ints  # segments with payload before their stream's beginning: they belong to an older connection
 
     @property
     def retransmits(self) -> Bools:

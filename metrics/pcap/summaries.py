@@ -164,7 +164,6 @@ class InterfaceCounts:
         self._no_stream = np.zeros(count, np.int64)
 
     def add(self, packets: Packets, connections: Connections, streams: Streams) -> None:
-        """Counts a piece."""
         interface = packets.records.interface.astype(np.int64)
         count, natures = self._natures.shape
         place = interface * natures + packets.columns.nature

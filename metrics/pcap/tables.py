@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from metrics.pcap.files import read_file
+from metrics.pcap.files import read_bytes
 from metrics.pcap.flows import Connections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
 from metrics.pcap.headers import TCP, Packets, address_text, decode
-from metrics.pcap.records import TAPS, Records, Selection
+from metrics.pcap.records import TAPS, Records, Selection, map_file
 from metrics.pcap.schemas import PACKETS, SCHEMAS
 from metrics.pcap.sightings import sight
 from metrics.pcap.streams import Streams, reassemble
@@ -27,25 +27,15 @@ _PIECE_PACKETS = 1_500_000
 
 @dataclass(frozen=True)
 class Reading:
-    """What to read from a capture.
+    """What to read from a capture."""
 
-    Attributes:
-        tables: names of ``schemas.SCHEMAS``.
-        traced: Parquet of ``schemas.TRACED``; None takes frames from captured payload.
-        epoch_offset_ns: taken from every time stamp: epoch = CLOCK_MONOTONIC + this.
-        origin_ns: where the one-second buckets of ``wire`` and ``spans`` start, after that.
-        part, parts: only the ``part``-th of ``parts`` of the file: of its packets, or, with reassembly, the hosts whose
-            index leaves the remainder ``part``.
-        retransmissions: whether ``packets`` says ``is_retx``, which needs reassembly and a host's whole capture.
-    """
-
-    tables: tuple[str, ...]
-    traced: str | None = None
-    epoch_offset_ns: int = 0
-    origin_ns: int = 0
-    part: int = 0
-    parts: int = 1
-    retransmissions: bool = False
+    tables: tuple[str, ...]  # names of ``schemas.SCHEMAS``
+    traced: str | None = None  # Parquet of ``schemas.TRACED``; None takes frames from captured payload
+    epoch_offset_ns: int = 0  # taken from every time stamp: epoch = CLOCK_MONOTONIC + this
+    origin_ns: int = 0  # where the one-second buckets of ``wire`` and ``spans`` start, after that
+    part: int = 0  # which part of the file: of its packets or, with reassembly, the hosts whose index % parts == part
+    parts: int = 1  # how many parts there are
+    retransmissions: bool = False  # whether ``packets`` has ``is_retx``: needs reassembly and a host's whole capture
 
     @property
     def reassembles(self) -> bool:
@@ -68,10 +58,12 @@ class Reading:
 def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
     """The tables of a capture file, as (name, piece); a table may come in several pieces, or in none."""
     by_host = reading.reassembles
-    records = read_file(path, Selection(reading.part, reading.parts, by_host))
+    records = read_bytes(map_file(path), path.name, Selection(reading.part, reading.parts, by_host))
     records.ts_ns -= reading.epoch_offset_ns
     if not by_host:
-        yield from _read_packets(records, path)
+        for start in range(0, len(records), _PIECE_PACKETS):
+            packets = decode(records.select(slice(start, start + _PIECE_PACKETS)))
+            yield "packets", _packets_table(packets, path, None)
         return
     counts = InterfaceCounts(records)
     hosts = np.array([each.host for each in records.interfaces], np.int64)
@@ -82,12 +74,6 @@ def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
         yield "captures", counts.table(records, path, mine)
         if not records.interfaces and reading.part == 0:
             yield "captures", describe_unreadable(records, path)
-
-
-def _read_packets(records: Records, path: Path) -> Iterator[tuple[str, pa.Table]]:
-    for start in range(0, len(records), _PIECE_PACKETS):
-        packets = decode(records.select(slice(start, start + _PIECE_PACKETS)))
-        yield "packets", _packets_table(packets, path, None)
 
 
 def _pieces(records: Records, hosts: npt.NDArray[np.int64], wanted: set[int]) -> Iterator[Records]:

@@ -27,21 +27,17 @@ def write(run_dir: Path) -> Path:
         RunDirError: the run has not been analysed, or cannot be read.
     """
     run = Run(run_dir)
-    with replacing(run_dir, REPORT_FOLDER) as folder:
-        _write(run, folder)
-    return run_dir / REPORT_PAGE
-
-
-def _write(run: Run, folder: Path) -> None:
     drawn: list[dict[str, str]] = []
     missing: list[str] = []
-    for figure in FIGURES:
-        canvas = figure.draw(run)
-        if canvas is None:
-            missing.append(figure.title)
-            continue
-        path = folder / f"{figure.name}.png"
-        canvas.savefig(path, dpi=144)
-        encoded = base64.b64encode(path.read_bytes()).decode()
-        drawn.append({"name": figure.name, "title": figure.title, "caption": figure.caption, "png": encoded})
-    (folder / Path(REPORT_PAGE).name).write_text(render(run, drawn, missing), encoding="utf-8")
+    with replacing(run_dir, REPORT_FOLDER) as folder:
+        for figure in FIGURES:
+            canvas = figure.draw(run)
+            if canvas is None:
+                missing.append(figure.title)
+                continue
+            path = folder / f"{figure.name}.png"
+            canvas.savefig(path, dpi=144)
+            encoded = base64.b64encode(path.read_bytes()).decode()
+            drawn.append({"name": figure.name, "title": figure.title, "caption": figure.caption, "png": encoded})
+        (folder / Path(REPORT_PAGE).name).write_text(render(run, drawn, missing), encoding="utf-8")
+    return run_dir / REPORT_PAGE

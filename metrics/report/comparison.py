@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure as Canvas
 
 from metrics.report.figures import plain_axes
-from metrics.report.page import format_number, label_of
+from metrics.report.page import template
 from metrics.report.run import Run
 
 
@@ -42,7 +41,7 @@ def labels(runs: list[Run]) -> list[str]:
     protocols = [str(run.experiment["protocol"]) for run in runs]
     if len(set(protocols)) == len(runs):
         return protocols
-    return [f"{run.name}/{run.path.resolve().name}" for run in runs]
+    return [f"{run.plan.name}/{run.path.resolve().name}" for run in runs]
 
 
 def delay_figure(runs: list[Run]) -> Canvas:
@@ -65,11 +64,7 @@ def write_comparison(runs: list[Run], page: Path) -> None:
     """Write the comparison as one HTML page that opens without a network."""
     image = io.BytesIO()
     delay_figure(runs).savefig(image, dpi=144, format="png")
-    environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
-    environment.filters["number"] = format_number
-    environment.filters["label"] = label_of
-    template = environment.get_template("comparison.html.j2")
-    text = template.render(
+    text = template("comparison.html.j2").render(
         labels=labels(runs),
         runs=runs,
         settings=differing_settings(runs),

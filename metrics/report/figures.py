@@ -28,6 +28,8 @@ _NEXT_S = 1.5
 
 STYLE = str(files("metrics.report") / "trellis.mplstyle")
 
+_Draw = Callable[[Run], Canvas | None]
+
 
 class Figure(Struct, frozen=True):
     """A figure of the report. ``draw`` returns None where the run has nothing to show."""
@@ -35,7 +37,22 @@ class Figure(Struct, frozen=True):
     name: str
     title: str
     caption: str
-    draw: Callable[[Run], Canvas | None]
+    draw: _Draw
+
+
+FIGURES: list[Figure] = []
+"""In the order of the report."""
+
+
+def _figure(title: str, name: str = "") -> Callable[[_Draw], _Draw]:
+    """Enter a function in ``FIGURES``. Its docstring is the caption, and its name the figure's if none is given."""
+
+    def enter(draw: _Draw) -> _Draw:
+        caption = " ".join((draw.__doc__ or "").split())
+        FIGURES.append(Figure(name or draw.__name__.replace("_", "-"), title, caption, draw))
+        return draw
+
+    return enter
 
 
 def plain_axes(width: float = 6.4, height: float = 3.4) -> tuple[Canvas, Axes]:
@@ -56,24 +73,52 @@ def _cdf(axes: Axes, values: npt.ArrayLike, **style: Any) -> None:  # noqa: ANN4
     axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", **style)
 
 
-def learning(run: Run) -> Canvas | None:
-    """Mean delay, delivery ratio and score of every epoch, where nodes learn their neighbours."""
-    epochs = run.table("epochs")
-    if epochs is None or epochs.empty:
+@_figure("The overlay on the planet", name="map")
+def world(run: Run) -> Canvas | None:
+    """Hosts, and each physical link as a great circle."""
+    hosts = run.hosts
+    if hosts.empty or hosts["latitude"].isna().any():
         return None
-    canvas, panels = _axes_grid(5.4, rows=3, sharex=True)
-    curves = (("latency_ms_mean", "mean delay (ms)", BLUE), ("delivery_ratio", "delivery ratio", GREEN))
-    for axes, (column, label, color) in zip(panels, (*curves, ("score_mean", "mean score", ORANGE)), strict=True):
-        axes.plot(epochs["epoch"], epochs[column], color=color, marker=".")
-        axes.set_ylabel(label)
-    panels[0].set_ylim(bottom=0)
-    panels[2].set_xlabel("epoch")
-    panels[2].xaxis.set_major_locator(MaxNLocator(integer=True))
+    canvas, axes = plain_axes(width=9.6, height=4.9)
+    rings = json.loads((files("metrics.report") / "data" / "land.json").read_text(encoding="utf-8"))["rings"]
+    axes.add_collection(PolyCollection([np.array(ring) for ring in rings], facecolor="#e6ebe4", edgecolor="#c8d0c5"))
+    segments = [_arc(hosts, a, b) for a, b in run.host_links()]
+    pieces = [piece for segment in segments for piece in segment]
+    faint = min(0.8, 60 / max(60, len(segments)))
+    axes.add_collection(LineCollection(pieces, colors=BLUE, linewidths=0.7, alpha=faint))
+    axes.scatter(hosts["longitude"], hosts["latitude"], s=16, color=ORANGE, edgecolor="white", linewidth=0.5, zorder=3)
+    if len(hosts) <= 40:
+        for row in hosts.itertuples():
+            axes.annotate(row.site, (row.longitude, row.latitude), (3, 3), textcoords="offset points", fontsize=6.5)
+    axes.set(xlim=(-180, 180), ylim=(-58, 80), xticks=[], yticks=[], aspect=1.25)
+    axes.grid(visible=False)
+    axes.set_frame_on(False)
     return canvas
 
 
+def _arc(hosts: pd.DataFrame, a: int, b: int) -> list[npt.NDArray[np.float64]]:
+    """The great circle between two hosts as (longitude, latitude) pieces, cut where it leaves the map's edge."""
+    points = np.radians(hosts.loc[[a, b], ["latitude", "longitude"]].to_numpy(dtype=float))
+    ends = np.stack(
+        (np.cos(points[:, 0]) * np.cos(points[:, 1]), np.cos(points[:, 0]) * np.sin(points[:, 1]), np.sin(points[:, 0]))
+    )
+    angle = np.arccos(np.clip(ends[:, 0] @ ends[:, 1], -1, 1))
+    if angle < 1e-6 or angle > np.pi - 1e-6:
+        return []
+    step = np.linspace(0, 1, 32)
+    path = (ends[:, :1] * np.sin((1 - step) * angle) + ends[:, 1:] * np.sin(step * angle)) / np.sin(angle)
+    latitude = np.degrees(np.arcsin(np.clip(path[2], -1, 1)))
+    longitude = np.degrees(np.arctan2(path[1], path[0]))
+    cuts = np.flatnonzero(np.abs(np.diff(longitude)) > 180) + 1
+    return [piece for piece in np.split(np.stack((longitude, latitude), axis=1), cuts) if len(piece) > 1]
+
+
+@_figure("Propagation delay")
 def delay_cdf(run: Run) -> Canvas | None:
-    """Propagation delay over all expected deliveries (undelivered ones keep the curve below 1) and the direct delay."""
+    """From publication to first delivery at each subscriber; an undelivered pair keeps the curve below 1.
+
+    Dashed: the one-way delay of the direct path of the same pairs.
+    """
     deliveries = run.honest("deliveries")
     if deliveries is None or deliveries.empty:
         return None
@@ -87,8 +132,9 @@ def delay_cdf(run: Run) -> Canvas | None:
     return canvas
 
 
+@_figure("Delivery ratio")
 def delivery_ratio(run: Run) -> Canvas | None:
-    """Share of the expected deliveries made, by topic and by the second of publication, where a trace tells it."""
+    """Deliveries made of those expected, by second of publication and by topic."""
     deliveries = run.honest("deliveries")
     if deliveries is None or deliveries.empty:
         return None
@@ -105,8 +151,13 @@ def delivery_ratio(run: Run) -> Canvas | None:
     return canvas
 
 
+@_figure("Logical and physical links")
 def link_sharing(run: Run) -> Canvas | None:
-    """Logical against physical links over time, from the traces and, as marks, from the wire."""
+    """A logical link is a topic shared with a neighbour, a physical link is a TCP connection.
+
+    Lines: what the peers traced. Marks: what the captures show: connections between both Hellos and the Bye, and
+    logical links over which data has been seen. The checks link agreement and logical links hold the two together.
+    """
     sharing = run.honest("sharing")
     if sharing is None or sharing.empty:
         return None
@@ -126,8 +177,11 @@ def link_sharing(run: Run) -> Canvas | None:
     return canvas
 
 
+@_figure("Degree distribution")
 def degrees(run: Run) -> Canvas | None:
-    """Links of each node at the workload's end: physical ones, and different nodes in views, both ways."""
+    """At the workload's end: how many nodes have so many physical links, so many different nodes in their views, and
+    stand in the views of so many others.
+    """
     nodes = run.last("overlay_degrees")
     if nodes is None or not nodes["degree"].any():
         return None
@@ -148,8 +202,11 @@ def degrees(run: Run) -> Canvas | None:
     return canvas
 
 
+@_figure("Topic overlays")
 def topic_overlays(run: Run) -> Canvas | None:
-    """Components and diameter of every topic's overlay at the workload's end, by its subscribers."""
+    """Each topic's subscribers and the physical links among them at the workload's end: how many parts there are, and
+    the longest of the shortest paths within one.
+    """
     topics = run.last("overlay_topics")
     if topics is None or topics.empty:
         return None
@@ -163,8 +220,29 @@ def topic_overlays(run: Run) -> Canvas | None:
     return canvas
 
 
+@_figure("Learning")
+def learning(run: Run) -> Canvas | None:
+    """Mean propagation delay, delivery ratio and the score of the neighbours that nodes keep, by epoch.
+
+    Nodes begin with random neighbours.
+    """
+    epochs = run.table("epochs")
+    if epochs is None or epochs.empty:
+        return None
+    canvas, panels = _axes_grid(5.4, rows=3, sharex=True)
+    curves = (("latency_ms_mean", "mean delay (ms)", BLUE), ("delivery_ratio", "delivery ratio", GREEN))
+    for axes, (column, label, color) in zip(panels, (*curves, ("score_mean", "mean score", ORANGE)), strict=True):
+        axes.plot(epochs["epoch"], epochs[column], color=color, marker=".")
+        axes.set_ylabel(label)
+    panels[0].set_ylim(bottom=0)
+    panels[2].set_xlabel("epoch")
+    panels[2].xaxis.set_major_locator(MaxNLocator(integer=True))
+    return canvas
+
+
+@_figure("Duplicates")
 def duplicates(run: Run) -> Canvas | None:
-    """Copies beyond the first one, per delivery and node."""
+    """Further copies that a subscriber received of a message."""
     deliveries = run.honest("deliveries")
     if deliveries is None or deliveries.empty:
         return None
@@ -175,6 +253,26 @@ def duplicates(run: Run) -> Canvas | None:
     values, counts = np.unique(received["copies"] - 1, return_counts=True)
     axes.bar(values, counts / counts.sum(), color=ORANGE, width=0.85)
     axes.set(xlabel="duplicate copies received with a delivery", ylabel="share of deliveries")
+    return canvas
+
+
+@_figure("Where a hop's delay arises")
+def hop_delay(run: Run) -> Canvas | None:
+    """Send buffer: from the peer's write to the first byte on the emulated network.
+
+    Wire: to the last byte in order at the receiver's interface. Receive: to the peer's read.
+    """
+    if not len(run.values("hops", "d_wire_ns")):
+        return None
+    canvas, axes = plain_axes()
+    parts = (("d_sndbuf_ns", "send buffer", ORANGE), ("d_wire_ns", "wire", BLUE), ("d_rcv_ns", "receive", GREEN))
+    for column, label, color in parts:
+        values = run.values("hops", column) / 1e6
+        _cdf(axes, np.maximum(values, 1e-3), label=f"{label}, median {np.median(values):.3g} ms", color=color)
+    asked = run.values("hops", "asked_delay_ms")
+    _cdf(axes, np.maximum(asked, 1e-3), label="one-way delay asked for", color=GREY, linestyle="--")
+    axes.set(xscale="log", xlabel="part of a hop's delay (ms)", ylabel="share of hops", ylim=(0, 1.02))
+    axes.legend(loc="upper left", fontsize=8)
     return canvas
 
 
@@ -190,8 +288,9 @@ OVERHEAD = (
 )
 
 
+@_figure("Bytes on the wire")
 def overhead(run: Run) -> Canvas | None:
-    """Where the bytes on the wire went, each second; the classes add up to all bytes."""
+    """Every captured byte in exactly one class, counted once at its sender."""
     table = run.table("overhead")
     if table is None or table.empty:
         return None
@@ -212,24 +311,9 @@ def overhead(run: Run) -> Canvas | None:
     return canvas
 
 
-def hop_delay(run: Run) -> Canvas | None:
-    """The delay of each transmission, split where the captures split it."""
-    if not len(run.values("hops", "d_wire_ns")):
-        return None
-    canvas, axes = plain_axes()
-    parts = (("d_sndbuf_ns", "send buffer", ORANGE), ("d_wire_ns", "wire", BLUE), ("d_rcv_ns", "receive", GREEN))
-    for column, label, color in parts:
-        values = run.values("hops", column) / 1e6
-        _cdf(axes, np.maximum(values, 1e-3), label=f"{label}, median {np.median(values):.3g} ms", color=color)
-    asked = run.values("hops", "asked_delay_ms")
-    _cdf(axes, np.maximum(asked, 1e-3), label="one-way delay asked for", color=GREY, linestyle="--")
-    axes.set(xscale="log", xlabel="part of a hop's delay (ms)", ylabel="share of hops", ylim=(0, 1.02))
-    axes.legend(loc="upper left", fontsize=8)
-    return canvas
-
-
+@_figure("The emulated network against what was asked")
 def rtt_error(run: Run) -> Canvas | None:
-    """The round-trip time of every pair: asked against measured, and the error's distribution by phase."""
+    """Echo requests over every directed pair before and after the workload, random pairs during it."""
     achieved = run.achieved()
     if achieved is None or achieved["rtt_ms"].isna().all():
         return None
@@ -249,8 +333,11 @@ def rtt_error(run: Run) -> Canvas | None:
     return canvas
 
 
+@_figure("Fidelity over time")
 def fidelity(run: Run) -> Canvas | None:
-    """What the emulation itself did, second by second: lateness of the data plane, stalls, CPU in use."""
+    """Above: how late the data plane released packets, and the lengths of times in which a processor (x) or the data
+    plane (+) stood still. Below: CPU. Shaded: the publishing window.
+    """
     table = run.table("fidelity")
     if table is None or table.empty or table["lateness_p50_ns"].isna().all():
         return None
@@ -298,117 +385,3 @@ def _mark_stalls(run: Run, axes: Axes) -> None:
         length_ms = (rows["end_ns"] - rows["start_ns"]) / 1e6
         begin_s = (rows["start_ns"] - run.zero_ns) / 1e9
         axes.plot(begin_s, length_ms, marker, markersize=4, color=PURPLE, linestyle="none", label=label)
-
-
-def world(run: Run) -> Canvas | None:
-    """The hosts on the map with the physical links of the overlay."""
-    hosts = run.hosts
-    if hosts.empty or hosts["latitude"].isna().any():
-        return None
-    canvas, axes = plain_axes(width=9.6, height=4.9)
-    rings = json.loads((files("metrics.report") / "data" / "land.json").read_text(encoding="utf-8"))["rings"]
-    axes.add_collection(PolyCollection([np.array(ring) for ring in rings], facecolor="#e6ebe4", edgecolor="#c8d0c5"))
-    segments = [_arc(hosts, a, b) for a, b in run.host_links()]
-    pieces = [piece for segment in segments for piece in segment]
-    faint = min(0.8, 60 / max(60, len(segments)))
-    axes.add_collection(LineCollection(pieces, colors=BLUE, linewidths=0.7, alpha=faint))
-    axes.scatter(hosts["longitude"], hosts["latitude"], s=16, color=ORANGE, edgecolor="white", linewidth=0.5, zorder=3)
-    if len(hosts) <= 40:
-        for row in hosts.itertuples():
-            axes.annotate(row.site, (row.longitude, row.latitude), (3, 3), textcoords="offset points", fontsize=6.5)
-    axes.set(xlim=(-180, 180), ylim=(-58, 80), xticks=[], yticks=[], aspect=1.25)
-    axes.grid(visible=False)
-    axes.set_frame_on(False)
-    return canvas
-
-
-def _arc(hosts: pd.DataFrame, a: int, b: int) -> list[npt.NDArray[np.float64]]:
-    """The great circle between two hosts as (longitude, latitude) pieces, cut where it leaves the map's edge."""
-    points = np.radians(hosts.loc[[a, b], ["latitude", "longitude"]].to_numpy(dtype=float))
-    ends = np.stack(
-        (np.cos(points[:, 0]) * np.cos(points[:, 1]), np.cos(points[:, 0]) * np.sin(points[:, 1]), np.sin(points[:, 0]))
-    )
-    angle = np.arccos(np.clip(ends[:, 0] @ ends[:, 1], -1, 1))
-    if angle < 1e-6 or angle > np.pi - 1e-6:
-        return []
-    step = np.linspace(0, 1, 32)
-    path = (ends[:, :1] * np.sin((1 - step) * angle) + ends[:, 1:] * np.sin(step * angle)) / np.sin(angle)
-    latitude = np.degrees(np.arcsin(np.clip(path[2], -1, 1)))
-    longitude = np.degrees(np.arctan2(path[1], path[0]))
-    cuts = np.flatnonzero(np.abs(np.diff(longitude)) > 180) + 1
-    return [piece for piece in np.split(np.stack((longitude, latitude), axis=1), cuts) if len(piece) > 1]
-
-
-FIGURES = (
-    Figure("map", "The overlay on the planet", "Hosts, and each physical link as a great circle.", world),
-    Figure(
-        "delay-cdf",
-        "Propagation delay",
-        "From publication to first delivery at each subscriber; an undelivered pair keeps the curve below 1. "
-        "Dashed: the one-way delay of the direct path of the same pairs.",
-        delay_cdf,
-    ),
-    Figure(
-        "delivery-ratio",
-        "Delivery ratio",
-        "Deliveries made of those expected, by second of publication and by topic.",
-        delivery_ratio,
-    ),
-    Figure(
-        "link-sharing",
-        "Logical and physical links",
-        "A logical link is a topic shared with a neighbour, a physical link is a TCP connection. "
-        "Lines: what the peers traced. Marks: what the captures show: connections between both Hellos and the Bye, and "
-        "logical links over which data has been seen. "
-        "The checks link agreement and logical links hold the two together.",
-        link_sharing,
-    ),
-    Figure(
-        "degrees",
-        "Degree distribution",
-        "At the workload's end: how many nodes have so many physical links, so many different nodes in their views, "
-        "and stand in the views of so many others.",
-        degrees,
-    ),
-    Figure(
-        "topic-overlays",
-        "Topic overlays",
-        "Each topic's subscribers and the physical links among them at the workload's end: how many parts there are, "
-        "and the longest of the shortest paths within one.",
-        topic_overlays,
-    ),
-    Figure(
-        "learning",
-        "Learning",
-        "Mean propagation delay, delivery ratio and the score of the neighbours that nodes keep, by epoch. Nodes begin "
-        "with random neighbours.",
-        learning,
-    ),
-    Figure("duplicates", "Duplicates", "Further copies that a subscriber received of a message.", duplicates),
-    Figure(
-        "hop-delay",
-        "Where a hop's delay arises",
-        "Send buffer: from the peer's write to the first byte on the emulated network. "
-        "Wire: to the last byte in order at the receiver's interface. Receive: to the peer's read.",
-        hop_delay,
-    ),
-    Figure(
-        "overhead",
-        "Bytes on the wire",
-        "Every captured byte in exactly one class, counted once at its sender.",
-        overhead,
-    ),
-    Figure(
-        "rtt-error",
-        "The emulated network against what was asked",
-        "Echo requests over every directed pair before and after the workload, random pairs during it.",
-        rtt_error,
-    ),
-    Figure(
-        "fidelity",
-        "Fidelity over time",
-        "Above: how late the data plane released packets, and the lengths of times in which a processor (x) or the "
-        "data plane (+) stood still. Below: CPU. Shaded: the publishing window.",
-        fidelity,
-    ),
-)

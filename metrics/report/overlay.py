@@ -27,7 +27,7 @@ def measures_over_time(run: Run) -> dict[str, Any] | None:
     chosen = pd.concat([early.head(1), inside.iloc[sorted({0, len(inside) // 2, len(inside) - 1})]])
     return {
         "times": [(at_ns - run.zero_ns) / 1e9 for at_ns in chosen["at_ns"]],
-        "rows": [(measure.label, _plain(chosen[measure.name])) for measure in measures],
+        "rows": [(each.label, [None if pd.isna(value) else value for value in chosen[each.name]]) for each in measures],
     }
 
 
@@ -40,7 +40,3 @@ def topics_by_shape(run: Run) -> list[dict[str, Any]]:
     ordered = shapes.sort_values(["components", "diameter"], ascending=False).head(_MOST_GROUPS)
     rows: list[dict[str, Any]] = ordered.to_dict("records")
     return rows
-
-
-def _plain(values: pd.Series) -> list[Any]:
-    return [None if pd.isna(value) else value for value in values.tolist()]

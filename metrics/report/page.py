@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
@@ -30,11 +30,8 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         figures: name, title, caption and base64 PNG of each figure, in order.
         missing: titles of figures that had nothing to show.
     """
-    environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
-    environment.filters["number"] = format_number
-    environment.filters["label"] = label_of
     summary = run.summary
-    return environment.get_template("page.html.j2").render(
+    return template("page.html.j2").render(
         run=run,
         summary=summary,
         sentence=sentence(run),
@@ -52,6 +49,13 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         missing=missing,
         provenance=run.provenance(),
     )
+
+
+def template(name: str) -> Template:
+    """A page's template, with the filters ``number`` and ``label``."""
+    environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
+    environment.filters.update(number=format_number, label=label_of)
+    return environment.get_template(name)
 
 
 def sentence(run: Run) -> str:

@@ -33,11 +33,6 @@ class Run(RunDir):
         self._tables: dict[str, pd.DataFrame | None] = {}
 
     @property
-    def name(self) -> str:
-        """The experiment's name."""
-        return str(self.plan.name)
-
-    @property
     def zero_ns(self) -> int:
         """The workload's zero, ns of CLOCK_MONOTONIC."""
         return self.manifest.zero_ns
@@ -46,11 +41,6 @@ class Run(RunDir):
     def duration_s(self) -> float:
         """The length of the publishing window."""
         return float(self.experiment["workload"]["duration_s"])
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Attributions of the data behind the underlay."""
-        return self.underlay.sources
 
     @property
     def has_map(self) -> bool:
@@ -95,26 +85,16 @@ class Run(RunDir):
         achieved = read_achieved(self.path)
         return None if achieved is None else last_attempts(achieved).to_pandas()
 
-    def neighbours(self) -> dict[int, set[int]]:
-        """Every node's physical neighbours at the middle of the publishing window."""
-        found: dict[int, set[int]] = {node: set() for node in self.nodes}
+    def host_links(self) -> list[tuple[int, int]]:
+        """Pairs of hosts (lower number first) whose nodes are physical neighbours halfway through the publishing."""
         links = self.table("physical_links")
         if links is None:
-            return found
+            return []
         at = self.zero_ns + int(self.duration_s * 5e8)
         alive = links[(links["from_ns"] <= at) & (links["to_ns"].isna() | (links["to_ns"] >= at))]
-        for node, peer in zip(alive["node"], alive["peer"], strict=True):
-            found[int(node)].add(int(peer))
-            found[int(peer)].add(int(node))
-        return found
-
-    def host_links(self) -> list[tuple[int, int]]:
-        """Pairs of hosts (lower number first) whose nodes are physical neighbours then."""
         host_of = {place.node: place.host for place in self.plan.placement}
-        pairs = {
-            tuple(sorted((host_of[node], host_of[peer]))) for node, peers in self.neighbours().items() for peer in peers
-        }
-        return sorted((first, second) for first, second in pairs)
+        hosts = {(host_of[node], host_of[peer]) for node, peer in zip(alive["node"], alive["peer"], strict=True)}
+        return sorted({(min(pair), max(pair)) for pair in hosts})
 
     def provenance(self) -> list[tuple[str, str]]:
         """What ran, on what: versions, kernel, hashes, lengths of the phases, resources."""

@@ -59,7 +59,6 @@ class Header(Struct, frozen=True):
 
     @property
     def maker(self) -> str:
-        """The program that made the run."""
         known = {"trellis-testbed": "version {}", "trellis revision": "revision {}"}
         said = ", ".join(text.format(self.versions[name]) for name, text in known.items() if self.versions.get(name))
         return "the Trellis that made the run" + (f" ({said})" if said else "")
@@ -96,7 +95,6 @@ class Manifest(Struct, frozen=True):
 
     @property
     def timeline(self) -> Timeline:
-        """When what happened."""
         return Timeline(self.zero_ns, self.phases)
 
 

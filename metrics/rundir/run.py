@@ -50,24 +50,20 @@ class RunDir:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """``manifest.json``."""
         return self._read(files.MANIFEST_FILE, Decoder(Manifest).decode)
 
     @cached_property
     def plan(self) -> PlanOutline:
-        """``plan.json``."""
         return self._read(files.PLAN_FILE, Decoder(PlanOutline).decode)
 
     @cached_property
     def underlay(self) -> Underlay:
-        """``underlay.json``."""
         from topologies.model import Underlay
 
         return self._read(files.UNDERLAY_FILE, Underlay.from_json)
 
     @cached_property
     def summary(self) -> Summary:
-        """``summary.json``."""
         return self._read(files.SUMMARY_FILE, Decoder(Summary).decode)
 
     def _read(self, name: str, decode: Callable[[bytes], Value]) -> Value:
@@ -92,7 +88,6 @@ class RunDir:
 
     @property
     def experiment(self) -> dict[str, Any]:
-        """The resolved experiment."""
         return self.plan.experiment
 
     @property
@@ -103,14 +98,12 @@ class RunDir:
 
     @cached_property
     def stalls(self) -> Stalls:
-        """``stalls.jsonl``."""
         from metrics.stalls import read_stalls
 
         return read_stalls(self.path)
 
     @property
     def nodes(self) -> list[int]:
-        """Every node of the run."""
         return [place.node for place in self.plan.placement]
 
     @property
@@ -134,16 +127,13 @@ class RunDir:
 
     @property
     def timeline(self) -> Timeline:
-        """The instants of the run."""
         return self.manifest.timeline
 
     @property
     def judged_ns(self) -> tuple[int, int]:
-        """See ``Timeline.judged_ns``."""
         return self.timeline.judged_ns
 
     def phase(self, name: str) -> Phase | None:
-        """See ``Timeline.phase``."""
         return self.timeline.phase(name)
 
     def lines(self, name: str) -> list[dict[str, Any]]:

@@ -55,7 +55,6 @@ class Timeline(Struct, frozen=True):
 
     @property
     def start_ns(self) -> int:
-        """The instant at which the peers start."""
         return min((phase.start_ns for phase in self._active), default=self.zero_ns)
 
     @property
@@ -72,7 +71,6 @@ class Timeline(Struct, frozen=True):
 
     @property
     def end_ns(self) -> int:
-        """The last instant of the last phase."""
         return max((phase.end_ns for phase in self.phases), default=self.zero_ns)
 
     @property

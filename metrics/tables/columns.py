@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -103,11 +103,9 @@ def of_whole_traces(rows: pa.Table, incomplete: Sequence[int]) -> pa.Table:
     return rows.filter(pc.invert(pc.or_(*ends)))
 
 
-def quantile(
-    values: npt.NDArray[np.float64], share: float, method: Literal["inverted_cdf", "linear"] = "inverted_cdf"
-) -> float | None:
-    """An exact quantile, by default one of the values; None where there are none."""
-    return float(np.quantile(values, share, method=method)) if len(values) else None
+def quantile(values: npt.NDArray[np.float64], share: float) -> float | None:
+    """An exact quantile, which is one of the values; None where there are none."""
+    return float(np.quantile(values, share, method="inverted_cdf")) if len(values) else None
 
 
 class Groups:

@@ -18,7 +18,7 @@ def build_conns(
     """The ``conns`` table.
 
     Args:
-        staged: two rows a connection (one where only one end was captured), ``metrics.pcap.CONNS``.
+        staged: two rows a connection (one where only one end was captured), ``metrics.pcap.schemas.CONNS``.
         nodes: node and ip of every node.
         streams: ``condensed.condense_streams``.
         carried: ``condensed.condense_topics``.

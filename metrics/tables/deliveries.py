@@ -19,7 +19,7 @@ from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Ints
 from metrics.tables.columns import Column, Groups, conform, find, find_asked, numbers, valid
 from metrics.tables.hops import HOPS
-from metrics.tables.schemas import arrow_schema
+from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Share
 from metrics.tables.traces import EVENTS
 from peer.core.frames import Data
@@ -27,14 +27,8 @@ from peer.core.frames import Data
 DELIVERIES: Final = arrow_schema("deliveries")
 MESSAGES: Final = arrow_schema("messages")
 PUBLISHED: Final = pa.schema([MESSAGES.field(index) for index in range(6)])
-_SCHEDULE: Final = pa.schema(
-    [
-        ("at_ns", pa.int64()),
-        ("action", pa.string()),
-        ("message_id", pa.int64()),
-        ("topics", pa.list_(pa.int64())),
-        ("payload_bytes", pa.int64()),
-    ]
+_SCHEDULE: Final = schema_of(
+    "at_ns bigint, action string, message_id bigint, topics array<bigint>, payload_bytes bigint"
 )
 _SHARES_PERCENT: Final = (50, 90, 99, 100)
 _FOREVER = 2**63 - 1
@@ -42,21 +36,13 @@ _FOREVER = 2**63 - 1
 
 @dataclass(frozen=True)
 class Sources:
-    """What deliveries are made of, as Parquet.
+    """What deliveries are made of, as Parquet."""
 
-    Attributes:
-        events: ``traces.EVENTS``.
-        hops: the ``hops`` table.
-        interests: ``subscriptions``.
-        published: ``build_published``.
-        pairs: what was asked of every directed pair, for ``find_asked``: delay_ms.
-    """
-
-    events: Path
-    hops: Path
-    interests: Path
-    published: Path
-    pairs: Path
+    events: Path  # ``traces.EVENTS``
+    hops: Path  # the ``hops`` table
+    interests: Path  # ``subscriptions``
+    published: Path  # ``build_published``
+    pairs: Path  # what was asked of every directed pair, for ``find_asked``: delay_ms
 
     @property
     def rows(self) -> int:

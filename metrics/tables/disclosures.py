@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from metrics.disclosure import NodeSet, measure_disclosure
+from metrics.measures.attacks import NodeSet, measure_disclosure
 from metrics.tables.traces import EVENTS
 
 

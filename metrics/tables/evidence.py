@@ -19,16 +19,17 @@ from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN, DELAY_AGREEMENT_P99
 from metrics.checks.network import PUBLISH_LAG_P99
 from metrics.dataplane import spans
-from metrics.pcap import CAPTURES, CONNS
+from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
-from metrics.rundir.files import DATAPLANE_FILE, OVERLAY_FILE, PRESSURE_FILE, SCHEDULE_FILE
+from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
 from metrics.stalls import Late
 from metrics.tables import hop_evidence
 from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS, TraceState
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.protocols.registry import copies_follow_links
 
 _DELIVERED = ("publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")

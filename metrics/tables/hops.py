@@ -42,27 +42,16 @@ _REPEATED = ["conn", "direction", "event", "tap", "uid"]
 
 @dataclass(frozen=True)
 class Sources:
-    """What hops are made of: Parquet as staged, and what is known of the run.
+    """What hops are made of: Parquet as staged, and what is known of the run."""
 
-    Attributes:
-        frames: ``traces.FRAMES``.
-        taps: ``metrics.pcap.FRAMES``.
-        conns: ``metrics.pcap.CONNS``.
-        events: ``traces.EVENTS``.
-        published: message_id and topics of every message.
-        pairs: what was asked of every directed pair, for ``find_asked``: delay_ms, jitter_ms.
-        nodes_by_host: the node on each host.
-        starts: when the incarnations of those connections began that reused their addresses and ports, rising.
-    """
-
-    frames: Path
-    taps: Path
-    conns: Path
-    events: Path
-    published: Path
-    pairs: Path
-    nodes_by_host: Sequence[int]
-    starts: Mapping[str, Sequence[int]]
+    frames: Path  # ``traces.FRAMES``
+    taps: Path  # ``metrics.pcap.schemas.FRAMES``
+    conns: Path  # ``metrics.pcap.schemas.CONNS``
+    events: Path  # ``traces.EVENTS``
+    published: Path  # message_id and topics of every message
+    pairs: Path  # what was asked of every directed pair, for ``find_asked``: delay_ms, jitter_ms
+    nodes_by_host: Sequence[int]  # the node on each host
+    starts: Mapping[str, Sequence[int]]  # of reused addresses and ports: when each incarnation of the connection began
 
     @property
     def rows(self) -> int:

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metrics.measures.snapshots import measure_overlay
-from metrics.overlay import Snapshot, count_links, measure_topics
+from metrics.overlay.nodes import count_links
+from metrics.overlay.snapshot import Snapshot
+from metrics.overlay.topics import measure_topics
 
 MOST_INSTANTS = 60
 FEWEST_INSTANTS = 10
@@ -21,21 +22,13 @@ Rows = list[dict[str, Any]]
 
 
 class Intervals(NamedTuple):
-    """What lasts from when to when (from_ns, to_ns; half open).
+    """What lasts from when to when (from_ns, to_ns; half open)."""
 
-    Attributes:
-        lives: node.
-        interests: node, topic.
-        physical: node, peer; by the word of either.
-        logical: node, peer, topic; by the word of the node.
-        adversaries: the nodes that misbehave on purpose.
-    """
-
-    lives: pa.Table
-    interests: pa.Table
-    physical: pa.Table
-    logical: pa.Table
-    adversaries: frozenset[int] = frozenset()
+    lives: pa.Table  # node
+    interests: pa.Table  # node, topic
+    physical: pa.Table  # node, peer; by the word of either
+    logical: pa.Table  # node, peer, topic; by the word of the node
+    adversaries: frozenset[int] = frozenset()  # the nodes that misbehave on purpose
 
     def at(self, at_ns: int) -> tuple[npt.NDArray[np.int64], Snapshot]:
         """The numbers of the honest nodes that are up, rising, and the overlay then."""
@@ -60,11 +53,6 @@ def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list
     most = min(max(LOOKS // max(nodes, 1), FEWEST_INSTANTS), MOST_INSTANTS)
     step = -(-(last - first + 1) // most)
     return sorted({zero_ns + k * _SECOND_NS for k in range(first, last + 1) if k % step == 0} | {zero_ns, end_ns})
-
-
-def build_overlay(intervals: Intervals, instants: list[int]) -> Rows:
-    """The ``overlay`` table: a row an instant."""
-    return [{"at_ns": at_ns} | measure_overlay(intervals.at(at_ns)[1]) for at_ns in instants]
 
 
 def build_parts(intervals: Intervals, instants: list[int]) -> tuple[Rows, Rows]:

@@ -19,19 +19,19 @@ from pyspark.sql import functions as F
 from metrics.adversaries import of_nodes, read_adversaries
 from metrics.checks import check_run
 from metrics.checks.evidence import Evidence, Links
+from metrics.measures.snapshots import measure_overlay
 from metrics.pcap.source import register, ship_code
 from metrics.rundir import RunDir
-from metrics.rundir.files import CAPTURE_FOLDER, table_file
+from metrics.rundir.files import CAPTURE_FOLDER, STALLS_FILE, table_file
 from metrics.rundir.parquet import with_version
 from metrics.tables import agreement, churn, deliveries, disclosures, epochs, fidelity, hops, links, logs, overhead
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import copies_show_links, gather
-from metrics.tables.overlay import Intervals, build_overlay, build_parts, choose_instants
+from metrics.tables.overlay import Intervals, build_parts, choose_instants
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
-from metrics.tables.staged import STAGED, mark_version
-from metrics.tables.stalls import build_stalls
+from metrics.tables.staged import STAGED
 from metrics.tables.together import together
 from metrics.tables.traces import EVENTS
 from metrics.tables.wire import Wire
@@ -84,9 +84,12 @@ class Pipeline:
             self.wire.read(self._run.path / CAPTURE_FOLDER, traced, manifest.epoch_offset_ns, manifest.zero_ns)
 
     def _stage_plan(self) -> None:
-        """What was asked for."""
+        """What was asked for. Nodes are in a file: a list handed to Spark starts Python workers wherever it is used."""
         self._stage_pairs()
-        self.nodes = self._stage_nodes()
+        places, path = self._run.plan.placement, self._staging / "nodes.parquet"
+        columns = {"node": [place.node for place in places], "ip": [place.wan_ip for place in places]}
+        pq.write_table(pa.table(columns, pa.schema([("node", pa.int32()), ("ip", pa.string())])), path)
+        self.nodes = self._spark.read.parquet(str(path))
         whole = self._spark.read.schema(_OVERLAY).option("multiLine", True)
         self.overlay = whole.json(str(self._run.path / OVERLAY_FILE))
 
@@ -104,18 +107,6 @@ class Pipeline:
                     asked[node, nodes] = matrix[hosts[node], index]
             asked.flush()
 
-    def _stage_nodes(self) -> DataFrame:
-        """The nodes and their addresses."""
-        places = self._run.plan.placement
-        columns = {"node": [place.node for place in places], "ip": [place.wan_ip for place in places]}
-        return self._stage_small("nodes", pa.table(columns, pa.schema([("node", pa.int32()), ("ip", pa.string())])))
-
-    def _stage_small(self, name: str, table: pa.Table) -> DataFrame:
-        """A table of the driver's as a file: a list handed to Spark would start Python workers wherever it is used."""
-        path = self._staging / f"{name}.parquet"
-        pq.write_table(table, path)
-        return self._spark.read.parquet(str(path))
-
     # ---------------------------------------------------------------------------------------------- tables
 
     def _build(self) -> None:
@@ -126,28 +117,24 @@ class Pipeline:
         together(churn_control=self._save_churn_control, disclosures=self._save_disclosures, checks=self._save_checks)
 
     def _save_hops(self) -> None:
-        self._stage_messages()
+        schedule, events, zero_ns = self._run.path / SCHEDULE_FILE, self._staging / "events", self._run.manifest.zero_ns
+        publish = partial(deliveries.build_published, schedule, events, zero_ns)
+        write_shares(self._spark, publish, self._folders("published"), ds.dataset(events, schema=EVENTS).count_rows())
         wire = self._staging / "wire"
         sources = hops.Sources(
             frames=self._staging / "frames",
             taps=wire / "frames",
             conns=wire / "conns",
-            events=self._staging / "events",
+            events=events,
             published=self._staging / "published",
             pairs=self._pairs,
             nodes_by_host=self._run.nodes_by_host,
             starts=self.starts,
         )
-        make = partial(build_and_condense, sources, self._run.manifest.zero_ns)
+        make = partial(build_and_condense, sources, zero_ns)
         write_shares(self._spark, make, self._folders("hops", *_CONDENSED), sources.rows)
         if not self.wire.keep(self._path("frames")):
             self._save("frames", self.wire.table("frames"))
-
-    def _stage_messages(self) -> None:
-        schedule, events = self._run.path / SCHEDULE_FILE, self._staging / "events"
-        make = partial(deliveries.build_published, schedule, events, self._run.manifest.zero_ns)
-        rows = ds.dataset(events, schema=EVENTS).count_rows()
-        write_shares(self._spark, make, self._folders("published"), rows)
 
     def _save_links(self) -> None:
         end_ns = self._run.timeline.end_ns
@@ -191,7 +178,8 @@ class Pipeline:
 
     def _save_fidelity(self) -> None:
         self._save_small("fidelity", fidelity.build_fidelity(self._run))
-        self._save_small("stalls", build_stalls(self._run))
+        stalls = sorted(self._run.lines(STALLS_FILE), key=lambda line: (line["start_ns"], line["end_ns"]))
+        self._save_small("stalls", [line | {"phase": self._run.timeline.phase_at(line["start_ns"])} for line in stalls])
 
     def _save_epochs(self) -> None:
         adversaries, timeline = read_adversaries(self._run), self._run.timeline
@@ -242,7 +230,9 @@ class Pipeline:
         physical, logical = (pq.read_table(self._path(name)) for name in ("physical_links", "links"))
         lives, interests = self.lives.toArrow(), self.interests.toArrow()
         intervals = Intervals(lives, interests, physical, logical, read_adversaries(run))
-        self._save_small("overlay", build_overlay(intervals, choose_instants(timeline.grid, end_ns, len(run.nodes))))
+        instants = choose_instants(timeline.grid, end_ns, len(run.nodes))
+        rows = [{"at_ns": at_ns} | measure_overlay(intervals.at(at_ns)[1]) for at_ns in instants]
+        self._save_small("overlay", rows)
         topics, degrees = build_parts(intervals, sorted({timeline.zero_ns, end_ns}))
         self._save_small("overlay_topics", topics)
         self._save_small("overlay_degrees", degrees)
@@ -271,7 +261,6 @@ class Pipeline:
         if name in _SMALL:
             chosen = chosen.coalesce(1)
         chosen.write.parquet(str(self._path(name)))
-        mark_version(self._path(name))
 
     def _save_small(self, name: str, rows: list[dict[str, Any]]) -> None:
         path = self._path(name)
@@ -280,7 +269,6 @@ class Pipeline:
         pq.write_table(table, path / "part-0.parquet", compression="zstd")
 
     def write_packets(self) -> None:
-        """Write the table of packets."""
         register(self._spark)
         reader = self._spark.read.format("pcap").option("tables", "packets")
         options = {

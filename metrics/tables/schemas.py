@@ -11,271 +11,88 @@ from metrics.rundir import SCHEMA_VERSION, RunDir, RunDirError
 from metrics.rundir.files import table_file
 from metrics.rundir.parquet import version_of
 
+_COLUMNS: Final = {
+    "conns": """
+        uid string, conn string, ts_ns bigint, duration_ns bigint, id_orig_h string, id_orig_p int, id_resp_h string,
+        id_resp_p int, orig_node int, resp_node int, conn_state string, history string, orig_bytes bigint,
+        resp_bytes bigint, missed_bytes bigint, orig_pkts bigint, orig_ip_bytes bigint, resp_pkts bigint,
+        resp_ip_bytes bigint, orig_retx_bytes bigint, resp_retx_bytes bigint, n_frames bigint, n_topics bigint,
+        n_logical_links bigint
+    """,
+    "frames": """
+        uid string, conn string, direction string, vantage_host int, tap string, off bigint, len_bytes bigint,
+        kind smallint, topics array<bigint>, message_id bigint, t_first_ns bigint, t_last_ns bigint, n_segments int,
+        n_retx int, n_seconds int
+    """,
+    "hops": """
+        conn string, incarnation int, direction string, off bigint, len_bytes bigint, kind smallint, message_id bigint,
+        topics array<bigint>, src_node int, dst_node int, log_send_ns bigint, tap_tx_ns bigint, tap_tx_last_ns bigint,
+        tap_rx_ns bigint, log_recv_ns bigint, d_sndbuf_ns bigint, d_wire_ns bigint, d_rcv_ns bigint,
+        asked_delay_ms double, asked_jitter_ms double, n_retx int, n_seconds int, is_dup boolean, is_relay boolean
+    """,
+    "deliveries": """
+        message_id bigint, topic bigint, publisher int, node int, publish_ns bigint, delivered_ns bigint,
+        latency_ms double, wire_latency_ms double, hops int, copies bigint, direct_delay_ms double, stretch double
+    """,
+    "disclosures": "node int, subscriptions bigint, disclosed bigint, wrong bigint",
+    "epochs": """
+        epoch bigint, from_ns bigint, to_ns bigint, nodes bigint, score_mean double, messages bigint,
+        deliveries_expected bigint, delivery_ratio double, latency_ms_mean double, latency_ms_p50 double,
+        latency_ms_p99 double
+    """,
+    "messages": """
+        message_id bigint, topics array<bigint>, publisher int, scheduled_ns bigint, publish_ns bigint,
+        payload_bytes bigint, n_subscribers bigint, n_delivered bigint, t50_ms double, t90_ms double, t99_ms double,
+        t100_ms double, n_transmissions bigint, n_reached bigint, redundancy double
+    """,
+    "links": "node int, peer int, topic bigint, from_ns bigint, to_ns bigint",
+    "physical_links": "node int, peer int, conn string, from_ns bigint, to_ns bigint",
+    "sharing": """
+        source string, at_ns bigint, node int, view_size_total bigint, view_size_unique bigint, degree bigint,
+        link_sharing_ratio double
+    """,
+    "overlay": """
+        at_ns bigint, nodes bigint, subscriptions bigint, logical_links bigint, physical_links bigint,
+        view_size_total_mean double, view_size_total_max bigint, view_size_unique_mean double,
+        view_size_unique_max bigint, in_degree_max bigint, degree_mean double, degree_max bigint,
+        link_sharing_ratio double, components bigint, largest_component bigint, clustering double,
+        clustering_global double, diameter bigint, path_length_mean double, topics bigint, topic_components bigint,
+        topic_components_max bigint, topics_partitioned bigint, topic_diameter_max bigint, topic_view_components bigint,
+        topic_view_components_max bigint
+    """,
+    "overlay_topics": """
+        at_ns bigint, topic bigint, subscribers bigint, links bigint, components bigint, largest_component bigint,
+        diameter bigint, view_links bigint, view_components bigint
+    """,
+    "overlay_degrees": """
+        at_ns bigint, node int, subscriptions bigint, view_size_total bigint, view_size_unique bigint, in_degree bigint,
+        degree bigint
+    """,
+    "overhead": """
+        node int, second_ns bigint, first_payload_bytes bigint, duplicate_payload_bytes bigint, framing_bytes bigint,
+        control_bytes bigint, retransmitted_bytes bigint, ack_bytes bigint, header_bytes bigint, other_bytes bigint,
+        wire_bytes bigint
+    """,
+    "control": "node int, second_ns bigint, kind smallint, frames bigint, frame_bytes bigint",
+    "churn_control": """
+        kind smallint, frames bigint, frame_bytes bigint, joins bigint, leaves bigint, frames_per_change double
+    """,
+    "fidelity": """
+        at_ns bigint, lateness_p50_ns bigint, lateness_p90_ns bigint, lateness_p99_ns bigint, lateness_max_ns bigint,
+        intake_p99_ns bigint, intake_max_ns bigint, busy_ratio double, frames_in bigint, frames_out bigint,
+        bytes_in bigint, bytes_out bigint, frames_late bigint, frames_waited bigint, dropped bigint, drops string,
+        cpu_busy_ratio double, cpu_some_ratio double, steal_ratio double, publish_lag_ms_max double, send_ms_p99 double,
+        receive_ms_p99 double, probes bigint, probe_error_ms_p99 double
+    """,
+    "stalls": "source string, cpu int, phase string, start_ns bigint, end_ns bigint",
+    "checks": """
+        name string, tested bigint, failed bigint, worst double, tolerance double, unit string, severity string,
+        detail string, late bigint, explained bigint, allowed bigint
+    """,
+}
+
 TABLES: Final[dict[str, dict[str, str]]] = {
-    "conns": {
-        "uid": "string",
-        "conn": "string",
-        "ts_ns": "bigint",
-        "duration_ns": "bigint",
-        "id_orig_h": "string",
-        "id_orig_p": "int",
-        "id_resp_h": "string",
-        "id_resp_p": "int",
-        "orig_node": "int",
-        "resp_node": "int",
-        "conn_state": "string",
-        "history": "string",
-        "orig_bytes": "bigint",
-        "resp_bytes": "bigint",
-        "missed_bytes": "bigint",
-        "orig_pkts": "bigint",
-        "orig_ip_bytes": "bigint",
-        "resp_pkts": "bigint",
-        "resp_ip_bytes": "bigint",
-        "orig_retx_bytes": "bigint",
-        "resp_retx_bytes": "bigint",
-        "n_frames": "bigint",
-        "n_topics": "bigint",
-        "n_logical_links": "bigint",
-    },
-    "frames": {
-        "uid": "string",
-        "conn": "string",
-        "direction": "string",
-        "vantage_host": "int",
-        "tap": "string",
-        "off": "bigint",
-        "len_bytes": "bigint",
-        "kind": "smallint",
-        "topics": "array<bigint>",
-        "message_id": "bigint",
-        "t_first_ns": "bigint",
-        "t_last_ns": "bigint",
-        "n_segments": "int",
-        "n_retx": "int",
-        "n_seconds": "int",
-    },
-    "hops": {
-        "conn": "string",
-        "incarnation": "int",
-        "direction": "string",
-        "off": "bigint",
-        "len_bytes": "bigint",
-        "kind": "smallint",
-        "message_id": "bigint",
-        "topics": "array<bigint>",
-        "src_node": "int",
-        "dst_node": "int",
-        "log_send_ns": "bigint",
-        "tap_tx_ns": "bigint",
-        "tap_tx_last_ns": "bigint",
-        "tap_rx_ns": "bigint",
-        "log_recv_ns": "bigint",
-        "d_sndbuf_ns": "bigint",
-        "d_wire_ns": "bigint",
-        "d_rcv_ns": "bigint",
-        "asked_delay_ms": "double",
-        "asked_jitter_ms": "double",
-        "n_retx": "int",
-        "n_seconds": "int",
-        "is_dup": "boolean",
-        "is_relay": "boolean",
-    },
-    "deliveries": {
-        "message_id": "bigint",
-        "topic": "bigint",
-        "publisher": "int",
-        "node": "int",
-        "publish_ns": "bigint",
-        "delivered_ns": "bigint",
-        "latency_ms": "double",
-        "wire_latency_ms": "double",
-        "hops": "int",
-        "copies": "bigint",
-        "direct_delay_ms": "double",
-        "stretch": "double",
-    },
-    "disclosures": {
-        "node": "int",
-        "subscriptions": "bigint",
-        "disclosed": "bigint",
-        "wrong": "bigint",
-    },
-    "epochs": {
-        "epoch": "bigint",
-        "from_ns": "bigint",
-        "to_ns": "bigint",
-        "nodes": "bigint",
-        "score_mean": "double",
-        "messages": "bigint",
-        "deliveries_expected": "bigint",
-        "delivery_ratio": "double",
-        "latency_ms_mean": "double",
-        "latency_ms_p50": "double",
-        "latency_ms_p99": "double",
-    },
-    "messages": {
-        "message_id": "bigint",
-        "topics": "array<bigint>",
-        "publisher": "int",
-        "scheduled_ns": "bigint",
-        "publish_ns": "bigint",
-        "payload_bytes": "bigint",
-        "n_subscribers": "bigint",
-        "n_delivered": "bigint",
-        "t50_ms": "double",
-        "t90_ms": "double",
-        "t99_ms": "double",
-        "t100_ms": "double",
-        "n_transmissions": "bigint",
-        "n_reached": "bigint",
-        "redundancy": "double",
-    },
-    "links": {
-        "node": "int",
-        "peer": "int",
-        "topic": "bigint",
-        "from_ns": "bigint",
-        "to_ns": "bigint",
-    },
-    "physical_links": {
-        "node": "int",
-        "peer": "int",
-        "conn": "string",
-        "from_ns": "bigint",
-        "to_ns": "bigint",
-    },
-    "sharing": {
-        "source": "string",
-        "at_ns": "bigint",
-        "node": "int",
-        "view_size_total": "bigint",
-        "view_size_unique": "bigint",
-        "degree": "bigint",
-        "link_sharing_ratio": "double",
-    },
-    "overlay": {
-        "at_ns": "bigint",
-        "nodes": "bigint",
-        "subscriptions": "bigint",
-        "logical_links": "bigint",
-        "physical_links": "bigint",
-        "view_size_total_mean": "double",
-        "view_size_total_max": "bigint",
-        "view_size_unique_mean": "double",
-        "view_size_unique_max": "bigint",
-        "in_degree_max": "bigint",
-        "degree_mean": "double",
-        "degree_max": "bigint",
-        "link_sharing_ratio": "double",
-        "components": "bigint",
-        "largest_component": "bigint",
-        "clustering": "double",
-        "clustering_global": "double",
-        "diameter": "bigint",
-        "path_length_mean": "double",
-        "topics": "bigint",
-        "topic_components": "bigint",
-        "topic_components_max": "bigint",
-        "topics_partitioned": "bigint",
-        "topic_diameter_max": "bigint",
-        "topic_view_components": "bigint",
-        "topic_view_components_max": "bigint",
-    },
-    "overlay_topics": {
-        "at_ns": "bigint",
-        "topic": "bigint",
-        "subscribers": "bigint",
-        "links": "bigint",
-        "components": "bigint",
-        "largest_component": "bigint",
-        "diameter": "bigint",
-        "view_links": "bigint",
-        "view_components": "bigint",
-    },
-    "overlay_degrees": {
-        "at_ns": "bigint",
-        "node": "int",
-        "subscriptions": "bigint",
-        "view_size_total": "bigint",
-        "view_size_unique": "bigint",
-        "in_degree": "bigint",
-        "degree": "bigint",
-    },
-    "overhead": {
-        "node": "int",
-        "second_ns": "bigint",
-        "first_payload_bytes": "bigint",
-        "duplicate_payload_bytes": "bigint",
-        "framing_bytes": "bigint",
-        "control_bytes": "bigint",
-        "retransmitted_bytes": "bigint",
-        "ack_bytes": "bigint",
-        "header_bytes": "bigint",
-        "other_bytes": "bigint",
-        "wire_bytes": "bigint",
-    },
-    "control": {
-        "node": "int",
-        "second_ns": "bigint",
-        "kind": "smallint",
-        "frames": "bigint",
-        "frame_bytes": "bigint",
-    },
-    "churn_control": {
-        "kind": "smallint",
-        "frames": "bigint",
-        "frame_bytes": "bigint",
-        "joins": "bigint",
-        "leaves": "bigint",
-        "frames_per_change": "double",
-    },
-    "fidelity": {
-        "at_ns": "bigint",
-        "lateness_p50_ns": "bigint",
-        "lateness_p90_ns": "bigint",
-        "lateness_p99_ns": "bigint",
-        "lateness_max_ns": "bigint",
-        "intake_p99_ns": "bigint",
-        "intake_max_ns": "bigint",
-        "busy_ratio": "double",
-        "frames_in": "bigint",
-        "frames_out": "bigint",
-        "bytes_in": "bigint",
-        "bytes_out": "bigint",
-        "frames_late": "bigint",
-        "frames_waited": "bigint",
-        "dropped": "bigint",
-        "drops": "string",
-        "cpu_busy_ratio": "double",
-        "cpu_some_ratio": "double",
-        "steal_ratio": "double",
-        "publish_lag_ms_max": "double",
-        "send_ms_p99": "double",
-        "receive_ms_p99": "double",
-        "probes": "bigint",
-        "probe_error_ms_p99": "double",
-    },
-    "stalls": {
-        "source": "string",
-        "cpu": "int",
-        "phase": "string",
-        "start_ns": "bigint",
-        "end_ns": "bigint",
-    },
-    "checks": {
-        "name": "string",
-        "tested": "bigint",
-        "failed": "bigint",
-        "worst": "double",
-        "tolerance": "double",
-        "unit": "string",
-        "severity": "string",
-        "detail": "string",
-        "late": "bigint",
-        "explained": "bigint",
-        "allowed": "bigint",
-    },
+    name: dict(column.split() for column in columns.split(",")) for name, columns in _COLUMNS.items()
 }
 """Every table that ``build`` writes (``packets`` comes on top where it is asked for)."""
 
@@ -290,24 +107,33 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 }
 
 
+def schema_of(columns: str) -> pa.Schema:
+    """Columns that are declared as in SQL, as Arrow types."""
+    return pa.schema([(name, _ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
+
+
 def arrow_schema(table: str) -> pa.Schema:
     """The columns of a table as Arrow types, for the tables that kernels make."""
-    return pa.schema([(column, _ARROW[kind]) for column, kind in TABLES[table].items()])
+    return schema_of(_COLUMNS[table])
 
 
 def require_tables(run: RunDir) -> None:
     """Check that an analysed run's tables can be read. Tables of an older version can if they have every column.
 
+    All tables are made together. Parts that Spark wrote do not say a version.
+
     Raises:
-        RunDirError: a table is of a newer version, or lacks a column.
+        RunDirError: the tables are of a newer version, or one lacks a column.
     """
-    for name, columns in TABLES.items():
-        part = min((run.tables / table_file(name)).glob("*.parquet"), default=None)
-        if part is None:
-            continue
-        footer = pq.read_metadata(part)
-        version, lacking = version_of(footer), sorted(columns.keys() - set(footer.schema.to_arrow_schema().names))
-        if version > SCHEMA_VERSION or lacking:
-            problem = f"its table {name} has schema version {version}, and this Trellis reads versions up to"
-            problem += f" {SCHEMA_VERSION}" + (f", but it lacks {', '.join(lacking)}" if lacking else "")
-            raise RunDirError(run.path, f"{problem}; compute the tables again: trellis report {run.path}")
+    parts = {name: min((run.tables / table_file(name)).glob("*.parquet"), default=None) for name in TABLES}
+    footers = {name: pq.read_metadata(part) for name, part in parts.items() if part is not None}
+    version = max(map(version_of, footers.values()), default=0)
+    lacking = [
+        f", but {name} lacks {', '.join(sorted(columns))}"
+        for name, footer in footers.items()
+        if (columns := TABLES[name].keys() - set(footer.schema.to_arrow_schema().names))
+    ]
+    if version > SCHEMA_VERSION or lacking:
+        known = f"its tables have schema version {version}, and this Trellis reads versions up to {SCHEMA_VERSION}"
+        problem = f"{known}{''.join(lacking[:1])}; compute the tables again: trellis report {run.path}"
+        raise RunDirError(run.path, problem)

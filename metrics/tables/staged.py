@@ -44,17 +44,6 @@ def remove_attempts(folder: Path) -> None:
         attempt.unlink(missing_ok=True)
 
 
-def mark_version(folder: Path) -> None:
-    """Add the schema version to the parts of a table that Spark wrote; it has no option for that."""
-    for path in sorted(folder.glob("*.parquet")):
-        part = pq.ParquetFile(path)
-        schema = part.schema_arrow.with_metadata(VERSION)
-        with whole(path) as attempt, pq.ParquetWriter(attempt, schema, compression="zstd") as writer:
-            for group in range(part.num_row_groups):
-                writer.write_table(part.read_row_group(group))
-    remove_attempts(folder)  # and Spark's checksums, which are of the parts before
-
-
 class Part:
     """A Parquet file whose row groups are filled from small tables; it appears when it is closed.
 
@@ -78,7 +67,6 @@ class Part:
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, rows: pa.Table) -> None:
-        """Append rows."""
         self._waiting.append(rows)
         self._rows += len(rows)
         if self._rows >= _GROUP_ROWS:

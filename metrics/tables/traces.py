@@ -18,30 +18,16 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from metrics.pcap.schemas import TRACED
+from metrics.tables.schemas import schema_of
 from metrics.tables.staged import Part
 from peer.trace import CRASHED
 
-EVENTS: Final = pa.schema(
-    [
-        ("event", pa.string()),  # null: the line is no event
-        ("node", pa.int32()),
-        ("peer", pa.int32()),
-        ("kind", pa.int16()),
-        ("hops", pa.int32()),
-        ("ts_ns", pa.int64()),
-        ("message_id", pa.int64()),
-        ("topics", pa.list_(pa.int64())),
-        ("conn", pa.string()),
-        ("direction", pa.string()),
-        ("off", pa.int64()),
-        ("len_bytes", pa.int64()),
-        ("reason", pa.string()),
-        ("records", pa.int64()),
-        ("epoch", pa.int64()),
-        ("score", pa.float64()),
-    ]
-)
-"""What is staged of a trace line. The types are the narrowest that every valid value fits."""
+EVENTS: Final = schema_of("""
+    event string, node int, peer int, kind smallint, hops int, ts_ns bigint, message_id bigint, topics array<bigint>,
+    conn string, direction string, off bigint, len_bytes bigint, reason string, records bigint, epoch bigint,
+    score double
+""")
+"""What is staged of a trace line; ``event`` is null where it is none. Types are the narrowest that every value fits."""
 
 FRAMES: Final = pa.schema([field for field in EVENTS if field.name not in ("reason", "records", "epoch", "score")])
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from metrics.pcap import SCHEMAS
+from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.source import PcapReader
 from metrics.tables.staged import STAGED, Part, remove_attempts
 

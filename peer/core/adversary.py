@@ -13,16 +13,7 @@ from msgspec import Meta, Struct
 
 from peer.core.asker import Asker
 from peer.core.bitset import bitset, members
-from peer.core.contract import (
-    Directory,
-    Effect,
-    Event,
-    NodeId,
-    Send,
-    Trace,
-    one_by_one,
-    publisher_of,
-)
+from peer.core.contract import Directory, Effect, Event, NodeId, Send, Trace, one_by_one, publisher_of
 from peer.core.frames import Data
 from peer.core.node import ComposedNode, StatefulNode
 from peer.core.parts import Part, State, Turn
@@ -43,7 +34,6 @@ class Withholder(ComposedNode):
     """A node that does not pass on some copies of other nodes' messages. Its own messages it publishes as any node."""
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """See ``peer.core.contract.Node``."""
         return [self._spoil(now_ns, effect) for effect in one_by_one(super().handle(now_ns, event))]
 
     def withholds(self, copy: Data) -> bool:
@@ -81,7 +71,6 @@ class TopicAttacker(Withholder):
         self._victims = frozenset(parameters.victim_topics)
 
     def withholds(self, copy: Data) -> bool:
-        """Whether the copy is on a victim topic."""
         return not self._victims.isdisjoint(copy.topics)
 
 
@@ -102,7 +91,6 @@ class Dropper(Withholder):
         self._draws = substream(state.seed, state.node, "adversary")
 
     def withholds(self, copy: Data) -> bool:
-        """Whether the die says so."""
         return self._draws.random() < self._drop_ratio
 
 
@@ -142,7 +130,6 @@ class EclipseMesh(Part):
         self._directory = Directory()
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Link up with the attackers that are there."""
         self._directory = directory
         self._mend(turn)
 
@@ -152,7 +139,6 @@ class EclipseMesh(Part):
             turn.set_timer(MESH, turn.now_ns + MESH_RETRY_NS)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Restore the mesh."""
         self._mend(turn)
 
     def _mend(self, turn: Turn) -> None:

@@ -60,7 +60,6 @@ class Asking(Part):
         self._known: dict[NodeId, set[TopicId]] = {}
 
     def start(self, turn: Turn) -> None:
-        """Begin to ask."""
         turn.set_timer(ASK, turn.now_ns + self._interval_ns)
 
     def meet(self, turn: Turn, directory: Directory) -> None:
@@ -96,7 +95,6 @@ class Asking(Part):
         self.asked += [Send(peer, frame) for frame in self._questions]
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Ask a guest."""
         if peer in self.guests:
             self._ask(peer)
 
@@ -106,7 +104,6 @@ class Asking(Part):
             turn.disconnect(peer, "asked")
 
     def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Conclude what there is to conclude."""
         if isinstance(frame, Data):
             if isinstance(self._flood, TopicFlood) and (len(frame.topics) == 1 or not self._flood.whole):
                 self._note(turn, peer, frame.topics)  # copies go along links of their topics only
@@ -136,7 +133,6 @@ class Asker(ComposedNode):
         super().__init__(state, parts | {"adversary": self._asking})
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """See ``peer.core.contract.Node``."""
         asking = self._asking
         effects = [effect for effect in one_by_one(super().handle(now_ns, event)) if self._may_do(effect)]
         asked, asking.asked = asking.asked, []

@@ -24,44 +24,15 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from peer.core.directory import Directory, PeerInfo
+from peer.core.directory import Directory as Directory
+from peer.core.directory import PeerInfo as PeerInfo
 from peer.core.frames import Frame
-from peer.core.identifiers import MessageId, NodeId, TopicId, message_id, publisher_of
+from peer.core.identifiers import MessageId as MessageId
+from peer.core.identifiers import NodeId as NodeId
+from peer.core.identifiers import TopicId as TopicId
+from peer.core.identifiers import message_id as message_id
+from peer.core.identifiers import publisher_of as publisher_of
 from peer.trace import TraceEvent
-
-__all__ = [
-    "CancelTimer",
-    "Connect",
-    "ContractError",
-    "Deliver",
-    "Directory",
-    "Disconnect",
-    "Effect",
-    "Event",
-    "FrameReceived",
-    "Leaving",
-    "LinkDown",
-    "LinkUp",
-    "Message",
-    "MessageId",
-    "Node",
-    "NodeId",
-    "PeerInfo",
-    "PeerList",
-    "Publish",
-    "Send",
-    "SendEach",
-    "SetTimer",
-    "Started",
-    "Subscribe",
-    "TimerFired",
-    "TopicId",
-    "Trace",
-    "Unsubscribe",
-    "message_id",
-    "one_by_one",
-    "publisher_of",
-]
 
 
 class Message(Struct, frozen=True, gc=False):

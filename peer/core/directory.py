@@ -46,23 +46,18 @@ class Directory:
         self._peers: tuple[PeerInfo, ...] | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Equal entries."""
         return isinstance(other, Directory) and self.nodes == other.nodes and self.peers == other.peers
 
     def __hash__(self) -> int:
-        """By the nodes."""
         return hash(self.nodes)
 
     def __len__(self) -> int:
-        """The number of nodes."""
         return self.nodes.bit_count()
 
     def __iter__(self) -> Iterator[PeerInfo]:
-        """The entries."""
         return iter(self.peers)
 
     def __repr__(self) -> str:
-        """The entries."""
         return f"Directory({self.peers!r})"
 
     @property

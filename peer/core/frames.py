@@ -23,13 +23,18 @@ _TYPES: dict[int, type[Frame]] = {}
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """The base of every frame. Subclasses say their ``kind`` and declare the fields of their body."""
+    """The base of every frame. Subclasses set their ``kind`` and declare the fields of their body.
+
+    Attributes:
+        own_topics: the name of the field with topics to which the sender subscribes; "" = there is none.
+    """
 
     kind: ClassVar[int] = 0
+    own_topics: ClassVar[str] = ""
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
         """What the frame tells its receiver of subscriptions, the sender's and others'."""
-        return ()
+        return ((sender, getattr(self, self.own_topics) or ()),) if self.own_topics else ()
 
 
 def register(frame_type: type[Frame]) -> type[Frame]:
@@ -79,11 +84,8 @@ class Subscriptions(Frame, frozen=True):
     """All topics that the sender subscribes to now; it replaces what it said before."""
 
     kind: ClassVar[int] = 3
+    own_topics: ClassVar[str] = "topics"
     topics: tuple[int, ...]
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
-        return ((sender, self.topics),)
 
 
 @register

@@ -19,12 +19,10 @@ class PrivateInterests(Part):
     writes = frozenset({"topics"})
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """One topic more."""
         self.write(topics=self.state.topics | {topic})
         turn.trace("join", topics=(topic,))
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """One topic less."""
         self.write(topics=self.state.topics - {topic})
         turn.trace("leave", topics=(topic,))
 
@@ -39,22 +37,18 @@ class ToldInterests(PrivateInterests):
     writes = PrivateInterests.writes | {"interests", "forwards"}
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Tell the new neighbour."""
         turn.send(peer, self._own())
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Keep what the neighbour said."""
         assert isinstance(frame, Subscriptions)
         topics = _as_set(frame.topics)
         self.write(peer, interests=topics, forwards=topics)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Tell all neighbours of one topic more."""
         super().subscribe(turn, topic)
         self._announce(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Tell all neighbours of one topic less."""
         super().unsubscribe(turn, topic)
         self._announce(turn)
 
@@ -76,7 +70,6 @@ class AnnouncedInterests(ToldInterests):
     writes = ToldInterests.writes | {"logical"}
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Keep what the neighbour said."""
         super().receive(turn, peer, frame)
         self._relink(turn, peer, self.state.neighbours[peer], "unsubscribed")
 

@@ -27,6 +27,7 @@ connecting    ``pending``: None    ``opened``                      greeting: ``s
                                    ``failed``                      idle: again or give up
 greeting      ``pending``: the     ``introduced``, no link         idle: ``link_up``
               connection           ``introduced``, a link          greeting: ``say_goodbye``, simultaneous open
+                                   ``introduced``, not wanted      idle: ``say_goodbye``, unwanted
                                    ``disconnect``                  idle: ``say_goodbye``
                                    ``lost``                        idle: again or give up
 ============  ===================  ==============================  =================================================
@@ -55,9 +56,10 @@ Rules
    not that node. The new connection waits for the end of the old one, at most ``WAIT_S``, and is refused if the link
    lives on. No live link is taken over.
 3. *Again or give up.* Connections that broke or were not reached, and those refused in passing (``PASSING``), are
-   opened again after a growing pause, up to ``len(PAUSES_S)`` attempts in a row. A link that stood for ``STABLE_S``
-   starts the count anew. After any other reason, or the last attempt, the wish is forgotten and the node is told so.
-   An attempt that is greeting goes on even so, and may give the node a link that it no longer wants.
+   opened again after a growing pause, up to ``len(PAUSES_S)`` attempts in a row. A link that was up for ``STABLE_S``
+   resets the count. After any other reason, or the last attempt, the table forgets that the node wants the link, and
+   tells the node. If an attempt is greeting at that time, the answer to it ends the connection (``UNWANTED``). The
+   other node opens a connection of its own if it wants the link.
 4. *Quiet.* ``quiet`` stops all attempts and refuses new connections. Links that are up stay.
 5. *Events.* Per peer, ``link_up`` and ``link_down`` alternate. ``gave_up`` comes only while there is no link.
 6. *Borrowed links* are a matter between the parts of one node. ``peer.core.parts.Turn`` says ``Disconnect`` when a part
@@ -96,8 +98,8 @@ STABLE_S = 5.0
 WAIT_S = 5.0
 """How long a connection waits for the end of the link that its node seems to have lost."""
 
-SIMULTANEOUS, ALREADY_LINKED, STOP = "simultaneous_open", "already_linked", "stop"
-PASSING = (SIMULTANEOUS, ALREADY_LINKED)
+SIMULTANEOUS, ALREADY_LINKED, UNWANTED, STOP = "simultaneous_open", "already_linked", "unwanted", "stop"
+PASSING = (SIMULTANEOUS, ALREADY_LINKED, UNWANTED)
 """Reasons for closing after which the opener tries again."""
 
 
@@ -106,7 +108,7 @@ class Connection:
 
     Attributes:
         peer: the node on the other side; None until the sender of an accepted connection has proved who it is.
-        opener: whether this side opened it ("orig" in traces).
+        opener: whether this side opened it.
         up: whether it is the link of the two nodes.
         up_since_ns: when it came up.
         reason: why it ends; empty as long as neither side has closed it and it has not broken.
@@ -120,6 +122,11 @@ class Connection:
         self.up = False
         self.up_since_ns = 0
         self.reason = ""
+
+    @property
+    def side(self) -> str:
+        """This side as traces name it."""
+        return "orig" if self.opener else "resp"
 
 
 C = TypeVar("C", bound=Connection)
@@ -231,8 +238,7 @@ class LinkTable(Generic[C]):
     def end(self) -> list[C]:
         """Forget everything, since the node has ended: it is told nothing, and what is still due has no effect.
 
-        Returns:
-            The links, the pending connections and those that wait, for the carrier to close or break.
+        Returns the links, the pending connections and those that wait, for the carrier to close or break.
         """
         pending = [connection for connection in self.pending.values() if connection is not None]
         ended = [*self.links.values(), *pending, *self.waiting.values()]
@@ -249,13 +255,13 @@ class LinkTable(Generic[C]):
     def attempt(self, peer: NodeId) -> None:
         """The pause before an attempt is over."""
         self.dialling.discard(peer)
-        if self._lacks(peer):
+        if self.lacks(peer):
             self.pending[peer] = None
             self._carrier.open(peer)
 
-    def awaits(self, peer: NodeId) -> bool:
-        """Whether a connection that was opened to the peer is still of use: tell ``opened`` if so, else ``failed``."""
-        return self._lacks(peer) and self.pending.get(peer, self) is None
+    def lacks(self, peer: NodeId) -> bool:
+        """Whether a connection to the peer is of use. If not, a carrier that has opened one calls ``failed``."""
+        return peer in self.wanted and peer not in self.links and not self.quiet
 
     def opened(self, connection: C, peer: NodeId) -> None:
         """The connection to a peer is open."""
@@ -265,12 +271,8 @@ class LinkTable(Generic[C]):
 
     def failed(self, peer: NodeId) -> None:
         """The peer was not reached, or is not to be any more."""
-        if self.pending.get(peer, self) is None:
-            del self.pending[peer]
+        self.pending.pop(peer, None)
         self._retry_or_give_up(peer, "unreachable", worth_it=True)
-
-    def _lacks(self, peer: NodeId) -> bool:
-        return peer in self.wanted and peer not in self.links and not self.quiet
 
     def _dial(self, peer: NodeId) -> None:
         """Begin an attempt, unless one is under way or there is a link."""
@@ -283,7 +285,7 @@ class LinkTable(Generic[C]):
 
     def _retry_or_give_up(self, peer: NodeId, reason: str, *, worth_it: bool) -> None:
         """After an attempt, of which the node has heard nothing: begin the next one where it did not succeed."""
-        if not self._lacks(peer) or peer in self.pending:
+        if not self.lacks(peer):
             return
         if worth_it and self.wanted[peer] < len(self._pauses_s):
             self._dial(peer)
@@ -302,6 +304,8 @@ class LinkTable(Generic[C]):
             self.close(connection, STOP)
         elif self._is_superseded(connection, peer, old):
             self.close(connection, SIMULTANEOUS)
+        elif connection.opener and peer not in self.wanted:
+            self.disconnect(peer, UNWANTED)
         elif peer in self.waiting:
             self.refuse(connection, ALREADY_LINKED)
         elif old is not None:

@@ -6,23 +6,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol
 
-from peer.core.contract import (
-    ContractError,
-    Effect,
-    Event,
-    FrameReceived,
-    Leaving,
-    LinkDown,
-    LinkUp,
-    Node,
-    NodeId,
-    PeerList,
-    Publish,
-    Started,
-    Subscribe,
-    TimerFired,
-    Unsubscribe,
-)
+from peer.core import contract
+from peer.core.contract import ContractError, Effect, Event, Node, NodeId
 from peer.core.frames import Frame
 from peer.core.parts import Neighbour, Part, State, Turn
 
@@ -58,7 +43,6 @@ class ComposedNode:
         self._handlers = _AT_FIRST
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """See ``peer.core.contract.Node``."""
         if now_ns < self._now_ns:
             raise ContractError(f"time ran back from {self._now_ns} to {now_ns} ns")
         handler = self._handlers.get(type(event))
@@ -76,23 +60,24 @@ class ComposedNode:
         name = type(event).__name__
         if self._handlers is _AT_FIRST:
             return ContractError(f"{name} before Started")
-        return ContractError(f"{name} after Started" if isinstance(event, Started) else f"{name} is not an event")
+        problem = "after Started" if isinstance(event, contract.Started) else "is not an event"
+        return ContractError(f"{name} {problem}")
 
-    def _start(self, turn: Turn, event: Started) -> None:
+    def _start(self, turn: Turn, event: contract.Started) -> None:
         self._handlers = _LATER
         for part in self._each:
             part.start(turn)
 
-    def _meet(self, turn: Turn, event: PeerList) -> None:
+    def _meet(self, turn: Turn, event: contract.PeerList) -> None:
         object.__setattr__(self.state, "numbers", max(self.state.numbers, event.directory.nodes.bit_length()))
         for part in self._each:
             part.meet(turn, event.directory)
 
-    def _leave(self, turn: Turn, event: Leaving) -> None:
+    def _leave(self, turn: Turn, event: contract.Leaving) -> None:
         for part in self._each:
             part.leave(turn)
 
-    def _link_up(self, turn: Turn, event: LinkUp) -> None:
+    def _link_up(self, turn: Turn, event: contract.LinkUp) -> None:
         state, peer = self.state, event.peer
         if state.is_linked(peer):
             raise ContractError(f"a second link to {peer}")
@@ -114,7 +99,7 @@ class ComposedNode:
                 if part is not self._borrower:
                     part.link_up(turn, peer)
 
-    def _link_down(self, turn: Turn, event: LinkDown) -> None:
+    def _link_down(self, turn: Turn, event: contract.LinkDown) -> None:
         state, peer = self.state, event.peer
         if not event.retrying:
             state._wanted.pop(peer, None)
@@ -133,7 +118,7 @@ class ComposedNode:
         if self._borrower is not None and event.retrying and not (peer in state._wanted or peer in state._borrowed):
             turn.disconnect(peer, "unused")  # it was borrowed, given back while the peer used it, and then it broke
 
-    def _receive(self, turn: Turn, event: FrameReceived) -> None:
+    def _receive(self, turn: Turn, event: contract.FrameReceived) -> None:
         peer, frame = event.peer, event.frame
         if peer not in self.state._neighbours:
             self._require_link(turn, peer, frame)
@@ -152,22 +137,22 @@ class ComposedNode:
         if self._takers.get(frame.kind, self._borrower) is not self._borrower:
             self._show(turn, peer)
 
-    def _fire(self, turn: Turn, event: TimerFired) -> None:
+    def _fire(self, turn: Turn, event: contract.TimerFired) -> None:
         part = self.parts.get(event.name.partition("/")[0])
         if part is None:
             raise ContractError(f"no part set a timer called {event.name}")
         part.fire(turn, event.name)
 
-    def _publish(self, turn: Turn, event: Publish) -> None:
+    def _publish(self, turn: Turn, event: contract.Publish) -> None:
         for part in self._each:
             part.publish(turn, event)
 
-    def _subscribe(self, turn: Turn, event: Subscribe) -> None:
+    def _subscribe(self, turn: Turn, event: contract.Subscribe) -> None:
         if event.topic not in self.state.topics:
             for part in self._each:
                 part.subscribe(turn, event.topic)
 
-    def _unsubscribe(self, turn: Turn, event: Unsubscribe) -> None:
+    def _unsubscribe(self, turn: Turn, event: contract.Unsubscribe) -> None:
         if event.topic in self.state.topics:
             for part in self._each:
                 part.unsubscribe(turn, event.topic)
@@ -202,15 +187,15 @@ def _hearers(parts: tuple[type[Part], ...]) -> dict[int, tuple[_Hearer, ...]]:
 
 
 _Handler = Callable[[ComposedNode, Turn, Any], None]
-_AT_FIRST: dict[type[Event], _Handler] = {Started: ComposedNode._start}
+_AT_FIRST: dict[type[Event], _Handler] = {contract.Started: ComposedNode._start}
 _LATER: dict[type[Event], _Handler] = {
-    PeerList: ComposedNode._meet,
-    LinkUp: ComposedNode._link_up,
-    LinkDown: ComposedNode._link_down,
-    FrameReceived: ComposedNode._receive,
-    TimerFired: ComposedNode._fire,
-    Publish: ComposedNode._publish,
-    Subscribe: ComposedNode._subscribe,
-    Unsubscribe: ComposedNode._unsubscribe,
-    Leaving: ComposedNode._leave,
+    contract.PeerList: ComposedNode._meet,
+    contract.LinkUp: ComposedNode._link_up,
+    contract.LinkDown: ComposedNode._link_down,
+    contract.FrameReceived: ComposedNode._receive,
+    contract.TimerFired: ComposedNode._fire,
+    contract.Publish: ComposedNode._publish,
+    contract.Subscribe: ComposedNode._subscribe,
+    contract.Unsubscribe: ComposedNode._unsubscribe,
+    contract.Leaving: ComposedNode._leave,
 }

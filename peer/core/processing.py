@@ -31,7 +31,6 @@ class UnhurriedNode:
         self._waiting: deque[tuple[int, FrameReceived]] = deque()
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """See ``peer.core.contract.Node``."""
         if isinstance(event, FrameReceived) and self.state.is_linked(event.peer):
             self._waiting.append((now_ns + self._delay_ns, event))
             return [SetTimer(self._timer, now_ns + self._delay_ns)] if len(self._waiting) == 1 else []

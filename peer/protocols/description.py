@@ -56,7 +56,6 @@ class Description(Struct, frozen=True, kw_only=True):
         draw_initial_state: what the plan gives the overlay of every node besides the parameters, drawn from every
             node's first topics, the parameters and the seed; may raise ``ParameterError``. None = nothing.
         report_note: what a report says of a run, given the protocol's section of its plan.
-        settings_note: a clause for docs/experiment-spec.md on keys outside of the protocol's own section.
     """
 
     name: str
@@ -67,11 +66,9 @@ class Description(Struct, frozen=True, kw_only=True):
     check: Callable[[Any, int], None] | None = None
     draw_initial_state: Callable[[Interests, Any, int], list[Choice]] | None = None
     report_note: Callable[[Mapping[str, Any]], str] | None = None
-    settings_note: str = ""
 
     @property
     def section(self) -> str:
-        """The protocol's section of an experiment."""
         return section_name(self.name)
 
 

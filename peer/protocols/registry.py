@@ -36,20 +36,6 @@ from peer.protocols import (
 )
 from peer.protocols.description import Choice, Composition, Description
 
-__all__ = [
-    "DEFAULT",
-    "DISSEMINATIONS",
-    "INTERESTS",
-    "MEMBERSHIPS",
-    "OVERLAYS",
-    "PROTOCOLS",
-    "Choice",
-    "Composition",
-    "background_kinds",
-    "compose",
-    "copies_follow_links",
-]
-
 Made = TypeVar("Made")
 
 PROTOCOLS: dict[str, Description] = {
@@ -79,23 +65,14 @@ def _own_parts(role: str) -> dict[str, type[Part]]:
     return {name: protocol.parts[role] for name, protocol in PROTOCOLS.items() if role in protocol.parts}
 
 
-MEMBERSHIPS: dict[str, type[Part]] = {
-    "full": FullView,
-    "partial": PartialView,
-    "cyclon": Cyclon,
-    "newscast": Newscast,
-}
+MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView, "partial": PartialView, "cyclon": Cyclon, "newscast": Newscast}
 INTERESTS: dict[str, type[Part]] = {
     "announced": AnnouncedInterests,
     "announced-only": ToldInterests,
     "private": PrivateInterests,
 }
 OVERLAYS: dict[str, type[Part]] = _own_parts("overlay")
-DISSEMINATIONS: dict[str, type[Part]] = {
-    "flood": Flood,
-    "topic-flood": TopicFlood,
-    **_own_parts("dissemination"),
-}
+DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "topic-flood": TopicFlood, **_own_parts("dissemination")}
 
 
 def background_kinds() -> frozenset[int]:
@@ -107,7 +84,7 @@ def copies_follow_links(dissemination: Choice, interests: str, *, several: bool)
     """Whether a copy between two honest subscribers of its topic travels on a logical link alone.
 
     Args:
-        dissemination: its name and parameters, as a node's specification has them. An unknown one is said not to.
+        dissemination: its name and parameters, as a node's specification has them; False for an unknown one.
         interests: the name of the nodes' interests part.
         several: whether messages are on several topics.
     """

@@ -26,11 +26,9 @@ class AddressBook:
         self._nodes_at = Counter(source for host, _ in addresses for source in self._sources[host])
 
     def __len__(self) -> int:
-        """The number of nodes."""
         return len(self._addresses)
 
     def __getitem__(self, node: NodeId) -> Address:
-        """Where a node listens."""
         return self._addresses[node]
 
     def is_source_of(self, node: NodeId, source: str) -> bool:

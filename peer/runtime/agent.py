@@ -60,12 +60,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     if arguments[1:2] == ["--call"]:
         return _call_and_print(folder, arguments[2:])
-    return _supervise(folder)
-
-
-def _supervise(folder: Path) -> int:
-    """Be the agent. Imported here, since a call needs none of it and is to be fast."""
-    from peer.runtime.supervisor import run_agent
+    from peer.runtime.supervisor import run_agent  # a call needs none of it, and is to be fast
 
     return run_agent(folder, folder / SOCKET)
 

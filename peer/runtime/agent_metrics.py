@@ -62,7 +62,6 @@ class _AgentCollector(Collector):
         self._running_pids = running_pids
 
     def collect(self) -> Iterator[Metric]:
-        """The peers by state, and their memory."""
         counts = self._count_states()
         states = GaugeMetricFamily("trellis_agent_peers", "Peers of this machine by state.", labels=("state",))
         for state in STATES:

@@ -26,7 +26,6 @@ class Arrivals:
         self._from: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """The number of these connections."""
         return self._from.total()
 
     def objection(self, link: Link) -> str | None:
@@ -43,7 +42,6 @@ class Arrivals:
             self._from[link.source] += 1
 
     def remove(self, link: Link) -> None:
-        """A connection is up, or gone."""
         if link in self._links:
             self._links.remove(link)
             self._from[link.source] -= 1

@@ -60,11 +60,9 @@ class Child:
         return "ready" if self.ready else "created"
 
     def hear(self) -> None:
-        """Take the peer's word that it is ready."""
         self.ready = self.control.recv(1) == READY
 
     def begin(self, zero_ns: int) -> None:
-        """Lift the barrier for the peer."""
         with contextlib.suppress(OSError):  # it has just died; its exit says so
             self.control.sendall(b"%d\n" % zero_ns)
 
@@ -78,7 +76,6 @@ class Child:
             signal.pidfd_send_signal(self.pidfd, number)
 
     def reap(self, expected: str, clock: Clock) -> Exit:
-        """Collect the ended process."""
         _, status = os.waitpid(self.pid, 0)
         now_ns = clock.now_ns()
         os.close(self.pidfd)

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 END_S = 10.0
-WAIT_S = 0.02
 
 
 def descendants(process: int) -> dict[int, int]:
@@ -42,8 +41,7 @@ def reap_orphans(known: Collection[int]) -> None:
 def end_descendants() -> list[int]:
     """Kill everything below this process, which adopts orphans (``namespaces.adopt_orphans``).
 
-    Returns:
-        What lives on after ``END_S``: nothing, unless the kernel itself holds it.
+    Returns what is left after ``END_S``: nothing, unless the kernel itself holds it.
     """
     deadline = time.monotonic() + END_S
     while (left := descendants(os.getpid())) and time.monotonic() < deadline:
@@ -51,5 +49,5 @@ def end_descendants() -> list[int]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         reap_orphans(())
-        time.sleep(WAIT_S)
+        time.sleep(0.02)
     return list(left)

@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Callable
 
 from peer.core import contract
-from peer.core.contract import Effect, Event, Node, NodeId
-from peer.core.frames import Frame
+from peer.core.contract import Effect, Event, Node
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.pool import LinkPool
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
 MAX_TIMER_S = 1.0
-"""Longer timers are set anew after this time: see ``process.NAP_S``."""
+"""A longer timer is set again after this time: see ``process.NAP_S``."""
 
 
 class Driver:
@@ -26,24 +25,17 @@ class Driver:
         node: the node.
         trace: where trace events go.
         events: trace events by name, counted for the metrics.
-        make_links: makes the pool of which this driver is the owner.
         clock: what the node's timers go by.
 
     Attributes:
-        links: the node's connections.
+        links: the node's connections; whoever makes the driver makes its pool, too.
         node: the node.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        trace: TraceFile,
-        events: dict[str, int],
-        make_links: Callable[[Driver], LinkPool],
-        clock: Clock = UNDILATED,
-    ) -> None:
+    links: LinkPool
+
+    def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock = UNDILATED) -> None:
         self._clock = clock
-        self.links = make_links(self)
         self._events = events
         self.node = node
         self._trace_file = trace
@@ -57,8 +49,8 @@ class Driver:
             contract.Deliver: lambda effect: None,  # nobody listens; its Trace tells that it happened
             contract.SetTimer: lambda effect: self._set_timer(effect.name, effect.at_ns),
             contract.CancelTimer: lambda effect: self._cancel_timer(effect.name),
-            contract.Connect: lambda effect: self.links.connect(effect.peer),
-            contract.Disconnect: lambda effect: self.links.disconnect(effect.peer, effect.reason),
+            contract.Connect: lambda effect: self.links.table.connect(effect.peer),
+            contract.Disconnect: lambda effect: self.links.table.disconnect(effect.peer, effect.reason),
         }
 
     def feed(self, event: Event) -> None:
@@ -86,25 +78,8 @@ class Driver:
         self._over = True
 
     def trace(self, event: TraceEvent) -> None:
-        """Write a trace event."""
         self._events[event.event] = self._events.get(event.event, 0) + 1
         self._trace_file.write(event)
-
-    # -------------------------------------------------------------------------------------- told by the pool
-
-    def link_up(self, peer: NodeId, outbound: bool) -> None:
-        """A link is ready."""
-        self.feed(contract.LinkUp(peer, outbound))
-
-    def link_down(self, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A link is gone or given up."""
-        self.feed(contract.LinkDown(peer, reason, retrying))
-
-    def frame_received(self, peer: NodeId, frame: Frame) -> None:
-        """A frame came in."""
-        self.feed(contract.FrameReceived(peer, frame))
-
-    # ------------------------------------------------------------------------------------------------ timers
 
     def _set_timer(self, name: str, at_ns: int) -> None:
         self._cancel_timer(name)

@@ -1,7 +1,7 @@
 """What the schedule's actions do to a node, for all drivers alike: without I/O and without a clock.
 
-A *life* of a node is the time from one join to the next leave or crash. Nothing of a life is left in the next one: the
-node is made anew, and draws other numbers.
+An *instance* of a node lasts from one join to the next leave or crash. Nothing of it is left in the next one, which is
+made from the specification again and draws other numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from peer.core.node import StatefulNode
 from peer.core.payload import make_payload
 from peer.core.randomness import substream
 from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe
-from peer.protocols.registry import Composition, compose
+from peer.protocols.description import Composition
+from peer.protocols.registry import compose
 from peer.runtime.bootstrap import Step, tell
 from peer.runtime.spec import NodeSpec
 from peer.trace import JOINED, TraceEvent
@@ -87,8 +88,8 @@ def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None
 
     Args:
         spec: which parts it is made of.
-        life: how many lives it has had before; each draws from streams of its own.
-        topics: what it subscribes to in this life; None = what the specification says.
+        life: how many instances there were before; each draws from streams of its own.
+        topics: what this one subscribes to; None = what the specification says.
 
     Raises:
         ValueError: a part has an unknown name or parameter.
@@ -99,7 +100,7 @@ def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None
 
 
 def life_seed(seed: int, life: int) -> int:
-    """The seed from which a node's parts draw in one of its lives; that of the first one is the run's own."""
+    """The seed from which the parts of an instance draw; that of the first one is the run's own."""
     return substream(seed, life, "lives").getrandbits(63) if life else seed
 
 
@@ -109,7 +110,7 @@ def announce_join(node: StatefulNode, now_ns: int) -> TraceEvent:
 
 
 def announce_end(node: StatefulNode, now_ns: int, reason: str) -> list[TraceEvent]:
-    """What is traced when a life ends: its logical links and its subscriptions end, all at this instant."""
+    """What is traced when an instance ends: its logical links and its subscriptions end, all at this instant."""
     state = node.state
     events = [
         TraceEvent("prune", now_ns, state.node, peer, topics=neighbour.logical, reason=reason)

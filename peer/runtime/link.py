@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from peer.core.contract import NodeId
-from peer.core.frames import Bye, Data, Frame, Hello
+from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import Connection
-from peer.runtime.clock import UNDILATED, Clock
-from peer.trace import TraceEvent
+from peer.trace import make_frame_event
 from peer.wire import Decoder, encode
+
+if TYPE_CHECKING:
+    from peer.runtime.pool import LinkPool
 
 HANDSHAKE_TIMEOUT_S = 10.0
 """How long the other side has to say hello."""
@@ -21,7 +23,7 @@ MOST_HELLO_BYTES = 256
 """A hello is shorter, and nothing else may come before it."""
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long the other side has to say its last before the connection is cut."""
+"""How long the other side has to send its last frame before the connection is aborted."""
 
 # A neighbour whose host vanished without a word is noticed: after silence by probes, after data by the timeout.
 _SOCKET_OPTIONS = (
@@ -40,29 +42,6 @@ _PROBE_TIMES = ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1), (socket.IPPROTO_TC
 """Where it is to be known soon whether the other side still has the connection: a host that has not resets it."""
 
 
-class Watcher(Protocol):
-    """Whom a link tells."""
-
-    def opened(self, link: Link) -> None:
-        """The TCP connection is there."""
-
-    def believes(self, link: Link, node: int) -> bool:
-        """Whether an accepted connection may be that node's."""
-        ...
-
-    def received(self, link: Link, frame: Frame) -> None:
-        """A frame came in; it has been traced."""
-
-    def broke_format(self, link: Link, reason: str) -> None:
-        """What came in is not a frame."""
-
-    def lost(self, link: Link, error: Exception | None) -> None:
-        """The connection is gone."""
-
-    def trace(self, event: TraceEvent) -> None:
-        """Write a trace event."""
-
-
 class Counts:
     """Frames and bytes by kind, drops and rejects by reason, since the peer started."""
 
@@ -76,7 +55,7 @@ class Counts:
 
 
 class Link(Connection, asyncio.Protocol):
-    """A TCP connection.
+    """A TCP connection of a pool; ``peer``: the node that it was opened to, None for an accepted one.
 
     Attributes:
         source: the address at the other end, without the port.
@@ -85,26 +64,18 @@ class Link(Connection, asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(
-        self, watcher: Watcher, counts: Counts, node: NodeId, peer: NodeId | None, clock: Clock = UNDILATED
-    ) -> None:
+    def __init__(self, pool: LinkPool, peer: NodeId | None) -> None:
         super().__init__(peer, opener=peer is not None)
         self.conn = ""
         self.source = ""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._watcher = watcher
-        self._counts = counts
-        self._node = node
-        self._clock = clock
+        self._pool = pool
+        self._counts = pool.counts
+        self._clock = pool.clock
         self._written_bytes = 0
         self._decoder = Decoder()
         self._sides = ("orig", "resp") if self.opener else ("resp", "orig")
         self._deadline: asyncio.TimerHandle | None = None
-
-    @property
-    def side(self) -> str:
-        """This node's side of the connection as traces name it."""
-        return self._sides[0]
 
     @property
     def queued_bytes(self) -> int:
@@ -112,7 +83,6 @@ class Link(Connection, asyncio.Protocol):
         return self.transport.get_write_buffer_size()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Name the connection."""
         self.transport = cast("asyncio.Transport", transport)
         plug = self.transport.get_extra_info("socket")
         for level, option, value in _SOCKET_OPTIONS:
@@ -123,44 +93,42 @@ class Link(Connection, asyncio.Protocol):
         self.conn = f"{orig[0]}:{orig[1]}-{resp[0]}:{resp[1]}"
         self.source = ends[1][0]
         self.limit_time(HANDSHAKE_TIMEOUT_S, None if self.opener else self._miss_hello)
-        self._watcher.opened(self)
+        self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Cut the stream into frames."""
         if self.peer is None and self.reason:
             return  # nobody knows who it is, and it is refused
         now_ns = self._clock.now_ns()
         decoder = self._decoder
         for off, len_bytes, frame in decoder.feed(data):
-            if self.peer is None and isinstance(frame, Hello) and self._watcher.believes(self, frame.node):
+            if self.peer is None and isinstance(frame, Hello) and self._pool.believes(self, frame.node):
                 self.peer = frame.node
-            self._watcher.trace(self._locate("receive", now_ns, self._sides[1], frame, off, len_bytes))
+            self._trace("receive", now_ns, self._sides[1], frame, off, len_bytes)
             _count(self._counts.received_frames, self._counts.received_bytes, frame.kind, len_bytes)
-            self._watcher.received(self, frame)
+            self._pool.received(self, frame)
         if decoder.fault is not None:
-            self._watcher.broke_format(self, decoder.fault.reason)
+            self._pool.table.refuse(self, decoder.fault.reason)
         elif self.peer is None and decoder.pending_bytes > MOST_HELLO_BYTES:
             self._miss_hello()
 
     def eof_received(self) -> bool:
-        """The other side has said its last: what is queued still goes out, then the connection closes."""
+        """The other side has sent its last byte: what is queued still goes out, then the connection closes."""
         if self._decoder.pending_bytes and self._decoder.fault is None:
-            self._watcher.broke_format(self, "truncated")
+            self._pool.table.refuse(self, "truncated")
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is gone."""
         self.limit_time(None)
         if not self.ended.done():
             self.ended.set_result(None)
-            self._watcher.lost(self, error)
+            self._pool.lost(self, error)
 
     def write(self, frame: Frame, content: bytes) -> None:
         """Send a frame, whose bytes are ``content``. The instant is taken before."""
         now_ns = self._clock.now_ns()
         self.transport.write(content)
         len_bytes = len(content)
-        self._watcher.trace(self._locate("send", now_ns, self._sides[0], frame, self._written_bytes, len_bytes))
+        self._trace("send", now_ns, self._sides[0], frame, self._written_bytes, len_bytes)
         self._written_bytes += len_bytes
         _count(self._counts.sent_frames, self._counts.sent_bytes, frame.kind, len_bytes)
 
@@ -188,20 +156,16 @@ class Link(Connection, asyncio.Protocol):
             self._deadline = asyncio.get_running_loop().call_later(limit_s, then or self.transport.abort)
 
     def _miss_hello(self) -> None:
-        self._watcher.broke_format(self, "no_hello")
+        self._pool.table.refuse(self, "no_hello")
 
     def _set_times(self, options: tuple[tuple[int, int, int], ...]) -> None:
         plug = self.transport.get_extra_info("socket")
         for level, option, value in options:
             plug.setsockopt(level, option, round(self._clock.real_s(value)))
 
-    def _locate(self, event: str, now_ns: int, side: str, frame: Frame, off: int, len_bytes: int) -> TraceEvent:
-        """The trace event of a frame. Positional, since there is one for every frame."""
-        identifier = topics = hops = ttl = None
-        if isinstance(frame, Data):
-            identifier, topics, hops, ttl = frame.message_id, frame.topics, frame.hops, frame.ttl
-        where = (self.conn, side, off, len_bytes)
-        return TraceEvent(event, now_ns, self._node, self.peer, identifier, topics, frame.kind, *where, hops, ttl)
+    def _trace(self, event: str, now_ns: int, side: str, frame: Frame, off: int, len_bytes: int) -> None:
+        pool = self._pool
+        pool.driver.trace(make_frame_event(event, now_ns, pool.node, self.peer, self.conn, side, frame, off, len_bytes))
 
 
 def _count(frames: dict[int, int], sizes: dict[int, int], kind: int, len_bytes: int) -> None:

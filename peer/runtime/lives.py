@@ -1,4 +1,4 @@
-"""The lives of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
+"""The instances of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT
 
-BACKLOG = 512
-
 
 class Lives:
-    """One seat in the network, which the node takes once or several times.
+    """The node's slot, in which its instances run one after another.
 
-    While the node is down, nobody listens at its address: whoever knocks is refused, as after a process has ended.
+    While the node is down, nothing listens at its address: connections are refused, as after a process has ended.
 
     Args:
         spec: the node.
-        trace: its trace, one for all lives.
+        trace: its trace, one for all instances.
         run: the run's number.
         addresses: where each node listens.
         listen: where this one does.
@@ -41,9 +39,9 @@ class Lives:
         clock: what all of it goes by.
 
     Attributes:
-        counts: frames, bytes, drops and rejects of all lives.
-        events: trace events by name, of all lives.
-        driver: that of the present life, None while the node is down.
+        counts: frames, bytes, drops and rejects of all instances.
+        events: trace events by name, of all instances.
+        driver: that of the present instance, None while the node is down.
     """
 
     def __init__(
@@ -78,30 +76,28 @@ class Lives:
 
     def open_door(self) -> None:
         """Listen. Connections of nodes that are a little ahead wait in the kernel until this one has started."""
-        self._door = socket.create_server(self._listen, backlog=BACKLOG)
+        self._door = socket.create_server(self._listen, backlog=512)
         self._door.setblocking(False)
 
     async def begin(self, directory: Directory) -> None:
-        """Begin the life that begins with the peers' start."""
+        """Start the instance that starts with the peers."""
         await self._begin(make_node(self._spec), directory, joins=False)
 
     async def join(self, topics: Sequence[int], directory: Directory) -> None:
-        """Begin a life during the run."""
         self.open_door()
         await self._begin(make_node(self._spec, self._lives, topics), directory, joins=True)
 
     def feed(self, event: contract.Event) -> None:
-        """Give the node an event, if it is up."""
         if self.driver is not None:
             self.driver.feed(event)
 
     def leave(self) -> None:
-        """End a life in order: the node says its last, and its links close. New connections are refused from now on."""
+        """End the instance in order: it sends its last frames, and its links close. New connections are refused."""
         self.feed(contract.Leaving())
         self._end(LEFT)
 
     def crash(self) -> None:
-        """End a life as a dying process does: without a word; the kernel closes its connections."""
+        """End the instance as a dying process does: the kernel closes its connections."""
         self._end(CRASHED)
 
     def quiesce(self) -> None:
@@ -110,7 +106,7 @@ class Lives:
             self.driver.quiesce()
 
     async def close(self) -> None:
-        """Close all connections, those of lives past too."""
+        """Close all connections, those of earlier instances too."""
         if self.driver is not None:
             await self.driver.links.close()
         self._shut_door()
@@ -119,17 +115,8 @@ class Lives:
     async def _begin(self, node: StatefulNode, directory: Directory, *, joins: bool) -> None:
         assert self._door is not None, "the door is opened first"
         driven = node if self._recorder is None else self._recorder.watch(node, self._lives)
-        driver = Driver(driven, self._trace, self.events, self._make_links, self._clock)
-        self._node, self.driver = node, driver
-        self._lives += 1
-        if joins:
-            driver.trace(announce_join(node, self._clock.now_ns()))
-        driver.feed(contract.Started())
-        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._door)
-        driver.feed(contract.PeerList(directory))
-
-    def _make_links(self, driver: Driver) -> LinkPool:
-        return LinkPool(
+        driver = Driver(driven, self._trace, self.events, self._clock)
+        driver.links = LinkPool(
             driver,
             self._spec.node,
             self._run,
@@ -140,6 +127,13 @@ class Lives:
             self.counts,
             self._clock,
         )
+        self._node, self.driver = node, driver
+        self._lives += 1
+        if joins:
+            driver.trace(announce_join(node, self._clock.now_ns()))
+        driver.feed(contract.Started())
+        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._door)
+        driver.feed(contract.PeerList(directory))
 
     def _end(self, reason: str) -> None:
         driver, node = self.driver, self._node

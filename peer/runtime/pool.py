@@ -17,17 +17,20 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import TYPE_CHECKING
 
-from peer.core.contract import NodeId
+from peer.core.contract import FrameReceived, LinkDown, LinkUp, NodeId
 from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import STOP, LinkTable
 from peer.runtime.addresses import AddressBook
 from peer.runtime.arrivals import Arrivals
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.link import CLOSE_TIMEOUT_S, Counts, Link
-from peer.runtime.owner import Owner
-from peer.trace import TraceEvent
+from peer.trace import TraceEvent, make_drop_event
 from peer.wire import encode
+
+if TYPE_CHECKING:
+    from peer.runtime.driver import Driver
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -35,12 +38,12 @@ CONNECT_TIMEOUT_S = 10.0
 class LinkPool:
     """All connections of a node, from its start to its end.
 
-    A driver calls it for the node's effects (``connect``, ``disconnect``, ``send``) and at its end (``quiesce``,
-    ``cut``, ``close``). Each ``Link`` reports what happens to it (``opened`` to ``lost``), as its ``Watcher``. The pool
-    passes what matters to its ``table``, which decides and calls back (``now_ns`` to ``gave_up``), as a ``Carrier``.
+    A driver calls its ``table`` and ``send`` for the node's effects, and ``quiesce``, ``cut`` and ``close`` at the
+    node's end. Each ``Link`` reports what happens to it (``opened`` to ``lost``). The pool passes what matters to its
+    ``table``, which decides and calls back (``now_ns`` to ``gave_up``), as a ``Carrier``.
 
     Args:
-        owner: whom to tell.
+        driver: gets the node's events and the trace events.
         node: this node.
         run: the run's number; a Hello with another one is refused. The run's nodes know it, and whoever accepts a
             connection at the address of one of them, since the opener's Hello comes first and has it.
@@ -55,12 +58,12 @@ class LinkPool:
         table: the links and the attempts at them.
         connections: every open connection, in the order in which they opened; some are no links.
         arrivals: the accepted connections that are no links.
-        addresses: as given.
+        counts, driver, node, addresses, clock: as given.
     """
 
     def __init__(
         self,
-        owner: Owner,
+        driver: Driver,
         node: NodeId,
         run: int,
         addresses: AddressBook,
@@ -71,13 +74,13 @@ class LinkPool:
         clock: Clock = UNDILATED,
     ) -> None:
         self.counts = counts or Counts()
-        self._owner = owner
-        self._node = node
+        self.driver = driver
+        self.node = node
         self._run = run
         self.addresses = addresses
         self._local_ip = local_ip
         self._send_queue_bytes = send_queue_bytes
-        self._clock = clock
+        self.clock = clock
         self.table: LinkTable[Link] = LinkTable(self, node, draws)
         self._links = self.table.links
         self._dials: set[asyncio.Task[None]] = set()
@@ -97,15 +100,7 @@ class LinkPool:
 
     def accept(self) -> Link:
         """A protocol for a connection that comes in (the factory that ``create_server`` wants)."""
-        return Link(self, self.counts, self._node, None, self._clock)
-
-    def connect(self, peer: NodeId) -> None:
-        """Keep a link to the peer up from now on."""
-        self.table.connect(peer)
-
-    def disconnect(self, peer: NodeId, reason: str) -> None:
-        """Close the link to the peer and keep none."""
-        self.table.disconnect(peer, reason)
+        return Link(self, None)
 
     def send(self, peer: NodeId, frame: Frame) -> None:
         """Queue a frame on the peer's link, or trace why it was dropped."""
@@ -136,17 +131,17 @@ class LinkPool:
             self.table.close(link, reason)
         if self.connections:
             await asyncio.wait(
-                [link.ended for link in self.connections], timeout=self._clock.real_s(CLOSE_TIMEOUT_S + 1)
+                [link.ended for link in self.connections], timeout=self.clock.real_s(CLOSE_TIMEOUT_S + 1)
             )
 
     # -------------------------------------------------------------------------------------- told by the links
 
     def opened(self, link: Link) -> None:
-        """A connection is there: an opened one is used if it is still awaited, an accepted one is taken or cut."""
+        """Use an opened connection if the node lacks the link. Accept or abort an incoming one."""
         self.connections[link] = None
         if link.opener:
             assert link.peer is not None, "an opener knows its peer"
-            if self.table.awaits(link.peer):
+            if self.table.lacks(link.peer):
                 self.table.opened(link, link.peer)
             else:
                 link.transport.abort()
@@ -163,54 +158,39 @@ class LinkPool:
         return self._is_node(node) and self.addresses.is_source_of(node, link.source)
 
     def received(self, link: Link, frame: Frame) -> None:
-        """Take a frame from a connection."""
         if isinstance(frame, Bye):
             link.limit_time(CLOSE_TIMEOUT_S)
             self.table.peer_closed(link, frame.reason)
         elif isinstance(frame, Hello):
             self._introduce(link, frame)
         elif link.up and link.peer is not None:
-            self._owner.frame_received(link.peer, frame)
+            self.driver.feed(FrameReceived(link.peer, frame))
         else:
             self.table.refuse(link, "no_hello")
 
-    def broke_format(self, link: Link, reason: str) -> None:
-        """Close a connection on which something came that is not a frame."""
-        self.table.refuse(link, reason)
-
     def lost(self, link: Link, error: Exception | None) -> None:
-        """A connection is gone."""
         del self.connections[link]
         self.table.lost(link, type(error).__name__ if error else "closed")
         self.arrivals.remove(link)
 
-    def trace(self, event: TraceEvent) -> None:
-        """Pass a link's event on."""
-        self._owner.trace(event)
-
     # ------------------------------------------------------------------------------------- told by the table
 
     def now_ns(self) -> int:
-        """The present virtual instant."""
-        return self._clock.now_ns()
+        return self.clock.now_ns()
 
     def pause(self, peer: NodeId, pause_s: float) -> None:
-        """Begin an attempt when this time has passed."""
-        asyncio.get_running_loop().call_later(self._clock.real_s(pause_s), self.table.attempt, peer)
+        asyncio.get_running_loop().call_later(self.clock.real_s(pause_s), self.table.attempt, peer)
 
     def open(self, peer: NodeId) -> None:
-        """Open a TCP connection, in a task of its own."""
         task = asyncio.get_running_loop().create_task(self._connect_socket(peer))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
 
     def say_hello(self, link: Link) -> None:
-        """Send this node's ``Hello``."""
-        hello = Hello(self._node, self._run)
+        hello = Hello(self.node, self._run)
         link.write(hello, encode(hello))
 
     def say_goodbye(self, link: Link, reason: str) -> None:
-        """Send ``Bye`` and the FIN."""
         link.say_goodbye(reason)
 
     def wait(self, link: Link, old: Link, wait_s: float) -> None:
@@ -219,7 +199,6 @@ class LinkPool:
         link.limit_time(wait_s, lambda: self._stop_waiting(link, old))
 
     def rejected(self, link: Link, reason: str) -> None:
-        """Count and trace a refusal."""
         self.counts.rejected[reason] = self.counts.rejected.get(reason, 0) + 1
         self._note("reject", link, reason=reason)
 
@@ -229,18 +208,17 @@ class LinkPool:
         link.limit_time(None)
         self.arrivals.remove(link)
         self._note("add_peer", link, direction=link.side)
-        self._owner.link_up(link.peer, outbound)
+        self.driver.feed(LinkUp(link.peer, outbound))
 
     def link_down(self, link: Link, retrying: bool) -> None:
         """A link has ended; its connection counts as one that is no link until it is gone."""
         assert link.peer is not None, "a link's peer has introduced itself"
         self.arrivals.add(link)
         self._note("remove_peer", link, reason=link.reason)
-        self._owner.link_down(link.peer, link.reason, retrying)
+        self.driver.feed(LinkDown(link.peer, link.reason, retrying))
 
     def gave_up(self, peer: NodeId, reason: str) -> None:
-        """The attempts at a link were given up."""
-        self._owner.link_down(peer, reason, False)
+        self.driver.feed(LinkDown(peer, reason))
 
     def _stop_waiting(self, link: Link, old: Link) -> None:
         old.probe(urgently=False)
@@ -254,13 +232,13 @@ class LinkPool:
 
         def make_link() -> Link:
             nonlocal link
-            link = Link(self, self.counts, self._node, peer, self._clock)
+            link = Link(self, peer)
             return link
 
         if self._is_node(peer):
             loop = asyncio.get_running_loop()
             try:
-                async with asyncio.timeout(self._clock.real_s(CONNECT_TIMEOUT_S)):
+                async with asyncio.timeout(self.clock.real_s(CONNECT_TIMEOUT_S)):
                     await loop.create_connection(make_link, *self.addresses[peer], local_addr=(self._local_ip, 0))
             except (OSError, TimeoutError):
                 if link in self.connections:  # it timed out the very moment it was there
@@ -283,7 +261,7 @@ class LinkPool:
             self.table.introduced(link, peer)
 
     def _is_node(self, peer: NodeId) -> bool:
-        return peer != self._node and 0 <= peer < len(self.addresses)
+        return peer != self.node and 0 <= peer < len(self.addresses)
 
     # ------------------------------------------------------------------------------------------------ sending
 
@@ -297,21 +275,10 @@ class LinkPool:
 
     def _drop(self, peer: NodeId, frame: Frame, len_bytes: int, reason: str) -> None:
         self.counts.dropped[reason] = self.counts.dropped.get(reason, 0) + 1
-        self._owner.trace(
-            TraceEvent(
-                "drop",
-                self._clock.now_ns(),
-                self._node,
-                peer,
-                message_id=getattr(frame, "message_id", None),
-                kind=frame.kind,
-                len_bytes=len_bytes,
-                reason=reason,
-            )
-        )
+        self.driver.trace(make_drop_event(self.clock.now_ns(), self.node, peer, frame, len_bytes, reason))
 
     def _note(self, event: str, link: Link, direction: str | None = None, reason: str | None = None) -> None:
-        now_ns = self._clock.now_ns()
-        self._owner.trace(
-            TraceEvent(event, now_ns, self._node, link.peer, conn=link.conn, direction=direction, reason=reason)
+        now_ns = self.clock.now_ns()
+        self.driver.trace(
+            TraceEvent(event, now_ns, self.node, link.peer, conn=link.conn, direction=direction, reason=reason)
         )

@@ -94,7 +94,16 @@ class Peer:
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         loop.set_exception_handler(self._fail)
         with self._tracing() as trace, self._recording() as recorder:
-            lives = self._make_lives(trace, recorder)
+            lives = Lives(
+                self._spec,
+                trace,
+                run=self._orders.agent.run,
+                addresses=self._orders.addresses,
+                listen=self._place.listen,
+                send_queue_bytes=self._orders.agent.send_queue_bytes,
+                recorder=recorder,
+                clock=self._clock,
+            )
             if self._spec.up:
                 lives.open_door()
             if self._place.metrics is not None:
@@ -140,18 +149,6 @@ class Peer:
         recorder = Recorder(self._orders.folder / record_file(self._spec.node))
         yield recorder
         recorder.close()
-
-    def _make_lives(self, trace: TraceFile, recorder: Recorder | None) -> Lives:
-        return Lives(
-            self._spec,
-            trace,
-            run=self._orders.agent.run,
-            addresses=self._orders.addresses,
-            listen=self._place.listen,
-            send_queue_bytes=self._orders.agent.send_queue_bytes,
-            recorder=recorder,
-            clock=self._clock,
-        )
 
     async def _perform(self, lives: Lives) -> None:
         """From the barrier to the end of the drain.

@@ -7,7 +7,6 @@ with which the node answered; frames stand there as the bytes of ``peer.wire``, 
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from peer.core.node import StatefulNode
 from peer.runtime.lifecycle import make_node
 from peer.runtime.spec import NodeSpec
 
-FLUSH_BYTES = 1 << 16
+BUFFER_BYTES = 1 << 16
 _LENGTH_BYTES = 4
 
 
@@ -31,12 +30,10 @@ class Recorder:
     """Writes the recording of one peer's lives."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._file = path.open("wb", buffering=BUFFER_BYTES)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
-        self._buffer = bytearray()
 
     def watch(self, node: StatefulNode, life: int) -> Node:
-        """The node, recorded from now on."""
         self._write([life, sorted(node.state.topics)])
         return _Recorded(node, self)
 
@@ -45,22 +42,11 @@ class Recorder:
         self._write([now_ns, type(event).__name__, _fields(event), digest(effects)])
 
     def close(self) -> None:
-        """End the recording."""
-        self._flush()
-        os.close(self._descriptor)
+        self._file.close()
 
     def _write(self, entry: list[Any]) -> None:
         content = self._encoder.encode(entry)
-        self._buffer += len(content).to_bytes(_LENGTH_BYTES, "big")
-        self._buffer += content
-        if len(self._buffer) > FLUSH_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        data = memoryview(bytes(self._buffer))
-        while data:
-            data = data[os.write(self._descriptor, data) :]
-        self._buffer.clear()
+        self._file.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
 
 
 class _Recorded:
@@ -71,7 +57,6 @@ class _Recorded:
         self._recorder = recorder
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """See ``Node``."""
         effects = self._node.handle(now_ns, event)
         self._recorder.note(now_ns, event, effects)
         return effects

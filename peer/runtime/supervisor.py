@@ -36,8 +36,6 @@ Document = TypeVar("Document")
 STOP_S = 8.0
 """How long peers have to end after SIGTERM before they are killed."""
 
-REAP_S = 0.02
-
 ORPHANS_S = 1.0
 """How often ended processes are waited for that a peer's program has started and left behind."""
 
@@ -127,7 +125,6 @@ class Supervisor:
         return 0 if fine and not self._cut_short else 1
 
     def count_states(self) -> dict[str, int]:
-        """How many peers are in each state."""
         return dict(Counter(child.state for child in self._children.values()))
 
     def running_pids(self) -> list[int]:
@@ -135,7 +132,6 @@ class Supervisor:
         return [child.pid for child in self._children.values() if child.ended is None]
 
     def status(self, with_pss: bool = False) -> dict[str, Any]:
-        """The machine's account of its peers."""
         children = self._children.values()
         account: dict[str, Any] = {
             "ready": all(child.ready for child in children),
@@ -177,7 +173,6 @@ class Supervisor:
         return {"zero_ns": self._zero_ns, "lead_ns": lead_ns}
 
     def stop(self) -> dict[str, Any]:
-        """Ask every peer to end."""
         for child in self._children.values():
             child.signal(signal.SIGTERM)
         return self.count_states()
@@ -296,7 +291,7 @@ class Supervisor:
                 child.signal(number)
             deadline = time.monotonic() + self._clock.real_s(STOP_S)
             while any(child.ended is None for child in running) and time.monotonic() < deadline:
-                await asyncio.sleep(REAP_S)
+                await asyncio.sleep(0.02)
 
     async def _kill_noted(self, running: list[Child]) -> None:
         """Note the processes as running, then end them."""

@@ -37,7 +37,6 @@ class TraceFile:
             self.flush()
 
     def flush(self) -> None:
-        """Hand what is held to the kernel."""
         if not self._lines:
             return
         self._lines.append(b"")
@@ -48,7 +47,6 @@ class TraceFile:
         self._held_bytes = 0
 
     def close(self, now_ns: int) -> None:
-        """End the trace."""
         self.write(TraceEvent("stop", now_ns, self._node, records=self._records))
         self.flush()
         os.close(self._descriptor)

@@ -8,30 +8,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from peer import wire
-from peer.core.contract import (
-    CancelTimer,
-    Connect,
-    Deliver,
-    Directory,
-    Disconnect,
-    Effect,
-    Event,
-    FrameReceived,
-    LinkDown,
-    LinkUp,
-    Message,
-    Node,
-    NodeId,
-    PeerInfo,
-    PeerList,
-    Send,
-    SetTimer,
-    Started,
-    TimerFired,
-    TopicId,
-    Trace,
-    one_by_one,
-)
+from peer.core import contract
+from peer.core.contract import Directory, Effect, Event, Message, Node, NodeId, PeerInfo, TopicId, one_by_one
 from peer.core.frames import Frame
 from peer.core.links import Connection, LinkTable
 from peer.core.randomness import substream
@@ -111,13 +89,13 @@ class _Carrier:
         """The other side hears the reason; nobody else asks."""
 
     def link_up(self, end: _End, outbound: bool) -> None:
-        self._pump.give(self._node, LinkUp(end.peer, outbound))
+        self._pump.give(self._node, contract.LinkUp(end.peer, outbound))
 
     def link_down(self, end: _End, retrying: bool) -> None:
-        self._pump.give(self._node, LinkDown(end.peer, end.reason, retrying))
+        self._pump.give(self._node, contract.LinkDown(end.peer, end.reason, retrying))
 
     def gave_up(self, peer: NodeId, reason: str) -> None:
-        self._pump.give(self._node, LinkDown(peer, reason))
+        self._pump.give(self._node, contract.LinkDown(peer, reason))
 
 
 class Pump:
@@ -130,17 +108,15 @@ class Pump:
 
     Attributes:
         nodes: the nodes that are up, by number.
-        delay_ns: (source, destination) -> one-way delay of a link (ns).
-        faults: what links do to the frames that are sent from now on; a test may replace it.
         now_ns: the virtual instant.
         delivered: (instant, node, message) of every delivery, in order.
         traced: every trace event, in order.
         effects: (instant, node, effect) of every effect, in order.
 
     Args:
-        nodes: see above. The pump copies the mapping.
-        delay_ns: see above; 1 ms for every pair by default.
-        faults: see above; none by default.
+        nodes: all nodes, by number.
+        delay_ns: (source, destination) -> one-way delay of a link (ns); 1 ms for every pair by default.
+        faults: what links do to the frames that are sent from now on; a test may replace it. None by default.
         seed: of the faults, and of the pauses between attempts.
     """
 
@@ -170,9 +146,9 @@ class Pump:
         disclosed = interests or {}
         everybody = Directory(PeerInfo(node, disclosed.get(node)) for node in self.nodes)
         for node in self.nodes:
-            self.give(node, Started())
+            self.give(node, contract.Started())
         for node in self.nodes:
-            self.give(node, PeerList(everybody))
+            self.give(node, contract.PeerList(everybody))
 
     def give(self, node: NodeId, event: Event) -> None:
         """Hand an event to a node now, and carry out its effects. A node that is gone gets nothing."""
@@ -183,7 +159,6 @@ class Pump:
             self.perform(node, effect)
 
     def run(self, duration_ns: int) -> None:
-        """Let virtual time pass."""
         end_ns = self.now_ns + duration_ns
         while self._heap and self._heap[0][0] <= end_ns:
             self.now_ns, _, action = heapq.heappop(self._heap)
@@ -231,19 +206,19 @@ class Pump:
     def perform(self, node: NodeId, effect: Effect) -> None:
         """Carry out an effect of a node, or one that a test wants in its place."""
         match effect:
-            case Send(peer, frame):
+            case contract.Send(peer, frame):
                 self._send(node, peer, frame)
-            case Trace(event):
+            case contract.Trace(event):
                 self.traced.append(event)
-            case Deliver(message):
+            case contract.Deliver(message):
                 self.delivered.append((self.now_ns, node, message))
-            case SetTimer(name, at_ns):
+            case contract.SetTimer(name, at_ns):
                 self._set_timer(node, name, at_ns)
-            case CancelTimer(name):
+            case contract.CancelTimer(name):
                 self._timers.pop((node, name), None)
-            case Connect(peer):
+            case contract.Connect(peer):
                 self._tables[node].connect(peer)
-            case Disconnect(peer, reason):
+            case contract.Disconnect(peer, reason):
                 self._tables[node].disconnect(peer, reason)
 
     def _at(self, instant_ns: int, action: Callable[[], None]) -> None:
@@ -259,7 +234,7 @@ class Pump:
         def fire() -> None:
             if self._timers.get((node, name)) == at_ns:
                 del self._timers[node, name]
-                self.give(node, TimerFired(name))
+                self.give(node, contract.TimerFired(name))
 
         self._at(at_ns, fire)
 
@@ -302,4 +277,4 @@ class Pump:
     def _arrive(self, end: _End, content: bytes) -> None:
         if end.up:
             [(_, _, frame)] = wire.Decoder().feed(content)
-            self.give(end.node, FrameReceived(end.peer, frame))
+            self.give(end.node, contract.FrameReceived(end.peer, frame))

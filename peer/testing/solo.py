@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
-from peer.core.contract import (
-    CancelTimer,
-    Directory,
-    Effect,
-    Event,
-    FrameReceived,
-    LinkDown,
-    LinkUp,
-    NodeId,
-    PeerInfo,
-    PeerList,
-    SetTimer,
-    Started,
-    TimerFired,
-    TopicId,
-)
+from peer.core import contract
+from peer.core.contract import Directory, Effect, Event, NodeId, PeerInfo, TopicId
 from peer.core.frames import Frame
 from peer.core.node import StatefulNode
 from peer.testing.reading import part_of, sends
@@ -48,17 +34,15 @@ class Solo:
         self.effects: list[Effect] = []
         self.timers: dict[str, int] = {}
 
-    # ------------------------------------------------------------------------------------------- what happens to it
-
     def give(self, event: Event) -> list[Effect]:
         """Hand an event to the node now, and return its effects."""
-        if isinstance(event, TimerFired):
+        if isinstance(event, contract.TimerFired):
             self.timers.pop(event.name, None)
         effects = self.node.handle(self.now_ns, event)
         for effect in effects:
-            if isinstance(effect, SetTimer):
+            if isinstance(effect, contract.SetTimer):
                 self.timers[effect.name] = effect.at_ns
-            elif isinstance(effect, CancelTimer):
+            elif isinstance(effect, contract.CancelTimer):
                 self.timers.pop(effect.name, None)
         self.effects += effects
         return effects
@@ -70,15 +54,15 @@ class Solo:
 
     def start(self, known: Mapping[NodeId, tuple[TopicId, ...] | None]) -> list[Effect]:
         """Start the node and tell it of these nodes, each with its topics, or None where they are not disclosed."""
-        return [*self.give(Started()), *self.meet(known)]
+        return [*self.give(contract.Started()), *self.meet(known)]
 
     def meet(self, known: Mapping[NodeId, tuple[TopicId, ...] | None]) -> list[Effect]:
         """Give another answer of the bootstrap service: the nodes that are there now (see ``start``)."""
-        return self.give(PeerList(Directory(PeerInfo(node, topics) for node, topics in known.items())))
+        return self.give(contract.PeerList(Directory(PeerInfo(node, topics) for node, topics in known.items())))
 
     def link_up(self, peer: NodeId, outbound: bool = True) -> list[Effect]:
         """Bring a link up. ``outbound``: the node asked for it."""
-        return self.give(LinkUp(peer, outbound))
+        return self.give(contract.LinkUp(peer, outbound))
 
     def link_down(self, peer: NodeId, reason: str = "reset", retrying: bool = False) -> list[Effect]:
         """End a link, or the attempts to open one.
@@ -88,15 +72,14 @@ class Solo:
             reason: why, as the driver would say.
             retrying: whether the driver tries to open the link again.
         """
-        return self.give(LinkDown(peer, reason, retrying))
+        return self.give(contract.LinkDown(peer, reason, retrying))
 
     def receive(self, peer: NodeId, frame: Frame) -> list[Effect]:
-        """Hand the node a frame of a neighbour."""
-        return self.give(FrameReceived(peer, frame))
+        return self.give(contract.FrameReceived(peer, frame))
 
     def fire(self, name: str) -> list[Effect]:
         """Fire a timer now, whenever it is set for."""
-        return self.give(TimerFired(name))
+        return self.give(contract.TimerFired(name))
 
     def advance(self, duration_ns: int) -> list[Effect]:
         """Let time pass, and fire the timers that become due, each at its instant."""
@@ -108,14 +91,11 @@ class Solo:
         self.now_ns = end_ns
         return effects
 
-    # ---------------------------------------------------------------------------------------------- what a test reads
-
     def sent(self, kind: type[F], to: NodeId | None = None) -> list[tuple[NodeId, F]]:
         """Return (receiver, frame) of the frames of a kind in ``effects``, or of those to one peer alone."""
         return [(peer, frame) for peer, frame in sends(self.effects) if isinstance(frame, kind) and to in (None, peer)]
 
     def forget(self) -> None:
-        """Forget the effects so far."""
         self.effects.clear()
 
     def part(self, role: str) -> Any:  # noqa: ANN401 - a test knows the class of the part

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from metrics.pcap import TRACED, Reading, read_tables
+from metrics.pcap.schemas import TRACED
+from metrics.pcap.tables import Reading, read_tables
 from peer.core.frames import Data
 from tests.synthetic_capture import ACK, OUTBOUND, SYN, Packet, pcapng, random_frames, transmit
 from tests.synthetic_capture import Path as NetworkPath

@@ -52,7 +52,7 @@ class Intruder:
 
 async def linked(net: Network) -> object:
     """The link of node 1 with node 0, at node 0."""
-    net.pools[1].connect(0)
+    net.pools[1].table.connect(0)
     await net.linked((1, 0))
     return net.pools[0].table.links[1]
 
@@ -104,7 +104,7 @@ def test_a_node_that_lost_its_link_gets_a_new_one_as_soon_as_the_old_ones_end_is
         async with Network(2) as net:
             old = await Intruder.come(net, "127.0.0.1", GREETING)
             await net.owners[0].until(lambda: net.pools[0].links == 1)
-            net.pools[1].connect(0)
+            net.pools[1].table.connect(0)
             await net.owners[0].until(lambda: net.pools[0].table.waiting)
             assert [told[0] for told in net.owners[0].told] == ["up"]
             old.writer.write(encode(Bye("over")))
@@ -133,7 +133,7 @@ def test_a_connection_that_vanished_without_a_word_is_found_out_and_replaced():
             except PermissionError:
                 pytest.skip("needs CAP_NET_ADMIN")
             old.writer.transport.abort()
-            net.pools[1].connect(0)
+            net.pools[1].table.connect(0)
             await net.owners[0].until(lambda: net.pools[0].table.waiting)
             await net.linked((0, 1))
             [down] = [told for told in net.owners[0].told if told[0] == "down"]
@@ -151,7 +151,7 @@ def test_a_node_that_wants_no_link_any_more_takes_none_that_waits(monkeypatch: p
             await linked(net)
             intruder = await Intruder.come(net, "127.0.0.1", GREETING)
             await net.owners[0].until(lambda: net.pools[0].table.waiting)
-            net.pools[0].disconnect(1, "pruned")
+            net.pools[0].table.disconnect(1, "pruned")
             assert await intruder.answer() == [Bye("pruned")]
             assert [told[0] for told in net.owners[0].told] == ["up", "down"]
             intruder.go()
@@ -193,11 +193,11 @@ def test_only_so_many_connections_of_an_address_may_be_no_links():
             late = await Intruder.come(net, HOSTS[1], GREETING)
             assert await late.answer() == []
             assert net.pools[0].counts.rejected == {"too_many_connections": 1}
-            net.pools[2].connect(0)
+            net.pools[2].table.connect(0)
             await net.linked((2, 0))
             silent.pop().go()
             await shrunk_to(net, MOST_PER_NODE)
-            net.pools[1].connect(0)
+            net.pools[1].table.connect(0)
             await net.linked((1, 0))
             for intruder in silent:
                 intruder.go()

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from peer.core import links as links_module
+from peer.core.contract import Event, FrameReceived, LinkDown, LinkUp
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.runtime.addresses import AddressBook
 from peer.runtime.pool import LinkPool
@@ -23,7 +24,7 @@ RUN = 77
 
 
 class Recorder:
-    """An owner that writes everything down and lets a test wait for what it wants to see."""
+    """A driver that writes everything down and lets a test wait for what it wants to see."""
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -33,21 +34,17 @@ class Recorder:
         self.changed = asyncio.Event()
         self.insist: Callable[[int], None] | None = None
 
-    def link_up(self, peer: int, outbound: bool) -> None:
-        self.note("up", peer, outbound)
-
-    def link_down(self, peer: int, reason: str, retrying: bool) -> None:
-        self.note("down", peer, reason, retrying)
-        if self.insist is not None and not retrying:
-            self.insist(peer)
-
-    def note(self, *what: object) -> None:
-        self.told.append(what)
+    def feed(self, event: Event) -> None:
         self.changed.set()
-
-    def frame_received(self, peer: int, frame: Frame) -> None:
-        self.frames.append((peer, frame))
-        self.changed.set()
+        match event:
+            case LinkUp(peer, outbound):
+                self.told.append(("up", peer, outbound))
+            case LinkDown(peer, reason, retrying):
+                self.told.append(("down", peer, reason, retrying))
+                if self.insist is not None and not retrying:
+                    self.insist(peer)
+            case FrameReceived(peer, frame):
+                self.frames.append((peer, frame))
 
     def trace(self, event: TraceEvent) -> None:
         self.events.append(event)
@@ -121,7 +118,7 @@ def data(sequence: int, size: int = 10) -> Data:
 def test_a_link_carries_frames_both_ways_and_closes_without_loss():
     async def scenario() -> None:
         async with Network(2) as net:
-            net.pools[0].connect(1)
+            net.pools[0].table.connect(1)
             await net.linked((0, 1))
             for sequence in range(500):
                 net.pools[0].send(1, data(sequence))
@@ -142,8 +139,8 @@ def test_simultaneous_opens_leave_one_link_a_pair_which_the_lower_node_opened(no
         pairs = list(itertools.combinations(range(nodes), 2))
         async with Network(nodes) as net:
             for one, other in pairs:
-                net.pools[one].connect(other)
-                net.pools[other].connect(one)
+                net.pools[one].table.connect(other)
+                net.pools[other].table.connect(one)
             await net.linked(*pairs)
             for one, other in pairs:
                 link = net.pools[one].table.links[other]
@@ -175,9 +172,9 @@ def test_opens_in_any_order_and_with_any_haste_end_in_one_link(seed: int):
             for pool in net.pools:
                 pool.addresses = AddressBook(tuple(proxy.address for proxy in proxies))
             first = draws.randrange(2)
-            net.pools[first].connect(1 - first)
+            net.pools[first].table.connect(1 - first)
             await asyncio.sleep(draws.choice([0, 0.001, 0.004, 0.012]))
-            net.pools[1 - first].connect(first)
+            net.pools[1 - first].table.connect(first)
             await net.linked((0, 1))
             for proxy in proxies:
                 await proxy.settle()
@@ -242,7 +239,7 @@ def test_traced_offsets_are_where_the_frames_lie_in_the_byte_stream():
         async with Network(2) as net:
             proxy = await Proxy.start(net.addresses[1])
             net.pools[0].addresses = AddressBook((net.addresses[0], proxy.address))
-            net.pools[0].connect(1)
+            net.pools[0].table.connect(1)
             await net.linked((0, 1))
             draws = Random(1)
             for sequence in range(200):
@@ -266,7 +263,7 @@ def test_traced_offsets_are_where_the_frames_lie_in_the_byte_stream():
 def test_a_broken_link_comes_back_and_keeps_its_promise():
     async def scenario() -> None:
         async with Network(2) as net:
-            net.pools[0].connect(1)
+            net.pools[0].table.connect(1)
             await net.linked((0, 1))
             net.pools[0].table.links[1].transport.abort()
             await net.owners[0].until(lambda: len(net.owners[0].told) == 3)
@@ -287,11 +284,11 @@ def test_who_cannot_be_reached_is_given_up_after_growing_pauses(monkeypatch: pyt
         async with Network(2) as net:
             net.servers[1].close()
             net.doors[1].close()
-            net.pools[0].connect(1)
+            net.pools[0].table.connect(1)
             await net.owners[0].until(lambda: net.owners[0].told)
             assert net.owners[0].told == [("down", 1, "unreachable", False)]
             assert net.pools[0].table.wanted == {}
-            net.pools[0].connect(1)  # it may be asked for again
+            net.pools[0].table.connect(1)  # it may be asked for again
             await net.owners[0].until(lambda: len(net.owners[0].told) == 2)
 
     run(scenario)
@@ -300,10 +297,10 @@ def test_who_cannot_be_reached_is_given_up_after_growing_pauses(monkeypatch: pyt
 def test_a_link_closed_on_purpose_is_not_opened_again():
     async def scenario() -> None:
         async with Network(2) as net:
-            net.pools[0].connect(1)
+            net.pools[0].table.connect(1)
             await net.linked((0, 1))
             link = net.pools[0].table.links[1]
-            net.pools[1].disconnect(0, "pruned")
+            net.pools[1].table.disconnect(0, "pruned")
             await net.owners[0].until(lambda: len(net.owners[0].told) == 2)
             assert net.owners[0].told[1] == ("down", 1, "pruned", False)
             assert net.owners[1].told[1] == ("down", 0, "pruned", False)
@@ -347,7 +344,7 @@ GREETING = encode(Hello(1, RUN))
 def test_bad_frames_close_their_link_with_a_reason_and_harm_nobody(content: bytes, reason: str):
     async def scenario() -> None:
         async with Network(3) as net:
-            net.pools[2].connect(0)
+            net.pools[2].table.connect(0)
             await net.linked((2, 0))
             answer = [frame for _, _, frame in Decoder().feed(await speak(net, content))]
             [reject] = net.owners[0].named("reject")
@@ -365,7 +362,7 @@ def test_bad_frames_close_their_link_with_a_reason_and_harm_nobody(content: byte
 def test_another_run_is_refused_by_both_sides_and_given_up():
     async def scenario() -> None:
         async with Network(2, runs=(RUN, RUN + 1)) as net:
-            net.pools[0].connect(1)
+            net.pools[0].table.connect(1)
             await net.owners[0].until(lambda: net.owners[0].told)
             assert net.owners[0].told == [("down", 1, "wrong_run", False)]
             assert net.owners[1].told == []
@@ -379,7 +376,7 @@ def test_a_full_queue_drops_frames_and_says_so():
     async def scenario() -> None:
         queue_bytes = 200_000
         async with Network(2, queue_bytes) as net:
-            net.pools[0].connect(1)
+            net.pools[0].table.connect(1)
             await net.linked((0, 1))
             receiver = net.pools[1].table.links[0].transport
             receiver.pause_reading()
@@ -426,9 +423,9 @@ def test_after_any_turmoil_the_wanted_links_and_no_others_are_up(seed: int, monk
                 await asyncio.sleep(draws.choice([0, 0, 0.001, 0.003]))
             # From now on every link is wanted, also where a late Bye makes a pool forget the wish.
             for owner, pool in zip(net.owners, net.pools, strict=True):
-                owner.insist = pool.connect
+                owner.insist = pool.table.connect
             for one, other in pairs:
-                net.pools[one].connect(other)
+                net.pools[one].table.connect(other)
             await net.linked(*pairs)
             for one, other in pairs:
                 net.pools[one].send(other, data(one * nodes + other))
@@ -446,9 +443,9 @@ def test_after_any_turmoil_the_wanted_links_and_no_others_are_up(seed: int, monk
 def stir(net: Network, draws: Random, one: int, other: int) -> None:
     match draws.randrange(4):
         case 0 | 1:
-            net.pools[one].connect(other)
+            net.pools[one].table.connect(other)
         case 2:
-            net.pools[one].disconnect(other, "stirred")
+            net.pools[one].table.disconnect(other, "stirred")
         case 3 if other in net.pools[one].table.links:
             net.pools[one].table.links[other].transport.abort()
 

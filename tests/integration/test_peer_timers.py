@@ -39,14 +39,12 @@ class Sleeper:
 def test_a_timer_fires_at_its_virtual_instant_and_as_much_later_in_real_time(dilation: float, tmp_path: Path) -> None:
     clock = Clock(dilation)
 
-    def make_links(driver: Driver) -> LinkPool:
-        book = AddressBook((("127.0.0.1", 1),))
-        return LinkPool(driver, 0, 7, book, "127.0.0.1", 1, substream(1, 0, "runtime"), None, clock)
-
     async def scenario() -> None:
         node = Sleeper()
         trace = TraceFile(tmp_path / "0.jsonl", 0, (), clock.now_ns())
-        driver = Driver(node, trace, {}, make_links, clock)
+        driver = Driver(node, trace, {}, clock)
+        book = AddressBook((("127.0.0.1", 1),))
+        driver.links = LinkPool(driver, 0, 7, book, "127.0.0.1", 1, substream(1, 0, "runtime"), None, clock)
         before_s = time.monotonic()
         driver.feed(Started())
         async with asyncio.timeout(LIMIT_S):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.core.links import ALREADY_LINKED, PASSING, PAUSES_S, SIMULTANEOUS, STABLE_S, WAIT_S
+from peer.core.links import ALREADY_LINKED, PASSING, PAUSES_S, SIMULTANEOUS, STABLE_S, STOP, UNWANTED, WAIT_S
 from tests.link_network import BROKEN, MS, SECOND_NS, End, Network, Side, check_rest
 
 seeds = st.integers(0, 2**32)
@@ -132,6 +132,23 @@ def test_an_opener_that_has_a_link_when_the_answer_comes_closes_its_connection()
     assert (table.links, table.pending, table.dialling) == ({0: accepted}, {}, set())
 
 
+def test_the_answer_to_an_attempt_brings_no_link_that_the_node_does_not_want_any_more():
+    net = Network()
+    side = net.sides[1]
+    table = side.table
+    table.connect(0)
+    table.attempt(0)
+    table.opened(own := net.join(1, 0), 0)
+    table.introduced(link := net.join(0, 1).other, 0)
+    table.peer_closed(link, "pruned")
+    assert (table.wanted, table.pending) == ({}, {0: own})
+    table.introduced(own, 0)
+    assert (own.reason, table.links, table.pending) == (UNWANTED, {}, {})
+    assert side.told == [("up", 0, True), ("down", 0, "pruned", False)]
+    table.connect(0)
+    assert table.dialling == {0}
+
+
 @given(seeds, slowness)
 def test_a_peer_that_cannot_be_reached_is_given_up_after_growing_pauses(seed, slowest_ms):
     net = Network(2, seed, slowest_ms)
@@ -145,6 +162,18 @@ def test_a_peer_that_cannot_be_reached_is_given_up_after_growing_pauses(seed, sl
     for (_, _, pause_s), mean_s in zip(side.did("pause"), PAUSES_S, strict=True):
         assert 0.5 * mean_s <= pause_s <= 1.5 * mean_s
     assert not side.table.wanted
+
+
+def test_a_node_that_asks_again_before_each_attempt_gets_no_more_attempts():
+    net = Network()
+    net.unreachable.add(1)
+    side = net.sides[0]
+    steps_of_an_attempt = 3  # it begins, reaches the peer, and fails
+    for _ in range(steps_of_an_attempt * len(PAUSES_S)):
+        side.table.connect(1)
+        net.step()
+    assert side.told == [("gave up", 1, "unreachable")]
+    assert len(side.did("open")) == len(PAUSES_S)
 
 
 @given(seeds, slowness, st.booleans(), st.integers(0, 12_000))
@@ -223,6 +252,42 @@ def test_only_passing_reasons_are_worth_another_attempt(reason):
         assert (1 in side.table.wanted) == again
         given_up = [] if again else [("gave up", 1, reason)]
         assert side.told == ([("up", 1, True), ("down", 1, reason, again)] if answered else given_up)
+
+
+def greeting() -> tuple[Network, Side, End]:
+    """A connection of node 0 that awaits the answer of node 1."""
+    net = Network()
+    side = net.sides[0]
+    side.table.connect(1)
+    while (end := side.table.pending.get(1)) is None:
+        net.step()
+    return net, side, end
+
+
+def test_a_connection_that_breaks_before_the_answer_is_opened_again():
+    _, side, end = greeting()
+    side.table.lost(end, BROKEN)
+    assert (len(side.did("pause")), side.table.dialling, side.told) == (2, {1}, [])
+
+
+def test_a_link_that_is_wanted_again_while_its_old_attempt_closes_comes_up():
+    net, side, end = greeting()
+    side.table.disconnect(1, "pruned")
+    side.table.connect(1)
+    assert (end.reason, side.table.dialling) == ("pruned", {1})
+    net.settle()
+    check_rest(net)
+    assert side.told == [("up", 1, True)]
+
+
+def test_the_reason_is_that_of_the_side_that_closes_first_and_never_empty():
+    _, side, end = greeting()
+    side.table.peer_closed(end, "")
+    assert end.reason == STOP
+    _, side, end = greeting()
+    side.table.close(end, "pruned")
+    side.table.peer_closed(end, "stranger")
+    assert end.reason == "pruned"
 
 
 def one_that_waits() -> tuple[Network, Side, End, End]:
@@ -315,9 +380,10 @@ def test_nothing_that_is_due_has_an_effect_after_the_end():
         end.up, end.reason = False, "left"
         table.lost(end, BROKEN)
     table.wait_over(waiting)
-    assert not table.awaits(1)
+    assert not table.lacks(1)
     table.failed(1)
     table.attempt(2)
-    assert side.told == told
+    table.introduced(late := net.join(0, 3).other, 0)
+    assert (late.reason, side.told) == (STOP, told)
     assert not (table.wanted or table.dialling or table.pending or table.links or table.waiting)
     assert not side.did("rejected")

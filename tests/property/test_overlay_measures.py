@@ -13,18 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.measures.snapshots import measure_overlay
-from metrics.overlay import (
-    Snapshot,
-    correlate,
-    correlate_topics,
-    count_distances,
-    count_links,
-    intersect_top,
-    measure_graph,
-    measure_topics,
-    paths,
-    shortest_paths,
-)
+from metrics.overlay import paths
+from metrics.overlay.distances import count_distances
+from metrics.overlay.graph import measure_graph
+from metrics.overlay.interests import correlate, correlate_topics, intersect_top
+from metrics.overlay.nodes import count_links
+from metrics.overlay.paths import shortest_paths
+from metrics.overlay.snapshot import Snapshot
+from metrics.overlay.topics import measure_topics
 
 Arcs = set[tuple[int, int]]
 

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.pcap import Reading, read_tables
 from metrics.pcap.files import read_bytes
+from metrics.pcap.tables import Reading, read_tables
 from tests.synthetic_capture import ACK, INBOUND, OUTBOUND, SYN, Packet, enhanced, interface, pcap, pcapng, section
 
 ALL = Reading(("packets", "conns", "frames", "spans", "wire", "captures"), retransmissions=True)

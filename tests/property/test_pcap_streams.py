@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.pcap import TRACED, Reading, read_tables
+from metrics.pcap.schemas import TRACED
+from metrics.pcap.tables import Reading, read_tables
 from tests.reference_receiver import Receiver
 from tests.synthetic_capture import ACK, INBOUND, OUTBOUND, SYN, Packet, pcapng
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.pcap import CONNS
-from metrics.pcap import FRAMES as TAPS
+from metrics.pcap.schemas import CONNS
+from metrics.pcap.schemas import FRAMES as TAPS
 from metrics.tables import deliveries, hops
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.contract import message_id
+from peer.core.frames import Data
 from peer.core.payload import make_payload, topic_sequence
 from peer.protocols.topiary.estimates import MISSED_ALLOWANCE, REMEMBERED, RateEstimate, SequenceEstimate
 from tests.remembered import stored
@@ -16,10 +17,14 @@ from tests.remembered import stored
 SECOND_NS = 1_000_000_000
 
 
+def copy_of(identifier: int, topics: tuple[int, ...], payload: bytes) -> Data:
+    return Data(identifier, topics, 1, 1, payload)
+
+
 def hear(estimate: SequenceEstimate, sequence: int, publisher: int = 3, topics: tuple[int, ...] = (7,)) -> bool:
     """A message with this number comes in at a node that subscribes to topics 7 and 8."""
     identifier = message_id(publisher, sequence)
-    return estimate.see(topics, identifier, make_payload(identifier, sequence, 64), frozenset({7, 8}))
+    return estimate.see(copy_of(identifier, topics, make_payload(identifier, sequence, 64)), frozenset({7, 8}))
 
 
 @given(st.lists(st.integers(0, MISSED_ALLOWANCE), min_size=1, max_size=30), st.integers(0, MISSED_ALLOWANCE))
@@ -94,9 +99,8 @@ def test_what_is_remembered_of_publishers_is_bounded_whatever_is_claimed():
         hear(estimate, 5, publisher)
         hear(estimate, 5, publisher=1, topics=(1000 + publisher, 7))
         hear(estimate, 5, publisher=1, topics=(1000 + publisher,))
-        estimate.pass_over(
-            (1000 + publisher, 7), message_id(1, 5), make_payload(message_id(1, 5), 5, 64), frozenset({7})
-        )
+        copy = copy_of(message_id(1, 5), (1000 + publisher, 7), make_payload(message_id(1, 5), 5, 64))
+        estimate.pass_over(copy, frozenset({7}))
     sizes = [len(one) for one in stored(estimate) if isinstance(one, dict)]
     assert max(sizes) == REMEMBERED
     assert sum(sizes) < REMEMBERED + 20, "nothing else grows with the publishers"
@@ -156,7 +160,7 @@ def measure_losses(lossy_epochs: int, epochs: int, each: int) -> list[Losses]:
                 continue
             received += 1
             identifier = message_id(pair[0], epoch * 1000 + number)
-            sequence.see((topic,), identifier, make_payload(identifier, count, 12), interests)
+            sequence.see(copy_of(identifier, (topic,), make_payload(identifier, count, 12)), interests)
         by_sequence, by_rate = (
             round(sum(estimate.published(interests, 10 * SECOND_NS).values())) - received
             for estimate in (sequence, rate)

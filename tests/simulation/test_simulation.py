@@ -39,13 +39,17 @@ class Record:
 def simulate(nodes: int, overlay: dict, network: Network, *, seed: int = 1, encode: bool = False, ttl: int = 255):
     record = Record()
     simulation = Simulation(network, record, seed=seed, encode=encode)
+    start(simulation, nodes, overlay, seed, ttl)
+    return simulation, record
+
+
+def start(simulation: Simulation, nodes: int, overlay: dict, seed: int = 1, ttl: int = 255) -> None:
     directory = Directory(PeerInfo(node) for node in range(nodes))
     parts = Composition(overlay, {"name": "flood", "ttl": ttl})
     for node in range(nodes):
         simulation.add_host(node)
     for node in range(nodes):
         simulation.start(node, compose(node, seed, (0,), parts), directory)
-    return simulation, record
 
 
 def links(simulation: Simulation) -> set[tuple[int, int]]:
@@ -103,6 +107,21 @@ def test_two_nodes_that_open_at_once_share_the_link_that_the_lower_one_opened():
     assert {(event.node, event.direction) for event in ups} == {(0, "orig"), (1, "resp")}
     refused = [e for e in record.events if e.event == "send" and e.kind == 2]
     assert [event.node for event in refused] == [0]
+
+
+@pytest.mark.parametrize("how", ["leave", "crash"])
+def test_a_hello_that_waits_to_be_processed_does_not_reach_the_next_instance(how):
+    network = uniform_network(10, Random(1))
+    simulation = Simulation(network, Record(), seed=1, processing_ns=lambda node: 100 * MILLISECOND_NS)
+    overlay = {"name": "complete"}
+    start(simulation, 2, overlay)
+    simulation.run(50 * MILLISECOND_NS)  # node 0 has opened a connection and said hello
+    getattr(simulation, how)(1)
+    node = compose(1, 2, (0,), Composition(overlay, {"name": "flood"}))
+    simulation.start(1, node, Directory([PeerInfo(0), PeerInfo(1)]), joins=True)
+    simulation.run(60 * SECOND_NS)
+    assert links(simulation) == {(0, 1), (1, 0)}
+    assert simulation.hosts[1].links[0].life is node
 
 
 def test_a_connection_waits_5_s_for_the_end_of_a_live_link_and_a_second_one_not_at_all():

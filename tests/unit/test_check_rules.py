@@ -15,7 +15,6 @@ from msgspec import structs
 from metrics.checks import RULES, check_run
 from metrics.checks.consistency import BROKEN, CHURN_MARGIN, IDLE, SETTLE, TOLD
 from metrics.checks.evidence import Evidence, Matching, Outcome, PressureLine
-from metrics.checks.page import PAGE, fill, make_tables
 from metrics.checks.rule import CheckRule, Judgement, Limit, at_most, share_at_most
 from metrics.first_packets import RULES as COMPARED
 from metrics.recount import Recount
@@ -26,6 +25,7 @@ from tests.fabricate import SECOND, ZERO_NS, Fabrication
 from tests.sound_evidence import MS, SHORT, SOUND, change, failures, of_run, span, sweep
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "fabricated-summary.json"
+PAGE = Path(__file__).parents[2] / "docs" / "verdict.md"
 NAMES = [rule.name for rule in RULES]
 
 # ------------------------------------------------------------------------------------------------ the registry
@@ -63,18 +63,6 @@ def test_a_check_is_left_out_where_a_part_that_it_needs_is_missing() -> None:
     for part in optional:
         without = {check.name for check in check_run(structs.replace(SOUND, **{part: None}))}
         assert made - without == {rule.name for rule in RULES if part in rule.needs and rule.name in made}, part
-
-
-def test_the_page_is_up_to_date() -> None:
-    committed = PAGE.read_text(encoding="utf-8")
-    assert all(table in committed for table in make_tables().values()), "run: python -m metrics.checks.page"
-
-
-def test_old_tables_are_replaced() -> None:
-    committed = PAGE.read_text(encoding="utf-8")
-    old = re.sub(r"(<!-- table: \w+ -->\n\n).*?(\n\n<!-- end of table -->)", r"\1old\2", committed, flags=re.DOTALL)
-    assert old.count("\nold\n") == len(make_tables())
-    assert fill(old) == committed
 
 
 def test_the_page_has_every_rule() -> None:

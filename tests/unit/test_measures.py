@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from metrics.measures.emulation import EMULATION, Emulation
 from metrics.measures.interests import INTERESTS, LEVELS, Interests
 from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
-from metrics.measures.page import DOCS, PAGES, fill
 from metrics.measures.registry import HEADLINE, MEASURES, OVERLAY, STUDIED, find_measure
 from metrics.measures.traffic import TRAFFIC, Traffic
-from metrics.overlay import Snapshot, correlate, correlate_topics, intersect_top
+from metrics.overlay.interests import correlate, correlate_topics, intersect_top
+from metrics.overlay.snapshot import Snapshot
 from metrics.report.page import format_value, label_of
 from metrics.tables.schemas import TABLES
 from peer.core.frames import Bye, Data, Hello, Subscriptions
@@ -46,24 +45,6 @@ def test_a_name_agrees_with_its_unit(measure: Measure[Any]) -> None:
     assert measure.name.endswith("_per_s") == measure.unit.endswith("/s")
     if measure.name.endswith("_ratio"):
         assert (measure.unit == "ratio") == (measure.name != "link_sharing_ratio"), "of link sharing it is above 1"
-
-
-def test_the_documents_tables_are_those_of_the_registry() -> None:
-    places = []
-    for page in PAGES:
-        text = (DOCS / page).read_text(encoding="utf-8")
-        assert fill(text) == text, "run: python -m metrics.measures.page"
-        places += re.findall("<!-- table: (.*) -->", text)
-    assert sorted(places) == ["headline", "measures of studies", "overlay"]
-
-
-def test_a_page_is_filled_between_its_marks_alone() -> None:
-    filled = fill("before\n\n<!-- table: headline -->\n\nold\n\n<!-- end of table -->\n\nafter\n")
-    assert filled.startswith(
-        "before\n\n<!-- table: headline -->\n\n| name | unit | meaning |\n|---|---|---|\n| `messages_p"
-    )
-    assert filled.endswith(" |\n\n<!-- end of table -->\n\nafter\n")
-    assert "\nold\n" not in filled
 
 
 def test_the_headline_has_these_numbers_in_this_order() -> None:

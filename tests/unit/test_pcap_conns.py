@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from metrics.pcap import Reading, read_tables
+from metrics.pcap.tables import Reading, read_tables
 from tests.synthetic_capture import ACK, FIN, INBOUND, OUTBOUND, RST, SYN, Packet, pcapng
 
 START_NS = 1_700_000_000 * 10**9

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from harness.testbeds.emulated.dataplane import pcapng as plane
-from metrics.pcap import Reading, read_tables, walk
+from metrics.pcap import walk
 from metrics.pcap.files import read_bytes
+from metrics.pcap.tables import Reading, read_tables
 from tests.synthetic_capture import (
     ACK,
     INBOUND,

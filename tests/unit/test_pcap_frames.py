@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metrics.pcap import TRACED, Reading, read_tables
+from metrics.pcap.schemas import TRACED
+from metrics.pcap.tables import Reading, read_tables
 from peer import wire
 from peer.core.frames import Data
 from tests.reference_receiver import Receiver

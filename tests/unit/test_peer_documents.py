@@ -69,6 +69,8 @@ def test_the_parts_and_limits_are_in_the_page():
 def test_reasons_for_passing_refusals_are_in_the_page():
     assert links.ALREADY_LINKED in (DOCS / "trace-events.md").read_text()
     assert links.SIMULTANEOUS in (DOCS / "wire-format.md").read_text()
+    for page in ("wire-format.md", "trace-events.md"):
+        assert links.UNWANTED in (DOCS / page).read_text()
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

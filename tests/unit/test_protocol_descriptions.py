@@ -12,9 +12,11 @@ import harness.planning.models
 import peer.protocols
 from harness.experiment import Experiment, section_of
 from harness.planning.models import find_model
-from peer.core.frames import kind_names
+from peer.core.frames import Data
 from peer.core.parts import NoParameters
 from peer.protocols.description import Description, section_name
+from peer.protocols.gossipsub.frames import Graft, Prune
+from peer.protocols.plumtree.frames import HyparviewJoin
 from peer.protocols.registry import (
     DISSEMINATIONS,
     INTERESTS,
@@ -24,6 +26,8 @@ from peer.protocols.registry import (
     background_kinds,
     copies_follow_links,
 )
+from peer.protocols.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave
+from peer.protocols.spidercast.frames import SpiderConnect, SpiderHeartbeat, SpiderLeave
 
 
 def folders(package: object) -> set[str]:
@@ -93,16 +97,15 @@ def test_every_model_is_a_protocols_and_models_something():
 
 
 @pytest.mark.parametrize("name", DISSEMINATIONS)
-def test_only_a_protocols_own_dissemination_needs_a_model_of_its_copies(name: str):
-    assert (find_model(name, "count_copies") is not None) == (name in PROTOCOLS)
+def test_a_shared_dissemination_has_no_model_of_its_copies(name: str):
+    assert name in PROTOCOLS or find_model(name, "count_copies") is None
     assert find_model(name, "count_nothing") is None
 
 
 def test_heartbeats_are_sent_whoever_joins_or_leaves_and_replies_to_joins_and_messages_are_not():
-    names = kind_names()
-    background = {names[kind] for kind in background_kinds()}
-    assert background >= {name for name in names.values() if "heartbeat" in name}
-    assert not {name for name in background if "join" in name or "leave" in name or name in {"data", "graft", "prune"}}
+    assert {ScribeHeartbeat.kind, SpiderHeartbeat.kind} <= background_kinds()
+    caused = (Data, Graft, Prune, HyparviewJoin, ScribeJoin, ScribeLeave, SpiderConnect, SpiderLeave)
+    assert not background_kinds() & {frame.kind for frame in caused}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Only a protocol's package and its prediction model name it: all else in harness and metrics reads descriptions."""
+"""Only a protocol's package and its model name it or its frames: all else in harness and metrics reads descriptions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from peer.core.frames import frame_type, kind_names
 from peer.protocols.registry import PROTOCOLS
 
 CHECKOUT = Path(__file__).parents[2]
@@ -22,10 +23,19 @@ SOURCES = [
     if MODELS not in path.parents
 ]
 
+TEMPLATES = [path for room in ("harness", "metrics") for path in sorted((CHECKOUT / room).rglob("*.j2"))]
+
 ENGLISH = {"random", "complete"}
 """Names that are words of other meanings, too: only a string that is nothing else counts."""
 
+WORDS = {"graft", "prune", "release"}
+"""Names of frames that are trace events or words of other meanings, too."""
+
 SPELLED = {name.replace("-", ""): name for name in PROTOCOLS if name not in ENGLISH}
+for number, frame in kind_names().items():
+    module = frame_type(number).__module__.split(".")
+    if module[1] == "protocols" and frame not in WORDS:
+        SPELLED[frame] = module[2].replace("_", "-")
 STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 ALONE = "(?:[a-zA-Z]*['\"]+)?{}['\"]*"
 """A string's token that has nothing else in it."""
@@ -35,7 +45,7 @@ LONGEST = 2 + max(name.count("-") for name in PROTOCOLS)
 
 
 def spelled(identifier: str) -> Iterator[str]:
-    """The protocols that an identifier names, however it is spelled: ``ring_per_topic``, ``SpiderCast``, ``STAN``."""
+    """The protocols that an identifier names, by themselves or by a frame: ``ring_per_topic``, ``STAN``, ``Ihave``."""
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)]
     for begin in range(len(words)):
         for end in range(begin + 1, min(begin + LONGEST, len(words)) + 1):
@@ -70,6 +80,12 @@ def test_no_protocol_is_named(path: Path) -> None:
     assert named(path.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_names_a_protocol(path: Path) -> None:
+    identifiers = re.findall(r"[A-Za-z0-9_-]+", path.read_text(encoding="utf-8"))
+    assert [name for identifier in identifiers for name in spelled(identifier)] == []
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
 @pytest.mark.parametrize(
     "code", ['if protocol == "{0}":\n    pass', "x = {{'{0}': 1}}", "x = f'{0}'"], ids=["compared", "key", "formatted"]
@@ -88,6 +104,10 @@ def test_a_name_in_a_string_is_found(name: str, code: str) -> None:
         ("x = GossipsubBoundedParameters()", "gossipsub-bounded"),
         ("from x import SpiderCast", "spidercast"),
         ("TOPIARY = 1", "topiary"),
+        ("x = 'stancollect'", "stan"),
+        ("isinstance(frame, SpiderLeave)", "spidercast"),
+        ("kinds = {'ihave', 'iwant'}", "gossipsub"),
+        ("RING_LINK = 90", "ring-per-topic"),
         ('x = "what the spec page says of StAN"', "stan"),
     ],
 )

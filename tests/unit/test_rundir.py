@@ -29,8 +29,8 @@ from metrics.rundir.documents import PlanOutline
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, STALLS_FILE, SUMMARY_FILE, TABLES_FOLDER, table_file
 from metrics.rundir.parquet import VERSION, version_of, with_version
 from metrics.tables.schemas import arrow_schema, require_tables
-from metrics.tables.shares import Share, _write
-from metrics.tables.staged import Part, mark_version
+from metrics.tables.shares import Share, write_share
+from metrics.tables.staged import Part
 from tests.fabricate import Fabrication
 
 CHECKOUT = Path(__file__).parents[2]
@@ -245,13 +245,13 @@ def test_tables_that_cannot_be_read_are_refused_with_what_to_do(run_dir: Path) -
     known = f"and this Trellis reads versions up to {SCHEMA_VERSION}"
     again = f"compute the tables again: trellis report {run_dir}"
     assert str(raised.value) == (
-        f"{run_dir}: its table hops has schema version 0, {known}, but it lacks conn, off; {again}"
+        f"{run_dir}: its tables have schema version 0, {known}, but hops lacks conn, off; {again}"
     )
     [key] = VERSION
     pq.write_table(columns.replace_schema_metadata({key: str(SCHEMA_VERSION + 1)}), path)
     with pytest.raises(RunDirError) as raised:
         require_tables(run)
-    assert str(raised.value) == f"{run_dir}: its table hops has schema version {SCHEMA_VERSION + 1}, {known}; {again}"
+    assert str(raised.value) == f"{run_dir}: its tables have schema version {SCHEMA_VERSION + 1}, {known}; {again}"
 
 
 def test_parts_say_their_version(tmp_path: Path) -> None:
@@ -259,24 +259,9 @@ def test_parts_say_their_version(tmp_path: Path) -> None:
     part = Part(tmp_path / "part-0.parquet", rows.schema)
     part.add(rows)
     part.close()
-    _write({"y": rows}, {"y": tmp_path}, Share(1, 2))
+    write_share({"y": rows}, {"y": tmp_path}, Share(1, 2))
     for number in (0, 1):
         assert version_of(pq.read_metadata(tmp_path / f"part-{number}.parquet")) == SCHEMA_VERSION
-
-
-def test_parts_that_spark_wrote_are_given_their_version(tmp_path: Path) -> None:
-    rows = pa.table({"x": [*range(10)], "topics": [[each] for each in range(10)]})
-    path = tmp_path / "part-00000-c000.zstd.parquet"
-    pq.write_table(rows, path, row_group_size=4)
-    pq.write_table(rows.slice(0, 0), tmp_path / "part-00001-c000.zstd.parquet")
-    (tmp_path / f".{path.name}.crc").write_bytes(b"of the file as Spark wrote it")
-    mark_version(tmp_path)
-    assert [each.name for each in sorted(tmp_path.iterdir())] == [path.name, "part-00001-c000.zstd.parquet"]
-    for each in tmp_path.iterdir():
-        assert version_of(pq.read_metadata(each)) == SCHEMA_VERSION
-    footer = pq.read_metadata(path)
-    assert (footer.num_row_groups, footer.row_group(0).column(0).compression) == (3, "ZSTD")
-    assert pq.read_table(tmp_path).to_pydict() == rows.to_pydict()
 
 
 def test_the_manifest_tells_the_timeline() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from harness.studies.snapshots import count_slots, take_snapshot
-from metrics.overlay import Snapshot
+from metrics.overlay.snapshot import Snapshot
 from peer.core.parts import Neighbour
 
 

@@ -93,3 +93,10 @@ def test_batches_are_summed_up_with_their_topics_in_order():
     two = found.topics[2]
     assert (two.expected, two.delivered, two.delay_ns) == (2 * (NODES - 1), 3, 11_000_000)
     assert watch.batches[0].topics[2].delivered == 2, "the batches are as they were"
+
+
+def test_an_event_that_the_schedule_could_not_have_made_does_not_end_the_run():
+    watch = Watch(Population({0: (1,), 1: (1,)}), 0, None)
+    watch.trace(TraceEvent("leave", 0, 7, topics=(3,)))
+    watch.trace(TraceEvent("join", 0, 1, topics=(1,)))
+    assert due(watch, 0, SECOND) == {1}

@@ -2,7 +2,7 @@
 
 A module has one of these functions, or both:
 
-- ``model_overlay(parameters, network, draws, first_links) -> OverlayModel``: the overlay at rest. A protocol without it
+- ``model_overlay(parameters, network) -> OverlayModel``: the overlay at rest. A protocol without it
   is predicted by the links that its nodes ask for at the start.
 - ``count_copies(parameters, model, subscribed, publisher, topics) -> int``: how many copies of a message the protocol's
   own dissemination sends over a model. Without it no frames are predicted.

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 
 from harness.planning.copies import Subscribed, links_of, spread_once
-from harness.planning.overlay_models import FirstLinks, Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
 from peer.core.bitset import bitset, members, sample
 from peer.protocols.gossipsub.parameters import GossipsubParameters
 
 
-def model_overlay(
-    parameters: GossipsubParameters, network: Network, draws: Random, first_links: FirstLinks
-) -> OverlayModel:
+def model_overlay(parameters: GossipsubParameters, network: Network) -> OverlayModel:
     """Meshes over connections drawn at random, and over such as are sought where a mesh lacks peers."""
-    links = first_links()
+    links = network.first_links()
     meshes: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in network.shared_topics():
         mesh: dict[int, set[int]] = {node: set() for node in members(subscribers)}
-        for node in network.shuffled(subscribers, draws):
+        for node in network.shuffled(subscribers):
             if len(mesh[node]) >= parameters.chosen.d_lo:
                 continue
             around = [peer for peer in links[node] if peer in mesh]
             if parameters.discovery == "topics" and len(around) < parameters.d:
                 fresh = subscribers & ~bitset([node, *around])
-                for peer in members(sample(fresh, parameters.d - len(around), draws)):
+                for peer in members(sample(fresh, parameters.d - len(around), network.draws)):
                     links[node].append(peer)
                     links[peer].append(node)
                     around.append(peer)
             fit = [peer for peer in around if peer not in mesh[node] and len(mesh[peer]) < parameters.d_hi]
-            for peer in draws.sample(fit, min(parameters.d - len(mesh[node]), len(fit))):
+            for peer in network.draws.sample(fit, min(parameters.d - len(mesh[node]), len(fit))):
                 mesh[node].add(peer)
                 mesh[peer].add(node)
                 carry(meshes, node, peer, topic)

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 
 from harness.planning.copies import Subscribed
-from harness.planning.overlay_models import FirstLinks, Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
 from peer.core.bitset import Bitset, members
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 
 
-def model_overlay(
-    parameters: PlumtreeParameters, network: Network, draws: Random, first_links: FirstLinks
-) -> OverlayModel:
+def model_overlay(parameters: PlumtreeParameters, network: Network) -> OverlayModel:
     """Views whose members are drawn at random among nodes that have a place left."""
     if parameters.scope == "shared":
         links: list[list[int]] = [[] for _ in range(len(network))]
-        for node, peer in _draw_links(network.known, parameters.active_view, network, draws):
+        for node, peer in _draw_links(network.known, parameters.active_view, network):
             links[node].append(peer)
             links[peer].append(node)
         return OverlayModel(links)
     views: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in network.shared_topics():
-        for node, peer in _draw_links(subscribers, parameters.active_view, network, draws):
+        for node, peer in _draw_links(subscribers, parameters.active_view, network):
             carry(views, node, peer, topic)
     return OverlayModel.from_logical(views)
 
 
-def _draw_links(among: Bitset, size: int, network: Network, draws: Random) -> Iterator[tuple[int, int]]:
+def _draw_links(among: Bitset, size: int, network: Network) -> Iterator[tuple[int, int]]:
     """The links of a swarm: no node has more than ``size``, and no pair has two."""
     views: dict[int, set[int]] = {node: set() for node in members(among)}
-    for node in network.shuffled(among, draws):
+    for node in network.shuffled(among):
         fit = [peer for peer in views if peer != node and peer not in views[node] and len(views[peer]) < size]
-        for peer in draws.sample(fit, min(size - len(views[node]), len(fit))):
+        for peer in network.draws.sample(fit, min(size - len(views[node]), len(fit))):
             views[node].add(peer)
             views[peer].add(node)
             yield node, peer

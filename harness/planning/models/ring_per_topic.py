@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from random import Random
 
 from msgspec import Struct
 
-from harness.planning.overlay_models import FirstLinks, Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
 from peer.core.bitset import members
 
 
-def model_overlay(parameters: Struct, network: Network, draws: Random, first_links: FirstLinks) -> OverlayModel:
+def model_overlay(parameters: Struct, network: Network) -> OverlayModel:
     """A link between any two nodes that are next to each other on a ring."""
     rings: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in network.shared_topics():

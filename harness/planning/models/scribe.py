@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 
 from harness.planning.copies import Subscribed, spread_by_topics
-from harness.planning.overlay_models import FirstLinks, Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
 from peer.core.bitset import Bitset, bitset, members
 from peer.protocols.scribe.overlay import ScribeParameters
 from peer.protocols.scribe.pastry import Pastry, make_key
 
 
-def model_overlay(
-    parameters: ScribeParameters, network: Network, draws: Random, first_links: FirstLinks
-) -> OverlayModel:
+def model_overlay(parameters: ScribeParameters, network: Network) -> OverlayModel:
     """Trees of the ways to the groups' roots, as if all nodes had room for any number of neighbours."""
     routing = [Pastry(node, parameters.digit_bits, parameters.leaf_set) for node in range(len(network))]
     trees: list[Logical] = [{} for _ in routing]

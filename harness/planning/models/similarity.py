@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 
 from harness.planning.models.spidercast import link_maintained
-from harness.planning.overlay_models import FirstLinks, Network, OverlayModel
+from harness.planning.overlay_models import Network, OverlayModel
 from peer.protocols.similarity.overlay import AnyNodes, SimilarityParameters, SimilarNodes
 from peer.protocols.spidercast.maintenance import Aim
 
 
-def model_overlay(
-    parameters: SimilarityParameters, network: Network, draws: Random, first_links: FirstLinks
-) -> OverlayModel:
+def model_overlay(parameters: SimilarityParameters, network: Network) -> OverlayModel:
     """The links of both tasks."""
     kinds: list[Callable[[], Aim]] = [lambda: SimilarNodes(parameters.similar), lambda: AnyNodes(parameters.random)]
-    return link_maintained(kinds, network, draws)
+    return link_maintained(kinds, network)

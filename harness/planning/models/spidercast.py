@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from random import Random
 
-from harness.planning.overlay_models import FirstLinks, Network, OverlayModel
+from harness.planning.overlay_models import Network, OverlayModel
 from peer.core.bitset import Bitset, members
 from peer.protocols.spidercast.coverage import GreedyCoverage, RandomCoverage
 from peer.protocols.spidercast.maintenance import Aim
 from peer.protocols.spidercast.overlay import SpidercastParameters
 
 
-def model_overlay(
-    parameters: SpidercastParameters, network: Network, draws: Random, first_links: FirstLinks
-) -> OverlayModel:
+def model_overlay(parameters: SpidercastParameters, network: Network) -> OverlayModel:
     """The links of both tasks."""
     kinds: list[Callable[[], Aim]] = [
         lambda: GreedyCoverage(parameters.greedy_coverage, fair=parameters.ties == "random"),
         lambda: RandomCoverage(parameters.random_coverage),
     ]
-    return link_maintained(kinds, network, draws)
+    return link_maintained(kinds, network)
 
 
-def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network, draws: Random) -> OverlayModel:
+def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network) -> OverlayModel:
     """The links of independent tasks, none of which is given up again."""
     linked = [0] * len(network)
     for kind in kinds:
-        for node, others in enumerate(_reach(kind, network, draws)):
+        for node, others in enumerate(_reach(kind, network)):
             linked[node] |= others
     return OverlayModel([list(members(others)) for others in linked])
 
 
-def _reach(kind: Callable[[], Aim], network: Network, draws: Random) -> list[Bitset]:
+def _reach(kind: Callable[[], Aim], network: Network) -> list[Bitset]:
     """One task: each node links until it has reached its aim, with those that are below their limit.
 
     What nodes accept beyond the limit (``margin``) they part with again.
@@ -41,10 +38,10 @@ def _reach(kind: Callable[[], Aim], network: Network, draws: Random) -> list[Bit
     for node, aim in enumerate(aims):
         aim.recount(network.topics_of(node), ())
     room = network.nodes
-    for node in network.shuffled(network.nodes, draws):
+    for node in network.shuffled(network.nodes):
         aim = aims[node]
         while aim.wanted and aim.missing():
-            peer = aim.next_node(network, room & ~linked[node] & ~(1 << node), draws)
+            peer = aim.next_node(network, room & ~linked[node] & ~(1 << node), network.draws)
             if peer is None:
                 break
             for one, other in ((node, peer), (peer, node)):

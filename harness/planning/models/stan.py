@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from random import Random
 
 import numpy as np
 
-from harness.planning.overlay_models import FirstLinks, Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
 from peer.core.bitset import members
 from peer.protocols.stan.parameters import PlacedStanParameters
 
 
-def model_overlay(
-    parameters: PlacedStanParameters, network: Network, draws: Random, first_links: FirstLinks
-) -> OverlayModel:
+def model_overlay(parameters: PlacedStanParameters, network: Network) -> OverlayModel:
     """The views when nodes have found the lightest of each topic's subscribers."""
     views: list[Logical] = [{} for _ in range(len(network))]
-    weights = np.random.Generator(np.random.PCG64(draws.getrandbits(128)))
+    weights = np.random.Generator(np.random.PCG64(network.draws.getrandbits(128)))
     members_of = {topic: np.array(list(members(subscribers))) for topic, subscribers in network.shared_topics()}
     for node in range(len(network)):
         weigh = weights.random(len(network))

@@ -1,4 +1,4 @@
-"""The data plane's interface: what stands between the hosts and is the emulated network.
+"""What a data plane does, and the values that it takes and gives; it is the network between the emulated hosts.
 
 A frame read from its source's device at ``tap_tx`` passes the source's access link (up), the pair's delay, and the
 destination's access link (down), and is written to the destination's device at ``tap_rx``:
@@ -14,13 +14,9 @@ Source: design section 4.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct
-
-from topologies.model import Matrix
 
 DROP_CAUSES = ("loss", "queue", "failed", "unknown_destination", "not_ip", "device_full", "overload")
 """Why a frame can end in the data plane. ``queue`` is the access links' drop-tail queues; ``failed`` is every frame
@@ -95,37 +91,3 @@ class FinalCounters(Struct, frozen=True):
     lateness_ns: dict[str, int]
     overruns: int
     realtime: bool
-
-
-class DataPlane(Protocol):
-    """An emulated network between hosts. Hosts are numbered as in the underlay. Every method raises TestbedError."""
-
-    def attach(self, ports: Sequence[Port]) -> None:
-        """Make every host's device, address it, bring it up, and start to forward."""
-
-    def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
-        """Change a directed pair. Frames already in flight keep their due times."""
-
-    def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
-        """Change every directed pair at once; (n, n) each, from row to column."""
-
-    def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
-        """Change a host's access link, up and down alike; rate 0 = unlimited."""
-
-    def fail(self, host: int) -> None:
-        """Drop every frame from or to the host from now on, those in flight too."""
-
-    def restore(self, host: int) -> None:
-        """Undo ``fail``."""
-
-    def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
-        """Record every frame at ingress and at egress as pcapng; stamps are virtual instants + the offset."""
-
-    def stop_capture(self) -> CaptureCounts:
-        """End the capture; returns when the files are complete on disk."""
-
-    def counters(self) -> Counters:
-        """What has happened so far, as one consistent snapshot."""
-
-    def close(self) -> FinalCounters:
-        """Stop forwarding; the devices vanish. Frames in flight stay in flight for good."""

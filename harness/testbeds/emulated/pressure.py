@@ -66,7 +66,6 @@ class PressureLog:
         self._fault = ""
 
     def start(self) -> None:
-        """Begin to write."""
         self._thread.start()
 
     def lost(self) -> dict[str, str]:

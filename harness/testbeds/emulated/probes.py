@@ -212,7 +212,6 @@ class Prober:
         return {} if status is None else {"the prober": describe_status(status)}
 
     def close(self) -> None:
-        """End the process."""
         self._connection.close()
         self._process.kill()
         self._process.join()

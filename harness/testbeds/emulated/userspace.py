@@ -33,7 +33,9 @@ _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1
 
 
 class UserspacePlane:
-    """A ``DataPlane``: one TUN device a host, one process that forwards. See the protocol for the methods.
+    """The data plane: one TUN device per host, and one process that forwards (see ``plane``).
+
+    Hosts are numbered as in the underlay. Every method raises ``TestbedError``.
 
     Attributes:
         complaints: of its processes that did not end as they should, a sentence each.
@@ -82,7 +84,6 @@ class UserspacePlane:
 
     @property
     def pid(self) -> int:
-        """The forwarding process."""
         return self._process.pid
 
     def attach(self, ports: Sequence[Port]) -> None:
@@ -96,22 +97,22 @@ class UserspacePlane:
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
-        """Change a directed pair."""
+        """Change a directed pair. Frames already in flight keep their due times."""
         self._check(source)
         self._check(destination)
         self._ask(commands.SetPair(source, destination, delay_ms, jitter_ms, loss_ratio))
 
     def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
-        """Change every directed pair at once."""
+        """Change every directed pair at once; (n, n) each, from row to column."""
         self._ask_with_matrices(commands.SetPairs(), delay_ms, jitter_ms, loss_ratio)
 
     def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
-        """Change a host's access link."""
+        """Change a host's access link, up and down alike; rate 0 = unlimited."""
         self._check(host)
         self._ask(commands.SetRate(host, rate_mbit, queue_ms))
 
     def fail(self, host: int) -> None:
-        """Drop every frame from or to the host."""
+        """Drop every frame from or to the host from now on, those in flight too."""
         self._check(host)
         self._ask(commands.Fail(host))
 
@@ -121,7 +122,7 @@ class UserspacePlane:
         self._ask(commands.Restore(host))
 
     def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
-        """Record every frame at ingress and at egress, in one file a group of hosts."""
+        """Record every frame at ingress and at egress, one file per group of hosts; stamps are virtual + the offset."""
         if self._writer:
             raise TestbedError("start a capture", "one is running")
         folder.mkdir(parents=True, exist_ok=True)
@@ -152,13 +153,13 @@ class UserspacePlane:
         )
 
     def counters(self) -> Counters:
-        """What has happened so far."""
+        """What has happened so far, as one consistent snapshot."""
         counters = self._ask(commands.Count()).counters
         assert counters
         return counters
 
     def close(self) -> FinalCounters:
-        """Stop forwarding and reporting."""
+        """Stop forwarding; the devices vanish. Frames in flight stay in flight for good."""
         try:
             final = self._ask(commands.Close()).final
             assert final
@@ -176,7 +177,6 @@ class UserspacePlane:
         return {f"the data plane's {name}": text for name, text in words.items()}
 
     def kill(self) -> None:
-        """End all processes at once, whatever they do."""
         self._control.close()
         for process in (self._process, self._monitor, self._writer):
             if process:

@@ -51,7 +51,6 @@ class Watchdog:
 
     @property
     def pids(self) -> list[int]:
-        """Its processes."""
         return [process.pid for process in self._processes if process.pid is not None]
 
     def start(self) -> None:

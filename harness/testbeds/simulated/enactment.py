@@ -24,19 +24,15 @@ class SimulatedSlot:
         simulation.add_host(spec.node)
 
     def begin(self, directory: Directory) -> None:
-        """Start the instance that starts with the run."""
         self._start(self.spec.topics, tell(self.spec, directory), joins=False)
 
     def join(self, topics: Sequence[TopicId], directory: Directory) -> None:
-        """Start an instance during the run."""
         self._start(topics, directory, joins=True)
 
     def leave(self) -> None:
-        """End the instance in order."""
         self._simulation.leave(self.spec.node)
 
     def crash(self) -> None:
-        """End the instance as a dying process does."""
         self._simulation.crash(self.spec.node)
 
     def feed(self, event: Event) -> None:

@@ -49,11 +49,6 @@ class End(Connection):
         self.written_bytes = 0
         self.latest_ns = 0
 
-    @property
-    def side(self) -> str:
-        """This side as traces name it."""
-        return "orig" if self.opener else "resp"
-
 
 class Host:
     """A node, its timers and its connections.
@@ -117,11 +112,7 @@ class Host:
         self.timers.clear()
 
     def end(self, reason: str) -> list[End]:
-        """The node is down from now on.
-
-        Returns:
-            The connections that are left.
-        """
+        """Take the node down; return the connections that are left."""
         left = self.table.end()
         self._clear(reason)
         return left
@@ -147,7 +138,6 @@ class Host:
                 self._simulation.after(self._simulation.delay_ns(self.number, end.peer), table.lost, other, RESET)
 
     def lose(self, end: End) -> None:
-        """A connection is gone."""
         if end.other is not None:
             end.other.other = None
             end.other = None
@@ -156,11 +146,9 @@ class Host:
     # -------------------------------------------------------------------------------------- told by the table
 
     def now_ns(self) -> int:
-        """The virtual instant."""
         return self._simulation.now_ns
 
     def pause(self, peer: NodeId, pause_s: float) -> None:
-        """Begin an attempt when this time has passed."""
         self._simulation.after(round(pause_s * 1e9), self.table.attempt, peer)
 
     def open(self, peer: NodeId) -> None:
@@ -177,17 +165,15 @@ class Host:
 
     def _take_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
         """The answer to the attempt is here."""
-        if listener is not None and table.awaits(peer):
+        if listener is not None and table.lacks(peer):
             table.opened(self._simulation.join(self, peer, listener), peer)
         else:
             table.failed(peer)
 
     def say_hello(self, end: End) -> None:
-        """Send this node's ``Hello``."""
         self._simulation.write(end, Hello(self.number, self._simulation.run_number))
 
     def say_goodbye(self, end: End, reason: str) -> None:
-        """Send ``Bye``."""
         self._simulation.write(end, Bye(reason))
 
     def wait(self, end: End, old: End, wait_s: float) -> None:
@@ -195,19 +181,15 @@ class Host:
         self._simulation.after(round(wait_s * 1e9), self.table.wait_over, end)
 
     def rejected(self, end: End, reason: str) -> None:
-        """Trace a refusal."""
         self._simulation.note("reject", end, reason=reason)
 
     def link_up(self, end: End, outbound: bool) -> None:
-        """A link is up."""
         self._simulation.note("add_peer", end, direction=end.side)
         self.feed(LinkUp(end.peer, outbound))
 
     def link_down(self, end: End, retrying: bool) -> None:
-        """A link has ended."""
         self._simulation.note("remove_peer", end, reason=end.reason)
         self.feed(LinkDown(end.peer, end.reason, retrying))
 
     def gave_up(self, peer: NodeId, reason: str) -> None:
-        """The attempts at a link were given up."""
         self.feed(LinkDown(peer, reason, False))

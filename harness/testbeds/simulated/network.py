@@ -33,6 +33,10 @@ class Network:
         loss_ratio: the probability of each to lose a packet, None = no loss.
         rate_mbit: the access rate of each host, both ways; 0 or None = unlimited.
         draws: for jitter and loss.
+
+    Attributes:
+        limits_rates: whether what arrives still has to pass the destination's access link (``pass_down_ns``).
+        is_fixed: whether nothing but the pair decides over a frame's delay.
     """
 
     def __init__(
@@ -49,23 +53,10 @@ class Network:
         self._loss_ratio = loss_ratio
         self._rate_mbit = rate_mbit
         self._draws = draws
+        self.limits_rates = rate_mbit is not None
+        self.is_fixed = jitter_ns is None and loss_ratio is None and rate_mbit is None
         self._up_free_ns: dict[int, int] = {}
         self._down_free_ns: dict[int, int] = {}
-
-    @property
-    def sizes_matter(self) -> bool:
-        """Whether the time of a frame depends on its size."""
-        return self._rate_mbit is not None or self._loss_ratio is not None
-
-    @property
-    def limits_rates(self) -> bool:
-        """Whether what arrives still has to pass the destination's access link (``pass_down_ns``)."""
-        return self._rate_mbit is not None
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether nothing but the pair decides over a frame's delay."""
-        return self._jitter_ns is None and self._loss_ratio is None and self._rate_mbit is None
 
     def fixed_delay_ns(self, source: int, destination: int) -> int | None:
         """The delay of every frame, where nothing but the pair decides over it; None where more does."""

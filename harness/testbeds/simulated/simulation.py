@@ -17,12 +17,12 @@ from peer import wire
 from peer.core import contract
 from peer.core.bitset import Bitset
 from peer.core.contract import Effect, Event, FrameReceived, Message, Node, NodeId, TimerFired
-from peer.core.frames import Bye, Data, Frame, Hello
+from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import STOP
 from peer.core.node import StatefulNode
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import announce_end, announce_join
-from peer.trace import CRASHED, LEFT, TraceEvent
+from peer.trace import CRASHED, LEFT, TraceEvent, make_drop_event, make_frame_event
 
 KINDS = 256
 """A frame's kind has eight bits."""
@@ -205,7 +205,6 @@ class Simulation:
         return end
 
     def write(self, end: End, frame: Frame) -> None:
-        """Put a frame into a connection's stream."""
         other = end.other
         if other is None:
             return
@@ -219,7 +218,7 @@ class Simulation:
         off = end.written_bytes
         end.written_bytes = off + size
         if self._traces_frames:
-            self._observer.trace(self._locate("send", end, end.side, frame, off, size))
+            self._trace_frame("send", end, end.side, frame, off, size)
         if end.delay_ns is not None:
             arrival_ns = self.now_ns + end.delay_ns
         else:
@@ -236,7 +235,6 @@ class Simulation:
             heapq.heappush(self._heap, (arrival_ns, self._order, self._on_arrival, (other, frame, off, size)))
 
     def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
-        """Trace what became of a link."""
         if self._traces_frames:
             self._observer.trace(
                 TraceEvent(
@@ -251,18 +249,7 @@ class Simulation:
         if end is not None and not end.reason:
             self.write(end, frame)
         elif self._traces_frames:
-            self._observer.trace(
-                TraceEvent(
-                    "drop",
-                    self.now_ns,
-                    host.number,
-                    peer,
-                    message_id=getattr(frame, "message_id", None),
-                    kind=frame.kind,
-                    len_bytes=wire.size(frame),
-                    reason="no_link",
-                )
-            )
+            self._observer.trace(make_drop_event(self.now_ns, host.number, peer, frame, wire.size(frame), "no_link"))
 
     def _send_each(self, host: Host, effect: contract.SendEach) -> None:
         if self._is_fixed:
@@ -313,7 +300,7 @@ class Simulation:
             return
         if self._traces_frames:
             side = "resp" if end.opener else "orig"
-            self._observer.trace(self._locate("receive", end, side, frame, off, size))
+            self._trace_frame("receive", end, side, frame, off, size)
         if self._processing_ns is not None and (cost_ns := self._processing_ns(host.number)):
             host.ready_ns = max(host.ready_ns, self.now_ns) + cost_ns
             self.at(host.ready_ns, self._handle, end, frame)
@@ -323,8 +310,9 @@ class Simulation:
     def _handle(self, end: End, frame: Frame) -> None:
         if end.up and frame.kind != Bye.kind:
             end.host.feed(FrameReceived(end.peer, frame))
-        elif end.host.node is None:
-            return
+        elif end.life is not end.host.node:
+            if not end.reason:
+                self._say_gone(end)
         elif isinstance(frame, Bye):
             end.host.receive_bye(end, frame.reason)
         elif isinstance(frame, Hello):
@@ -351,7 +339,7 @@ class Simulation:
             self.write(end, Bye(reason))
 
     def _say_gone(self, end: End) -> None:
-        """Somebody's hello came over a connection that was taken by a life that is over; it hears how that ended."""
+        """Answer a frame on a connection whose instance has ended: with ``Bye`` if it left, else with a reset."""
         if end.host.ended == LEFT:
             self._part(end, LEFT)
         elif end.other is not None:
@@ -375,14 +363,9 @@ class Simulation:
         if end.host.node is not None:
             end.host.lose(end)
 
-    def _locate(self, event: str, end: End, side: str, frame: Frame, off: int, size: int) -> TraceEvent:
-        """The trace event of a frame. Positional, since there is one for every frame."""
-        identifier = topics = hops = ttl = None
-        if isinstance(frame, Data):
-            identifier, topics, hops, ttl = frame.message_id, frame.topics, frame.hops, frame.ttl
-        where = (end.conn, side, off, size)
-        return TraceEvent(
-            event, self.now_ns, end.host.number, end.peer, identifier, topics, frame.kind, *where, hops, ttl
+    def _trace_frame(self, event: str, end: End, side: str, frame: Frame, off: int, size: int) -> None:
+        self._observer.trace(
+            make_frame_event(event, self.now_ns, end.host.number, end.peer, end.conn, side, frame, off, size)
         )
 
 

@@ -17,10 +17,9 @@ from harness.progress import step
 from harness.testbeds.simulated.enactment import Enactment
 from harness.testbeds.simulated.network import matrix_network
 from harness.testbeds.simulated.simulation import Simulation
-from harness.workload.streams import NETWORK
 from metrics.rundir import FinalState, Manifest, Timeline
 from peer.core.contract import Message, NodeId
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 from peer.files import TRACE_FOLDER, trace_file
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
@@ -47,18 +46,13 @@ class Traces:
         }
 
     def trace(self, event: TraceEvent) -> None:
-        """Write it to its node's file."""
         self._files[event.node].write(event)
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
         """Nobody listens; the node's own trace tells that it happened."""
 
     def close(self, now_ns: int) -> str:
-        """End every file.
-
-        Returns:
-            The SHA-256 of all of them in the order of their nodes.
-        """
+        """End every file; return the SHA-256 of all of them in the order of their nodes."""
         for file in self._files.values():
             file.close(now_ns)
         digest = hashlib.sha256()
@@ -119,7 +113,9 @@ class SimulatedRun:
             epoch_offset_ns=offset_ns,
             zero_ns=self._timeline.zero_ns,
             phases=self._timeline.phases,
-            final_states=tuple(_ended(f"peer-{spec.node}", self._close_ns) for spec in planned.overlay.nodes),
+            final_states=tuple(
+                FinalState(f"peer-{spec.node}", "exited", "exited", 0, self._close_ns) for spec in planned.overlay.nodes
+            ),
             counters={"events_handled": simulation.handled, "frames_sent": sum(simulation.sent_frames)},
             versions=manifest.versions(),
             kernel=manifest.kernel(),
@@ -135,7 +131,3 @@ def simulate_planned(run_dir: Path) -> Manifest:
     The same plan gives the same digest on any machine and under any PYTHONHASHSEED.
     """
     return SimulatedRun(run_dir).perform()
-
-
-def _ended(process: str, at_ns: int) -> FinalState:
-    return FinalState(process, "exited", "exited", 0, at_ns)

@@ -48,11 +48,9 @@ class Flood(Spreading):
         return told or ttl == 0
 
     def send_own(self, turn: Turn, copy: Data) -> None:
-        """Send a message of this node's own to its neighbours."""
         self._send_on(turn, None, replace(copy, ttl=self._ttl))
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
-        """Deliver the first copy or note it as relayed, and send it on."""
         if self.take(turn, peer, copy) is not None:
             return
         self.remember(copy.message_id, copy.topics)

@@ -57,11 +57,9 @@ class TopicFlood(Spreading):
         return not (several and parameters.get("whole"))
 
     def send_own(self, turn: Turn, copy: Data) -> None:
-        """Send a message of this node's own along its topics' links."""
         self._send_on(turn, None, copy.topics, copy, copy.hops)
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
-        """Deliver the first copy, and send on what is new in any."""
         admitted = tuple(topic for topic in copy.topics if self.state.admits(peer, topic))
         if not admitted:
             turn.trace("reject", peer=peer, message_id=copy.message_id, topics=copy.topics, reason="stranger")

@@ -58,7 +58,6 @@ class Cyclon(GossipMembership):
 
     @property
     def most_entries(self) -> int:
-        """The shuffle length."""
         return self._length
 
     def clock(self, turn: Turn) -> int:
@@ -79,7 +78,6 @@ class Cyclon(GossipMembership):
         return (self.describe_self(), *self.describe(turn, self._given))
 
     def answer(self, turn: Turn, entries: tuple[Descriptor, ...]) -> tuple[Descriptor, ...]:
-        """Swap them for random ones of this view."""
         given = self._sample(self._length)
         answer = self.describe(turn, given)
         self._take(turn, entries, given)

@@ -18,19 +18,15 @@ class FullView(Part):
         self._directory = Directory()
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Take the new answer for the truth."""
         self._directory = directory
         self._known = directory.nodes & ~(1 << self.state.node)
 
     @property
     def known(self) -> Bitset:
-        """See ``Membership``."""
         return self._known
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
-        """See ``Membership``."""
         return self._directory.topics_of(node)
 
     def subscribers(self, topic: TopicId) -> Bitset:
-        """See ``Membership``."""
         return self._directory.subscribers(topic) & self._known

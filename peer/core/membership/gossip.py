@@ -38,7 +38,6 @@ class GossipFrame(Frame, frozen=True):
     entries: tuple[Descriptor, ...]
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
         return ((entry.node, entry.topics or ()) for entry in self.entries)
 
 
@@ -132,12 +131,10 @@ class GossipMembership(Part):
         return self._known
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
-        """See ``Membership``."""
         entry = self.view.get(node)
         return frozenset(entry.topics) if entry is not None and entry.topics else NOTHING
 
     def subscribers(self, topic: TopicId) -> Bitset:
-        """See ``Membership``."""
         if self._subscribers is None:
             nodes: dict[TopicId, list[NodeId]] = {}
             for node, entry in self.view.items():
@@ -149,7 +146,6 @@ class GossipMembership(Part):
     # ------------------------------------------------------------------------------------------------- the view
 
     def describe(self, turn: Turn, nodes: Iterable[NodeId]) -> tuple[Descriptor, ...]:
-        """What to tell of these nodes of the view."""
         now, view = self.clock(turn), self.view
         return tuple([Descriptor(node, max(now - view[node].since, 0), view[node].topics) for node in nodes])
 
@@ -159,7 +155,6 @@ class GossipMembership(Part):
         return Descriptor(self.state.node, 0, tuple(sorted(self.state.topics)) if disclosed else None)
 
     def changed(self) -> None:
-        """The view is another one now."""
         self._known = self._subscribers = None
 
     def meet(self, turn: Turn, directory: Directory) -> None:
@@ -186,7 +181,6 @@ class GossipMembership(Part):
         turn.set_timer(ROUND, turn.now_ns + self.draws.randrange(self._period_ns))
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Begin an exchange."""
         turn.set_timer(ROUND, turn.now_ns + self._period_ns)
         if self.partner is not None:
             self._end(turn, "unanswered", failed=True)
@@ -213,7 +207,6 @@ class GossipMembership(Part):
             self.fail(turn, partner)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Ask the partner, if it is that one."""
         if peer == self.partner and not self._asked:
             self._reach(turn)
 

@@ -57,19 +57,15 @@ class Newscast(GossipMembership):
 
     @property
     def most_entries(self) -> int:
-        """A cache and its owner."""
         return self.size + 1
 
     def clock(self, turn: Turn) -> int:
-        """The time."""
         return turn.now_ns // MICROSECOND_NS
 
     def next_partner(self, turn: Turn) -> NodeId:
-        """Any node of the cache."""
         return self.draws.choice(list(self.view))
 
     def offer(self, turn: Turn) -> tuple[Descriptor, ...]:
-        """All this node knows, and itself."""
         return (self.describe_self(), *self.describe(turn, self.view))
 
     def answer(self, turn: Turn, entries: tuple[Descriptor, ...]) -> tuple[Descriptor, ...]:
@@ -79,7 +75,6 @@ class Newscast(GossipMembership):
         return answer
 
     def conclude(self, turn: Turn, entries: tuple[Descriptor, ...]) -> None:
-        """Learn."""
         self._merge(turn, entries)
 
     def fail(self, turn: Turn, partner: NodeId) -> None:

@@ -18,7 +18,6 @@ class CompleteGraph(Part):
         self._failed: dict[NodeId, None] = {}
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Open this node's share of the links."""
         for peer in members(self._membership.known):
             if peer > self.state.node:
                 turn.connect(peer)
@@ -30,7 +29,6 @@ class CompleteGraph(Part):
             turn.set_timer(REFILL, turn.now_ns + REFILL_NS)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Try those again."""
         failed, self._failed = self._failed, {}
         for peer in failed:
             turn.connect(peer)

@@ -24,7 +24,6 @@ class Backoffs:
         peers[peer] = max(until_ns, peers.get(peer, 0))
 
     def running(self, topic: TopicId, peer: NodeId, now_ns: int) -> bool:
-        """Whether a GRAFT now comes too early."""
         return now_ns < self.until_ns(topic, peer)
 
     def until_ns(self, topic: TopicId, peer: NodeId) -> int:

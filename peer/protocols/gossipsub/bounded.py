@@ -45,7 +45,6 @@ class BoundedGossipsub(RandomGraph):
         self._deal_again(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """The links of the topic are dealt again."""
         self._deal_again(turn)
 
     def _deal_again(self, turn: Turn) -> None:

@@ -27,7 +27,6 @@ class MessageCache:
         self._sent: dict[MessageId, dict[NodeId, int]] = {}
 
     def put(self, copy: Data) -> None:
-        """Keep a copy as it would be sent on."""
         if copy.message_id not in self._copies:
             self._copies[copy.message_id] = copy
             self._windows[0].append(copy.message_id)
@@ -72,11 +71,9 @@ class SeenCache:
         self._first_ns: dict[MessageId, int] = {}
 
     def __contains__(self, message_id: MessageId) -> bool:
-        """Whether the message was seen lately."""
         return message_id in self._first_ns
 
     def add(self, now_ns: int, message_id: MessageId) -> None:
-        """The message came for the first time."""
         self._first_ns[message_id] = now_ns
 
     def first_ns(self, message_id: MessageId) -> int:
@@ -84,7 +81,6 @@ class SeenCache:
         return self._first_ns[message_id]
 
     def expire(self, now_ns: int) -> None:
-        """Forget what came too long ago."""
         old = takewhile(lambda seen: now_ns - seen[1] > self._ttl_ns, self._first_ns.items())
         for identifier, _ in list(old):
             del self._first_ns[identifier]

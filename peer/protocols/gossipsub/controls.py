@@ -20,7 +20,6 @@ class Controls:
         self._prunes: dict[NodeId, list[Pruned]] = {}
 
     def graft(self, peer: NodeId, topic: TopicId) -> None:
-        """Tell a peer that it is in a mesh."""
         self._grafts.setdefault(peer, []).append(topic)
 
     def prune(self, peer: NodeId, pruned: Pruned) -> None:
@@ -28,7 +27,6 @@ class Controls:
         self._prunes.setdefault(peer, []).append(pruned)
 
     def send(self, turn: Turn) -> None:
-        """Send what was collected."""
         grafts, self._grafts = self._grafts, {}
         prunes, self._prunes = self._prunes, {}
         for peer, topics in grafts.items():

@@ -33,6 +33,5 @@ class Fanout:
                 self.take(topic)
 
     def drop_peer(self, peer: NodeId) -> None:
-        """A link is gone."""
         for peers in self.peers.values():
             peers.pop(peer, None)

@@ -5,13 +5,12 @@ Control messages are not piggybacked on data frames, so that a report can tell c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from peer.core.contract import MessageId, NodeId, TopicId
-from peer.core.frames import Disclosure, Frame, register
+from peer.core.contract import MessageId, TopicId
+from peer.core.frames import Frame, register
 
 Natural = Annotated[int, Meta(ge=0)]
 
@@ -40,11 +39,8 @@ class Graft(Frame, frozen=True):
     """The sender has put the receiver into its meshes of these topics."""
 
     kind: ClassVar[int] = 60
+    own_topics: ClassVar[str] = "topics"
     topics: tuple[TopicId, ...]
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
-        return ((sender, self.topics),)
 
 
 @register

@@ -47,7 +47,6 @@ class Unwanted:
         self._windows.appendleft({})
 
     def drop_peer(self, peer: NodeId) -> None:
-        """A link is gone."""
         self._taken.pop(peer, None)
         for window in self._windows:
             window.pop(peer, None)

@@ -78,12 +78,10 @@ class Mesh(Part):
             turn.set_timer(DECAY, turn.now_ns + to_ns(self._p.score.decay_interval_s))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Connect."""
         self._connections.keep(turn, self._explicit)
         self._connections.ambient.fill(turn)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Begin to keep the peer's score."""
         self.scores.connect(peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
@@ -109,7 +107,6 @@ class Mesh(Part):
             self._connections.ambient.try_again(turn)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A GRAFT or a PRUNE."""
         assert isinstance(frame, (Graft, Prune))
         if not self.refuses(turn, peer, frame):
             self._take_control(turn, peer, frame)

@@ -21,39 +21,24 @@ def to_ns(duration_s: float) -> int:
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """The values on which the sources differ."""
+    """The values on which the sources differ; the defaults are the specification's."""
 
-    d_lo: int
-    shrink_at_d_hi: bool
-    flood_publish: bool
-    backoff_slack_heartbeats: int
-    backoff_clear_heartbeats: int
-    scoring: bool
-    idontwant: bool
-    heed_idontwant: bool
-    idontwant_min_bytes: int
-    max_idontwant_messages: int
-    idontwant_heartbeats: int
+    d_lo: int = 4
+    shrink_at_d_hi: bool = False
+    flood_publish: bool = True
+    backoff_slack_heartbeats: int = 1
+    backoff_clear_heartbeats: int = 1
+    scoring: bool = False
+    idontwant: bool = False
+    heed_idontwant: bool = True
+    idontwant_min_bytes: int = 1024
+    max_idontwant_messages: int = 1000
+    idontwant_heartbeats: int = 3
 
-
-_SPEC = Profile(
-    d_lo=4,
-    shrink_at_d_hi=False,
-    flood_publish=True,
-    backoff_slack_heartbeats=1,
-    backoff_clear_heartbeats=1,
-    scoring=False,
-    idontwant=False,
-    heed_idontwant=True,
-    idontwant_min_bytes=1024,
-    max_idontwant_messages=1000,
-    idontwant_heartbeats=3,
-)
 
 PROFILES = {
-    "spec": _SPEC,
-    "go": replace(
-        _SPEC,
+    "spec": Profile(),
+    "go": Profile(
         d_lo=5,
         shrink_at_d_hi=True,
         flood_publish=False,
@@ -61,8 +46,7 @@ PROFILES = {
         backoff_clear_heartbeats=15,
         idontwant=True,
     ),
-    "js": replace(
-        _SPEC,
+    "js": Profile(
         backoff_clear_heartbeats=15,
         scoring=True,
         idontwant=True,

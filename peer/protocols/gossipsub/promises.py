@@ -25,7 +25,6 @@ class Promises:
         due_ns.setdefault(peer, now_ns + self._followup_ns)
 
     def fulfil(self, message_id: MessageId) -> None:
-        """The message came, from whomever."""
         self._due_ns.pop(message_id, None)
 
     def take_broken(self, now_ns: int) -> dict[NodeId, int]:

@@ -108,8 +108,6 @@ class Router(Mesh):
             if receiver not in (peer, publisher_of(identifier)):
                 turn.send(receiver, copy)
 
-    # --------------------------------------------------------------------------------------------------- receivers
-
     def _receivers(self, topics: Sequence[TopicId], eager: Callable[[TopicId], Iterable[NodeId]]) -> Iterable[NodeId]:
         """Each once: the eager peers of the topics, and the explicit ones."""
         return dict.fromkeys(
@@ -140,8 +138,6 @@ class Router(Mesh):
     def _publishable(self, topic: TopicId) -> list[NodeId]:
         return self.subscribers(topic, self._p.score.publish_threshold)
 
-    # --------------------------------------------------------------------------------------------------- heartbeat
-
     def _beat(self, turn: Turn) -> None:
         """Mesh maintenance, fanout maintenance, gossip emission, and the caches' clocks."""
         super()._beat(turn)
@@ -161,8 +157,6 @@ class Router(Mesh):
                 for identifier, peers in self._credited.items()
                 if identifier in self._seen and turn.now_ns - self._seen.first_ns(identifier) <= self._window_ns
             }
-
-    # ------------------------------------------------------------------------------------------------------ scores
 
     def _credit_first(self, peer: NodeId, identifier: MessageId, topics: Sequence[TopicId]) -> None:
         self.promises.fulfil(identifier)

@@ -94,7 +94,6 @@ class PeerScores(Scores):
         self._retain_ns = to_ns(parameters.retain_score_s)
 
     def of(self, peer: NodeId) -> float:
-        """See ``Scores``."""
         score = self._known.get(peer)
         if score is None:
             record = self._records.get(peer)
@@ -133,14 +132,12 @@ class PeerScores(Scores):
         return max(self._p.mesh_message_deliveries_threshold - counters.mesh, 0.0)
 
     def connect(self, peer: NodeId) -> None:
-        """See ``Scores``."""
         self._known.clear()
         self._records.setdefault(peer, _PeerRecord()).expires_ns = None
         address = self._address(peer)
         self._at_address[address] = self._at_address.get(address, 0) + 1
 
     def disconnect(self, now_ns: int, peer: NodeId) -> None:
-        """See ``Scores``."""
         record = self._records.get(peer)
         if record is None or record.expires_ns is not None:
             return
@@ -157,7 +154,6 @@ class PeerScores(Scores):
         record.expires_ns = now_ns + self._retain_ns
 
     def graft(self, now_ns: int, peer: NodeId, topic: TopicId) -> None:
-        """See ``Scores``."""
         if (counters := self._counters(peer, topic)) is not None:
             counters.in_mesh = True
             counters.graft_ns = now_ns
@@ -165,40 +161,34 @@ class PeerScores(Scores):
             counters.deliveries_active = False
 
     def prune(self, peer: NodeId, topic: TopicId) -> None:
-        """See ``Scores``."""
         if (counters := self._counters(peer, topic)) is not None:
             counters.failures += self._deficit(counters) ** 2
             counters.in_mesh = False
             counters.deliveries_active = False
 
     def credit_first(self, peer: NodeId, topics: Sequence[TopicId]) -> None:
-        """See ``Scores``."""
         for topic in topics:
             if (counters := self._counters(peer, topic)) is not None:
                 counters.first = min(counters.first + 1, self._p.first_message_deliveries_cap)
         self.credit_near(peer, topics)
 
     def credit_near(self, peer: NodeId, topics: Sequence[TopicId]) -> None:
-        """See ``Scores``."""
         for topic in topics:
             counters = self._counters(peer, topic)
             if counters is not None and counters.in_mesh:
                 counters.mesh = min(counters.mesh + 1, self._p.mesh_message_deliveries_cap)
 
     def blame_invalid(self, peer: NodeId, topics: Sequence[TopicId]) -> None:
-        """See ``Scores``."""
         for topic in topics:
             if (counters := self._counters(peer, topic)) is not None:
                 counters.invalid += 1
 
     def penalise(self, peer: NodeId, times: int = 1) -> None:
-        """See ``Scores``."""
         if (record := self._records.get(peer)) is not None:
             record.behaviour += times
             self._known.pop(peer, None)
 
     def decay(self, now_ns: int) -> None:
-        """See ``Scores``."""
         self._known.clear()
         for peer, record in list(self._records.items()):
             if record.expires_ns is None:

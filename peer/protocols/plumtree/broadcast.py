@@ -13,13 +13,7 @@ from peer.core.dissemination.spreading import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.protocols.plumtree.frames import (
-    Advert,
-    PlumtreeGraft,
-    PlumtreeIhave,
-    PlumtreePrune,
-    SwarmId,
-)
+from peer.protocols.plumtree.frames import Advert, PlumtreeGraft, PlumtreeIhave, PlumtreePrune, SwarmId
 from peer.protocols.plumtree.overlay import Hyparview
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 from peer.protocols.plumtree.tree import Tree
@@ -190,7 +184,6 @@ class Broadcast(Hyparview, Spreading):
         self.trees[swarm].drop(peer)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Leave a topic's swarm, and forget its tree."""
         super().unsubscribe(turn, topic)
         self.trees.pop(topic, None)
 

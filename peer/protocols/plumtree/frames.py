@@ -26,7 +26,6 @@ class SwarmFrame(Frame, frozen=True):
     swarm: SwarmNumber
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
         return () if self.swarm == SHARED else [(node, (self.swarm,)) for node in (sender, *self.named())]
 
     def named(self) -> Iterable[NodeId]:
@@ -50,7 +49,6 @@ class HyparviewForwardJoin(SwarmFrame, frozen=True):
     ttl: Hops
 
     def named(self) -> Iterable[NodeId]:
-        """See ``SwarmFrame``."""
         return (self.node,)
 
 
@@ -85,11 +83,9 @@ class HyparviewDisconnect(SwarmFrame, frozen=True):
     nodes: tuple[NodeNumber, ...]
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
         return SwarmFrame.disclosed(self, sender) if self.stays else ()
 
     def named(self) -> Iterable[NodeId]:
-        """See ``SwarmFrame``."""
         return self.nodes
 
 
@@ -103,7 +99,6 @@ class HyparviewShuffle(SwarmFrame, frozen=True):
     nodes: tuple[NodeNumber, ...]
 
     def named(self) -> Iterable[NodeId]:
-        """See ``SwarmFrame``."""
         return (self.origin, *self.nodes)
 
 
@@ -115,7 +110,6 @@ class HyparviewShuffleReply(SwarmFrame, frozen=True):
     nodes: tuple[NodeNumber, ...]
 
     def named(self) -> Iterable[NodeId]:
-        """See ``SwarmFrame``."""
         return self.nodes
 
 

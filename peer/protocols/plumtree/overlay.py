@@ -99,20 +99,17 @@ class Hyparview(Part):
         turn.set_timer(SHUFFLE, turn.now_ns + 1 + self._draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Enter the swarms."""
         for swarm in self.swarms.values():
             swarm.enter(turn)
         self._relink_shared(turn)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Enter a topic's swarm."""
         if not self.is_shared:
             self.swarms[topic] = self._open(topic)
             self.swarms[topic].enter(turn)
         self._relink_shared(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Leave a topic's swarm."""
         if not self.is_shared:
             self.swarms.pop(topic).leave(turn)
         self._relink_shared(turn)
@@ -132,7 +129,6 @@ class Hyparview(Part):
             turn.set_timer(REQUESTS, min(due))
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Give a frame to its swarm."""
         assert isinstance(frame, SwarmFrame)
         swarm = self.swarms.get(frame.swarm)
         if swarm is not None:
@@ -218,7 +214,6 @@ class Hyparview(Part):
     # ---------------------------------------------------------------------------------------------- logical links
 
     def neighbour_up(self, turn: Turn, swarm: SwarmId, peer: NodeId) -> None:
-        """A node is in a swarm's active view."""
         self._relink(turn, peer)
 
     def neighbour_down(self, turn: Turn, swarm: SwarmId, peer: NodeId, reason: str) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from peer.core.contract import NodeId
-from peer.core.frames import Frame
 from peer.core.parts import State, Turn
 from peer.protocols.plumtree.frames import (
     HyparviewAnswer,
@@ -23,6 +22,9 @@ from peer.protocols.plumtree.frames import (
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 from peer.protocols.plumtree.views import Views
 
+if TYPE_CHECKING:
+    from peer.protocols.plumtree.overlay import Hyparview
+
 UNUSED = "unused"
 """Why a link is closed that no swarm needs, as far as the node that closes it knows."""
 
@@ -31,33 +33,6 @@ MOST_REQUESTS = 16
 
 SCARCE = 2
 """A node with so many free places, which nobody that it knows fills, joins again."""
-
-
-class Outside(Protocol):
-    """What a swarm needs of the overlay."""
-
-    def post(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Send a frame, over a new link if there is none."""
-
-    def release(self, turn: Turn, peer: NodeId) -> None:
-        """Close the link to a node that no swarm needs, or no longer ask for one."""
-
-    def await_answers(self, turn: Turn) -> None:
-        """Call ``expire`` when the request that was made now is due."""
-
-    def neighbour_up(self, turn: Turn, swarm: SwarmId, peer: NodeId) -> None:
-        """A node is in the active view."""
-
-    def neighbour_down(self, turn: Turn, swarm: SwarmId, peer: NodeId, reason: str) -> None:
-        """A node is no longer in the active view."""
-
-    def contact(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:
-        """The listed node through which all nodes enter a swarm; of those that are not excluded."""
-        ...
-
-    def stranger(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:
-        """A random listed node of a swarm; of those that are not excluded."""
-        ...
 
 
 class Request:
@@ -93,20 +68,20 @@ class Swarm:
         state: the node's.
         parameters: sizes, walks and times.
         draws: for what is chosen at random.
-        outside: the overlay, with the links that its swarms share.
+        overlay: has the links that its swarms share.
 
     Source: HyParView section 4; docs/protocols/plumtree.md says what is ours.
     """
 
     def __init__(
-        self, number: SwarmId, state: State, parameters: PlumtreeParameters, draws: Random, outside: Outside
+        self, number: SwarmId, state: State, parameters: PlumtreeParameters, draws: Random, overlay: Hyparview
     ) -> None:
         self.views = Views(state.node, parameters, draws)
         self.requests: dict[NodeId, Request] = {}
         self._number = number
         self._state = state
         self._p = parameters
-        self._outside = outside
+        self._overlay = overlay
         self._timeout_ns = round(parameters.request_timeout_s * 1e9)
         self._most_named = parameters.shuffle_active + parameters.shuffle_passive + 1
         self._tried: set[NodeId] = set()  # since the last shuffle, in vain
@@ -119,21 +94,19 @@ class Swarm:
     # ------------------------------------------------------------------------------------------ entering, leaving
 
     def enter(self, turn: Turn) -> None:
-        """Find neighbours, if there are none yet."""
         if not self.views.active and not self.requests:
             self._refill(turn)
 
     def leave(self, turn: Turn) -> None:
         """The node is no longer in the swarm."""
         for peer in tuple(self.views.active):
-            self._outside.post(turn, peer, HyparviewDisconnect(self._number, False, ()))
+            self._overlay.post(turn, peer, HyparviewDisconnect(self._number, False, ()))
             self._remove(turn, peer, "left")
-            self._outside.release(turn, peer)
+            self._overlay.release(turn, peer)
         for peer in self.requests:
-            self._outside.release(turn, peer)
+            self._overlay.release(turn, peer)
 
     def receive(self, turn: Turn, peer: NodeId, frame: SwarmFrame) -> None:
-        """Take a frame of HyParView."""
         match frame:
             case HyparviewJoin():
                 self._take_join(turn, peer)
@@ -156,7 +129,7 @@ class Swarm:
 
     def disown(self, turn: Turn, peer: NodeId) -> None:
         """Tell a node that wrongly takes this one for its neighbour."""
-        self._outside.post(turn, peer, HyparviewDisconnect(self._number, True, ()))
+        self._overlay.post(turn, peer, HyparviewDisconnect(self._number, True, ()))
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str) -> None:
         """A link is gone, or could not be opened: its node has failed, unless it only saw no use for the link."""
@@ -170,7 +143,7 @@ class Swarm:
         request = self.requests.get(peer)
         if request is not None and reason == UNUSED and not request.resent:
             request.resent = True
-            self._outside.post(turn, peer, request.frame)
+            self._overlay.post(turn, peer, request.frame)
         elif request is not None:
             self._fail(peer)
         if was_used:
@@ -181,10 +154,10 @@ class Swarm:
     def _take_join(self, turn: Turn, peer: NodeId) -> None:
         """Become the neighbour of a node that enters, and introduce it to others."""
         self._admit(turn, peer)
-        self._outside.post(turn, peer, HyparviewAnswer(self._number, True))
+        self._overlay.post(turn, peer, HyparviewAnswer(self._number, True))
         for other in self.views.active:
             if other != peer:
-                self._outside.post(turn, other, HyparviewForwardJoin(self._number, peer, self._p.active_walk))
+                self._overlay.post(turn, other, HyparviewForwardJoin(self._number, peer, self._p.active_walk))
 
     def _take_walk(self, turn: Turn, peer: NodeId, node: NodeId, ttl: int) -> None:
         """A node enters: become its neighbour where its walk ends, and remember it or not on the way."""
@@ -197,13 +170,13 @@ class Swarm:
             return
         if ttl == self._p.passive_walk:
             self.views.remember(node)
-        self._outside.post(turn, following, HyparviewForwardJoin(self._number, node, ttl - 1))
+        self._overlay.post(turn, following, HyparviewForwardJoin(self._number, node, ttl - 1))
 
     def _take_request(self, turn: Turn, peer: NodeId, urgent: bool) -> None:
         accepted = urgent or peer in self.views.active or self.views.free > 0
         if accepted:
             self._admit(turn, peer)
-        self._outside.post(turn, peer, HyparviewAnswer(self._number, accepted))
+        self._overlay.post(turn, peer, HyparviewAnswer(self._number, accepted))
 
     def _take_answer(self, turn: Turn, peer: NodeId, accepted: bool) -> None:
         """Both sides agree, or not: an answer may come too late, or find no place any more."""
@@ -215,7 +188,7 @@ class Swarm:
         elif peer not in self.views.active:
             self.disown(turn, peer)
         self._refill(turn)
-        self._outside.release(turn, peer)
+        self._overlay.release(turn, peer)
 
     def _take_disconnect(self, turn: Turn, peer: NodeId, stays: bool, nodes: tuple[NodeId, ...]) -> None:
         """This node had to make room at its neighbour, or the neighbour has left the swarm."""
@@ -230,7 +203,7 @@ class Swarm:
             self._tried.add(peer)
             self._learn(nodes, ())
             self._refill(turn)
-            self._outside.release(turn, peer)
+            self._overlay.release(turn, peer)
 
     def _admit(self, turn: Turn, peer: NodeId) -> None:
         """Take a node into the active view. In a full one, a random member makes room."""
@@ -238,17 +211,17 @@ class Swarm:
             return
         if self.views.free <= 0 and (other := self.views.pick_active()) is not None:
             names = self._names(self._most_named, other)
-            self._outside.post(turn, other, HyparviewDisconnect(self._number, True, names))
+            self._overlay.post(turn, other, HyparviewDisconnect(self._number, True, names))
             self._remove(turn, other, "displaced")
             self.views.remember(other)
             self.requests.pop(other, None)  # its answer may be older than this disconnect
-            self._outside.release(turn, other)
+            self._overlay.release(turn, other)
         self.views.activate(peer)
-        self._outside.neighbour_up(turn, self._number, peer)
+        self._overlay.neighbour_up(turn, self._number, peer)
 
     def _remove(self, turn: Turn, peer: NodeId, reason: str) -> None:
         del self.views.active[peer]
-        self._outside.neighbour_down(turn, self._number, peer, reason)
+        self._overlay.neighbour_down(turn, self._number, peer, reason)
 
     # --------------------------------------------------------------------------------------------------- requests
 
@@ -257,7 +230,7 @@ class Swarm:
         overdue = [peer for peer, request in self.requests.items() if request.due_ns <= turn.now_ns]
         for peer in overdue:
             self._fail(peer)
-            self._outside.release(turn, peer)
+            self._overlay.release(turn, peer)
         if overdue:
             self._refill(turn)
 
@@ -269,8 +242,8 @@ class Swarm:
 
     def _ask(self, turn: Turn, peer: NodeId, frame: SwarmFrame, *, urgent: bool) -> None:
         self.requests[peer] = Request(frame, turn.now_ns + self._timeout_ns, urgent)
-        self._outside.post(turn, peer, frame)
-        self._outside.await_answers(turn)
+        self._overlay.post(turn, peer, frame)
+        self._overlay.await_answers(turn)
 
     def _join(self, turn: Turn, contact: NodeId) -> None:
         self._ask(turn, contact, HyparviewJoin(self._number), urgent=True)
@@ -287,7 +260,7 @@ class Swarm:
         if peer is not None:
             self._ask(turn, peer, HyparviewNeighbour(self._number, isolated), urgent=isolated)
         elif isolated and not pending:
-            contact = self._outside.contact(self._number, self._tried)
+            contact = self._overlay.contact(self._number, self._tried)
             if contact is not None:
                 self._join(turn, contact)
 
@@ -298,7 +271,7 @@ class Swarm:
         is_stuck = not self.views.active or self.views.free >= SCARCE
         is_stuck &= not self.requests and self._tried.issuperset(self.views.passive)
         self._tried.clear()
-        stranger = self._outside.stranger(self._number, self.views.active) if is_stuck else None
+        stranger = self._overlay.stranger(self._number, self.views.active) if is_stuck else None
         if stranger is not None:
             self._join(turn, stranger)
         else:
@@ -312,7 +285,7 @@ class Swarm:
         active = self.views.sample_active(self._p.shuffle_active, target)
         self._shuffled = (*active, *self.views.sample_passive(self._p.shuffle_passive))
         walk = HyparviewShuffle(self._number, self._state.node, self._p.shuffle_walk, self._shuffled)
-        self._outside.post(turn, target, walk)
+        self._overlay.post(turn, target, walk)
 
     def _take_shuffle(self, turn: Turn, peer: NodeId, origin: NodeId, ttl: int, nodes: tuple[NodeId, ...]) -> None:
         """Pass the walk on; where it ends, exchange as many names as it brought."""
@@ -320,11 +293,11 @@ class Swarm:
             return
         following = self.views.pick_active(peer, origin) if ttl > 1 else None
         if following is not None:
-            self._outside.post(turn, following, HyparviewShuffle(self._number, origin, ttl - 1, nodes))
+            self._overlay.post(turn, following, HyparviewShuffle(self._number, origin, ttl - 1, nodes))
             return
         given = self._names(len(nodes) + 1, origin)
         if given:
-            self._outside.post(turn, origin, HyparviewShuffleReply(self._number, given))
+            self._overlay.post(turn, origin, HyparviewShuffleReply(self._number, given))
         self._learn((origin, *nodes), given)
 
     def _names(self, count: int, receiver: NodeId) -> tuple[NodeId, ...]:

@@ -33,7 +33,6 @@ class Tree:
         self._announced: dict[NodeId, int] = {}
 
     def __contains__(self, peer: NodeId) -> bool:
-        """Whether a node is a neighbour."""
         return peer in self.eager or peer in self.lazy
 
     def promote(self, peer: NodeId) -> None:
@@ -42,7 +41,6 @@ class Tree:
         self.eager[peer] = None
 
     def demote(self, peer: NodeId) -> None:
-        """Make the link to a neighbour lazy."""
         self.eager.pop(peer, None)
         self.lazy[peer] = None
 

@@ -34,7 +34,6 @@ class RandomGraph(Part):
         self.links = OutgoingLinks(state, membership, parameters.degree)
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Choose as many as are missing."""
         self.links.fill(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import ClassVar
 
-from peer.core.frames import Disclosure, Frame, register
-from peer.core.identifiers import NodeId, TopicNumber
+from peer.core.frames import Frame, register
+from peer.core.identifiers import TopicNumber
 
 
 @register
@@ -14,11 +13,8 @@ class RingLink(Frame, frozen=True):
     """On the rings of these topics, and no others, you come next after me."""
 
     kind: ClassVar[int] = 90
+    own_topics: ClassVar[str] = "topics"
     topics: tuple[TopicNumber, ...]
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
-        return ((sender, self.topics),)
 
 
 @register

@@ -53,11 +53,9 @@ class RingPerTopic(Part):
         self._closing: set[NodeId] = set()
 
     def start(self, turn: Turn) -> None:
-        """Begin to look at the membership now and then."""
         turn.set_timer(REFRESH, turn.now_ns + self._draws.randrange(self._refresh_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Take one's place on the rings."""
         self._refused.clear()
         self._refresh(turn)
 
@@ -68,7 +66,6 @@ class RingPerTopic(Part):
         self._refresh(turn)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """One ring more."""
         self._refresh(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
@@ -77,8 +74,6 @@ class RingPerTopic(Part):
             if topic in topics:
                 turn.send(peer, RingRefusal((topic,)))
         self._refresh(turn)
-
-    # ---------------------------------------------------------------------------------------------- successors
 
     def _refresh(self, turn: Turn) -> None:
         """Find the successors anew, and links to them."""
@@ -126,10 +121,7 @@ class RingPerTopic(Part):
             turn.send(peer, RingLink(topics))
         self._relink(turn, peer)
 
-    # ---------------------------------------------------------------------------------------------------- links
-
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A predecessor's topics, or a successor's refusal."""
         if peer in self._closing:
             return
         if isinstance(frame, RingLink):

@@ -49,11 +49,7 @@ class Forest:
         self.parents.setdefault(parent, {})[group] = None
 
     def part(self, group: Group) -> NodeId | None:
-        """Have no parent in a group any more.
-
-        Returns:
-            The one there was.
-        """
+        """Have no parent in a group any more; return the one that there was."""
         tree = self.trees[group]
         parent, tree.parent, tree.depth, tree.is_root = tree.parent, None, None, False
         if parent is not None:
@@ -61,7 +57,6 @@ class Forest:
         return parent
 
     def adopt(self, group: Group, child: NodeId) -> None:
-        """Take a node for a child in a group."""
         self.trees[group].children[child] = None
         self.children.setdefault(child, {})[group] = None
 

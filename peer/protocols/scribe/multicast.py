@@ -32,14 +32,12 @@ class Multicast(Scribe, Spreading):
         Spreading.__init__(self, state, parameters.seen_messages)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A copy of a message, or a frame about the trees."""
         if isinstance(frame, Data):
             Spreading.receive(self, turn, peer, frame)
         else:
             Scribe.receive(self, turn, peer, frame)
 
     def send_own(self, turn: Turn, copy: Data) -> None:
-        """Send a message that begins here on its way."""
         self._pass_on(turn, None, copy, copy.hops, (DELIVERED,))
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:

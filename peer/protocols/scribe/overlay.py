@@ -129,7 +129,6 @@ class Scribe(Part):
     # ------------------------------------------------------------------------------------------------- events
 
     def start(self, turn: Turn) -> None:
-        """Begin to look after the trees."""
         turn.set_timer(HEARTBEAT, turn.now_ns + 1 + self._draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
@@ -148,7 +147,6 @@ class Scribe(Part):
             self._join(turn, group)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """One group more."""
         if self._by_topic:
             self._join(turn, topic)
 
@@ -158,7 +156,6 @@ class Scribe(Part):
             self._leave_if_idle(turn, topic)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Send the JOINs that wait for the link."""
         self._lost.pop(peer, None)
         if groups := self.forest.parents.get(peer):
             turn.send(peer, ScribeJoin(tuple(groups)))
@@ -189,7 +186,6 @@ class Scribe(Part):
         self._relink(turn, peer, frozenset(frame.topics))
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A word from a neighbour in the trees."""
         match frame:
             case ScribeJoin(groups):
                 for group in groups:
@@ -288,11 +284,7 @@ class Scribe(Part):
             self._release(turn, parent)
 
     def _leave_if_idle(self, turn: Turn, group: Group) -> bool:
-        """Leave a tree in which nobody needs this node.
-
-        Returns:
-            Whether nobody does.
-        """
+        """Leave a tree in which nobody needs this node; return whether nobody does."""
         tree = self.forest.trees.get(group)
         if tree is None or tree.children or self._is_member(group):
             return tree is None
@@ -327,7 +319,8 @@ class Scribe(Part):
             self._give_up(turn, group)
 
     def _take_heartbeat(self, turn: Turn, peer: NodeId, groups: tuple[Group, ...], depth: int) -> None:
-        mine = [group for group in groups if self._is_parent(peer, group)]
+        followed = self.forest.parents.get(peer, {})
+        mine = [group for group in groups if group in followed]
         if len(mine) < len(groups):
             turn.send(peer, ScribeLeave(tuple(group for group in groups if group not in mine)))
         if depth > MOST_DEPTH:
@@ -336,9 +329,6 @@ class Scribe(Part):
             tree = self.forest.trees[group]
             tree.heard_ns, tree.depth, tree.attempts = turn.now_ns, depth, 0
         self._beat(turn, mine, depth + 1)
-
-    def _is_parent(self, peer: NodeId, group: Group) -> bool:
-        return group in self.forest.parents.get(peer, ())
 
     # ----------------------------------------------------------------------------------------------- children
 

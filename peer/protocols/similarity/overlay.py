@@ -30,24 +30,19 @@ class LinkCount:
 
     @property
     def wanted(self) -> bool:
-        """Whether any neighbours are wanted."""
         return self.limit > 0
 
     def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
-        """Begin anew with this interest and these neighbours."""
         self._own = own
         self._neighbours = sum(1 for _ in neighbours)
 
     def add(self, interest: Interest) -> None:
-        """A neighbour more."""
         self._neighbours += 1
 
     def remove(self, interest: Interest) -> None:
-        """A neighbour less."""
         self._neighbours -= 1
 
     def missing(self, gone: Sequence[Interest] = ()) -> int:
-        """How many neighbours are missing."""
         return max(0, self.limit - self._neighbours + len(gone))
 
     def gains_by(self, interest: Interest) -> bool:

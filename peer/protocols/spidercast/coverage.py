@@ -35,7 +35,6 @@ class Coverage:
 
     @property
     def wanted(self) -> bool:
-        """Whether any neighbours are wanted."""
         return self.times > 0
 
     @property
@@ -44,20 +43,17 @@ class Coverage:
         return self.times * len(self._counts)
 
     def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
-        """Begin anew with this interest and these neighbours."""
         self._counts = dict.fromkeys(sorted(own), 0)
         for interest in neighbours:
             self.add(interest)
 
     def add(self, interest: Interest) -> None:
-        """A neighbour more."""
         counts = self._counts
         for topic in interest:
             if topic in counts:
                 counts[topic] += 1
 
     def remove(self, interest: Interest) -> None:
-        """A neighbour less."""
         counts = self._counts
         for topic in interest:
             if topic in counts:

@@ -25,34 +25,28 @@ class TaskFrame(Frame, frozen=True):
     task: TaskCode
 
 
+class StateFrame(TaskFrame, frozen=True):
+    """A message with the state of the sender's task and the sender's interest."""
+
+    own_topics: ClassVar[str] = "interest"
+    degree: Count
+    target: Count
+    version: Count
+    interest: tuple[TopicNumber, ...]
+
+
 @register
-class SpiderConnect(TaskFrame, frozen=True):
+class SpiderConnect(StateFrame, frozen=True):
     """CONNECT: will you be my neighbour? Source: Figure 2, line 20."""
 
     kind: ClassVar[int] = 40
-    degree: Count
-    target: Count
-    version: Count
-    interest: tuple[TopicNumber, ...]
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
-        return ((sender, self.interest),)
 
 
 @register
-class SpiderConnectOk(TaskFrame, frozen=True):
+class SpiderConnectOk(StateFrame, frozen=True):
     """CONNECT-OK: you are my neighbour. Source: Figure 4, line 33."""
 
     kind: ClassVar[int] = 41
-    degree: Count
-    target: Count
-    version: Count
-    interest: tuple[TopicNumber, ...]
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
-        return ((sender, self.interest),)
 
 
 @register
@@ -64,7 +58,6 @@ class SpiderRedirect(TaskFrame, frozen=True):
     interest: tuple[TopicNumber, ...]
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
         return () if self.node is None else ((self.node, self.interest),)
 
 
@@ -98,11 +91,8 @@ class SpiderHeartbeat(Frame, frozen=True):
     """
 
     kind: ClassVar[int] = 46
+    own_topics: ClassVar[str] = "interest"
     greedy: tuple[Count, Count] | None
     random: tuple[Count, Count] | None
     version: Count
     interest: tuple[TopicNumber, ...] | None
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
-        return ((sender, self.interest or ()),)

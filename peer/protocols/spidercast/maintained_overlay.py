@@ -44,6 +44,7 @@ class MaintainedOverlay(Part):
 
     Attributes:
         tasks: the greedy and the random task, in the order of their codes.
+        interest: the node's topics, rising; ``version``: how often they changed.
 
     Source: SpiderCast sections 2.3 and 2.4.
     """
@@ -93,14 +94,12 @@ class MaintainedOverlay(Part):
         turn.set_timer(HEARTBEAT, turn.now_ns + self.draws.randrange(self._heartbeat_ns))
 
     def fire(self, turn: Turn, name: str) -> None:
-        """A round of a task, or a heartbeat."""
         if name == HEARTBEAT:
             self._beat(turn)
         else:
             self.tasks[TASKS.index(name)].maintain(turn)
 
     def leave(self, turn: Turn) -> None:
-        """Tell all neighbours."""
         for code, task in enumerate(self.tasks):
             for peer in task.neighbours:
                 turn.send(peer, SpiderLeave(code))
@@ -108,11 +107,9 @@ class MaintainedOverlay(Part):
     # ------------------------------------------------------------------------------------------------ interests
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Aim anew."""
         self._change_interest(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Aim anew."""
         self._change_interest(turn)
 
     def _change_interest(self, turn: Turn) -> None:
@@ -148,7 +145,6 @@ class MaintainedOverlay(Part):
     # --------------------------------------------------------------------------------------------------- frames
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Give a frame to its task."""
         if peer in self._closing:
             return
         if isinstance(frame, SpiderHeartbeat):
@@ -209,7 +205,7 @@ class MaintainedOverlay(Part):
     # ---------------------------------------------------------------------------------------------------- links
 
     def reach(self, turn: Turn, peer: NodeId) -> bool:
-        """See ``Host``."""
+        """Whether there is a link to the peer; if not, ask for one: ``Task.link_up`` follows, or ``link_down``."""
         if peer in self.state.neighbours:
             return True
         self._wanted.add(peer)
@@ -217,11 +213,11 @@ class MaintainedOverlay(Part):
         return False
 
     def is_closing(self, peer: NodeId) -> bool:
-        """See ``Host``."""
+        """Whether a link to the peer is about to end: neither ask nor tell it anything."""
         return peer in self._closing
 
     def release(self, turn: Turn, peer: NodeId, reason: str, parted: bool = False) -> None:
-        """See ``Host``."""
+        """Close the link to the peer if nothing needs it; ``parted``: the other side needs it no more either."""
         up = peer in self.state.neighbours
         if peer in self._closing or any(task.uses(peer) for task in self.tasks):
             return
@@ -244,7 +240,7 @@ class MaintainedOverlay(Part):
                 self.release(turn, peer, "idle", parted=True)
 
     def changed(self, turn: Turn, peer: NodeId, reason: str) -> None:
-        """See ``Host``: the logical links follow from both interests."""
+        """The peer has become a neighbour of a task or ended so: the logical links follow from both interests."""
         if peer not in self.state.neighbours:
             return
         record = next((task.neighbours[peer] for task in self.tasks if peer in task.neighbours), None)

@@ -1,4 +1,4 @@
-"""What lies around a neighbour maintenance task: its parameters, what it aims at, and the node that it belongs to."""
+"""What lies around a neighbour maintenance task: its parameters, and what it aims at."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Annotated, Literal, Protocol
 from msgspec import Meta, Struct
 
 from peer.core.bitset import Bitset
-from peer.core.contract import NodeId, TopicId
+from peer.core.contract import NodeId
 from peer.core.membership.interface import Membership
-from peer.core.parts import State, Turn
 from peer.protocols.spidercast.coverage import Interest
 
 SECOND_NS = 1_000_000_000
@@ -74,34 +73,4 @@ class Aim(Protocol):
 
     def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
         """The node of ``among`` to ask next."""
-        ...
-
-
-class Host(Protocol):
-    """The overlay around its tasks.
-
-    Attributes:
-        interest: the node's own, rising; ``version``: how often it changed.
-    """
-
-    state: State
-    membership: Membership
-    draws: Random
-    interest: tuple[TopicId, ...]
-    version: int
-
-    def reach(self, turn: Turn, peer: NodeId) -> bool:
-        """Whether there is a link to the peer; if not, ask for one: ``Task.link_up`` follows, or ``link_down``."""
-        ...
-
-    def is_closing(self, peer: NodeId) -> bool:
-        """Whether a link to the peer is about to end: neither ask nor tell it anything."""
-        ...
-
-    def release(self, turn: Turn, peer: NodeId, reason: str, parted: bool = False) -> None:
-        """Close the link to the peer if nothing needs it; ``parted``: the other side needs it no more either."""
-        ...
-
-    def changed(self, turn: Turn, peer: NodeId, reason: str) -> None:
-        """The peer has become a neighbour of a task, or is one no more."""
         ...

@@ -1,9 +1,11 @@
 """A neighbour maintenance task: SpiderCast's Figures 1 to 4, for one of a node's two sets of neighbours.
 
-The task decides who is a neighbour. What it aims at and whom it asks next is its ``Aim``; links are its ``Host``'s.
+The task decides who is a neighbour. What it aims at and whom it asks next is its ``Aim``; the overlay has the links.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from peer.core.bitset import bitset
 from peer.core.contract import NodeId
@@ -17,7 +19,10 @@ from peer.protocols.spidercast.frames import (
     SpiderLeave,
     SpiderRedirect,
 )
-from peer.protocols.spidercast.maintenance import SECOND_NS, Aim, Host, MaintenanceParameters
+from peer.protocols.spidercast.maintenance import SECOND_NS, Aim, MaintenanceParameters
+
+if TYPE_CHECKING:
+    from peer.protocols.spidercast.maintained_overlay import MaintainedOverlay
 
 
 class Record:
@@ -59,8 +64,8 @@ class Task:
         "_asked_until_ns",
         "_code",
         "_excess",
-        "_host",
         "_margin",
+        "_overlay",
         "_parting",
         "_quarantine",
         "_quarantine_ns",
@@ -75,7 +80,9 @@ class Task:
         "target",
     )
 
-    def __init__(self, code: int, timer: str, aim: Aim, host: Host, parameters: MaintenanceParameters) -> None:
+    def __init__(
+        self, code: int, timer: str, aim: Aim, overlay: MaintainedOverlay, parameters: MaintenanceParameters
+    ) -> None:
         self.aim = aim
         self.neighbours: dict[NodeId, Record] = {}
         self.running = False
@@ -86,7 +93,7 @@ class Task:
         self._parting: dict[NodeId, int] = {}
         self._code = code
         self._timer = timer
-        self._host = host
+        self._overlay = overlay
         self._margin = parameters.margin
         self._excess = 0 if parameters.disconnect_from == "covered" else 1
         self._timeout_ns = round(parameters.connect_timeout_s * SECOND_NS)
@@ -97,7 +104,7 @@ class Task:
         """Begin the rounds, at a moment of this node's own within the first timeout."""
         self.running = True
         self.limit = self.target = self.aim.limit
-        turn.set_timer(self._timer, turn.now_ns + self._host.draws.randrange(self._timeout_ns))
+        turn.set_timer(self._timer, turn.now_ns + self._overlay.draws.randrange(self._timeout_ns))
 
     # ------------------------------------------------------------------------------------ the rounds (Figure 2)
 
@@ -133,33 +140,33 @@ class Task:
         while self._redirects:
             peer = next(iter(self._redirects))
             interest = self._redirects.pop(peer)
-            barred = peer in self.neighbours or self._quarantine.get(peer, 0) > now_ns or self._host.is_closing(peer)
+            barred = peer in self.neighbours or self._quarantine.get(peer, 0) > now_ns or self._overlay.is_closing(peer)
             if not barred and self.aim.gains_by(interest):
                 return peer
         return None
 
     def _next_chosen(self, now_ns: int) -> NodeId | None:
         self._quarantine = {peer: until for peer, until in self._quarantine.items() if until > now_ns}
-        membership = self._host.membership
+        membership = self._overlay.membership
         among = membership.known & ~bitset([*self.neighbours, *self._quarantine])
-        peer = self.aim.next_node(membership, among, self._host.draws)
-        return None if peer is None or self._host.is_closing(peer) else peer
+        peer = self.aim.next_node(membership, among, self._overlay.draws)
+        return None if peer is None or self._overlay.is_closing(peer) else peer
 
     def _reach(self, turn: Turn, peer: NodeId) -> None:
         self._asked_until_ns = turn.now_ns + self._timeout_ns
-        if self._host.reach(turn, peer):
+        if self._overlay.reach(turn, peer):
             self._request(turn, peer)
 
     def _request(self, turn: Turn, peer: NodeId) -> None:
         self._asked_until_ns = turn.now_ns + self._timeout_ns
-        own = (self._code, len(self.neighbours), self.target, self._host.version, self._host.interest)
+        own = (self._code, len(self.neighbours), self.target, self._overlay.version, self._overlay.interest)
         turn.send(peer, SpiderConnect(*own))
 
     def _give_up(self, turn: Turn) -> None:
         """Forget a request that has had its time."""
         if (peer := self.asked) is not None and turn.now_ns >= self._asked_until_ns:
             self.asked = None
-            self._host.release(turn, peer, "no_answer")
+            self._overlay.release(turn, peer, "no_answer")
 
     def _disconnect(self, turn: Turn) -> None:
         """DISCONNECT (lines 21-30)."""
@@ -191,7 +198,7 @@ class Task:
                     candidates, least = [peer], lost
                 elif lost == least:
                     candidates.append(peer)
-        return self._host.draws.choice(candidates) if candidates else None
+        return self._overlay.draws.choice(candidates) if candidates else None
 
     def _parting_interests(self, now_ns: int, but: NodeId | None = None) -> list[Interest]:
         """The interests of the neighbours that were asked to part and may have done so."""
@@ -208,7 +215,7 @@ class Task:
         if peer in self.neighbours or len(self.neighbours) < self.limit + self._margin:
             known = peer in self.neighbours
             self._add(turn, peer, record)
-            own = (self._code, len(self.neighbours), self.target, self._host.version, self._host.interest)
+            own = (self._code, len(self.neighbours), self.target, self._overlay.version, self._overlay.interest)
             turn.send(peer, SpiderConnectOk(*own))
             if not known:
                 self._raise_target()
@@ -225,16 +232,16 @@ class Task:
             if record.degree < record.target + self._margin
         }
         best = [peer for peer, count in shared.items() if count == max(shared.values())]
-        return self._host.draws.choice(best) if best else None
+        return self._overlay.draws.choice(best) if best else None
 
     def take_redirect(self, turn: Turn, peer: NodeId, frame: SpiderRedirect) -> None:
         """Lines 10 and 11. A number that cannot be a node's names nobody."""
         if peer == self.asked:
             self.asked = None
-            state = self._host.state
+            state = self._overlay.state
             if frame.node is not None and frame.node != state.node and state.may_be_node(frame.node):
                 self._redirects[frame.node] = frozenset(frame.interest)
-            self._host.release(turn, peer, "redirected")
+            self._overlay.release(turn, peer, "redirected")
 
     def take_connect_ok(
         self, turn: Turn, peer: NodeId, frame: SpiderConnectOk, version: int, interest: Interest
@@ -249,13 +256,13 @@ class Task:
                 self._raise_target()
         else:
             turn.send(peer, SpiderLeave(self._code))
-            self._host.release(turn, peer, "unneeded")
+            self._overlay.release(turn, peer, "unneeded")
 
     def take_leave(self, turn: Turn, peer: NodeId) -> None:
         """Lines 19 and 20."""
         if peer in self.neighbours:
             self._remove(turn, peer, "leave")
-        self._host.release(turn, peer, "leave", parted=True)
+        self._overlay.release(turn, peer, "leave", parted=True)
 
     def take_disconnect(self, turn: Turn, peer: NodeId) -> None:
         """Lines 21-27. Who is no neighbour has parted already, and is told so again."""
@@ -269,19 +276,19 @@ class Task:
             turn.send(peer, SpiderDisconnectOk(self._code))
             if missing == 0:
                 self.target = len(self.neighbours)
-            self._host.release(turn, peer, "disconnect")
+            self._overlay.release(turn, peer, "disconnect")
 
     def take_disconnect_ok(self, turn: Turn, peer: NodeId) -> None:
         """Lines 27 and 28 (the figure's second 27)."""
         if peer in self.neighbours:
             self._remove(turn, peer, "disconnect")
-        self._host.release(turn, peer, "disconnect")
+        self._overlay.release(turn, peer, "disconnect")
 
     def suspect_silent(self, turn: Turn, since_ns: int) -> None:
         """FAILUREDETECTIONSUSPECT (lines 29 and 30) of every neighbour that was last heard before ``since_ns``."""
         for peer in [peer for peer, record in self.neighbours.items() if record.heard_ns < since_ns]:
             self._remove(turn, peer, "suspect")
-            self._host.release(turn, peer, "suspect", parted=True)
+            self._overlay.release(turn, peer, "suspect", parted=True)
 
     def _add(self, turn: Turn, peer: NodeId, record: Record) -> None:
         """A new neighbour, or news of an old one."""
@@ -289,7 +296,7 @@ class Task:
             self.aim.remove(old.interest)
         self.neighbours[peer] = record
         self.aim.add(record.interest)
-        self._host.changed(turn, peer, "unsubscribed")
+        self._overlay.changed(turn, peer, "unsubscribed")
 
     def _raise_target(self) -> None:
         """Lines 4-5 and 15-16."""
@@ -300,7 +307,7 @@ class Task:
         """REMOVECONNECTION (lines 34-38)."""
         self.aim.remove(self.neighbours.pop(peer).interest)
         self._parting.pop(peer, None)
-        self._host.changed(turn, peer, reason)
+        self._overlay.changed(turn, peer, reason)
         if self.running and (len(self.neighbours) < self.target or self.aim.missing() > 0):
             turn.set_timer(self._timer, turn.now_ns)
 
@@ -330,7 +337,6 @@ class Task:
         self.aim.recount(own, (record.interest for record in self.neighbours.values()))
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """The link for a request is there."""
         if peer == self.asked:
             self._request(turn, peer)
 

@@ -34,7 +34,6 @@ class AlignedViews:
             self.begin(topic, nodes)
 
     def __contains__(self, topic: TopicId) -> bool:
-        """Whether there is a view of a topic."""
         return topic in self._views
 
     def __getitem__(self, topic: TopicId) -> tuple[NodeId, ...]:

@@ -22,7 +22,6 @@ class StanCollect(Frame, frozen=True):
     nodes: tuple[NodeNumber, ...]
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
         return ((node, (self.topic,)) for node in (sender, self.origin, *self.nodes))
 
 
@@ -35,7 +34,6 @@ class StanReply(Frame, frozen=True):
     nodes: tuple[NodeNumber, ...]
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
         return ((node, (self.topic,)) for node in (sender, *self.nodes))
 
 
@@ -47,11 +45,8 @@ class StanRide(Frame, frozen=True):
     """
 
     kind: ClassVar[int] = 34
+    own_topics: ClassVar[str] = "topics"
     topics: tuple[TopicNumber, ...]
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """See ``Frame``."""
-        return ((sender, self.topics),)
 
 
 @register

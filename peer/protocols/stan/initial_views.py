@@ -57,11 +57,7 @@ def draw_views(interests: Interests, degree_factor: float, seed: int) -> list[Of
 
 
 def list_members(views: list[OfTopics]) -> list[list[tuple[int, str]]]:
-    """For each node the subscribers of each of its topics, as (topic, hexadecimal digits of a bitset).
-
-    Args:
-        views: ``draw_views``; who has a view of a topic subscribes to it.
-    """
+    """For each node with such views the subscribers of its topics, as (topic, hexadecimal digits of a bitset)."""
     subscribers: dict[int, list[int]] = {}
     for node, own in enumerate(views):
         for topic, _ in own:
@@ -85,8 +81,7 @@ def draw_topic(members: list[int], degree_factor: float, draws: Random, topic: i
         if is_strongly_connected(views):
             return views
     raise ParameterError(
-        "degree_factor",
-        f"no strongly connected graph in {MAX_DRAWS} draws for topic {topic} with {size} subscribers",
+        "degree_factor", f"no strongly connected graph in {MAX_DRAWS} draws for topic {topic} with {size} subscribers"
     )
 
 

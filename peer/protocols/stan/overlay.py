@@ -161,7 +161,6 @@ class Stan(Part):
         return self._draws.choice(around) if around else None
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Take a frame."""
         match frame:
             case StanRide(topics):
                 self._take_ride(turn, peer, topics)

@@ -39,5 +39,4 @@ PROTOCOL = Description(
     parts={"overlay": Topiary},
     parameters=TopiaryParameters,
     report_note=note_reading,
-    settings_note="those that flood with a TTL do so with the section's default of 1, which is Topiary's",
 )

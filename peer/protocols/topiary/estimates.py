@@ -6,9 +6,10 @@ Source: Topiary section IV-B (E_theta), which leaves the way to the application 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TypeAlias
 
-from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
+from peer.core.contract import NodeId, TopicId, publisher_of
+from peer.core.frames import Data
 from peer.core.payload import topic_sequence
 
 MISSED_ALLOWANCE = 16
@@ -16,33 +17,6 @@ MISSED_ALLOWANCE = 16
 
 REMEMBERED = 4096
 """Publishers on a topic whose last number is remembered."""
-
-
-class Estimate(Protocol):
-    """An estimate of the messages published on each topic in an epoch."""
-
-    def see(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
-        """A message came in for the first time; ``interests``: the topics that the node subscribes to.
-
-        Returns:
-            Whether its number is believed.
-        """
-        ...
-
-    def pass_over(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
-        """A copy came in while nothing is observed: its message is neither counted nor missed. Returns as ``see``."""
-        ...
-
-    def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
-        """The messages published on each of these topics in the epoch, whose observed part lasted ``span_ns``."""
-        ...
-
-    def turn_over(self) -> None:
-        """Another epoch begins."""
 
 
 class SequenceEstimate:
@@ -68,35 +42,31 @@ class SequenceEstimate:
         self._received: dict[TopicId, int] = {}
         self._most_received: dict[TopicId, int] = {}  # in an earlier epoch
 
-    def see(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
-        """See ``Estimate``."""
-        first = topics[0]
-        topic = next((topic for topic in topics if topic in interests), None)
+    def see(self, copy: Data, interests: frozenset[TopicId]) -> bool:
+        """Note the first copy of a message, at a node with these interests; return whether its number is believed."""
+        first = copy.topics[0]
+        topic = next((topic for topic in copy.topics if topic in interests), None)
         if topic is None:
             return True
         self._received[topic] = self._received.get(topic, 0) + 1
-        step = self._advance(first, identifier, payload) if first == topic else 1
+        step = self._advance(copy) if first == topic else 1
         # Of another topic's numbers it is not known which of those that are missing were on this one.
         self._counts[topic] = self._counts.get(topic, 0) + (1 if step is None else step)
         return step is not None
 
-    def pass_over(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
-        """See ``Estimate``."""
-        return topics[0] not in interests or self._advance(topics[0], identifier, payload) is not None
+    def pass_over(self, copy: Data, interests: frozenset[TopicId]) -> bool:
+        """Note a copy while nothing is observed: its message is neither counted nor missed. Return as ``see``."""
+        return copy.topics[0] not in interests or self._advance(copy) is not None
 
-    def _advance(self, topic: TopicId, identifier: MessageId, payload: bytes) -> int | None:
+    def _advance(self, copy: Data) -> int | None:
         """Remember the number; how far it is beyond the publisher's last one, 1 where that cannot be told.
 
         None: the number is not believed.
         """
-        sequence = topic_sequence(payload)
+        topic, sequence = copy.topics[0], topic_sequence(copy.payload)
         if sequence is None:
             return 1
-        heard, publisher = self._latest.setdefault(topic, {}), publisher_of(identifier)
+        heard, publisher = self._latest.setdefault(topic, {}), publisher_of(copy.message_id)
         if publisher not in heard and len(heard) == REMEMBERED:
             del heard[next(iter(heard))]
         latest = heard.get(publisher, sequence - 1)
@@ -110,11 +80,11 @@ class SequenceEstimate:
         return MISSED_ALLOWANCE + 2 * max(self._received.get(topic, 0), self._most_received.get(topic, 0))
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
-        """See ``Estimate``."""
+        """The messages published on each of these topics in the epoch, whose observed part lasted ``span_ns``."""
         return {topic: float(self._counts.get(topic, 0)) for topic in topics}
 
     def turn_over(self) -> None:
-        """Count anew; what was heard last is remembered."""
+        """Begin another epoch: reset the counts; what was heard last is remembered."""
         self._counts.clear()
         for topic, received in self._received.items():
             self._most_received[topic] = max(received, self._most_received.get(topic, 0))
@@ -122,26 +92,24 @@ class SequenceEstimate:
 
 
 class RateEstimate:
-    """By a known publication rate of every topic."""
+    """By a known publication rate of every topic. The methods are those of ``SequenceEstimate``."""
 
     def __init__(self, rate_per_s: float) -> None:
         self._rate_per_s = rate_per_s
 
-    def see(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
+    def see(self, copy: Data, interests: frozenset[TopicId]) -> bool:
         """Nothing is learned from messages."""
         return True
 
-    def pass_over(
-        self, topics: tuple[TopicId, ...], identifier: MessageId, payload: bytes, interests: frozenset[TopicId]
-    ) -> bool:
+    def pass_over(self, copy: Data, interests: frozenset[TopicId]) -> bool:
         """Nothing is learned from messages."""
         return True
 
     def published(self, topics: Iterable[TopicId], span_ns: int) -> dict[TopicId, float]:
-        """See ``Estimate``."""
         return dict.fromkeys(topics, self._rate_per_s * span_ns / 1e9)
 
     def turn_over(self) -> None:
         """Nothing is kept."""
+
+
+Estimate: TypeAlias = SequenceEstimate | RateEstimate

@@ -43,7 +43,6 @@ class Observation:
         self._copies: list[int] = []  # of each: instant, neighbour, message
 
     def __len__(self) -> int:
-        """The messages seen."""
         return len(self._topics)
 
     def arrive(self, now_ns: int, peer: NodeId, identifier: MessageId, topics: tuple[TopicId, ...]) -> bool:

@@ -165,20 +165,17 @@ class Topiary(Part):
             return
         observation = self._observation
         if observation is None:
-            self._expects = True
             self._passed.add(frame.message_id)
-            believed = self._estimate.pass_over(frame.topics, frame.message_id, frame.payload, self.state.topics)
-            self._note_number(turn, peer, frame, believed)
+            believed = self._estimate.pass_over(frame, self.state.topics)
         elif observation.arrive(turn.now_ns, peer, frame.message_id, frame.topics):
-            self._expects = True
-            believed = self._estimate.see(frame.topics, frame.message_id, frame.payload, self.state.topics)
-            self._note_number(turn, peer, frame, believed)
-            if len(observation) == self._parameters.epoch_messages:
-                self._end_epoch(turn)
-
-    def _note_number(self, turn: Turn, peer: NodeId, copy: Data, believed: bool) -> None:
+            believed = self._estimate.see(frame, self.state.topics)
+        else:
+            return
+        self._expects = True
         if not believed:
-            turn.trace("reject", peer=peer, message_id=copy.message_id, topics=copy.topics, reason="sequence_jump")
+            turn.trace("reject", peer=peer, message_id=frame.message_id, topics=frame.topics, reason="sequence_jump")
+        if observation is not None and len(observation) == self._parameters.epoch_messages:
+            self._end_epoch(turn)
 
     def fire(self, turn: Turn, name: str) -> None:
         """An epoch ends, or has settled; or a node that found nobody tries again."""

@@ -111,12 +111,7 @@ def best_subset(
 
 
 def topic_scores(
-    messages: Iterable[Arrivals],
-    kept: Subset,
-    published: Mapping[TopicId, float],
-    weights: Weights,
-    *,
-    literal: bool,
+    messages: Iterable[Arrivals], kept: Subset, published: Mapping[TopicId, float], weights: Weights, *, literal: bool
 ) -> dict[TopicId, float]:
     """S^theta of the kept subset for each topic that ``published`` names; one of which nothing came is wholly missed.
 

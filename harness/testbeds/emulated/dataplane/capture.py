@@ -42,7 +42,6 @@ class Stream:
         return self.broken or not (self.records or self._waiting)
 
     def flush(self) -> None:
-        """Push what the pipe takes."""
         if self.records:
             self._enqueue()
         while self._waiting and not self.broken:
@@ -68,7 +67,6 @@ class Stream:
             self._wait(statistics(index, start_ns, end_ns, received + dropped, dropped))
 
     def close(self) -> None:
-        """Let the writer see the end."""
         os.close(self._descriptor)
 
     def _enqueue(self) -> None:
@@ -119,7 +117,6 @@ class Recorder:
         self._start_ns = now_ns + epoch_offset_ns
 
     def add(self, host: int, direction: int, now_ns: int, frame: bytes) -> None:
-        """Record a frame."""
         records = self._records[host]
         records.append(self._packet(host % GROUP_HOSTS, direction, now_ns + self._offset_ns, frame))
 
@@ -136,7 +133,6 @@ class Recorder:
 
     @property
     def empty(self) -> bool:
-        """Whether everything is in the pipes."""
         return all(stream.empty for stream in self.streams)
 
     @property
@@ -150,6 +146,5 @@ class Recorder:
         return sum(sum(stream.dropped.values()) for stream in self.streams)
 
     def close(self) -> None:
-        """Close the pipes."""
         for stream in self.streams:
             stream.close()

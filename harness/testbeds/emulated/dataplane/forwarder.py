@@ -75,7 +75,6 @@ class Forwarder:
         return self._held[0][0] if self._held else None
 
     def counters(self) -> Counters:
-        """What has happened so far."""
         return Counters(
             self.frames_in, self.frames_out, self.bytes_in, self.bytes_out, dict(self.drops), len(self._held)
         )
@@ -142,7 +141,6 @@ class Forwarder:
         heappush(held, (due_ns, self._ordinal, pair, frame, not pair.destination.limited))
 
     def let_out(self) -> None:
-        """Write a burst of the frames that are due."""
         held, clock, write, histogram, recorder = self._held, self._clock, self._write, self.histogram, self.recorder
         late_ns, late, first_due_ns, last_ns = self._late_ns, 0, 0, 0
         end_ns = clock()

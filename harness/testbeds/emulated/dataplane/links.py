@@ -174,7 +174,6 @@ class Network:
         self._earlier: list[Route] = []
 
     def add(self, link: AccessLink, address: str) -> None:
-        """Join the next host."""
         link.route.network = self
         self.links.append(link)
         self._earlier.append(Route(link.host))
@@ -209,7 +208,6 @@ class Network:
             link.route.clear()
 
     def set_failed(self, host: int, failed: bool) -> None:
-        """Fail or restore a host."""
         (self._failed.add if failed else self._failed.discard)(host)
         for other in range(len(self.links)):
             self._forget(host, other)

@@ -77,7 +77,6 @@ class MetricsCollector(Collector):
         self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
         snapshot = gauges.read(self._memory)
         counters = snapshot.counters
         for unit in ("frames", "bytes"):

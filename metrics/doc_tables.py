@@ -1,6 +1,6 @@
-"""Writes the tables of docs/verdict.md that are made from the rules: ``python -m metrics.checks.page``.
+"""Writes the documents' tables that are made from code: ``python -m metrics.doc_tables``.
 
-Each stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; the rest of the page is written by hand.
+Each stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; the rest of a page is written by hand.
 """
 
 from __future__ import annotations
@@ -11,25 +11,43 @@ from pathlib import Path
 
 from metrics.checks import RULES
 from metrics.checks.rule import GRAVE_FACTOR, CheckRule, Limit
+from metrics.measures.registry import HEADLINE, OVERLAY, STUDIED, find_measure
 from metrics.probing import PHASES
+from metrics.tables.schemas import TABLES
 
-PAGE = Path(__file__).parents[2] / "docs" / "verdict.md"
+PAGES = tuple(Path(__file__).parents[1] / "docs" / f"{name}.md" for name in ("verdict", "results", "studies", "tables"))
 
 _TABLE = re.compile(r"(<!-- table: (.*?) -->\n\n).*?(\n\n<!-- end of table -->)", re.DOTALL)
 _PHASE = re.compile(f"({'|'.join(PHASES)})$")
 
 
 def fill(text: str) -> str:
-    """Return the page with new tables."""
+    """Return a page with new tables."""
     tables = make_tables()
     return _TABLE.sub(lambda place: place[1] + tables[place[2]] + place[3], text)
 
 
 def make_tables() -> dict[str, str]:
-    """Every table by its name: one per section, and ``samples``, what stalls of the host may explain.
+    """Every table by its name."""
+    headline = [(name, measure) for name in HEADLINE if (measure := find_measure(name)) is not None]
+    studied = [(family, measure) for family in STUDIED for measure in family.measures]
+    labels = {measure.name: measure.label for family in OVERLAY for measure in family.measures}
+    return _tables_of_checks() | {
+        "headline": _tabulate(
+            ("name", "unit", "meaning"), [(f"`{name}`", measure.unit, measure.text) for name, measure in headline]
+        ),
+        "measures of studies": _tabulate(
+            ("measure", "unit", "of", "meaning", "counted by"),
+            [(f"`{each.name}`", each.unit, family.title, each.text, each.by) for family, each in studied],
+        ),
+        "overlay": _tabulate(
+            ("column", "meaning"), [(f"`{name}`", labels.get(name, "the instant")) for name in TABLES["overlay"]]
+        ),
+    }
 
-    Checks with the same texts share a row.
-    """
+
+def _tables_of_checks() -> dict[str, str]:
+    """One per section, and ``samples``, what stalls of the host may explain. Checks with the same texts share a row."""
     same: dict[tuple[str, ...], list[CheckRule]] = {}
     for rule in RULES:
         same.setdefault((rule.section, *rule.texts), []).append(rule)
@@ -41,8 +59,7 @@ def make_tables() -> dict[str, str]:
         rows.setdefault(section, []).append([names, fails_if, _consequence(rules), why.removesuffix(".")])
         for sample in late:
             samples.setdefault(sample.removeprefix("Late: ").removesuffix("."), []).append(names)
-    header = ("check", "fails if", "makes the run", "why")
-    tables = {section: _tabulate(header, cells) for section, cells in rows.items()}
+    tables = {name: _tabulate(("check", "fails if", "makes the run", "why"), cells) for name, cells in rows.items()}
     cells = [[", ".join(names), *sample.split("; ", 1)] for sample, names in samples.items()]
     return tables | {"samples": _tabulate(("check", "a sample", "from, to"), cells)}
 
@@ -58,9 +75,10 @@ def _consequence(rules: Sequence[CheckRule]) -> str:
 
 
 def _tabulate(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in (header, *rows)]
-    return "\n".join(["| " + lines[0] + " |", "|---" * len(header) + "|", *(f"| {line} |" for line in lines[1:])])
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:]])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
