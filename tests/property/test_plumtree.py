@@ -34,6 +34,7 @@ from peer.core.contract import (
     one_by_one,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.links import UNWANTED
 from peer.core.node import StatefulNode
 from peer.protocols.plumtree import PROTOCOL
 from peer.protocols.plumtree.broadcast import MOST_REPLIES, Broadcast
@@ -556,14 +557,15 @@ def test_a_node_that_refuses_is_kept_and_not_asked_again_before_the_next_shuffle
     assert dialled(core.handle(10 * SECOND_NS, TimerFired(SHUFFLE))) == [7]
 
 
-def test_a_request_whose_link_was_closed_as_unused_is_sent_again_once():
+@pytest.mark.parametrize(("reason", "retrying"), [(UNUSED, False), (UNWANTED, True)])
+def test_a_request_whose_link_the_other_node_did_not_need_is_sent_again_once(reason: str, retrying: bool):
     core = lone()
     befriend(core, 2)
     core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,))))
     core.handle(0, LinkUp(7, True))
-    assert dialled(core.handle(0, LinkDown(7, UNUSED))) == [7]
+    assert core.handle(0, LinkDown(7, reason, retrying))[-1] == Connect(7)
     assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, False))]
-    assert dialled(core.handle(0, LinkDown(7, UNUSED))) == []
+    assert dialled(core.handle(0, LinkDown(7, reason, retrying))) == []
 
 
 def test_a_request_that_is_not_answered_in_time_fails_and_a_later_answer_is_taken_back():
