@@ -19,7 +19,7 @@ from peer.testing import Pump
 
 SECOND_NS = 1_000_000_000
 OVERLAYS = [{"name": "random", "degree": 2}, {"name": "complete"}, {"name": "topiary", "epoch_s": 2.0}]
-OWN_WAYS = ["stan", "spidercast", "similarity", "ring-per-topic", "gossipsub", "scribe"]
+OWN_WAYS = ["stan", "spidercast", "similarity", "ring-per-topic", "gossipsub", "scribe", "plumtree"]
 MEMBERSHIPS = [{"name": "full"}, {"name": "cyclon"}, {"name": "newscast"}]
 
 

@@ -143,7 +143,7 @@ def test_random_pairs_of_the_workload_are_all_kept() -> None:
 @pytest.mark.parametrize(("error_ms", "of_p50", "late"), [(3.4, 0.8, 0), (-3.4, 0.8, 0), (3.6, 1.2, 1), (-3.6, 1.2, 1)])
 def test_errors_under_jitter_count_beyond_three_standard_deviations(error_ms: float, of_p50: float, late: int) -> None:
     """The limits of an RTT of 80 ms are 0.5 ms and 1.5 ms."""
-    row = Sweeper(lambda attempt, src, dst: error_ms)._row("during", 1, 1, 0, 1) | {"asked_jitter_ms": 1.0}
+    row = Sweeper(lambda attempt, src, dst: error_ms).row("during", 1, 1, 0, 1) | {"asked_jitter_ms": 1.0}
     rows = pa.Table.from_pylist([row], SCHEMA)
     found = measure_sweep(rows, LIMITS, NO_STALLS)
     assert found.jittered

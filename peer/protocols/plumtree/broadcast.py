@@ -56,6 +56,9 @@ class Broadcast(Hyparview, Spreading):
     same link, one copy crosses it, with their topics. A message on a topic to which its publisher does not subscribe
     is handed to a subscriber.
 
+    Attributes:
+        trees: the node's place in the tree of each swarm in which it has had a neighbour.
+
     Source: Plumtree section 3, Algorithms 1 to 3; docs/protocols/plumtree.md says what is ours.
     """
 
@@ -64,7 +67,7 @@ class Broadcast(Hyparview, Spreading):
     def __init__(self, state: State, membership: Membership, parameters: PlumtreeParameters) -> None:
         Hyparview.__init__(self, state, membership, parameters)
         Spreading.__init__(self, state, parameters.seen_messages)
-        self._trees: dict[SwarmId, Tree] = {}
+        self.trees: dict[SwarmId, Tree] = {}
         self._kept: dict[tuple[SwarmId, MessageId], Kept] = {}
         self._kept_order: deque[tuple[SwarmId, MessageId]] = deque()
         self._announcing = False
@@ -95,11 +98,11 @@ class Broadcast(Hyparview, Spreading):
         if not isinstance(frame, (PlumtreeIhave, PlumtreeGraft, PlumtreePrune)):
             Hyparview.receive(self, turn, peer, frame)
             return
-        tree = self._trees.get(frame.swarm)
+        tree = self.trees.get(frame.swarm)
         if frame.swarm not in self.swarms:
             self.refuse(turn, peer, frame)
         elif tree is None or peer not in tree:
-            self.swarms[frame.swarm].disown(turn, peer)
+            self.swarms[frame.swarm].receive(turn, peer, frame)  # the sender is no neighbour
         elif isinstance(frame, PlumtreeIhave):
             self._take_ihave(turn, peer, frame, tree)
         elif isinstance(frame, PlumtreeGraft):
@@ -119,7 +122,7 @@ class Broadcast(Hyparview, Spreading):
         before = self.take(turn, peer, copy) or ()
         fresh = tuple(swarm for swarm in swarms if swarm not in before)
         for swarm in swarms:
-            tree = self._trees.get(swarm)
+            tree = self.trees.get(swarm)
             if swarm in before and tree is not None and peer in tree:
                 self._prune(turn, swarm, peer, tree)
         if fresh:
@@ -134,7 +137,7 @@ class Broadcast(Hyparview, Spreading):
         for swarm in swarms:
             part = copy if self.is_shared else replace(copy, topics=(swarm,))
             self._keep(turn, swarm, part)
-            tree = self._trees.get(swarm)
+            tree = self.trees.get(swarm)
             if tree is None:
                 continue
             for peer in tree.eager:
@@ -151,12 +154,12 @@ class Broadcast(Hyparview, Spreading):
             turn.send(peer, last)
 
     def _keep(self, turn: Turn, swarm: SwarmId, copy: Data) -> None:
-        """Keep a copy for those that ask for it, and forget those that were kept long enough."""
+        """Keep a copy for those that ask for it, and forget those that were kept long enough or are too many."""
         key = swarm, copy.message_id
         if key not in self._kept:
             self._kept_order.append(key)
         self._kept[key] = Kept(turn.now_ns + round(self._p.cache_s * 1e9), copy)
-        while self._kept[self._kept_order[0]].until_ns < turn.now_ns:
+        while len(self._kept) > self._p.seen_messages or self._kept[self._kept_order[0]].until_ns < turn.now_ns:
             del self._kept[self._kept_order.popleft()]
 
     def _reply(self, turn: Turn, peer: NodeId, graft: PlumtreeGraft) -> None:
@@ -173,16 +176,16 @@ class Broadcast(Hyparview, Spreading):
     def neighbour_up(self, turn: Turn, swarm: SwarmId, peer: NodeId) -> None:
         """New links are eager. Source: Plumtree Algorithm 2, NeighborUp."""
         super().neighbour_up(turn, swarm, peer)
-        self._trees.setdefault(swarm, Tree()).promote(peer)
+        self.trees.setdefault(swarm, Tree()).promote(peer)
 
     def neighbour_down(self, turn: Turn, swarm: SwarmId, peer: NodeId, reason: str) -> None:
         """Source: Plumtree Algorithm 2, NeighborDown."""
         super().neighbour_down(turn, swarm, peer, reason)
-        self._trees[swarm].drop(peer)
+        self.trees[swarm].drop(peer)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
         super().unsubscribe(turn, topic)
-        self._trees.pop(topic, None)
+        self.trees.pop(topic, None)
 
     def _prune(self, turn: Turn, swarm: SwarmId, peer: NodeId, tree: Tree) -> None:
         tree.demote(peer)
@@ -193,7 +196,7 @@ class Broadcast(Hyparview, Spreading):
 
         Source: Plumtree Algorithm 3.
         """
-        tree = self._trees.get(swarm)
+        tree = self.trees.get(swarm)
         announced = None if tree is None else tree.forget(copy.message_id)
         if announced is not None:
             turn.cancel_timer(_missing_timer(swarm, copy.message_id))
@@ -220,7 +223,7 @@ class Broadcast(Hyparview, Spreading):
             super().fire(turn, name)
         elif name == ANNOUNCE:
             self._announcing = False
-            for swarm, tree in self._trees.items():
+            for swarm, tree in self.trees.items():
                 queued, tree.queued = tree.queued, {}
                 for peer, adverts in queued.items():
                     for first in range(0, len(adverts), MOST_ADVERTS):
@@ -239,7 +242,7 @@ class Broadcast(Hyparview, Spreading):
 
     def _ask(self, turn: Turn, swarm: SwarmId, identifier: MessageId) -> None:
         """Ask the next neighbour that announced a message for it. Source: Plumtree Algorithm 2, Timer."""
-        tree = self._trees.get(swarm)
+        tree = self.trees.get(swarm)
         if tree is None:
             return
         peer = tree.next_announcer(identifier)

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from peer.core.contract import NodeId
+from peer.core.links import UNWANTED
 from peer.core.parts import State, Turn
 from peer.protocols.plumtree.frames import (
     HyparviewAnswer,
@@ -120,7 +121,8 @@ class Swarm:
                 self._learn(nodes[: self._most_named], self._shuffled)
                 self._refill(turn)
             case _ if peer not in self.views.active:
-                self.disown(turn, peer)
+                if peer not in self.requests:  # otherwise its answer settles whether the two are neighbours
+                    self.disown(turn, peer)
             case HyparviewForwardJoin(node=node, ttl=ttl):
                 self._take_walk(turn, peer, node, min(ttl, self._p.active_walk))
             case HyparviewShuffle(origin=origin, ttl=ttl, nodes=nodes):
@@ -132,15 +134,15 @@ class Swarm:
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str) -> None:
         """A link is gone, or could not be opened: its node has failed, unless it only saw no use for the link."""
-        was_used = self.uses(peer)
+        was_used, is_alive = self.uses(peer), reason in (UNUSED, UNWANTED)
         if peer in self.views.active:
             self._remove(turn, peer, reason)
-            if reason == UNUSED:
+            if is_alive:
                 self.views.remember(peer)
-        if reason != UNUSED:
+        if not is_alive:
             self.views.passive.pop(peer, None)
         request = self.requests.get(peer)
-        if request is not None and reason == UNUSED and not request.resent:
+        if request is not None and is_alive and not request.resent:
             request.resent = True
             self._overlay.post(turn, peer, request.frame)
         elif request is not None:
