@@ -9,11 +9,11 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from harness.testbeds.emulated.certifying import Certifier
+from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.dataplane.faults import Firsts, LateFirsts
 from harness.testbeds.emulated.probes import Prober
 from metrics import first_packets
-from metrics.first_packets import Attempt
+from metrics.first_packets import IntroductionAttempt
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import merge, read_stalls
@@ -74,7 +74,7 @@ def draw_stalls(rate_per_s: float, shortest_ms: float, longest_ms: float, random
 
 def introduce(
     underlay: Underlay, stalls_ns: Ints, fault: LateFirsts | None, seed: int, *, watched: bool = False
-) -> list[Attempt]:
+) -> list[IntroductionAttempt]:
     """The attempts that the certificate makes in such a network. ``watched``: the stalls are in ``stalls.jsonl``."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder)

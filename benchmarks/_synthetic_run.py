@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.experiment import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
 from peer.core.frames import Data
 from peer.wire import encode
 from topologies.model import Host, Underlay

@@ -17,11 +17,12 @@ from typing import Any
 
 from harness.deployment import Deployment
 from harness.deployment.agents import Site, build_agent_specs
-from harness.experiment import Experiment
-from harness.inventory import METRICS_PORT, PEER_PORT
-from harness.planning.capacity import pss_mib
-from harness.planning.files import encode_overlay
-from harness.testbeds.emulated import hosts, sandbox
+from harness.experiment.form import Experiment
+from harness.experiment.inventory import METRICS_PORT, PEER_PORT
+from harness.machine import sandbox
+from harness.machine.capacity import pss_mib
+from harness.planning.documents import encode_overlay
+from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.sshd import serving_ssh
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
@@ -96,7 +97,7 @@ def _time_mininet(count: int) -> float:
     return elapsed
 
 
-def _time_peers(made: Sequence[hosts.Host]) -> tuple[float, float]:
+def _time_peers(made: Sequence[hosts.EmulatedHost]) -> tuple[float, float]:
     """Seconds from the order to start the agent until all peers stand at the barrier; MiB of PSS a peer."""
     specs = build_agent_specs(Experiment("boot"), [_site(host) for host in made])
     nodes = tuple(NodeSpec(host.number, 1, (), {"name": "random", "degree": 1}, {"name": "flood"}) for host in made)
@@ -114,7 +115,7 @@ def _time_peers(made: Sequence[hosts.Host]) -> tuple[float, float]:
         return elapsed, pss_mib(hosts.processes(made)) / len(made)
 
 
-def _site(host: hosts.Host) -> Site:
+def _site(host: hosts.EmulatedHost) -> Site:
     return Site(host.number, "bench", (host.ctl_ip, PEER_PORT), (host.ctl_ip, METRICS_PORT), host.netns)
 
 

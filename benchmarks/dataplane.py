@@ -33,11 +33,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.testbeds.emulated import sandbox
-from harness.testbeds.emulated.awake import kept_awake
+from harness.machine import sandbox
+from harness.machine.awake import kept_awake
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.links import AccessLink
-from harness.testbeds.emulated.dataplane.links import Network as PairNetwork
+from harness.testbeds.emulated.dataplane.links import EmulatedNetwork as PairNetwork
 from harness.testbeds.emulated.dataplane.netns import entered
 from harness.testbeds.emulated.echo import EchoSockets
 from harness.testbeds.emulated.plane import Port

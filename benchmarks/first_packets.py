@@ -22,18 +22,19 @@ from typing import Any
 import numpy as np
 from _stalling_network import draw_stalls, introduce
 
-from harness import manifest
-from harness.testbeds.emulated import hosts, sandbox
-from harness.testbeds.emulated.awake import kept_awake
-from harness.testbeds.emulated.certifying import Certifier
+from harness.machine import sandbox
+from harness.machine.awake import kept_awake
+from harness.machine.watchdog import Watchdog
+from harness.stages import manifest
+from harness.testbeds.emulated import hosts
+from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.pace import FIRST_PER_S
 from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.userspace import UserspacePlane
-from harness.testbeds.emulated.watchdog import Watchdog
 from metrics import first_packets
-from metrics.first_packets import Attempt, standing
+from metrics.first_packets import IntroductionAttempt, standing
 from metrics.stalls import read_stalls
 from peer.runtime.clock import UNDILATED
 from topologies.generated import cities_underlay
@@ -94,7 +95,9 @@ def _measure(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterato
     hosts.stop(made)
 
 
-def _sweep(underlay: Underlay, made: list[hosts.Host], fault: LateFirsts | None, seed: int) -> list[Attempt]:
+def _sweep(
+    underlay: Underlay, made: list[hosts.EmulatedHost], fault: LateFirsts | None, seed: int
+) -> list[IntroductionAttempt]:
     """The attempts of one introduction over a data plane of its own."""
     netns = [host.netns for host in made]
     wan = [f"10.0.{(host.number + 1) >> 8}.{(host.number + 1) & 255}" for host in made]
@@ -125,7 +128,7 @@ def _model(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterator[
             yield {"condition": condition, "stalls": stalls} | _count(judged)
 
 
-def _count(judged: list[list[Attempt]]) -> Row:
+def _count(judged: list[list[IntroductionAttempt]]) -> Row:
     """Of the sweeps: how many a first attempt made suspicious, and how many were found at fault in the end."""
     firsts = [any(contrast.suspicious for contrast in attempts[0].contrasts) for attempts in judged]
     row: Row = {"sweeps": len(judged), "suspicious at first": sum(firsts)}
@@ -134,7 +137,7 @@ def _count(judged: list[list[Attempt]]) -> Row:
     return row | {"found": sum(map(any, zip(*faults.values(), strict=True)))}
 
 
-def _is_found(attempts: list[Attempt], name: first_packets.Name) -> bool:
+def _is_found(attempts: list[IntroductionAttempt], name: first_packets.Name) -> bool:
     contrast = standing(attempts, name)
     return contrast is not None and contrast.found
 

@@ -28,7 +28,7 @@ sys.path.remove(str(Path(__file__).parent))
 import msgspec
 import uvloop
 
-from harness.testbeds.emulated import sandbox
+from harness.machine import sandbox
 from peer.core.contract import message_id
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.schedule import Publish, encode_schedule

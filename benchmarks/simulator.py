@@ -19,12 +19,12 @@ from typing import Any
 
 import simpy
 
-from harness.experiment import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
-from harness.planning.making import make_overlay
-from harness.testbeds.simulated.enactment import Enactment
-from harness.testbeds.simulated.network import uniform_network
-from harness.testbeds.simulated.simulation import Simulation
-from harness.workload.drawing import draw_workload
+from harness.experiment.form import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.planning.planner import make_overlay
+from harness.simulator.enactment import Enactment
+from harness.simulator.network import uniform_network
+from harness.simulator.simulation import Simulation
+from harness.workload.workload import draw_workload
 from peer.core.contract import Message, NodeId, Publish, message_id
 from peer.trace import TraceEvent
 

@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 from random import Random
 
-from harness.experiment import Experiment, FloodParameters, InterestsSpec, UnderlaySpec, WorkloadSpec
-from harness.planning.making import make_overlay
-from harness.testbeds.simulated.enactment import Enactment
-from harness.testbeds.simulated.network import Network
-from harness.testbeds.simulated.simulation import Simulation
-from harness.workload.drawing import draw_workload
+from harness.experiment.form import Experiment, FloodParameters, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.planning.planner import make_overlay
+from harness.simulator.enactment import Enactment
+from harness.simulator.network import SimulatedNetwork
+from harness.simulator.simulation import Simulation
+from harness.workload.workload import draw_workload
 from peer.core.contract import Message, NodeId
 from peer.protocols.random_graph.overlay import RandomParameters
 from peer.protocols.topiary.overlay import TopiaryParameters
@@ -94,7 +94,9 @@ def _time_epochs(protocol: str, topics: int, epochs: int) -> tuple[list[float], 
     )
     draws = Random(1)
     places = [complex(draws.random(), draws.random()) for _ in range(NODES)]
-    network = Network(lambda source, destination: round(1e8 * abs(places[source] - places[destination])), draws=draws)
+    network = SimulatedNetwork(
+        lambda source, destination: round(1e8 * abs(places[source] - places[destination])), draws=draws
+    )
     simulation = Simulation(network, _Nobody(), seed=1)
     workload = draw_workload(experiment, NODES, Path())
     zero_ns = EPOCH_S * 10**9

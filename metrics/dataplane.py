@@ -23,7 +23,7 @@ Burst = tuple[int, int, int]
 """Frames that were late together: the earliest instant at which one was due, the latest at which one came, how many."""
 
 
-class Span(Struct, frozen=True):
+class PlaneInterval(Struct, frozen=True):
     """What one line says about the time since the line before. None: the line has no such value."""
 
     at_ns: int  # when the line's numbers were taken, the end of that time
@@ -39,7 +39,7 @@ class Span(Struct, frozen=True):
     waits: list[Burst] = []  # frames that may have waited longer than that before they were read, likewise
 
 
-def spans(lines: Iterable[Mapping[str, Any]]) -> list[Span]:
+def spans(lines: Iterable[Mapping[str, Any]]) -> list[PlaneInterval]:
     """One span per line, in order; lines from before the data plane had hosts (``at_ns`` 0) are left out.
 
     Args:
@@ -56,7 +56,9 @@ def spans(lines: Iterable[Mapping[str, Any]]) -> list[Span]:
         dropped = line.get("drops", {})
         passed_ns = _SECOND_NS if last_ns is None else line["at_ns"] - last_ns
         rest = {name: line[name] for name in _TAKEN if name in line}
-        found.append(Span(line["at_ns"], passed_ns, _difference(counted, counts), _difference(dropped, drops), **rest))
+        found.append(
+            PlaneInterval(line["at_ns"], passed_ns, _difference(counted, counts), _difference(dropped, drops), **rest)
+        )
         counts, drops, last_ns = counts | counted, drops | dropped, line["at_ns"]
     return found
 
@@ -78,15 +80,15 @@ def last_counters(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return counts | {"dropped": sum(drops.values())}
 
 
-def second_values(found: Sequence[Span], zero_ns: int) -> dict[int, dict[str, Any]]:
+def second_values(found: Sequence[PlaneInterval], zero_ns: int) -> dict[int, dict[str, Any]]:
     """The data plane's columns of the ``fidelity`` table by second from ``zero_ns``, of all lines written in it."""
-    seconds: dict[int, list[Span]] = {}
+    seconds: dict[int, list[PlaneInterval]] = {}
     for span in found:
         seconds.setdefault((span.at_ns - zero_ns) // _SECOND_NS, []).append(span)
     return {second: _merge(those) for second, those in seconds.items()}
 
 
-def _merge(those: Sequence[Span]) -> dict[str, Any]:
+def _merge(those: Sequence[PlaneInterval]) -> dict[str, Any]:
     drops = _sums(span.drops for span in those)
     values: dict[str, Any] = dict(_sums(span.counts for span in those))
     late = _quantiles([(span.lateness_ns, span.lateness_counts) for span in those])
@@ -121,7 +123,7 @@ def _quantiles(parts: Sequence[tuple[dict[str, int], list[tuple[int, int]] | Non
     return known | {name: quantile_ns(counts, share) for name, share in _QUANTILES.items()}
 
 
-def _busy(those: Sequence[Span]) -> float | None:
+def _busy(those: Sequence[PlaneInterval]) -> float | None:
     """The mean of the busy ratios, weighted by time; of spans that no time passed in, the largest."""
     known = [(span.busy_ratio, span.passed_ns) for span in those if span.busy_ratio is not None]
     passed_ns = sum(weight for _, weight in known)
@@ -148,7 +150,7 @@ def quantile_ns(counts: Sequence[tuple[int, int]], share: float) -> int:
     return int(bounds_ns[int(np.searchsorted(reached, share * reached[-1]))])
 
 
-def busy_spans(found: Iterable[Span]) -> Iterator[tuple[int, float]]:
+def busy_spans(found: Iterable[PlaneInterval]) -> Iterator[tuple[int, float]]:
     """The data plane's share of its core over spans of half a second or more: their ends in ns, and the shares.
 
     A busy ratio over a few milliseconds says nothing, so that the line is judged together with those after it.

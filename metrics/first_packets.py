@@ -62,7 +62,7 @@ SUSPICIOUS_P = 0.1
 """An attempt is suspicious if its share exceeds the rule's and its p value is below this: fresh pairs decide."""
 
 
-class Tally(Struct, frozen=True):
+class SlotTally(Struct, frozen=True):
     """Slots compared, those with only the first packet late, and those with only the control late."""
 
     compared: int
@@ -89,8 +89,8 @@ class Contrast(Struct, frozen=True):
 
     name: Name  # of its rule
     slots: int  # of that kind; those without a control or with a lost probe give no evidence
-    tally: Tally  # of those that do
-    calm: Tally  # of those of them that no stall of the host met
+    tally: SlotTally  # of those that do
+    calm: SlotTally  # of those of them that no stall of the host met
     attempts: int = 1  # of which these slots are; the limit of the p value is divided by it
 
     @property
@@ -121,7 +121,7 @@ class Contrast(Struct, frozen=True):
     @property
     def allowed(self) -> int:
         """How many of the others there may be before these are late by the rule."""
-        rest = (Tally(self.calm.compared, most + 1, self.calm.control_only) for most in count())
+        rest = (SlotTally(self.calm.compared, most + 1, self.calm.control_only) for most in count())
         return next(most for most, tally in enumerate(rest) if self._is_late(tally))
 
     @property
@@ -129,11 +129,11 @@ class Contrast(Struct, frozen=True):
         """Whether first packets are found late, but not without the slots that a stall of the host met."""
         return self.found and not self._is_late(self.calm)
 
-    def _is_late(self, tally: Tally) -> bool:
+    def _is_late(self, tally: SlotTally) -> bool:
         return tally.is_late(self.rule.share, self.rule.p_value / self.attempts)
 
 
-class Attempt(Struct, frozen=True):
+class IntroductionAttempt(Struct, frozen=True):
     """One introduction of hosts and pairs to each other. Later ones use pairs that no earlier one has used."""
 
     number: int
@@ -146,7 +146,7 @@ def read(run_dir: Path) -> pa.Table | None:
     return pq.read_table(path) if path.exists() else None
 
 
-def judge(slots: pa.Table, stalls: Stalls) -> list[Attempt]:
+def judge(slots: pa.Table, stalls: Stalls) -> list[IntroductionAttempt]:
     """Every attempt's contrasts, in order.
 
     Args:
@@ -156,11 +156,11 @@ def judge(slots: pa.Table, stalls: Stalls) -> list[Attempt]:
     attempts = []
     for number in sorted(slots["attempt"].unique().to_pylist()):
         own = slots.filter(pc.equal(slots["attempt"], number))
-        attempts.append(Attempt(number, tuple(_contrast(name, own, stalls) for name in RULES)))
+        attempts.append(IntroductionAttempt(number, tuple(_contrast(name, own, stalls) for name in RULES)))
     return attempts
 
 
-def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
+def standing(attempts: Sequence[IntroductionAttempt], name: Name) -> Contrast | None:
     """What a run is judged by, None where no attempt had slots enough.
 
     Of attempts that had, the last one clears what it does not confirm, if it has at least half as many slots as any. If
@@ -174,13 +174,13 @@ def standing(attempts: Sequence[Attempt], name: Name) -> Contrast | None:
     if not last.suspicious and 2 * last.tally.compared >= max(each.tally.compared for each in telling):
         return last
     tally, calm = (
-        Tally(*(sum(getattr(each, field) for each in tallies) for field in Tally.__struct_fields__))
+        SlotTally(*(sum(getattr(each, field) for each in tallies) for field in SlotTally.__struct_fields__))
         for tallies in ([each.tally for each in telling], [each.calm for each in telling])
     )
     return Contrast(name, sum(contrast.slots for contrast in telling), tally, calm, len(telling))
 
 
-def another_due(attempts: Sequence[Attempt]) -> bool:
+def another_due(attempts: Sequence[IntroductionAttempt]) -> bool:
     """Whether to go on with fresh pairs: what looks late counts only when it does so again.
 
     After the first attempt whenever it does; after the second, to which no fresh hosts are left, when pairs still do,
@@ -242,6 +242,6 @@ def _contrast(name: Name, slots: pa.Table, stalls: Stalls) -> Contrast:
     return Contrast(name, int(kind.sum()), all_slots, calm_slots)
 
 
-def _tally(compared: Bools, first_late: Bools, control_late: Bools) -> Tally:
+def _tally(compared: Bools, first_late: Bools, control_late: Bools) -> SlotTally:
     only = (first_late & ~control_late, control_late & ~first_late)
-    return Tally(int(compared.sum()), *(int((compared & late).sum()) for late in only))
+    return SlotTally(int(compared.sum()), *(int((compared & late).sum()) for late in only))

@@ -20,7 +20,7 @@ from invoke.exceptions import Exit
 
 from harness.deployment import Deployment, build_package, make_token, nodes_by_machine
 from harness.errors import ExperimentError, TrellisError
-from harness.inventory import Machine, load_inventory
+from harness.experiment.inventory import Machine, load_inventory
 from harness.planning import read_plan
 from harness.testbeds.remote import RemoteTestbed
 from metrics.rundir import Record, RunDirError, read_document

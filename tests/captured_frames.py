@@ -10,7 +10,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.utils import PcapReader
 
 import peer.protocols.registry  # noqa: F401 - every protocol registers its frames with the codec
-from harness.frame_walk import FrameWalk
+from harness.inspection.frame_walk import FrameWalk
 from peer.core.frames import Frame
 from peer.wire import Decoder
 

@@ -23,13 +23,13 @@ import msgspec
 import pyarrow.parquet as pq
 
 from harness.errors import ExperimentError
-from harness.experiment import Experiment
-from harness.loading import load_experiment
+from harness.experiment.form import Experiment
+from harness.experiment.loader import load_experiment
 from harness.planning import make_plan, write_plan
-from harness.studies.executing import HERE, Failure, Outcome, execute
-from harness.studies.reading import load_study
+from harness.stages.simulation import simulate_planned
+from harness.studies.executor import HERE, Failure, Outcome, execute
+from harness.studies.loader import load_study
 from harness.studies.store import code_hash, jobs_of
-from harness.testbeds.simulated.testbed import simulate_planned
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden" / "digests.json"

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.experiment import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
 from metrics.first_packets import SCHEMA
 from metrics.rundir import Stall
 from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE

@@ -10,8 +10,8 @@ from msgspec import structs
 from metrics.checks import check_run
 from metrics.checks import evidence as parts
 from metrics.checks.evidence import Evidence, Matching, Outcome, Spread
-from metrics.dataplane import Span
-from metrics.first_packets import Attempt, Contrast, Tally
+from metrics.dataplane import PlaneInterval
+from metrics.first_packets import Contrast, IntroductionAttempt, SlotTally
 from metrics.probing import RttErrors, Sweep
 from metrics.recount import Recount, count_changes, recount
 from metrics.rundir import Phase, RunDir
@@ -25,10 +25,10 @@ NO_STALLS = Stalls(np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
 JUDGED_NS = (0, 4 * SECOND)
 
 
-def span(second: int, **changes: Any) -> Span:
+def span(second: int, **changes: Any) -> PlaneInterval:
     """A line of the data plane, with 100 frames in time."""
     counts = [(50_000, 100)]
-    span = Span(
+    span = PlaneInterval(
         at_ns=second * SECOND,
         passed_ns=SECOND,
         counts={"frames_late": 0, "frames_waited": 0},
@@ -49,7 +49,7 @@ def sweep(**changes: Any) -> Sweep:
     return Sweep({"p50": changed, "p99": changed}, jittered=False, repeats=(), sent=2000, received=2000)
 
 
-ALL_IN_TIME = Tally(compared=200, first_only=0, control_only=0)
+ALL_IN_TIME = SlotTally(compared=200, first_only=0, control_only=0)
 CONTRASTS = Contrast("pairs", 200, ALL_IN_TIME, ALL_IN_TIME), Contrast("hosts", 200, ALL_IN_TIME, ALL_IN_TIME)
 SHORT = Spread(samples=1000, p50=0.1, p99=0.2, max=0.3)
 
@@ -75,7 +75,7 @@ SOUND = Evidence(
     links=parts.Links(Matching(9, only_traced=0, only_on_wire=0, changing=1), Outcome(tested=9, failed=0)),
     emulation=parts.Emulation(
         sweeps={phase: sweep() for phase in ("before", "during", "after")},
-        first_packets=(Attempt(1, CONTRASTS),),
+        first_packets=(IntroductionAttempt(1, CONTRASTS),),
         spans=tuple(span(second) for second in range(5)),
         pressure=tuple(parts.PressureLine(second * SECOND) for second in range(-3, 5)),
         judged_ns=JUDGED_NS,

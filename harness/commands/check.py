@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ExperimentError: the file is invalid, or its run needs more than this machine has.
     """
-    from harness.loading import is_study, read_document
+    from harness.experiment.loader import is_study, read_document
 
     studied = is_study(read_document(arguments.file))
     if studied and arguments.seed is not None:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _experiment(arguments: argparse.Namespace) -> str:
-    from harness.loading import load_experiment
+    from harness.experiment.loader import load_experiment
     from harness.planning import make_plan
 
     planned = make_plan(load_experiment(arguments.file, arguments.set, arguments.seed), arguments.file)
@@ -48,8 +48,8 @@ def _experiment(arguments: argparse.Namespace) -> str:
 
 
 def _study(arguments: argparse.Namespace) -> str:
+    from harness.studies.loader import load_study
     from harness.studies.points import points_of, seeds_of
-    from harness.studies.reading import load_study
 
     study = load_study(arguments.file, arguments.set)
     points, seeds = len(points_of(study)), len(seeds_of(study))

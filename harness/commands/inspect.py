@@ -17,7 +17,7 @@ from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE
 if TYPE_CHECKING:
     from scapy.packet import Packet
 
-    from harness.dissector import TrellisFrame
+    from harness.inspection.dissector import TrellisFrame
 
 TAPS = {"tx": 2, "rx": 1}
 """pcapng's direction flags: outbound at the source's host, inbound at the destination's."""
@@ -81,9 +81,9 @@ def _require_version(capture: Path) -> None:
 
 def _lines(arguments: argparse.Namespace, trouble: Counter[str]) -> Iterator[tuple[str, str]]:
     """Yield (line, kind) of every frame."""
-    from harness.dissector import TrellisFrame
-    from harness.frame_walk import FrameWalk
-    from harness.inventory import PEER_PORT
+    from harness.experiment.inventory import PEER_PORT
+    from harness.inspection.dissector import TrellisFrame
+    from harness.inspection.frame_walk import FrameWalk
 
     walks: dict[tuple[str, str, str], FrameWalk] = {}
     start_s: float | None = None

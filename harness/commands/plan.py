@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness.commands.check import add_experiment_arguments
 
 if TYPE_CHECKING:
-    from harness.plan import PlannedRun
+    from harness.planning.plan import PlannedRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ExperimentError: the experiment is invalid, or its run needs more than this machine has.
     """
-    from harness.loading import load_experiment
+    from harness.experiment.loader import load_experiment
     from harness.planning import encode_plan, make_plan, write_plan
 
     planned = make_plan(load_experiment(arguments.file, arguments.set, arguments.seed), arguments.file)

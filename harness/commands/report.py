@@ -15,8 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the run and return the exit code of its verdict, as ``trellis run`` does."""
-    from harness.analysis import EXIT_CODES, analyse
     from harness.commands.run import print_outcome
+    from harness.stages.analysis import EXIT_CODES, analyse
 
     summary = analyse(arguments.run_dir, arguments.master)
     print_outcome(arguments.run_dir, summary, as_json=arguments.json)

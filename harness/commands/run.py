@@ -12,16 +12,16 @@ from pathlib import Path
 
 import msgspec
 
-from harness.analysis import EXIT_CODES, analyse
 from harness.errors import ExperimentError
+from harness.experiment.inventory import load_inventory, save_inventory
+from harness.experiment.loader import load_experiment
 from harness.interruption import run_stage
-from harness.inventory import load_inventory, save_inventory
-from harness.loading import load_experiment
-from harness.plan import PlannedRun
+from harness.machine import sandbox
 from harness.planning import make_plan, write_plan
+from harness.planning.plan import PlannedRun
 from harness.progress import step
-from harness.repeating import directory_of, is_spoiled_by_host, next_attempt
-from harness.testbeds.emulated import sandbox
+from harness.stages.analysis import EXIT_CODES, analyse
+from harness.stages.repetition import directory_of, is_spoiled_by_host, next_attempt
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from metrics.rundir import Attempt, Summary, write_document
 from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
@@ -114,7 +114,7 @@ def free_run_dir(name: str, seed: int) -> Path:
 
 def perform_stage(testbed: str, run_dir: Path) -> int:
     """Run the running stage as a process and return its status. The emulated testbed needs a sandbox."""
-    argv = [sys.executable, "-m", "harness.running", str(run_dir)]
+    argv = [sys.executable, "-m", "harness.stages.execution", str(run_dir)]
     try:
         if testbed == "emulated":
             return sandbox.run(argv, keep=[run_dir])

@@ -10,7 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from harness.errors import ExperimentError
-from harness.prometheus import LOOPBACK, free_port, reopen_prometheus
+from harness.stages.prometheus import LOOPBACK, free_port, reopen_prometheus
 from metrics.prometheus import GRAPHS, graph_url
 from metrics.rundir import RunDir, require_run_dir
 from metrics.rundir.files import MANIFEST_FILE, PROMETHEUS_FOLDER, REPORT_FOLDER, REPORT_PAGE

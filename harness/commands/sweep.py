@@ -6,12 +6,12 @@ import argparse
 import os
 from pathlib import Path
 
-from harness.analysis import run_spark
 from harness.errors import ExperimentError
-from harness.manifest import versions
 from harness.planning.underlays import DATA_VARIABLE
 from harness.progress import counting
-from harness.studies.reading import load_study
+from harness.stages.analysis import run_spark
+from harness.stages.manifest import versions
+from harness.studies.loader import load_study
 from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_spec
 
 SWEEPS = Path("runs") / "studies"
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     (folder / "study.toml").write_bytes(source.read_bytes())
     store = Store(folder, None if arguments.any_code else code_hash())
     with counting(f"sweep {study.name}", len(jobs), lambda: store.count(jobs)):
-        run_spark("harness.studies.sweeping", folder, LOG, arguments.master, _inputs(source))
+        run_spark("harness.studies.sweep", folder, LOG, arguments.master, _inputs(source))
     for table in study.table:
         print(f"\n{(folder / f'{table.name}.md').read_text(encoding='utf-8')}", end="")
     print(f"\nresults: {folder / 'index.html'}")

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute the tables and the summary, and print the verdict. Return 0 whatever the verdict is."""
-    from harness.analysis import exclusive
+    from harness.stages.analysis import exclusive
     from metrics import summary, tables
     from metrics.rundir import RunDir
 

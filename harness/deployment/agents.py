@@ -9,9 +9,9 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from harness.experiment import Experiment
-from harness.inventory import METRICS_PORT, PEER_PORT
-from harness.plan import Plan
+from harness.experiment.form import Experiment
+from harness.experiment.inventory import METRICS_PORT, PEER_PORT
+from harness.planning.plan import Plan
 from metrics.rundir import Timeline
 from metrics.rundir.files import exits_file
 from peer.files import EXITS_FILE, log_file, record_file, trace_file

@@ -9,7 +9,7 @@ from typing import IO
 import paramiko  # type: ignore[import-untyped]
 
 from harness.deployment.answers import StepError
-from harness.deployment.session import COMMAND_S, LINE_BYTES, Session
+from harness.deployment.session import COMMAND_S, LINE_BYTES, MachineSession
 from metrics.rundir import ClockOffset
 
 ROUNDS = 20
@@ -22,7 +22,7 @@ while sys.stdin.buffer.readline():
 """
 
 
-def read_clock_offset(session: Session, rounds: int = ROUNDS) -> ClockOffset:
+def read_clock_offset(session: MachineSession, rounds: int = ROUNDS) -> ClockOffset:
     """Estimate the offset from the fastest of some round trips over the machine's SSH connection.
 
     The clock is read between a question and its answer. Assuming the middle errs by at most half of the round trip,

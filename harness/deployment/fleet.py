@@ -17,11 +17,11 @@ import msgspec
 from harness.deployment.agents import files_of
 from harness.deployment.answers import StepError
 from harness.deployment.clock import merge_offsets, read_clock_offset
-from harness.deployment.moving import move_files
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
-from harness.deployment.session import FAULTS, CommandError, Session
+from harness.deployment.session import FAULTS, CommandError, MachineSession
+from harness.deployment.transfer import move_files
 from harness.errors import DeploymentError, printable
-from harness.inventory import Machine
+from harness.experiment.inventory import Machine
 from metrics.rundir import ClockOffset, FinalState, write_document
 from metrics.rundir.files import CLOCKS_FILE, agent_log
 from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE
@@ -69,7 +69,7 @@ class StartAnswer(msgspec.Struct, frozen=True):
 
 
 class Deployment:
-    """The machines of one run, one ``Session`` each.
+    """The machines of one run, one ``MachineSession`` each.
 
     A run takes the steps in the order of the methods: connect, check, ship, push, start the agents, await the barrier,
     read the clocks, start, wait, collect. ``faults``, ``status`` and ``stop`` may be called at any time in between.
@@ -94,7 +94,7 @@ class Deployment:
         self.logs = logs
         self._held = held
         self.clocks: dict[str, ClockOffset] = {}
-        self.sessions = {machine.name: Session(machine, token) for machine in machines}
+        self.sessions = {machine.name: MachineSession(machine, token) for machine in machines}
         self.call_s: dict[str, float] = {}
 
     def __enter__(self) -> Self:
@@ -108,7 +108,7 @@ class Deployment:
         return tuple(session.machine for session in self.sessions.values())
 
     def connect(self) -> None:
-        self._each("connect", Session.open)
+        self._each("connect", MachineSession.open)
 
     def probe(self) -> dict[str, Versions]:
         decode = msgspec.json.Decoder(Versions).decode
@@ -130,7 +130,7 @@ class Deployment:
     def push(self, specs: Mapping[str, AgentSpec], overlay: bytes, schedule: bytes) -> None:
         """Make the run's folder on every machine and write the agent's files into it."""
 
-        def push_one(session: Session) -> None:
+        def push_one(session: MachineSession) -> None:
             session.make_folder(held=self._held)
             agent = msgspec.json.encode(specs[session.machine.name])
             for name, content in ((AGENT_FILE, agent), (OVERLAY_FILE, overlay), (SCHEDULE_FILE, schedule)):
@@ -176,7 +176,7 @@ class Deployment:
             Time in virtual ns between the command's arrival at each machine and its peers' start; below 0 = too late.
         """
 
-        def start_one(session: Session) -> int:
+        def start_one(session: MachineSession) -> int:
             zero_ns = zero_epoch_ns + self.clocks[session.machine.name].realtime_ns
             return msgspec.convert(session.call("start", str(zero_ns)), StartAnswer).lead_ns
 
@@ -202,7 +202,7 @@ class Deployment:
         machine's ``ClockOffset`` over the whole run. Files that could not be copied stay on their machine.
         """
 
-        def collect_one(session: Session) -> None:
+        def collect_one(session: MachineSession) -> None:
             try:
                 self._bring_home(session, run_dir, nodes)
             except BaseException:
@@ -246,7 +246,7 @@ class Deployment:
             if words:
                 print(f"{name}: {printable(words)}; fab clean removes what is left", file=sys.stderr, flush=True)
 
-    def _bring_home(self, session: Session, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
+    def _bring_home(self, session: MachineSession, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
         """Move the files if they are on a disk of this machine, otherwise copy them."""
         machine = session.machine
         if machine.work_here:
@@ -255,7 +255,7 @@ class Deployment:
         else:
             self._fetch(session, run_dir, nodes)
 
-    def _fetch(self, session: Session, destination: Path, nodes: Mapping[str, Collection[int]]) -> None:
+    def _fetch(self, session: MachineSession, destination: Path, nodes: Mapping[str, Collection[int]]) -> None:
         destination.mkdir(parents=True, exist_ok=True)
         name = session.machine.name
         budget_bytes = shutil.disk_usage(destination).free // 2 // len(self.sessions)
@@ -269,7 +269,7 @@ class Deployment:
         self.clocks = {name: merge_offsets(self.clocks.get(name, clock), clock) for name, clock in after.items()}
         write_document(path, self.clocks)
 
-    def _await_ready(self, session: Session, deadline: float) -> None:
+    def _await_ready(self, session: MachineSession, deadline: float) -> None:
         while not self._is_ready(session):
             if (status := session.agent_status) is not None:
                 words = _last_line(self._log_of(session))
@@ -278,7 +278,7 @@ class Deployment:
                 raise StepError("the peers did not reach the barrier in time")
             time.sleep(POLL_S)
 
-    def _is_ready(self, session: Session) -> bool:
+    def _is_ready(self, session: MachineSession) -> bool:
         asked_s = time.monotonic()
         try:
             status = msgspec.convert(session.call("status"), AgentStatus)
@@ -291,15 +291,15 @@ class Deployment:
             raise StepError(f"{problem}, first {first.process}, status {first.status}")
         return status.ready
 
-    def _log_of(self, session: Session) -> Path:
+    def _log_of(self, session: MachineSession) -> Path:
         return self.logs / agent_log(session.machine.name)
 
     def _each(
         self,
         step: str,
-        action: Callable[[Session], Result],
+        action: Callable[[MachineSession], Result],
         parallel: int = MAX_PARALLEL,
-        among: Mapping[str, Session] | None = None,
+        among: Mapping[str, MachineSession] | None = None,
     ) -> dict[str, Result]:
         """Run an action on every machine, and raise failures after all have finished. An interrupt does not wait."""
         sessions = self.sessions if among is None else among
@@ -320,7 +320,7 @@ def make_token() -> str:
     return secrets.token_hex(8)
 
 
-def _leave(session: Session) -> str:
+def _leave(session: MachineSession) -> str:
     """End a session's agent and remove its folder. Return what failed; empty = nothing."""
     words = ""
     if session.is_connected:
@@ -333,7 +333,7 @@ def _leave(session: Session) -> str:
     return words
 
 
-def _clock_offset(session: Session) -> ClockOffset:
+def _clock_offset(session: MachineSession) -> ClockOffset:
     return read_clock_offset(session) if session.machine.own_clock else ClockOffset(0, 0, 0)
 
 

@@ -20,7 +20,7 @@ from harness.deployment import workspace
 from harness.deployment.answers import StepError, log_agent, read_answer, words_on
 from harness.deployment.archive import ArchiveError, extract
 from harness.deployment.package import Package
-from harness.inventory import Machine
+from harness.experiment.inventory import Machine
 
 CONNECT_S = 20.0
 COMMAND_S = 60.0
@@ -48,7 +48,7 @@ class CommandError(StepError):
     """A command ended with a status other than 0; the message has its output."""
 
 
-class Session:
+class MachineSession:
     """One machine: a connection, the run's folder on the machine, and the agent, which ends with the connection.
 
     Every command, every file and the agent's lifeline are channels of the one connection: an sshd limits sessions per

@@ -34,7 +34,7 @@ DEVICES = {
 """The command that tries each kernel feature, inside temporary namespaces."""
 
 
-class Attempt(Struct, frozen=True):
+class Trial(Struct, frozen=True):
     """The result of a command. ``error`` is the last line of its output, or empty if it worked."""
 
     worked: bool
@@ -52,10 +52,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The facts about a machine that matter to a run."""
 
     is_root: bool
-    namespaces: Attempt
-    user_namespaces: Attempt
-    devices: dict[str, Attempt]
-    realtime: Attempt
+    namespaces: Trial
+    user_namespaces: Trial
+    devices: dict[str, Trial]
+    realtime: Trial
     programs: dict[str, str | None]
     java_major: int | None
     pressure_available: bool
@@ -73,7 +73,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     collisions: tuple[str, ...]
 
 
-def attempt(argv: Sequence[str]) -> Attempt:
+def attempt(argv: Sequence[str]) -> Trial:
     """Run a command and return whether it worked."""
     try:
         done = subprocess.run(
@@ -86,11 +86,11 @@ def attempt(argv: Sequence[str]) -> Attempt:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Attempt(False, str(error))
+        return Trial(False, str(error))
     said = (done.stderr or done.stdout).strip().splitlines()
     if done.returncode == 0:
-        return Attempt(True)
-    return Attempt(False, said[-1] if said else f"exit status {done.returncode}")
+        return Trial(True)
+    return Trial(False, said[-1] if said else f"exit status {done.returncode}")
 
 
 def gather() -> Facts:

@@ -1,6 +1,6 @@
 """Makes the plan of a run from an experiment."""
 
-from harness.planning.files import encode_plan, read_plan, write_plan
-from harness.planning.making import make_plan
+from harness.planning.documents import encode_plan, read_plan, write_plan
+from harness.planning.planner import make_plan
 
 __all__ = ["encode_plan", "make_plan", "read_plan", "write_plan"]

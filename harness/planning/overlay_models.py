@@ -50,7 +50,7 @@ class OverlayModel(Struct, frozen=True):
         return sum(map(len, self.neighbours)) / len(self.neighbours)
 
 
-class Network(Directory):
+class FullMembership(Directory):
     """A membership of all nodes and their interests.
 
     Args:
@@ -100,9 +100,9 @@ class Network(Directory):
 def model_overlay(parts: Composition, interests: Interests, seed: int) -> OverlayModel:
     """Return the overlay of a composition: from its model, otherwise the links that its nodes open at the start.
 
-    The arguments are those of ``Network``.
+    The arguments are those of ``FullMembership``.
     """
-    network = Network(parts, interests, seed)
+    network = FullMembership(parts, interests, seed)
     model = find_model(parts.overlay["name"], "model_overlay")
     if model is None:
         return OverlayModel(network.first_links())

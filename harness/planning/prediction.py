@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.errors import ExperimentError
-from harness.experiment import Experiment, UnderlaySpec
-from harness.plan import MOST_EMULATED_HOSTS, Prediction
-from harness.planning.capacity import Capacity, this_machine
-from harness.planning.composing import choose_parts
+from harness.experiment.form import Experiment, UnderlaySpec
+from harness.machine.capacity import Capacity, this_machine
+from harness.planning.composition import choose_parts
 from harness.planning.copies import count_copies
 from harness.planning.overlay_models import OverlayModel, model_overlay
+from harness.planning.plan import MOST_EMULATED_HOSTS, Prediction
 from harness.workload.churn import mean_off_s
 from harness.workload.interests import Interests
 from peer.core.randomness import NETWORK, substream

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment import UnderlaySpec
+from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
 from topologies.faults import UnderlayError
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from harness.studies.form import Cell, FigureSpec, Shown, as_shown
 from harness.studies.intervals import Interval, interval
+from harness.studies.loader import AT_S, EPOCH
 from harness.studies.measures import MEASURES, split_reduction
-from harness.studies.reading import AT_S, EPOCH
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
 from metrics.report.figures import STYLE, plain_axes

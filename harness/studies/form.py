@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from harness.experiment import Count, Name, NonNegative, Positive
+from harness.experiment.form import Count, Name, NonNegative, Positive
 
 Number = int | float
 Cell = int | float | str

@@ -9,13 +9,13 @@ from math import sqrt
 from pathlib import Path
 from random import Random
 
-from harness.experiment import UnderlaySpec
+from harness.experiment.form import UnderlaySpec
 from harness.planning.underlays import GENERATED_HOSTS, make_underlay
-from harness.testbeds.simulated.network import Delay, Network, matrix_network
+from harness.simulator.network import Delay, SimulatedNetwork, matrix_network
 from peer.core.randomness import NETWORK, substream
 
 
-def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> tuple[Network, int]:
+def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> tuple[SimulatedNetwork, int]:
     """Return the network between a run's hosts, equal to that of the simulated testbed, and the number of hosts.
 
     Args:
@@ -49,11 +49,11 @@ def _square_delay(hosts: int, side_ms: float, seed: int) -> Delay:
     return delay_ns
 
 
-def _function_network(delay_ns: Delay, spec: UnderlaySpec, draws: Random) -> Network:
+def _function_network(delay_ns: Delay, spec: UnderlaySpec, draws: Random) -> SimulatedNetwork:
     """Return a network with the experiment's jitter, loss and rate between all hosts, without measured values."""
     jitter_ns = 0 if isinstance(spec.jitter, str) else round(spec.jitter * 1e6)
     loss_ratio, rate_mbit = spec.loss_ratio, spec.rate_mbit
-    return Network(
+    return SimulatedNetwork(
         delay_ns,
         jitter_ns=(lambda source, destination: jitter_ns) if jitter_ns else None,
         loss_ratio=(lambda source, destination: loss_ratio) if loss_ratio else None,

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from harness.errors import ExperimentError
-from harness.experiment import Experiment
-from harness.loading import decode_experiment
+from harness.experiment.form import Experiment
+from harness.experiment.loader import decode_experiment
 from harness.studies.form import Cell, Study
 
 VARIANT = "variant"

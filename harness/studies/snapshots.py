@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from harness.testbeds.simulated.simulation import Simulation
+from harness.simulator.simulation import Simulation
 from metrics.overlay.snapshot import Snapshot
 from peer.core.bitset import Bitset
 from peer.core.contract import NodeId

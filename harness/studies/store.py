@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from harness.experiment import Experiment
+from harness.experiment.form import Experiment
 from harness.planning.underlays import data_path
 from harness.studies.form import Cell, RunSpec, Study
+from harness.studies.point_run import Row
 from harness.studies.points import points_of, seeds_of
-from harness.studies.simulating import Row
 from metrics.rundir import write_document
 
 ROOT = Path(__file__).parents[2]
@@ -24,10 +24,10 @@ ROOT = Path(__file__).parents[2]
 CODE = (
     "peer",
     "topologies",
-    "harness/experiment.py",
+    "harness/experiment/form.py",
     "harness/planning",
     "harness/studies",
-    "harness/testbeds/simulated",
+    "harness/simulator",
     "harness/workload",
     "metrics/measures",
     "metrics/overlay",

@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from harness.studies.form import Cell, Shown, TableSpec, as_shown
 from harness.studies.intervals import Interval
-from harness.studies.reading import MEASURE
+from harness.studies.loader import MEASURE
 from harness.studies.results import matching, mean_of, values_along
 from harness.studies.store import Result
 
 
-class Entry(Struct, frozen=True):
+class TableEntry(Struct, frozen=True):
     """The content of a cell: our value (None = no run has one) and the paper's (None = not stated)."""
 
     ours: Interval | None
@@ -28,7 +28,7 @@ class Table(Struct, frozen=True):
 
     spec: TableSpec
     heads: tuple[Cell, ...]
-    rows: tuple[tuple[tuple[Cell, ...], tuple[Entry, ...]], ...]
+    rows: tuple[tuple[tuple[Cell, ...], tuple[TableEntry, ...]], ...]
 
 
 def make_table(spec: TableSpec, results: Sequence[Result]) -> Table:
@@ -50,11 +50,11 @@ def _values(results: Sequence[Result], axis: str, shown: dict[str, Shown]) -> li
 
 def _entry(
     spec: TableSpec, results: Sequence[Result], shown: dict[str, Shown], labels: tuple[Cell, ...], head: Cell
-) -> Entry:
+) -> TableEntry:
     where: dict[str, Cell] = {**dict(zip(spec.rows, labels, strict=True)), spec.columns: head}
     measure = shown[str(where.pop(MEASURE, next(iter(shown))))]
     ours = mean_of(matching(results, where), measure.of, measure.by, measure.at)
-    return Entry(ours, _paper(spec, labels, head))
+    return TableEntry(ours, _paper(spec, labels, head))
 
 
 def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None:
@@ -66,7 +66,7 @@ def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None
     return None if found == "" else found
 
 
-def show_entry(entry: Entry, digits: int) -> str:
+def show_entry(entry: TableEntry, digits: int) -> str:
     """Return a cell's text, such as ``29.3 ± 0.4 (paper: 29, +1.0 %)``."""
     if entry.ours is None:
         text = "-"

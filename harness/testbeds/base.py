@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from harness.deployment.agents import Site
-from harness.inventory import Machine
+from harness.experiment.inventory import Machine
 from metrics.rundir import FinalState
 
 Moment = Literal["before", "after"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from harness.deployment.agents import Site
 from harness.errors import TestbedError
-from harness.inventory import MAX_HOSTS_PER_ADDRESS, METRICS_PORT, Machine, saved_inventory
-from harness.plan import Plan
+from harness.experiment.inventory import MAX_HOSTS_PER_ADDRESS, METRICS_PORT, Machine, saved_inventory
+from harness.planning.plan import Plan
 from harness.testbeds.base import Findings, Moment
 from metrics.rundir import read_clocks
 
@@ -27,7 +27,7 @@ class RemoteTestbed:
         self._plan = plan
         self._run_dir = run_dir
         self._inventory = saved_inventory(run_dir)
-        self._seats = self._inventory.seats(len(plan.placement))
+        self._slots = self._inventory.slots(len(plan.placement))
 
     def boot(self) -> None:
         """Check that the inventory still has the slots of the plan; the machines run already.
@@ -36,22 +36,22 @@ class RemoteTestbed:
             TestbedError: the inventory has changed.
         """
         planned = [(place.machine, place.wan_ip) for place in self._plan.placement]
-        offered = [(seat.machine, seat.listen[0]) for seat in self._seats]
+        offered = [(slot.machine, slot.listen[0]) for slot in self._slots]
         if planned != offered:
             raise TestbedError("place the peers as planned", "the inventory has changed since the plan was made")
 
     def machines(self) -> tuple[Machine, ...]:
         """Return the machines with at least one peer."""
-        used = {seat.machine for seat in self._seats}
+        used = {slot.machine for slot in self._slots}
         return tuple(machine for machine in self._inventory.machines if machine.name in used)
 
     def sites(self) -> tuple[Site, ...]:
         """Return the sites: node i has the i-th slot of the inventory."""
-        return tuple(Site(node, seat.machine, seat.listen, seat.metrics) for node, seat in enumerate(self._seats))
+        return tuple(Site(node, slot.machine, slot.listen, slot.metrics) for node, slot in enumerate(self._slots))
 
     def metrics(self) -> dict[str, tuple[str, int]]:
         """Return the endpoint of each machine's agent; machines without a ``metrics_address`` have none."""
-        return {seat.machine: (seat.metrics[0], AGENT_METRICS_PORT) for seat in self._seats if seat.metrics}
+        return {slot.machine: (slot.metrics[0], AGENT_METRICS_PORT) for slot in self._slots if slot.metrics}
 
     def probe(self, moment: Moment) -> None:
         """Do nothing: there is no configured delay to certify."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.experiment import AdversarySpec
+from harness.experiment.form import AdversarySpec
 from harness.workload.interests import InterestModel, Topics
 from peer.core.randomness import NETWORK, substream
 

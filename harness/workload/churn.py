@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from harness.experiment import ChurnSpec
+from harness.experiment.form import ChurnSpec
 from harness.workload.files import read_sessions
 from peer.core.randomness import substream
 

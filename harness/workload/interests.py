@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import ExperimentError
-from harness.experiment import InterestsSpec
+from harness.experiment.form import InterestsSpec
 from harness.workload.files import read_interests
 from peer.core.randomness import NETWORK, substream
 

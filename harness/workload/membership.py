@@ -8,13 +8,13 @@ from typing import NamedTuple
 import msgspec
 
 from harness.errors import ExperimentError
-from harness.experiment import ScriptedAction
+from harness.experiment.form import ScriptedAction
 from harness.workload.churn import Sessions, Span
 from harness.workload.interests import InterestModel, Interests, Topics
 from peer.core.schedule import Change, Crash, Join, Leave, Population
 
 
-class Membership(NamedTuple):
+class MembershipPlan(NamedTuple):
     """Which nodes are up at the start, with which topics (none if a node is down), and the changes in order of time."""
 
     up: tuple[bool, ...]
@@ -27,7 +27,7 @@ def first_population(up: Sequence[bool], interests: Interests) -> Population:
     return Population({node: topics for node, topics in enumerate(interests) if up[node]})
 
 
-def follow_sessions(sessions: Sessions, model: InterestModel, span: Span, new_interests: bool) -> Membership:
+def follow_sessions(sessions: Sessions, model: InterestModel, span: Span, new_interests: bool) -> MembershipPlan:
     """Return the membership of drawn or recorded sessions. ``new_interests``: draw new topics at every join."""
     up: list[bool] = []
     interests: list[Topics] = []
@@ -43,12 +43,12 @@ def follow_sessions(sessions: Sessions, model: InterestModel, span: Span, new_in
                 at_ns = session.to_ns
                 changes.append(Crash(at_ns, node) if session.crashes else Leave(at_ns, node))
     changes.sort(key=lambda action: action.at_ns)
-    return Membership(tuple(up), tuple(interests), tuple(changes))
+    return MembershipPlan(tuple(up), tuple(interests), tuple(changes))
 
 
 def follow_script(
     script: tuple[ScriptedAction, ...], model: InterestModel, nodes: int, topics: int, span: Span
-) -> Membership:
+) -> MembershipPlan:
     """Return the membership of a script. A node whose first join is before any leave or crash is down at the start.
 
     Args:
@@ -77,7 +77,7 @@ def follow_script(
             raise ExperimentError(f"$.churn.script[{place}]", str(error)) from None
         lives[entry.node] += isinstance(change, Join)
         changes.append(change)
-    return Membership(up, interests, tuple(changes))
+    return MembershipPlan(up, interests, tuple(changes))
 
 
 def _starters(entries: Iterable[ScriptedAction], nodes: int) -> tuple[bool, ...]:

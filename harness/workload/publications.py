@@ -8,8 +8,8 @@ from itertools import count
 from random import Random
 
 from harness.errors import ExperimentError
-from harness.experiment import WorkloadSpec
-from harness.workload.membership import Membership, first_population
+from harness.experiment.form import WorkloadSpec
+from harness.workload.membership import MembershipPlan, first_population
 from peer.core.contract import NodeId, TopicId, message_id
 from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Change, Publish
@@ -26,7 +26,7 @@ class Audience:
         topics: the topics with such a subscriber, in ascending order.
     """
 
-    def __init__(self, membership: Membership, silent: frozenset[NodeId]) -> None:
+    def __init__(self, membership: MembershipPlan, silent: frozenset[NodeId]) -> None:
         self._population = first_population(membership.up, membership.interests)
         self._silent = silent
         self._subscribers: dict[TopicId, list[NodeId]] = {}
@@ -64,7 +64,7 @@ class Audience:
 
 
 def draw_schedule(
-    workload: WorkloadSpec, membership: Membership, seed: int, silent: frozenset[NodeId] = frozenset()
+    workload: WorkloadSpec, membership: MembershipPlan, seed: int, silent: frozenset[NodeId] = frozenset()
 ) -> tuple[Action, ...]:
     """Draw the publications, and return them with the changes in order of time. Publications lie in [0, duration).
 

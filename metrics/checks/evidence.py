@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from metrics.dataplane import Span
-from metrics.first_packets import Attempt
+from metrics.dataplane import PlaneInterval
+from metrics.first_packets import IntroductionAttempt
 from metrics.probing import Sweep
 from metrics.recount import Recount
 from metrics.rundir import Phase
@@ -116,8 +116,8 @@ class Emulation(Struct, frozen=True):
     """What an emulated run recorded of its network and its machine."""
 
     sweeps: dict[str, Sweep] | None  # by phase, of phases with probes; None = no ``achieved.parquet``
-    first_packets: tuple[Attempt, ...] | None  # None = no ``first_packets.parquet``
-    spans: tuple[Span, ...]  # of all lines of ``dataplane.jsonl``
+    first_packets: tuple[IntroductionAttempt, ...] | None  # None = no ``first_packets.parquet``
+    spans: tuple[PlaneInterval, ...]  # of all lines of ``dataplane.jsonl``
     pressure: tuple[PressureLine, ...]  # all lines
     judged_ns: tuple[int, int]  # the span in which hosts are judged (``RunDir.judged_ns``)
     workload: Phase | None  # None = the run had none

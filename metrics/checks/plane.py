@@ -10,7 +10,7 @@ import numpy as np
 
 from metrics.checks.evidence import Emulation
 from metrics.checks.rule import Judgement, Limit, Rules, at_most, share_at_most
-from metrics.dataplane import Burst, Span, busy_spans, merge_counts, quantile_ns
+from metrics.dataplane import Burst, PlaneInterval, busy_spans, merge_counts, quantile_ns
 from metrics.rundir import INVALID, SUSPECT
 from metrics.stalls import Bools, Ints, Late, Stalls
 
@@ -65,7 +65,7 @@ def plane_intake(emulation: Emulation) -> Judgement:
     return _judge_frames(emulation, lines, detail)
 
 
-def _judged(emulation: Emulation) -> list[Span]:
+def _judged(emulation: Emulation) -> list[PlaneInterval]:
     return [span for span in emulation.spans if _is_judged(emulation, span.at_ns)]
 
 
@@ -122,7 +122,7 @@ def plane_stalls(emulation: Emulation) -> Judgement:
     return Judgement(len(spans), len(late), worst_ns / 1e6, STALL, detail, Late(len(late), explained))
 
 
-def _is_explained(span: Span, stalls: Stalls) -> bool:
+def _is_explained(span: PlaneInterval, stalls: Stalls) -> bool:
     """Whether stalls of the host explain all frames of a line that were later than ``STALL``."""
     due_ns, came_ns, _ = _columns(span.late)
     late_ns: Ints = came_ns - due_ns

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import numpy as np
 
 from metrics.measures.measure import Facts, Family, Value, ratio
-from metrics.overlay.distances import count_distances
 from metrics.overlay.graph import PhysicalGraph, measure_graph
 from metrics.overlay.nodes import NodeLinks, count_links
+from metrics.overlay.paths import count_distances
 from metrics.overlay.snapshot import Integers, Snapshot
 from metrics.overlay.topics import TopicOverlay, measure_topics
 

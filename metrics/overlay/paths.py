@@ -1,4 +1,7 @@
-"""Shortest paths between all pairs of nodes: breadth-first searches from 64 nodes in the bits of one word."""
+"""Shortest paths between all pairs of nodes and between subscribers.
+
+All pairs: breadth-first searches from 64 nodes at a time, in the bits of one word.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ import igraph
 import numpy as np
 import numpy.typing as npt
 
-from metrics.overlay.snapshot import Integers
+from metrics.overlay.interests import interest_matrix
+from metrics.overlay.snapshot import Integers, Snapshot
 
 Words = npt.NDArray[np.uint64]
 
@@ -84,3 +88,20 @@ def search_each(count: int, links: Integers) -> Paths:
     """The same by one search after the other."""
     bins = igraph.Graph(count, links).path_length_hist(directed=False).bins()
     return _paths(np.array([pairs for _, _, pairs in bins], np.int64))
+
+
+def count_distances(snapshot: Snapshot) -> Integers:
+    """Pairs of nodes by the links of their shortest path; a pair counts once for each topic that both subscribe to.
+
+    Paths may lead over any node, interested or not. Takes 20 bytes for each of the snapshot's pairs of nodes.
+
+    Returns:
+        (longest path + 1,) pairs; those without a path are left out.
+
+    Source: Topiary section III, Figure 2.
+    """
+    matrix = interest_matrix(snapshot.count, snapshot.interests)
+    lengths = np.array(igraph.Graph(snapshot.count, snapshot.links).distances())
+    reached = np.triu(np.isfinite(lengths), 1)
+    pairs: Integers = np.bincount(lengths[reached].astype(np.int64), (matrix @ matrix.T)[reached]).astype(np.int64)
+    return pairs

@@ -36,7 +36,7 @@ class Segments:
 
 
 @dataclass
-class Connections:
+class TcpConnections:
     """The connections of a capture; arrays by connection, ``base`` and ``tap`` by stream."""
 
     segments: Segments
@@ -80,7 +80,7 @@ def _encode(column: npt.NDArray[np.integer]) -> tuple[Ints, int]:
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
-def find_connections(packets: Packets) -> Connections:
+def find_connections(packets: Packets) -> TcpConnections:
     """The TCP connections among ``packets``."""
     rows = _in_time_order(packets)
     columns, run = packets.columns, as_slice(rows)
@@ -99,7 +99,7 @@ def find_connections(packets: Packets) -> Connections:
     orig_is_low = np.where(opener >= 0, upward[opener], orig_is_low)
     segments = _sort_by_stream(packets, rows, 2 * conn + np.where(upward == orig_is_low[conn], ORIG, RESP), 2 * count)
     forth = upward[first] == orig_is_low  # whether a connection's first packet is its originator's
-    found = Connections(
+    found = TcpConnections(
         segments=segments,
         host=packets.host[rows[first]],
         orig=np.where(forth, src, dst),
@@ -197,7 +197,7 @@ def _stream_taps(packets: Packets, segments: Segments, streams: int) -> npt.NDAr
     return np.where(seen, taps, opposite)
 
 
-def _name(connections: Connections, ipv6: list[bytes]) -> None:
+def _name(connections: TcpConnections, ipv6: list[bytes]) -> None:
     addresses = connections.addresses
     for each in np.unique(np.concatenate((connections.orig, connections.resp))).tolist():
         addresses[each] = address_text(each, ipv6)

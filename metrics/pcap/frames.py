@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.pcap.flows import UNKNOWN, Connections, factorise
+from metrics.pcap.flows import UNKNOWN, TcpConnections, factorise
 from metrics.pcap.headers import Packets
 from metrics.pcap.schemas import FRAMES
 from metrics.pcap.streams import Streams
@@ -33,7 +33,7 @@ class Located:
     message_id: pa.Array
 
 
-def locate_traced(connections: Connections, traced: pa.Table) -> Located:
+def locate_traced(connections: TcpConnections, traced: pa.Table) -> Located:
     """The traced frames (``schemas.TRACED``) on every vantage's streams of their connection.
 
     Of several connections with one name, a frame belongs to the last that had begun when it was sent. Connections whose
@@ -67,7 +67,7 @@ def locate_traced(connections: Connections, traced: pa.Table) -> Located:
     )
 
 
-def _vantages(connections: Connections, number: Ints, names: int) -> list[tuple[Ints, Ints, Ints]]:
+def _vantages(connections: TcpConnections, number: Ints, names: int) -> list[tuple[Ints, Ints, Ints]]:
     """The connections in layers within which a name is at one vantage: each layer's (name, start, index).
 
     Every layer is sorted by name and start.
@@ -95,7 +95,7 @@ def _latest_begun(of_number: Ints, start_ns: Ints, wanted: Ints, ts_ns: Ints) ->
     return chosen
 
 
-def locate_in_payload(connections: Connections, streams: Streams, packets: Packets) -> Located:
+def locate_in_payload(connections: TcpConnections, streams: Streams, packets: Packets) -> Located:
     """The frames that the captured payload of each stream holds, from its start to the first byte that is missing.
 
     A stream that stops being frames (see ``peer.wire``) ends there, as it does for a peer.

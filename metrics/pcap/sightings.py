@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from metrics.pcap.flows import Connections, factorise, first_of
+from metrics.pcap.flows import TcpConnections, factorise, first_of
 from metrics.pcap.frames import DIRECTIONS, Located
 from metrics.pcap.records import RX, TAPS
 from metrics.pcap.schemas import FRAMES, SPANS
@@ -17,7 +17,7 @@ from metrics.pcap.walk import Ints
 SECOND_NS: Final = 10**9
 
 
-def sight(located: Located, connections: Connections, streams: Streams, origin_ns: int) -> tuple[pa.Table, pa.Table]:
+def sight(located: Located, connections: TcpConnections, streams: Streams, origin_ns: int) -> tuple[pa.Table, pa.Table]:
     """The tables ``frames`` and ``spans``. A frame of which a byte was not seen has no row.
 
     At a receiver (tap "rx") a frame counts as seen only if all before it in its stream was, too.
@@ -55,7 +55,7 @@ def sight(located: Located, connections: Connections, streams: Streams, origin_n
     )
 
 
-def _seen(located: Located, connections: Connections, streams: Streams) -> tuple[Ints, Ints, Ints]:
+def _seen(located: Located, connections: TcpConnections, streams: Streams) -> tuple[Ints, Ints, Ints]:
     """The frames all of whose bytes were seen, with the intervals that hold their first and last byte."""
     stream, length = located.stream, located.len_bytes
     position = streams.axis[stream] + located.off
@@ -69,7 +69,7 @@ def _seen(located: Located, connections: Connections, streams: Streams) -> tuple
     return rows, first[rows], last[rows]
 
 
-def _identity(connections: Connections, stream: Ints) -> dict[str, pa.Array]:
+def _identity(connections: TcpConnections, stream: Ints) -> dict[str, pa.Array]:
     conn = pa.array(stream // 2)
     return {
         "uid": pa.array(connections.uids, pa.string()).take(conn),

@@ -41,7 +41,7 @@ _OPTIONS = frozenset(
 
 
 @dataclass(frozen=True)
-class Share:
+class FileShare:
     """A task's share of a file: the ``part``-th of ``parts``."""
 
     path: str
@@ -53,7 +53,7 @@ class Share:
 class PcapPartition(InputPartition):
     """A task's shares."""
 
-    def __init__(self, shares: tuple[Share, ...]) -> None:
+    def __init__(self, shares: tuple[FileShare, ...]) -> None:
         self.shares = shares
 
 
@@ -101,12 +101,12 @@ class PcapReader(DataSourceReader):
             reading = replace(self._reading, part=share.part, parts=share.parts)
             yield from read_tables(Path(share.path), reading)
 
-    def _shares(self, path: Path, fair_bytes: int) -> list[Share]:
+    def _shares(self, path: Path, fair_bytes: int) -> list[FileShare]:
         size = path.stat().st_size
         parts = -(-size // fair_bytes) if size > fair_bytes * 5 // 4 else 1
         if self._reading.reassembles:
             parts = min(parts, _count_hosts(path))
-        return [Share(str(path), size // parts, part, parts) for part in range(parts)]
+        return [FileShare(str(path), size // parts, part, parts) for part in range(parts)]
 
 
 def register(spark: SparkSession) -> None:
@@ -176,9 +176,9 @@ def _count_hosts(path: Path) -> int:
     return max(1, len(read_bytes(map_file(path)[:_HEAD_BYTES]).interfaces))
 
 
-def _pack(shares: list[Share], tasks: int) -> list[list[Share]]:
+def _pack(shares: list[FileShare], tasks: int) -> list[list[FileShare]]:
     """The largest share first, each to the task with the least to do."""
-    loads: list[tuple[int, int, list[Share]]] = [(0, number, []) for number in range(tasks)]
+    loads: list[tuple[int, int, list[FileShare]]] = [(0, number, []) for number in range(tasks)]
     for share in sorted(shares, key=lambda each: (-each.size_bytes, each.path, each.part)):
         load, number, mine = heapq.heappop(loads)
         heapq.heappush(loads, (load + share.size_bytes, number, [*mine, share]))

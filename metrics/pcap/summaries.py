@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from metrics.pcap.flows import ORIG, RESP, Connections, Segments, factorise, first_of
+from metrics.pcap.flows import ORIG, RESP, Segments, TcpConnections, factorise, first_of
 from metrics.pcap.headers import ACK, FIN, FRAGMENT, NOT_UNDERSTOOD, OTHER_IP, RST, SYN, TCP, Packets
 from metrics.pcap.records import TAPS, Records
 from metrics.pcap.schemas import CAPTURES, CONNS, WIRE
@@ -21,7 +21,7 @@ _NEVER = np.iinfo(np.int64).max
 _LETTERS = "SHADFR"  # in Zeek's history: SYN, SYN with ACK, pure ACK, data, FIN, RST; lower case = the responder's
 
 
-def summarise_connections(connections: Connections, streams: Streams, packets: Packets) -> pa.Table:
+def summarise_connections(connections: TcpConnections, streams: Streams, packets: Packets) -> pa.Table:
     """The table ``conns``: byte counts from sequence numbers, ``missed_bytes`` the holes in both directions."""
     segments, count = connections.segments, len(connections.names)
     packets_of = np.diff(segments.stream_starts)
@@ -78,7 +78,7 @@ def _table(columns: dict[str, object], schema: pa.Schema) -> pa.Table:
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def _first_letters(connections: Connections) -> Ints:
+def _first_letters(connections: TcpConnections) -> Ints:
     """When each letter of the history was first seen (-1: never), the originator's letters before the responder's."""
     segments = connections.segments
     flags, payload = segments.flags, segments.payload_bytes > 0
@@ -129,7 +129,7 @@ def _states(firsts: Ints) -> list[str]:
     return np.select([rule for rule, _ in rules], [state for _, state in rules], "S1").tolist()  # type: ignore[no-any-return]
 
 
-def account_wire(packets: Packets, connections: Connections, streams: Streams, origin_ns: int) -> pa.Table:
+def account_wire(packets: Packets, connections: TcpConnections, streams: Streams, origin_ns: int) -> pa.Table:
     """The table ``wire``. Payload before its stream's beginning counts as seen before."""
     records, columns = packets.records, packets.columns
     second = (records.ts_ns - origin_ns) // SECOND_NS
@@ -163,7 +163,7 @@ class InterfaceCounts:
         self._natures = np.zeros((count, 4), np.int64)
         self._no_stream = np.zeros(count, np.int64)
 
-    def add(self, packets: Packets, connections: Connections, streams: Streams) -> None:
+    def add(self, packets: Packets, connections: TcpConnections, streams: Streams) -> None:
         interface = packets.records.interface.astype(np.int64)
         count, natures = self._natures.shape
         place = interface * natures + packets.columns.nature

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from metrics.pcap.files import read_bytes
-from metrics.pcap.flows import Connections, find_connections
+from metrics.pcap.flows import TcpConnections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
 from metrics.pcap.headers import TCP, Packets, address_text, decode
 from metrics.pcap.records import TAPS, Records, Selection, map_file
@@ -120,7 +120,7 @@ def _read_piece(
             yield "spans", spans
 
 
-def _read_traced(path: str, connections: Connections) -> pa.Table:
+def _read_traced(path: str, connections: TcpConnections) -> pa.Table:
     """The traced frames of these connections, from the row groups that may hold any."""
     names = pa.array(connections.names, pa.string()).unique()
     dataset = ds.dataset(path, format="parquet")
@@ -131,7 +131,7 @@ def _read_traced(path: str, connections: Connections) -> pa.Table:
     return dataset.to_table(filter=nearby & pc.field("conn").isin(names))
 
 
-def _retransmitted(packets: Packets, connections: Connections, streams: Streams) -> npt.NDArray[np.bool_]:
+def _retransmitted(packets: Packets, connections: TcpConnections, streams: Streams) -> npt.NDArray[np.bool_]:
     is_retx = np.zeros(len(packets.records), np.bool_)
     is_retx[connections.segments.row[streams.payload]] = streams.retransmits
     return is_retx

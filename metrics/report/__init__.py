@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from metrics.replacing import replacing
+from metrics.replacement import replacing
 from metrics.report.figures import FIGURES
 from metrics.report.page import render
 from metrics.report.run import Run

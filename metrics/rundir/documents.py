@@ -26,7 +26,7 @@ class Placement(Struct, frozen=True):
 
 
 class PlanOutline(Struct, frozen=True):
-    """What the analysis reads of ``plan.json``. ``harness.plan.Plan`` is all of it.
+    """What the analysis reads of ``plan.json``. ``harness.planning.plan.Plan`` is all of it.
 
     ``experiment`` is the resolved experiment as plain values, since its types belong to the harness.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from metrics.replacing import replacing
+from metrics.replacement import replacing
 from metrics.rundir import RunDir
 from metrics.rundir.files import REPORT_FOLDER, SUMMARY_FILE, TABLES_FOLDER
 from metrics.tables.schemas import TABLES

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from metrics.pcap.walk import Ints
 from metrics.tables.columns import Column, Groups, group_rows, numbers, valid
-from metrics.tables.hops import Sources, build_hops
+from metrics.tables.hops import HopSources, build_hops
 from metrics.tables.shares import Share
 from peer.core.frames import Bye, Data, Hello
 from peer.wire import HEADER_BYTES
@@ -22,7 +22,7 @@ INSTANTS: Final = {"log": "log_send_ns", "tx": "tap_tx_ns", "rx": "tap_rx_ns", "
 _SECOND_NS = 1_000_000_000
 
 
-def build_and_condense(sources: Sources, zero_ns: int, share: Share) -> dict[str, pa.Table]:
+def build_and_condense(sources: HopSources, zero_ns: int, share: Share) -> dict[str, pa.Table]:
     """A share of ``hops``, and of ``streams``, ``carried``, ``copies``, ``sent`` and ``split`` (see there)."""
     rows = build_hops(sources, share)
     data = pc.fill_null(pc.equal(rows["kind"], Data.kind), fill_value=False)

@@ -35,7 +35,7 @@ _FOREVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Sources:
+class DeliverySources:
     """What deliveries are made of, as Parquet."""
 
     events: Path  # ``traces.EVENTS``
@@ -112,7 +112,7 @@ def subscriptions(overlay: DataFrame, events: DataFrame) -> DataFrame:
     return spans.where("joins").select("node", "topic", F.col("ts_ns").alias("from_ns"), "to_ns")
 
 
-def build_deliveries(sources: Sources, share: Share) -> dict[str, pa.Table]:
+def build_deliveries(sources: DeliverySources, share: Share) -> dict[str, pa.Table]:
     """The rows of the ``deliveries`` table for a share of the nodes.
 
     A row a message and node other than its publisher that subscribed to one of its topics when it was published. The
@@ -205,7 +205,7 @@ def _milliseconds(since_ns: Column, to_ns: Column) -> Column:
     return pc.divide(pc.subtract(to_ns, since_ns).cast(pa.float64()), 1e6)
 
 
-def build_messages(sources: Sources, deliveries: Path, share: Share) -> dict[str, pa.Table]:
+def build_messages(sources: DeliverySources, deliveries: Path, share: Share) -> dict[str, pa.Table]:
     """The rows of the ``messages`` table for a share of the messages: how far each came, and what it cost.
 
     Args:

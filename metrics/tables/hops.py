@@ -41,7 +41,7 @@ _REPEATED = ["conn", "direction", "event", "tap", "uid"]
 
 
 @dataclass(frozen=True)
-class Sources:
+class HopSources:
     """What hops are made of: Parquet as staged, and what is known of the run."""
 
     frames: Path  # ``traces.FRAMES``
@@ -61,7 +61,7 @@ class Sources:
         )
 
 
-def build_hops(sources: Sources, share: Share) -> pa.Table:
+def build_hops(sources: HopSources, share: Share) -> pa.Table:
     """The rows of the ``hops`` table for a share of the connections."""
     logged = locate(_read(sources.frames, LOGS, _LOGGED, share))
     seen = _read(sources.taps, TAPS, _SEEN, share)
@@ -124,7 +124,9 @@ def _codes(strings: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     return whole.indices.to_numpy().astype(np.int64), whole.dictionary
 
 
-def _incarnations(sources: Sources, names: pa.Array, conn: Ints, logged: pa.Table, seen: pa.Table) -> tuple[Ints, Ints]:
+def _incarnations(
+    sources: HopSources, names: pa.Array, conn: Ints, logged: pa.Table, seen: pa.Table
+) -> tuple[Ints, Ints]:
     """Which of the connections of its name each sighting belongs to: those of the logs, and those of the taps."""
     of_logs, of_taps = np.zeros(len(logged), np.int64), np.zeros(len(seen), np.int64)
     mine, ts_ns = conn[: len(logged)], logged["ts_ns"].to_numpy()
@@ -140,7 +142,7 @@ def _incarnations(sources: Sources, names: pa.Array, conn: Ints, logged: pa.Tabl
     return of_logs, of_taps
 
 
-def _numbers_by_uid(sources: Sources) -> dict[str, int]:
+def _numbers_by_uid(sources: HopSources) -> dict[str, int]:
     """Of the connections that reused a name: each one's number, in the order in which the captures saw them begin."""
     rows = pq.read_table(sources.conns, columns=["conn", "uid", "ts_ns"], schema=CONNS)
     rows = rows.filter(pc.is_in(rows["conn"], pa.array(list(sources.starts), pa.string())))

@@ -29,10 +29,10 @@ from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import copies_show_links, gather
 from metrics.tables.overlay import Intervals, build_parts, choose_instants
+from metrics.tables.parallel import in_parallel
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
 from metrics.tables.staged import STAGED
-from metrics.tables.together import together
 from metrics.tables.traces import EVENTS
 from metrics.tables.wire import Wire
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
@@ -74,7 +74,7 @@ class Pipeline:
     def _stage(self) -> None:
         """Read the raw files once: traces to ``logs``, captures to ``wire``; small inputs as they are."""
         ship_code(self._spark)
-        together(raw=self._stage_raw, plan=self._stage_plan)
+        in_parallel(raw=self._stage_raw, plan=self._stage_plan)
         self.interests = self._stage_rows("interests", deliveries.subscriptions(self.overlay, self.events))
         self.lives = churn.lives(self.overlay, self.events)
 
@@ -120,17 +120,19 @@ class Pipeline:
 
     def _build(self) -> None:
         """Each line needs the tables of those above it."""
-        together(hops=self._save_hops, links=self._save_links)
-        together(deliveries=self._save_deliveries, sharing=self._save_sharing, overhead=self._save_overhead)
-        together(fidelity=self._save_fidelity, epochs=self._save_epochs, overlay=self._save_overlay)
-        together(churn_control=self._save_churn_control, disclosures=self._save_disclosures, checks=self._save_checks)
+        in_parallel(hops=self._save_hops, links=self._save_links)
+        in_parallel(deliveries=self._save_deliveries, sharing=self._save_sharing, overhead=self._save_overhead)
+        in_parallel(fidelity=self._save_fidelity, epochs=self._save_epochs, overlay=self._save_overlay)
+        in_parallel(
+            churn_control=self._save_churn_control, disclosures=self._save_disclosures, checks=self._save_checks
+        )
 
     def _save_hops(self) -> None:
         schedule, events, zero_ns = self._run.path / SCHEDULE_FILE, self._staging / "events", self._run.manifest.zero_ns
         publish = partial(deliveries.build_published, schedule, events, zero_ns)
         write_shares(self._spark, publish, self._folders("published"), ds.dataset(events, schema=EVENTS).count_rows())
         wire = self._staging / "wire"
-        sources = hops.Sources(
+        sources = hops.HopSources(
             frames=self._staging / "frames",
             taps=wire / "frames",
             conns=wire / "conns",
@@ -151,7 +153,7 @@ class Pipeline:
         self._save("links", links.build_links(self.events, self._table("physical_links"), end_ns))
 
     def _save_deliveries(self) -> None:
-        sources = deliveries.Sources(
+        sources = deliveries.DeliverySources(
             events=self._staging / "events",
             hops=self._path("hops"),
             interests=self._staging / "interests",
@@ -211,7 +213,7 @@ class Pipeline:
         self._save_small("disclosures", disclosures.build_disclosures(events, interests, askers, adversaries))
 
     def _save_checks(self) -> None:
-        found = together(evidence=self._gather, links=self._compare_links)
+        found = in_parallel(evidence=self._gather, links=self._compare_links)
         evidence = msgspec.structs.replace(found["evidence"], links=found["links"])
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 
@@ -226,7 +228,7 @@ class Pipeline:
         if not self._run.captures:
             return None
         physical, logical, shown = self._table("physical_links"), self._table("links"), copies_show_links(self._run)
-        found = together(
+        found = in_parallel(
             physical=lambda: agreement.compare_physical(self.ends, physical, self.incomplete, self._run.timeline.grid),
             logical=lambda: agreement.compare_logical(self.proven, logical, self.incomplete) if shown else None,
         )

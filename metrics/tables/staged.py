@@ -44,7 +44,7 @@ def remove_attempts(folder: Path) -> None:
         attempt.unlink(missing_ok=True)
 
 
-class Part:
+class ParquetPart:
     """A Parquet file whose row groups are filled from small tables; it appears when it is closed.
 
     Args:

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from metrics.pcap.schemas import TRACED
 from metrics.tables.schemas import schema_of
-from metrics.tables.staged import Part
+from metrics.tables.staged import ParquetPart
 from peer.trace import CRASHED
 
 EVENTS: Final = schema_of("""
@@ -72,7 +72,7 @@ def stage_files(
         The state of every file's blocks, by node.
     """
     parts = {
-        name: Part(staging / name / f"part-{part}.parquet", schema, _ORDERS.get(name, ()))
+        name: ParquetPart(staging / name / f"part-{part}.parquet", schema, _ORDERS.get(name, ()))
         for name, schema in _SCHEMAS.items()
     }
     states = []

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.source import PcapReader
-from metrics.tables.staged import STAGED, Part, remove_attempts
+from metrics.tables.staged import STAGED, ParquetPart, remove_attempts
 
 _TABLES = ("conns", "frames", "spans", "wire", "captures")
 _KEPT = "frames"
@@ -61,7 +61,7 @@ class Wire:
 
 def _stage(reader: PcapReader, number: int, partition: InputPartition, staging: Path) -> None:
     parts = {
-        name: Part(
+        name: ParquetPart(
             staging / name / f"part-{number}.parquet",
             SCHEMAS[name],
             compression="zstd" if name == _KEPT else STAGED["compression"],

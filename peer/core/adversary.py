@@ -17,7 +17,7 @@ from peer.core.contract import Directory, Effect, Event, NodeId, Send, Trace, on
 from peer.core.frames import Data
 from peer.core.node import ComposedNode, StatefulNode
 from peer.core.parts import Part, State, Turn
-from peer.core.processing import UnhurriedNode
+from peer.core.processing_delay import UnhurriedNode
 from peer.core.randomness import substream
 from peer.trace import TraceEvent
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from peer.core.bitset import Bitset, bitset, members
 from peer.core.identifiers import NodeId, TopicId
-from peer.core.shelf import Shelf
+from peer.core.persistent_map import PersistentMap
 
 NOTHING: frozenset[TopicId] = frozenset()
 
@@ -41,8 +41,10 @@ class Directory:
             for topic in topics or ():
                 subscribers.setdefault(topic, []).append(node)
         self.nodes = bitset(given)
-        self._interests = Shelf({node: frozenset(topics) for node, topics in given.items() if topics is not None})
-        self._subscribers = Shelf({topic: bitset(nodes) for topic, nodes in subscribers.items()})
+        self._interests = PersistentMap(
+            {node: frozenset(topics) for node, topics in given.items() if topics is not None}
+        )
+        self._subscribers = PersistentMap({topic: bitset(nodes) for topic, nodes in subscribers.items()})
         self._peers: tuple[PeerInfo, ...] | None = None
 
     def __eq__(self, other: object) -> bool:

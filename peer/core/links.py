@@ -2,7 +2,7 @@
 
 A node says ``Connect`` and ``Disconnect``. Its ``LinkTable`` decides what that means for connections, and what the node
 is told; a ``Carrier`` carries the decisions out. There are three carriers: ``peer.runtime.pool`` over TCP,
-``harness.testbeds.simulated.hosts`` over simulated TCP, and ``peer.testing`` in memory. All rules are here.
+``harness.simulator.hosts`` over simulated TCP, and ``peer.testing`` in memory. All rules are here.
 
 Terms
 -----

@@ -21,7 +21,7 @@ from peer.core.membership.newscast import Newscast
 from peer.core.membership.partial_view import PartialView
 from peer.core.node import ComposedNode, StatefulNode
 from peer.core.parts import Part, State
-from peer.core.processing import UnhurriedNode
+from peer.core.processing_delay import UnhurriedNode
 from peer.protocols import (
     complete_graph,
     gossipsub,

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from peer.core.frames import kind_names
-from peer.runtime.lives import Lives
+from peer.runtime.instances import Instances
 
 _EVENTS = {
     "deliver": ("trellis_deliveries", "First copies on a subscribed topic, own messages included."),
@@ -19,7 +19,7 @@ _EVENTS = {
 }
 
 
-def make_registry(instances: Lives) -> CollectorRegistry:
+def make_registry(instances: Instances) -> CollectorRegistry:
     """A registry of its own for the peer's metrics."""
     registry = CollectorRegistry()
     registry.register(_PeerCollector(instances))
@@ -27,7 +27,7 @@ def make_registry(instances: Lives) -> CollectorRegistry:
 
 
 class _PeerCollector(Collector):
-    def __init__(self, instances: Lives) -> None:
+    def __init__(self, instances: Instances) -> None:
         self._instances = instances
 
     def collect(self) -> Iterator[Metric]:

@@ -4,7 +4,7 @@
 them out with sockets. What is left to it is what only real connections need:
 
 * A connection must come from an address at which nodes live, and only so many per address may be no links
-  (``Arrivals``). Its ``Hello`` must come in time, have the run's secret number, and name a node of that address. This
+  (``Admission``). Its ``Hello`` must come in time, have the run's secret number, and name a node of that address. This
   does not protect against other users of a machine that carries peers: a listener at the address and port of a node
   that is down is sent the number in the next ``Hello``.
 * Frames for a peer are dropped when too many bytes wait for it already.
@@ -23,7 +23,7 @@ from peer.core.contract import FrameReceived, LinkDown, LinkUp, NodeId
 from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import STOP, LinkTable
 from peer.runtime.addresses import AddressBook
-from peer.runtime.arrivals import Arrivals
+from peer.runtime.admission import Admission
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.link import CLOSE_TIMEOUT_S, Counts, Link
 from peer.trace import TraceEvent, make_drop_event
@@ -84,7 +84,7 @@ class LinkPool:
         self.table: LinkTable[Link] = LinkTable(self, node, draws)
         self._links = self.table.links
         self._dials: set[asyncio.Task[None]] = set()
-        self.arrivals = Arrivals(addresses)
+        self.arrivals = Admission(addresses)
         self.connections: dict[Link, None] = {}
         self._encoded: tuple[Frame | None, bytes] = (None, b"")
 

@@ -26,8 +26,8 @@ from peer.files import record_file, trace_file
 from peer.runtime.addresses import AddressBook
 from peer.runtime.bootstrap import Step, first_directory, tell
 from peer.runtime.clock import Clock
+from peer.runtime.instances import Instances
 from peer.runtime.lifecycle import enact
-from peer.runtime.lives import Lives
 from peer.runtime.metrics import make_registry
 from peer.runtime.recording import Recorder
 from peer.runtime.spec import AgentSpec, OverlayDocument, PeerPlace
@@ -94,7 +94,7 @@ class Peer:
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         loop.set_exception_handler(self._fail)
         with self._tracing() as trace, self._recording() as recorder:
-            instances = Lives(
+            instances = Instances(
                 self._spec,
                 trace,
                 run=self._orders.agent.run,
@@ -150,7 +150,7 @@ class Peer:
         yield recorder
         recorder.close()
 
-    async def _perform(self, instances: Lives) -> None:
+    async def _perform(self, instances: Instances) -> None:
         """From the barrier to the end of the drain.
 
         Raises:

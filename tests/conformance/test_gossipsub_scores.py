@@ -8,7 +8,7 @@ import pytest
 from peer.core.frames import Data, Subscriptions
 from peer.protocols.gossipsub.frames import Graft, Prune
 from peer.protocols.gossipsub.parameters import GossipsubParameters, ScoreParameters
-from peer.protocols.gossipsub.scoring import PeerScores
+from peer.protocols.gossipsub.scores import PeerScores
 from tests.lone_gossipsub import SECOND_NS, LoneNode
 
 BY_FIRST = {"first_message_deliveries_weight": 1, "first_message_deliveries_decay": 1.0, "topic_score_cap": 0}

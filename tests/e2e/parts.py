@@ -12,7 +12,7 @@ PARTS = {
     "process": ("dataplane.process", 0),
     "monitor": ("dataplane.monitor", 0),
     "writer": ("dataplane.writer", 0),
-    "prober": ("harness.running", -1),
+    "prober": ("harness.stages.execution", -1),
     "prometheus": ("prometheus --config", 0),
 }
 """A part -> words in its command line, and which of the processes with them it is, by age. Peers are forks of the

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.loading import load_experiment
+from harness.experiment.loader import load_experiment
 from harness.planning import make_plan, write_plan
 from metrics.rundir import Manifest
 from tests.e2e.parts import find_part
@@ -64,7 +64,7 @@ def start(folder: Path, supervision: str, duration_s: float) -> subprocess.Popen
     write_plan(make_plan(load_experiment(source), source), folder / "run")
     program = (
         "import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n"
-        "argv = [sys.executable, '-m', 'harness.running', sys.argv[1]]\n"
+        "argv = [sys.executable, '-m', 'harness.stages.execution', sys.argv[1]]\n"
         "sys.exit(sandbox.run(argv, keep=[Path(sys.argv[1])]))"
     )
     argv = [sys.executable, "-c", program, str(folder / "run")]

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from harness.inventory import Machine
-from harness.testbeds.emulated import sandbox
+from harness.experiment.inventory import Machine
+from harness.machine import sandbox
 from harness.testbeds.emulated.sshd import start_sshd
 
 WORK = Path("/tmp/work")  # in the sandbox's private /tmp

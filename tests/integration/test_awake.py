@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.testbeds.emulated.awake import KeepAwake
+from harness.machine.awake import KeepAwake
 from tests.processes import await_end
 
 PROGRAM = """
-from harness.testbeds.emulated.awake import KeepAwake
+from harness.machine.awake import KeepAwake
 keep_awake = KeepAwake()
 keep_awake.start()
 print(*(process.pid for process in keep_awake.processes), flush=True)

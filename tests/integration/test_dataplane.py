@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from harness.errors import TestbedError
-from harness.testbeds.emulated.awake import kept_awake
+from harness.machine.awake import kept_awake
 from harness.testbeds.emulated.dataplane.netns import entered
 from harness.testbeds.emulated.dataplane.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets

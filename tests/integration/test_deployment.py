@@ -12,7 +12,7 @@ import pytest
 
 from harness.deployment import Deployment, Package, build_package, make_token
 from harness.errors import DeploymentError, TestbedError
-from harness.inventory import Machine
+from harness.experiment.inventory import Machine
 from harness.testbeds.emulated.sshd import serving_ssh, start_sshd
 from metrics.rundir import ClockOffset
 from peer.runtime.spec import AgentSpec

@@ -24,7 +24,7 @@ with serving_ssh(Path("/tmp/m"), "127.0.0.1", 2222) as machine:
 """
 OUTSIDE = """
 import sys
-from harness.testbeds.emulated import sandbox
+from harness.machine import sandbox
 sys.exit(sandbox.run([sys.executable, "-c", sys.argv[1]]))
 """
 NOBODY = 65534

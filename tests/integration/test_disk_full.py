@@ -66,7 +66,7 @@ RESERVE = """
 import json, shutil, sys
 from pathlib import Path
 from harness.errors import TestbedError
-from harness.reserve import RESERVE_BYTES, Reserve
+from harness.machine.disk_reserve import RESERVE_BYTES, Reserve
 folder, said = Path(sys.argv[1]), []
 reserve = Reserve(folder)
 said.append(RESERVE_BYTES <= shutil.disk_usage(folder).used)

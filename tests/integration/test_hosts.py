@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.testbeds.emulated import sandbox
+from harness.machine import sandbox
 
 pytestmark = pytest.mark.root
 

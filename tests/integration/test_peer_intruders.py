@@ -14,7 +14,7 @@ from peer.core.frames import Bye, Frame, Hello
 from peer.runtime import link as link_module
 from peer.runtime import pool as pool_module
 from peer.runtime.addresses import AddressBook
-from peer.runtime.arrivals import MOST_PER_NODE
+from peer.runtime.admission import MOST_PER_NODE
 from peer.wire import Decoder, encode
 from tests.event_loop import LIMIT_S, run
 from tests.integration.test_peer_links import GREETING, RUN, Network, data

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from harness import manifest
 from harness.errors import TestbedError
+from harness.stages import manifest
 from harness.testbeds.emulated import probes
 from harness.testbeds.emulated.probes import Prober
 from topologies.generated import uniform_underlay

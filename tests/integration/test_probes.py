@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.testbeds.emulated import sandbox
-from harness.testbeds.emulated.certifying import SLOT_NS
+from harness.machine import sandbox
+from harness.testbeds.emulated.certifier import SLOT_NS
 
 pytestmark = pytest.mark.root
 
@@ -20,9 +20,9 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import numpy as np
-from harness import manifest
+from harness.stages import manifest
 from harness.testbeds.emulated import hosts
-from harness.testbeds.emulated.certifying import SLOT_NS
+from harness.testbeds.emulated.certifier import SLOT_NS
 from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.userspace import UserspacePlane

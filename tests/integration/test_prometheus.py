@@ -20,8 +20,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, start_http_server
 
 from harness.errors import TestbedError
-from harness.manifest import epoch_offset_ns
-from harness.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
+from harness.stages.manifest import epoch_offset_ns
+from harness.stages.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
 from metrics.prometheus import Target
 from metrics.rundir import Manifest, Phase
 from tests.integration.deployment_machines import prometheus_runs, sandboxed
@@ -143,8 +143,8 @@ def test_two_runs_have_a_server_each_and_a_taken_port_is_left_alone(tmp_path: Pa
     assert first.url != second.url
     taken = int(first.url.rpartition(":")[2])
     ports = iter([taken, taken, free_port()])
-    monkeypatch.setattr("harness.prometheus.free_port", lambda: next(ports))
-    monkeypatch.setattr("harness.prometheus.refuse_taken", lambda port: None)  # it was free when we looked
+    monkeypatch.setattr("harness.stages.prometheus.free_port", lambda: next(ports))
+    monkeypatch.setattr("harness.stages.prometheus.refuse_taken", lambda port: None)  # it was free when we looked
     third = start_prometheus(tmp_path / "c", [], 1)
     assert third.url not in (first.url, second.url)
     for server in (first, second, third):

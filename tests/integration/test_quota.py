@@ -16,7 +16,7 @@ pytestmark = pytest.mark.root
 
 LOOK = """
 import json, multiprocessing, os, time
-from harness.testbeds.emulated import awake, pressure
+from harness.machine import awake, pressure
 from metrics.processors import find_groups, processor_quota, read_throttling, usable_processors
 from peer.runtime.clock import UNDILATED
 from pathlib import Path

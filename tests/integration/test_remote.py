@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from harness.errors import TestbedError
+from harness.experiment.inventory import METRICS_PORT, PEER_PORT, Inventory, Machine, save_inventory, saved_inventory
+from harness.experiment.loader import load_experiment
 from harness.interruption import GRACE_S
-from harness.inventory import METRICS_PORT, PEER_PORT, Inventory, Machine, save_inventory, saved_inventory
-from harness.loading import load_experiment
 from harness.planning import make_plan, read_plan, write_plan
-from harness.prometheus import reopen_prometheus
+from harness.stages.prometheus import reopen_prometheus
 from harness.testbeds.remote import RemoteTestbed
 from metrics.prometheus import GRAPHS
 from metrics.rundir import ClockOffset, Manifest
@@ -72,7 +72,7 @@ def plan_run(folder: Path, fleet: list[Machine], duration_s: float = 3, warmup_s
 
 
 def start_running(run_dir: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "harness.running", str(run_dir)], stdin=subprocess.DEVNULL)
+    return subprocess.Popen([sys.executable, "-m", "harness.stages.execution", str(run_dir)], stdin=subprocess.DEVNULL)
 
 
 def agents(box: Box) -> list[str]:
@@ -194,7 +194,7 @@ def interrupt_run(folder: Path, after: str) -> None:
 def test_an_agent_killed_during_the_run_ends_it_and_the_rest_is_collected(tmp_path: Path):
     with machines(tmp_path, 2) as fleet:
         run_dir = plan_run(tmp_path, [machine for _, machine in fleet], duration_s=100)
-        argv = [sys.executable, "-m", "harness.running", str(run_dir)]
+        argv = [sys.executable, "-m", "harness.stages.execution", str(run_dir)]
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             assert any(line.startswith("warmup") for line in iter(process.stderr.readline, ""))
@@ -214,7 +214,7 @@ def test_an_agent_killed_during_the_run_ends_it_and_the_rest_is_collected(tmp_pa
 def test_a_machine_lost_during_the_run_is_named_and_the_rest_is_collected(tmp_path: Path):
     with machines(tmp_path, 3) as fleet:
         run_dir = plan_run(tmp_path, [machine for _, machine in fleet], duration_s=8)
-        argv = [sys.executable, "-m", "harness.running", str(run_dir)]
+        argv = [sys.executable, "-m", "harness.stages.execution", str(run_dir)]
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             assert any(line.startswith("warmup") for line in iter(process.stderr.readline, ""))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.inventory import Machine
+from harness.experiment.inventory import Machine
 from tests.integration.deployment_machines import machines, sandboxed
 
 pytestmark = pytest.mark.root

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from harness.errors import TestbedError
-from harness.testbeds.emulated import sandbox
+from harness.machine import sandbox
 
 pytestmark = pytest.mark.root
 
 ENTERING = """
 import sys
 from pathlib import Path
-from harness.testbeds.emulated import sandbox
+from harness.machine import sandbox
 sys.exit(sandbox.run(sys.argv[2:], keep=[Path(sys.argv[1])]))
 """
 
@@ -94,9 +94,7 @@ def test_says_which_program_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_says_what_the_kernel_refuses() -> None:
     """In a user namespace that may have no network namespaces."""
     program = (
-        "from harness.testbeds.emulated import sandbox\n"
-        "try: sandbox.enter(['true'])\n"
-        "except Exception as error: print(error)"
+        "from harness.machine import sandbox\ntry: sandbox.enter(['true'])\nexcept Exception as error: print(error)"
     )
     forbid = 'echo 0 > /proc/sys/user/max_net_namespaces; exec "$@"'
     limited = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh"]

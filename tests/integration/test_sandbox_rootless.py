@@ -36,7 +36,7 @@ print(made[0].shell.cmd("id -u; ip -o -4 address show dev ctl0").strip())
 
 IN_A_SANDBOX = f"""
 import sys
-from harness.testbeds.emulated import sandbox
+from harness.machine import sandbox
 sys.exit(sandbox.run([sys.executable, "-c", {MAKE_HOSTS!r}]))
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.studies.reading import load_study
+from harness.studies.loader import load_study
 from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -42,10 +42,10 @@ from pathlib import Path
 
 del os.environ["PYTHONPATH"]  # known to this process alone: workers have what is shipped, or the installation
 import msgspec
-from harness.studies import executing, sweeping
+from harness.studies import executor, sweep
 
 notes = Path(sys.argv[1]) / "notes"
-original = executing.perform
+original = executor.perform
 
 def perform(task):
     from harness.studies.store import ROOT
@@ -67,8 +67,8 @@ class Pool(concurrent.futures.ThreadPoolExecutor):
         (notes / "threads").write_text(str(threads))
         super().__init__(threads)
 
-executing.perform, executing.ThreadPoolExecutor = perform, Pool
-sweeping.main()
+executor.perform, executor.ThreadPoolExecutor = perform, Pool
+sweep.main()
 """
 
 

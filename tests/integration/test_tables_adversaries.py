@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from harness.experiment import Experiment
-from harness.loading import decode
+from harness.experiment.form import Experiment
+from harness.experiment.loader import decode
 from harness.planning import make_plan, write_plan
+from harness.stages.simulation import simulate_planned
 from harness.studies.form import RunSpec
 from harness.studies.measures import MEASURES
-from harness.studies.simulating import Row, simulate_point
-from harness.testbeds.simulated.testbed import simulate_planned
+from harness.studies.point_run import Row, simulate_point
 from metrics import report, summary, tables
 from metrics.adversaries import read_adversaries
 from metrics.rundir import RunDir, Summary

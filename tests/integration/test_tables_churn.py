@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from harness.loading import load_experiment
+from harness.experiment.loader import load_experiment
 from harness.planning import make_plan, write_plan
-from harness.testbeds.simulated.testbed import simulate_planned
+from harness.stages.simulation import simulate_planned
 from metrics import summary, tables
 from metrics.rundir import Summary
 

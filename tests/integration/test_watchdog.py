@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.standing_back import WATCHDOG_PRIORITY
-from harness.testbeds.emulated.watchdog import LATE_NS, Watchdog
+from harness.machine.scheduling import WATCHDOG_PRIORITY
+from harness.machine.watchdog import LATE_NS, Watchdog
 from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import covered_ns, read_stalls
 from peer.runtime.clock import UNDILATED, Clock
@@ -33,7 +33,7 @@ print(begin, time.monotonic_ns())
 PROGRAM = """
 import sys
 from pathlib import Path
-from harness.testbeds.emulated.watchdog import Watchdog
+from harness.machine.watchdog import Watchdog
 from peer.runtime.clock import UNDILATED
 watchdog = Watchdog(Path(sys.argv[1]), UNDILATED)
 watchdog.start()

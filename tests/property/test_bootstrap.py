@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from peer.core.bitset import bitset
 from peer.core.directory import Directory, PeerInfo
+from peer.core.persistent_map import PersistentMap
 from peer.core.schedule import Action, Crash, Join, Leave, Publish, Subscribe, Unsubscribe
-from peer.core.shelf import Shelf
 from peer.runtime.bootstrap import Step, first_directory, tell, timeline
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
@@ -118,7 +118,7 @@ def test_a_node_hears_only_of_those_it_may_hear_of() -> None:
 
 @given(st.lists(st.dictionaries(st.integers(0, 300), st.none() | st.integers()), max_size=8))
 def test_a_changed_map_is_a_dict_and_leaves_its_ancestors_alone(steps: list[dict[int, int | None]]) -> None:
-    values: Shelf[int] = Shelf()
+    values: PersistentMap[int] = PersistentMap()
     truth: dict[int, int] = {}
     history = [(values, truth)]
     for changes in steps:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scapy.utils import RawPcapNgReader
 
-from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS, Recorder
+from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS, CaptureRecorder
 from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
 
 HOSTS = GROUP_HOSTS + 3
@@ -94,7 +94,7 @@ def drain(pipe: int) -> bytes:
 
 def record(frames: list[tuple[int, int, int, bytes]]) -> list[bytes]:
     pipes = [os.pipe() for _ in range(2)]
-    recorder = Recorder([write for _, write in pipes], HOSTS, SNAPLEN, OFFSET_NS, now_ns=0)
+    recorder = CaptureRecorder([write for _, write in pipes], HOSTS, SNAPLEN, OFFSET_NS, now_ns=0)
     contents = [b"", b""]
     for frame in frames:
         recorder.add(*frame)
@@ -150,7 +150,7 @@ def test_round_trip_through_scapy(frames: list[tuple[int, int, int, bytes]]) -> 
 def test_a_full_pipe_costs_records_and_counts_them() -> None:
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
-    recorder = Recorder([write], 2, SNAPLEN, OFFSET_NS, now_ns=0, backlog_bytes=10_000)
+    recorder = CaptureRecorder([write], 2, SNAPLEN, OFFSET_NS, now_ns=0, backlog_bytes=10_000)
     for number in range(500):
         recorder.add(number % 2, OUTBOUND, number, bytes(1000))
         recorder.flush()
@@ -172,7 +172,7 @@ def test_a_full_pipe_costs_records_and_counts_them() -> None:
 def test_a_dead_writer_stops_nobody() -> None:
     read, write = os.pipe()
     os.close(read)
-    recorder = Recorder([write], 1, SNAPLEN, OFFSET_NS, now_ns=0)
+    recorder = CaptureRecorder([write], 1, SNAPLEN, OFFSET_NS, now_ns=0)
     recorder.flush()
     recorder.add(0, OUTBOUND, 1, bytes(50))
     recorder.finish(2)

@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.links import TABLE_SIZE, AccessLink, Network, Pair, mix
+from harness.testbeds.emulated.dataplane.links import TABLE_SIZE, AccessLink, EmulatedNetwork, Pair, mix
 
 HOSTS = 64
 seeds = st.integers(0, 2**70)
 few = settings(max_examples=20)
 
 
-def network(seed: int, hosts: int = HOSTS, jitter_ms: float = 1.0) -> Network:
-    made = Network(np.stack([np.full((hosts, hosts), value) for value in (10.0, jitter_ms, 0.0)]), seed)
+def network(seed: int, hosts: int = HOSTS, jitter_ms: float = 1.0) -> EmulatedNetwork:
+    made = EmulatedNetwork(np.stack([np.full((hosts, hosts), value) for value in (10.0, jitter_ms, 0.0)]), seed)
     for host in range(hosts):
         made.add(AccessLink(host, host, 0.0, 0.0), f"10.0.0.{host}")
     return made
 
 
-def pair(made: Network, source: int, destination: int) -> Pair:
+def pair(made: EmulatedNetwork, source: int, destination: int) -> Pair:
     return made.links[source].route[socket.inet_aton(f"10.0.0.{destination}")]
 
 
-def fates(made: Network, source: int, destination: int, frames: int = 50) -> list[int | None]:
+def fates(made: EmulatedNetwork, source: int, destination: int, frames: int = 50) -> list[int | None]:
     found = pair(made, source, destination)
     return [found.draw_delay_ns(made.draws) for _ in range(frames)]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink, Network
+from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
 
 HOSTS = 3
 MS_NS = 1_000_000
@@ -44,7 +44,7 @@ class Bench:
     def __post_init__(self) -> None:
         shape = (HOSTS, HOSTS)
         asked = np.stack([np.full(shape, value) for value in (self.delay_ms, self.jitter_ms, self.loss_ratio)])
-        network = Network(asked, self.seed)
+        network = EmulatedNetwork(asked, self.seed)
         for host in range(HOSTS):
             network.add(AccessLink(host, host, self.rate_mbit, self.queue_ms), address(host))
         self.forwarder = Forwarder(network, lambda: self.now_ns, self._read, self._write)

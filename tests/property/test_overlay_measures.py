@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from metrics.measures.snapshots import measure_overlay
 from metrics.overlay import paths
-from metrics.overlay.distances import count_distances
 from metrics.overlay.graph import measure_graph
 from metrics.overlay.interests import correlate, correlate_topics, intersect_top
 from metrics.overlay.nodes import count_links
-from metrics.overlay.paths import shortest_paths
+from metrics.overlay.paths import count_distances, shortest_paths
 from metrics.overlay.snapshot import Snapshot
 from metrics.overlay.topics import measure_topics
 

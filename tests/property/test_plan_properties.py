@@ -10,10 +10,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.experiment import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
 from harness.planning import make_plan
 from harness.workload.interests import IndependentInterests
-from harness.workload.membership import Membership
+from harness.workload.membership import MembershipPlan
 from harness.workload.publications import draw_instants, draw_schedule
 from peer.core.contract import message_id
 from peer.core.schedule import Publish
@@ -36,7 +36,7 @@ def test_schedules_are_sorted_inside_the_window_and_published_by_subscribers(
 ) -> None:
     model = IndependentInterests(ratio, workload.topics, seed)
     interests = tuple(model.draw(node, 0) for node in range(nodes))
-    schedule = draw_schedule(workload, Membership((True,) * nodes, interests, ()), seed)
+    schedule = draw_schedule(workload, MembershipPlan((True,) * nodes, interests, ()), seed)
     instants = [action.at_ns for action in schedule]
     assert instants == sorted(set(instants))
     assert all(0 <= at_ns < round(workload.duration_s * 1e9) for at_ns in instants)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
-from harness.experiment import ChurnSpec, Experiment, InterestsSpec, WorkloadSpec
-from harness.workload.drawing import draw_workload
+from harness.experiment.form import ChurnSpec, Experiment, InterestsSpec, WorkloadSpec
+from harness.workload.workload import draw_workload
 from metrics.recount import Recount, count_changes, recount
 from peer.core.schedule import Join, Publish, encode_schedule
 

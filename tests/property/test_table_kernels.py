@@ -199,7 +199,7 @@ def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: lis
     tables |= {"published": (published, deliveries.PUBLISHED)}
     with staged(**tables) as folder:
         paths = {name: folder / name for name in (*tables, "pairs")}
-        sources = hops.Sources(**paths, nodes_by_host=list(NODES), starts=STARTS)
+        sources = hops.HopSources(**paths, nodes_by_host=list(NODES), starts=STARTS)
         found = hops.build_hops(sources, Share()).to_pylist()
         shares = [row for number in range(3) for row in hops.build_hops(sources, Share(number, 3)).to_pylist()]
     # Which copy is the first is for the share to say that has all connections of two hosts. Nodes here are any, on any.
@@ -276,7 +276,7 @@ def test_first_copies_are_those_that_the_nodes_took(steps: list[tuple[int, list[
     tables |= {"taps": ([], TAPS), "conns": ([], CONNS), "published": ([], deliveries.PUBLISHED)}
     with staged(**tables) as folder:
         paths = {name: folder / name for name in (*tables, "pairs")}
-        sources = hops.Sources(**paths, nodes_by_host=list(NODES), starts={})
+        sources = hops.HopSources(**paths, nodes_by_host=list(NODES), starts={})
         found = hops.build_hops(sources, Share()).to_pylist()
         shares = [row for number in range(4) for row in hops.build_hops(sources, Share(number, 4)).to_pylist()]
     assert in_order(shares) == in_order(found)
@@ -422,7 +422,7 @@ def test_messages_and_deliveries_are_what_loops_say(
             return rows
 
         paths = {name: folder / name for name in ("events", "hops", "interests", "pairs", "published")}
-        sources = deliveries.Sources(**paths)
+        sources = deliveries.DeliverySources(**paths)
         published = made(
             "published",
             lambda share: deliveries.build_published(folder / "schedule.jsonl", folder / "events", 5, share),

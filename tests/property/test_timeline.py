@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.experiment import WorkloadSpec
+from harness.experiment.form import WorkloadSpec
 from metrics.rundir import Phase, Timeline
 
 SECOND_NS = 1_000_000_000

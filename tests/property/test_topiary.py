@@ -13,7 +13,7 @@ from peer.core.contract import (
     message_id,
 )
 from peer.protocols.topiary.observation import Observation
-from peer.protocols.topiary.scoring import Tally, Weights, best_subset, topic_scores, worse_topics
+from peer.protocols.topiary.scores import Tally, Weights, best_subset, topic_scores, worse_topics
 from tests.lone_topiary import SECOND_NS, Lone
 
 MILLISECOND_NS = 1_000_000

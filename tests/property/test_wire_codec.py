@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.dissector import TrellisFrame
-from harness.frame_walk import FrameWalk
+from harness.inspection.dissector import TrellisFrame
+from harness.inspection.frame_walk import FrameWalk
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.wire import HEADER_BYTES, MAX_FRAME_BYTES, MAX_MESSAGE_ID, Decoder, encode
 

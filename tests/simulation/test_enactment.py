@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.experiment import ChurnSpec, Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import ChurnSpec, Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
 from harness.planning import make_plan
-from harness.testbeds.simulated.enactment import Enactment
-from harness.testbeds.simulated.network import Network
-from harness.testbeds.simulated.simulation import Simulation
+from harness.simulator.enactment import Enactment
+from harness.simulator.network import SimulatedNetwork
+from harness.simulator.simulation import Simulation
 from peer.core.contract import Message
 from peer.core.schedule import Crash, Join, Leave, Publish
 from peer.trace import TraceEvent
@@ -57,7 +57,7 @@ def enact(seed: int, crash_ratio: float = 0.5, protocol: str = "random"):
     draws = Random(seed)
     delays = [[draws.randrange(1, 150) * SECOND // 1000 for _ in range(NODES)] for _ in range(NODES)]
     record = Record()
-    simulation = Simulation(Network(lambda a, b: delays[a][b], draws=draws), record, seed=seed)
+    simulation = Simulation(SimulatedNetwork(lambda a, b: delays[a][b], draws=draws), record, seed=seed)
     stop_ns = ZERO_NS + (DURATION_S + 3) * SECOND
     Enactment(simulation, planned.overlay, planned.schedule, start_ns=START_NS, zero_ns=ZERO_NS, stop_ns=stop_ns)
     simulation.at(stop_ns, simulation.quiesce)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks._stalling_network import draw_stalls, introduce
 from harness.testbeds.emulated.dataplane.faults import LateFirsts
-from metrics.first_packets import Attempt, standing
+from metrics.first_packets import IntroductionAttempt, standing
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities
 
@@ -18,14 +18,14 @@ CITIES = cities_underlay(world_cities()[:20])
 STALLS = [(0.05, 15, 40), (0.6, 15, 40), (2.0, 5, 40), (20.0, 2, 10)]
 
 
-def is_found(attempts: list[Attempt]) -> bool:
+def is_found(attempts: list[IntroductionAttempt]) -> bool:
     contrasts = [standing(attempts, name) for name in ("pairs", "hosts")]
     return any(contrast is not None and contrast.found for contrast in contrasts)
 
 
 def sweeps(
     fault: LateFirsts | None, stalls: tuple[float, float, float], count: int, **options: bool
-) -> list[list[Attempt]]:
+) -> list[list[IntroductionAttempt]]:
     random = np.random.default_rng(1)
     return [introduce(CITIES, draw_stalls(*stalls, random), fault, seed, **options) for seed in range(count)]
 

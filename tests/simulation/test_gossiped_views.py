@@ -7,8 +7,8 @@ from random import Random
 import igraph
 import pytest
 
-from harness.testbeds.simulated.network import Network
-from harness.testbeds.simulated.simulation import Simulation
+from harness.simulator.network import SimulatedNetwork
+from harness.simulator.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo
 from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.testing import part_of
@@ -48,7 +48,7 @@ def simulate(membership: dict, loss_ratio: float = 0.0) -> tuple[Simulation, Rej
     loss = (lambda a, b: loss_ratio) if loss_ratio else None
     observer = Rejects()
     simulation = Simulation(
-        Network(lambda a, b: delays[a][b], loss_ratio=loss, draws=draws), observer, seed=1, encode=True
+        SimulatedNetwork(lambda a, b: delays[a][b], loss_ratio=loss, draws=draws), observer, seed=1, encode=True
     )
     base = PROTOCOLS["spidercast"].composition
     parts = Composition({**base.overlay, "random_coverage": 1}, base.dissemination, membership, base.interests)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.loading import decode_experiment
+from harness.experiment.loader import decode_experiment
 from harness.studies.form import RunSpec
-from harness.studies.simulating import simulate_point
+from harness.studies.point_run import simulate_point
 
 
 def measure(idontwant: bool, rate_mbit: float) -> dict[str, float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.testbeds.simulated import memory
+from harness.simulator import memory
 
 
 def large_bytes() -> int:

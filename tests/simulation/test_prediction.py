@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.experiment import Experiment
+from harness.experiment.form import Experiment
 from harness.planning import make_plan
 from harness.studies.form import RunSpec
-from harness.studies.simulating import simulate_point
+from harness.studies.point_run import simulate_point
 from peer.core.frames import Data
 from peer.protocols.registry import PROTOCOLS
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.experiment import Experiment
+from harness.experiment.form import Experiment
 from harness.studies.form import RunSpec
-from harness.studies.simulating import PointRun, simulate_point
+from harness.studies.point_run import PointRun, simulate_point
 from peer.protocols.scribe.forest import Forest
 from peer.testing import part_of
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.loading import decode_experiment
+from harness.experiment.loader import decode_experiment
+from harness.simulator.hosts import End
+from harness.simulator.simulation import Simulation
 from harness.studies.form import RunSpec
-from harness.studies.simulating import simulate_point
-from harness.testbeds.simulated.hosts import End
-from harness.testbeds.simulated.simulation import Simulation
+from harness.studies.point_run import simulate_point
 from peer.core.frames import Data, Frame
 
 

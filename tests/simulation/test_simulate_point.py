@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.experiment import Experiment
-from harness.loading import decode
+from harness.experiment.form import Experiment
+from harness.experiment.loader import decode
 from harness.planning import make_plan, write_plan
+from harness.stages.simulation import simulate_planned
 from harness.studies.form import RunSpec
 from harness.studies.measures import MEASURES
 from harness.studies.networks import make_network
-from harness.studies.simulating import Row, simulate_point
-from harness.testbeds.simulated.testbed import simulate_planned
+from harness.studies.point_run import Row, simulate_point
 from metrics.measures.attacks import DISCLOSURE
 from metrics.measures.learning import SCORES
 from peer.core.frames import Data, kind_names
@@ -38,11 +38,11 @@ CHURN = {
 SCRIPT = f"""
 import json, msgspec
 from pathlib import Path
-from harness.experiment import Experiment
-from harness.loading import decode
+from harness.experiment.form import Experiment
+from harness.experiment.loader import decode
 from harness.studies.form import RunSpec
 from harness.studies.measures import MEASURES
-from harness.studies.simulating import simulate_point
+from harness.studies.point_run import simulate_point
 experiment = decode({CHURN!r}, Experiment)
 rows = simulate_point(experiment, RunSpec(snapshot_every_s=10, epoch_messages=50), sorted(MEASURES), Path())
 print(msgspec.json.encode(rows).decode())

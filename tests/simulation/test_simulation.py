@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.testbeds.simulated.network import Network, uniform_network
-from harness.testbeds.simulated.simulation import Simulation
+from harness.simulator.network import SimulatedNetwork, uniform_network
+from harness.simulator.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
 from peer.core.frames import Hello
 from peer.protocols.registry import PROTOCOLS, Composition, compose
@@ -36,7 +36,9 @@ class Record:
         self.delivered.append((now_ns, node, message))
 
 
-def simulate(nodes: int, overlay: dict, network: Network, *, seed: int = 1, encode: bool = False, ttl: int = 255):
+def simulate(
+    nodes: int, overlay: dict, network: SimulatedNetwork, *, seed: int = 1, encode: bool = False, ttl: int = 255
+):
     record = Record()
     simulation = Simulation(network, record, seed=seed, encode=encode)
     start(simulation, nodes, overlay, seed, ttl)
@@ -67,7 +69,7 @@ def links(simulation: Simulation) -> set[tuple[int, int]]:
 def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, degree, seed, loss, rate):
     draws = Random(seed)
     delays = {(a, b): draws.randrange(1, 300) * MILLISECOND_NS for a in range(nodes) for b in range(nodes)}
-    network = Network(
+    network = SimulatedNetwork(
         lambda a, b: delays[a, b],
         jitter_ns=lambda a, b: 20 * MILLISECOND_NS,
         loss_ratio=(lambda a, b: loss) if loss else None,
@@ -181,7 +183,7 @@ def test_a_crashed_node_is_missed_and_a_node_that_left_is_forgotten():
 
 def test_an_access_rate_holds_frames_up():
     payload = b"x" * 12_448  # nine packets
-    network = Network(lambda a, b: 0, rate_mbit=lambda host: 1.0, draws=Random(1))
+    network = SimulatedNetwork(lambda a, b: 0, rate_mbit=lambda host: 1.0, draws=Random(1))
     simulation, record = simulate(2, {"name": "complete"}, network)
     simulation.run(SECOND_NS)
     start_ns = simulation.now_ns
@@ -197,7 +199,7 @@ def test_a_receivers_access_link_serves_in_the_order_of_arrival():
     """A near node's message does not wait for a far one's that was sent before and is still on its way."""
     far_ns, near_ns = SECOND_NS // 5, SECOND_NS // 1000
     delays_ns = {frozenset({0, 2}): far_ns, frozenset({1, 2}): near_ns, frozenset({0, 1}): far_ns}
-    network = Network(lambda a, b: delays_ns[frozenset({a, b})], rate_mbit=lambda host: 10.0, draws=Random(1))
+    network = SimulatedNetwork(lambda a, b: delays_ns[frozenset({a, b})], rate_mbit=lambda host: 10.0, draws=Random(1))
     simulation, record = simulate(3, {"name": "complete"}, network)
     simulation.run(2 * SECOND_NS)
     start_ns = simulation.now_ns
@@ -215,7 +217,7 @@ def test_a_receivers_access_link_serves_in_the_order_of_arrival():
     "given", [{"rate_mbit": lambda host: 1.0}, {"jitter_ns": lambda a, b: 10 * MILLISECOND_NS}, {}]
 )
 def test_what_was_sent_before_a_crash_arrives(given: dict, seed: int):
-    network = Network(lambda a, b: 50 * MILLISECOND_NS, draws=Random(seed), **given)
+    network = SimulatedNetwork(lambda a, b: 50 * MILLISECOND_NS, draws=Random(seed), **given)
     simulation, record = simulate(2, {"name": "complete"}, network, seed=seed)
     simulation.run(2 * SECOND_NS)
     simulation.give(0, Publish((0,), message_id(0, 0), b"x" * 10_000))
@@ -251,7 +253,7 @@ SCRIPT = """
 import hashlib, msgspec
 from random import Random
 from tests.simulation.test_simulation import simulate
-from harness.testbeds.simulated.network import uniform_network
+from harness.simulator.network import uniform_network
 from peer.core.contract import Publish, message_id
 simulation, record = simulate(40, {"name": "random", "degree": 4}, uniform_network(20, Random(5)), seed=9)
 simulation.run(10**9)

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.experiment import Experiment
+from harness.experiment.form import Experiment
 from harness.studies.form import RunSpec
-from harness.studies.simulating import PointRun, Row, simulate_point
+from harness.studies.point_run import PointRun, Row, simulate_point
 from peer.core.contract import Effect, Event, FrameReceived
 from peer.core.frames import Data
 from peer.core.node import ComposedNode

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.experiment import Experiment
-from harness.loading import decode_experiment
+from harness.experiment.form import Experiment
+from harness.experiment.loader import decode_experiment
 from harness.studies.form import RunSpec
-from harness.studies.simulating import simulate_point
+from harness.studies.point_run import simulate_point
 
 EPOCHS = 13
 

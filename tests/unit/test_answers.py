@@ -14,9 +14,9 @@ from harness.deployment import answers, session
 from harness.deployment.answers import StepError, log_agent, read_answer, words_on
 from harness.deployment.clock import read_clock_offset
 from harness.deployment.fleet import words_of
-from harness.deployment.session import CommandError, Session
+from harness.deployment.session import CommandError, MachineSession
 from harness.errors import DeploymentError, printable
-from harness.inventory import Machine
+from harness.experiment.inventory import Machine
 
 
 class FakeChannel:
@@ -80,9 +80,9 @@ def silent() -> Iterator[FakeChannel]:
     channel.close()
 
 
-def machine_that_answers(channel: FakeChannel) -> Session:
+def machine_that_answers(channel: FakeChannel) -> MachineSession:
     machine = Machine("m", "192.0.2.1", key="/none", known_hosts="/none", work="/tmp/work")
-    found = Session(machine, "r")
+    found = MachineSession(machine, "r")
     found.base = Path("/tmp/work")  # type: ignore[assignment]
     found.open_channel = lambda *_, **__: channel  # type: ignore[method-assign,assignment]
     return found

@@ -28,6 +28,8 @@ VIOLATIONS = {
     "core imports a protocol": ("peer/core/violation.py", "from peer.protocols import registry"),
     "a protocol imports asyncio": ("peer/protocols/violation.py", "import asyncio"),
     "core imports the driver, which imports asyncio": ("peer/core/violation.py", "import peer.runtime.violation"),
+    "the simulator imports a testbed": ("harness/simulator/violation.py", "from harness.testbeds import base"),
+    "studies import the stages": ("harness/studies/violation.py", "import harness.stages.analysis"),
 }
 
 
@@ -215,10 +217,10 @@ def test_tests_use_no_private_names_and_leave_sys_path_alone(path: Path) -> None
         "node._parts",
         "net.pools[0]._open",
         "self.core._parts = {}",
-        "from harness.prometheus import _refuse",
+        "from harness.stages.prometheus import _refuse",
         'monkeypatch.setattr(walk, "_CURSORS", 1)',
-        'monkeypatch.setattr("harness.prometheus._refuse", None)',
-        'mock.patch("harness.prometheus._refuse")',
+        'monkeypatch.setattr("harness.stages.prometheus._refuse", None)',
+        'mock.patch("harness.stages.prometheus._refuse")',
         'mock.patch.object(walk, "_CURSORS")',
         'getattr(node, "_parts")',
         "sys.path.insert(0, '')",

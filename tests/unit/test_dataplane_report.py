@@ -5,7 +5,7 @@ import mmap
 from prometheus_client import CollectorRegistry, generate_latest
 
 from harness.testbeds.emulated.dataplane import gauges
-from harness.testbeds.emulated.dataplane.gauges import Snapshot
+from harness.testbeds.emulated.dataplane.gauges import GaugeSnapshot
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
 from harness.testbeds.emulated.dataplane.monitor import MetricsCollector, Reporter
 from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
@@ -14,14 +14,14 @@ from peer.runtime.clock import UNDILATED, Clock
 
 def snapshot(
     at_ns: int, idle_ns: int, frames: int, late: dict[int, int], waits: dict[int, int] | None = None
-) -> Snapshot:
+) -> GaugeSnapshot:
     histogram, intake = [0] * BUCKETS, [0] * BUCKETS
     for counts, found in ((histogram, late), (intake, waits or {})):
         for late_ns, count in found.items():
             counts[bucket(late_ns)] += count
     bursts = {kind: place for place, kind in enumerate(gauges.KINDS, 20)}
     counters = Counters(frames, frames - 1, frames * 100, 0, dict.fromkeys(DROP_CAUSES, 0) | {"loss": 1}, 0)
-    return Snapshot(at_ns, idle_ns, counters, 7, 8, 9, 10, 11, 12, bursts, tuple(histogram), tuple(intake))
+    return GaugeSnapshot(at_ns, idle_ns, counters, 7, 8, 9, 10, 11, 12, bursts, tuple(histogram), tuple(intake))
 
 
 def test_a_snapshot_survives_shared_memory() -> None:

@@ -14,12 +14,12 @@ import pytest
 from harness.commands import doctor
 from harness.doctor import collisions, facts, probes
 from harness.doctor.collisions import find_collisions
-from harness.doctor.facts import Attempt, Facts, TimerLateness
+from harness.doctor.facts import Facts, TimerLateness, Trial
 from harness.doctor.findings import Finding, can_run
 from harness.doctor.programs import read_programs
 
-WORKED = Attempt(True)
-FAILED = Attempt(False, "Operation not permitted")
+WORKED = Trial(True)
+FAILED = Trial(False, "Operation not permitted")
 GOOD = Facts(
     is_root=True,
     namespaces=WORKED,
@@ -123,8 +123,8 @@ def test_memory_available() -> None:
 
 def test_attempt_tells_why_it_failed() -> None:
     assert facts.attempt(("true",)) == WORKED
-    assert facts.attempt(("sh", "-c", "echo first >&2; echo last >&2; exit 1")) == Attempt(False, "last")
-    assert facts.attempt(("false",)) == Attempt(False, "exit status 1")
+    assert facts.attempt(("sh", "-c", "echo first >&2; echo last >&2; exit 1")) == Trial(False, "last")
+    assert facts.attempt(("false",)) == Trial(False, "exit status 1")
     assert not facts.attempt(("/no/such/program",)).worked
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.experiment import Experiment
-from harness.loading import load_experiment
-from harness.specification import write_specification
+from harness.experiment.form import Experiment
+from harness.experiment.loader import load_experiment
+from harness.experiment.specification import write_specification
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,4 +49,6 @@ def test_every_shipped_experiment_loads(example: Path) -> None:
 
 def test_the_reference_is_up_to_date() -> None:
     committed = (ROOT / "docs" / "experiment-spec.md").read_text(encoding="utf-8")
-    assert committed == write_specification(), "run: python -m harness.specification > docs/experiment-spec.md"
+    assert committed == write_specification(), (
+        "run: python -m harness.experiment.specification > docs/experiment-spec.md"
+    )

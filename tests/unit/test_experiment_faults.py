@@ -223,8 +223,8 @@ def test_missing_data_is_refused(
 def test_what_cannot_fit_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from harness.machine.capacity import Capacity
     from harness.planning import prediction
-    from harness.planning.capacity import Capacity
 
     file = tmp_path / "good.toml"
     file.write_text(GOOD)
@@ -258,8 +258,8 @@ def test_a_simulated_run_that_cannot_fit_is_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from harness.machine.capacity import Capacity
     from harness.planning import prediction
-    from harness.planning.capacity import Capacity
 
     file = tmp_path / "large.toml"
     section = f'[underlay]\nkind = "uniform"\nhosts = 10000\n{asked}\n'

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ExperimentError
-from harness.inventory import load_inventory, save_inventory, saved_inventory
+from harness.experiment.inventory import load_inventory, save_inventory, saved_inventory
 
 MACHINE = 'name = "{}"\nhost = "192.0.2.{}"\nkey = "keys/id"\nknown_hosts = "known_hosts"\n'
 
@@ -17,28 +17,28 @@ def write(folder: Path, *extra: str) -> Path:
 
 def test_hosts_are_dealt_in_turn_and_differ_by_port(tmp_path: Path):
     inventory = load_inventory(write(tmp_path, "hosts = 3", "", "hosts = 2"))
-    seats = inventory.seats(6)
-    assert [seat.machine for seat in seats] == ["m0", "m1", "m2", "m0", "m2", "m0"]
-    assert [seat.listen for seat in seats if seat.machine == "m0"] == [("192.0.2.1", 9000 + i) for i in range(3)]
-    assert {seat.metrics for seat in seats} == {None}, "nothing is served where nobody has said for whom"
-    assert len(inventory.seats(2)) == 2
+    slots = inventory.slots(6)
+    assert [slot.machine for slot in slots] == ["m0", "m1", "m2", "m0", "m2", "m0"]
+    assert [slot.listen for slot in slots if slot.machine == "m0"] == [("192.0.2.1", 9000 + i) for i in range(3)]
+    assert {slot.metrics for slot in slots} == {None}, "nothing is served where nobody has said for whom"
+    assert len(inventory.slots(2)) == 2
 
 
 def test_every_address_is_a_seat_at_the_standard_ports(tmp_path: Path):
-    seats = load_inventory(write(tmp_path, 'addresses = ["198.51.100.1", "198.51.100.2"]')).seats(2)
-    assert [seat.listen for seat in seats] == [("198.51.100.1", 9000), ("198.51.100.2", 9000)]
+    slots = load_inventory(write(tmp_path, 'addresses = ["198.51.100.1", "198.51.100.2"]')).slots(2)
+    assert [slot.listen for slot in slots] == [("198.51.100.1", 9000), ("198.51.100.2", 9000)]
 
 
 def test_metrics_are_served_at_the_address_for_them_and_nowhere_else(tmp_path: Path):
     inventory = load_inventory(
         write(tmp_path, 'hosts = 2\nmetrics_address = "10.9.0.1"', 'addresses = ["198.51.100.1"]')
     )
-    assert [seat.metrics for seat in inventory.seats(3)] == [("10.9.0.1", 9100), None, ("10.9.0.1", 9101)]
+    assert [slot.metrics for slot in inventory.slots(3)] == [("10.9.0.1", 9100), None, ("10.9.0.1", 9101)]
 
 
 def test_too_few_places_are_refused(tmp_path: Path):
     with pytest.raises(ExperimentError, match="4 hosts are asked for, the machines have 3 slots"):
-        load_inventory(write(tmp_path, "hosts = 2", "")).seats(4)
+        load_inventory(write(tmp_path, "hosts = 2", "")).slots(4)
 
 
 def test_paths_are_relative_to_the_file_and_survive_saving(tmp_path: Path):

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from harness import manifest
-from harness.loading import load_experiment
-from harness.plan import Plan
+from harness.experiment.loader import load_experiment
+from harness.machine.capacity import pss_mib
+from harness.machine.pressure import PressureLog, PressureReading, count
 from harness.planning import make_plan
-from harness.planning.capacity import pss_mib
-from harness.running import peer_states
-from harness.testbeds.emulated.pressure import PressureLog, Reading, count
+from harness.planning.plan import Plan
+from harness.stages import manifest
+from harness.stages.execution import peer_states
 from metrics.rundir import SCHEMA_VERSION, ClockOffset, FinalState, Manifest
 from peer.runtime.clock import UNDILATED, Clock
 
@@ -75,7 +75,7 @@ def test_pressure_log_writes_shares_of_the_time_since_the_line_before(tmp_path: 
     while time.process_time() < busy_until:
         pass
     log.stop()
-    readings = msgspec.json.Decoder(Reading).decode_lines((tmp_path / "pressure.jsonl").read_bytes())
+    readings = msgspec.json.Decoder(PressureReading).decode_lines((tmp_path / "pressure.jsonl").read_bytes())
     assert readings
     for reading in readings:
         assert begun_ns <= reading.at_ns <= clock.now_ns()

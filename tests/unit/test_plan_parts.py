@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.loading import load_experiment
-from harness.plan import PlannedRun
+from harness.experiment.loader import load_experiment
 from harness.planning import make_plan
+from harness.planning.plan import PlannedRun
 from harness.studies.form import Study
 from harness.studies.points import points_of
 from peer.core.schedule import Join, Publish

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.testbeds.emulated import awake
+from harness.machine import awake
 from metrics import processors
 from metrics.processors import Throttling, find_groups, processor_quota, read_throttling
 

@@ -10,7 +10,7 @@ import pytest
 
 import harness.planning.models
 import peer.protocols
-from harness.experiment import Experiment, section_of
+from harness.experiment.form import Experiment, section_of
 from harness.planning.models import find_model
 from peer.core.frames import Data
 from peer.core.parts import NoParameters

@@ -30,7 +30,7 @@ from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, STALLS_FILE, SUMMARY_
 from metrics.rundir.parquet import VERSION, version_of, with_version
 from metrics.tables.schemas import arrow_schema, require_tables
 from metrics.tables.shares import Share, write_share
-from metrics.tables.staged import Part
+from metrics.tables.staged import ParquetPart
 from tests.fabricate import Fabrication
 
 CHECKOUT = Path(__file__).parents[2]
@@ -256,7 +256,7 @@ def test_tables_that_cannot_be_read_are_refused_with_what_to_do(run_dir: Path) -
 
 def test_parts_say_their_version(tmp_path: Path) -> None:
     rows = pa.table({"x": [1, 2]})
-    part = Part(tmp_path / "part-0.parquet", rows.schema)
+    part = ParquetPart(tmp_path / "part-0.parquet", rows.schema)
     part.add(rows)
     part.close()
     write_share({"y": rows}, {"y": tmp_path}, Share(1, 2))

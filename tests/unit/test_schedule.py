@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.experiment import WorkloadSpec
-from harness.workload.membership import Membership
+from harness.experiment.form import WorkloadSpec
+from harness.workload.membership import MembershipPlan
 from harness.workload.publications import draw_schedule
 from peer.core import contract
 from peer.core.directory import Directory, PeerInfo
@@ -144,7 +144,7 @@ def test_of_one_instant_the_bootstrap_service_takes_the_changes_in_the_order_of_
 def test_of_one_instant_changes_come_before_publications() -> None:
     workload = WorkloadSpec(topics=1, publish_interval="fixed", publish_rate_per_s=1, duration_s=3)
     changes = (Subscribe(0, 1, (0,)), Unsubscribe(1_000_000_000, 1, (0,)))
-    schedule = draw_schedule(workload, Membership((True, True), ((), ()), changes), 1)
+    schedule = draw_schedule(workload, MembershipPlan((True, True), ((), ()), changes), 1)
     subscribe, publish, unsubscribe = schedule
     assert (subscribe, unsubscribe) == changes
     assert (type(publish), publish.at_ns, publish.node) == (Publish, 0, 1)

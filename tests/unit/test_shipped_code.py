@@ -12,9 +12,9 @@ from unittest.mock import MagicMock
 import msgspec
 import pytest
 
-from harness.experiment import Experiment, UnderlaySpec, WorkloadSpec
-from harness.studies import executing
-from harness.studies.executing import PACKAGES, Failure, Success, perform
+from harness.experiment.form import Experiment, UnderlaySpec, WorkloadSpec
+from harness.studies import executor
+from harness.studies.executor import PACKAGES, Failure, Success, perform
 from harness.studies.form import RunSpec
 from harness.studies.store import CODE, Job, code_hash
 from metrics.pcap.source import pack_code
@@ -33,14 +33,14 @@ JOB = Job(
 
 PERFORM = """
 import sys
-from harness.studies import executing, store
+from harness.studies import executor, store
 assert str(store.ROOT) == sys.argv[1], store.ROOT
-sys.stdout.buffer.write(executing.perform((sys.stdin.buffer.read(), store.code_hash())))
+sys.stdout.buffer.write(executor.perform((sys.stdin.buffer.read(), store.code_hash())))
 """
 
 
 def outcome_of(code: str) -> Success | Failure:
-    return executing.OUTCOMES.decode(perform((msgspec.json.encode(JOB), code)))
+    return executor.OUTCOMES.decode(perform((msgspec.json.encode(JOB), code)))
 
 
 def test_the_shipped_code_makes_the_same_result_under_the_same_hash(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_shipped_code_makes_the_same_result_under_the_same_hash(tmp_path: Pa
     done = subprocess.run(
         argv, input=msgspec.json.encode(JOB), env=environment, cwd=tmp_path, check=True, stdout=subprocess.PIPE
     )
-    there, here = executing.OUTCOMES.decode(done.stdout), outcome_of(code_hash())
+    there, here = executor.OUTCOMES.decode(done.stdout), outcome_of(code_hash())
     assert isinstance(there, Success) and isinstance(here, Success)
     assert there.result.code == here.result.code == code_hash()
     assert there.result.rows == here.result.rows != ()

@@ -8,8 +8,8 @@ import pytest
 
 from harness.cli import main
 from harness.errors import ExperimentError
+from harness.studies.loader import load_study
 from harness.studies.points import axes_of, points_of, seeds_of
-from harness.studies.reading import load_study
 from harness.studies.store import jobs_of
 
 ROOT = Path(__file__).parents[2]

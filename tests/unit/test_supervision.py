@@ -9,11 +9,11 @@ import pytest
 
 from harness.deployment import Deployment
 from harness.errors import describe_status
-from harness.inventory import Inventory, Machine, save_inventory
-from harness.loading import load_experiment
+from harness.experiment.inventory import Inventory, Machine, save_inventory
+from harness.experiment.loader import load_experiment
 from harness.planning import make_plan, write_plan
-from harness.running import Run
-from harness.supervision import POLL_S, PartLostError, Supervision
+from harness.stages.execution import Execution
+from harness.stages.supervision import POLL_S, PartLostError, Supervision
 from peer.runtime.clock import Clock
 
 
@@ -104,7 +104,7 @@ def test_a_late_start_is_a_reason_and_worse_when_publications_are_late(tmp_path:
     (tmp_path / "inventory.toml").write_text("".join(machine.format(i) for i in range(3)))
     write_plan(make_plan(load_experiment(source), source), tmp_path / "run")
     save_inventory(Inventory(tuple(Machine(f"m{i}", f"192.0.2.{i}", "k", "h") for i in range(3))), tmp_path / "run")
-    run, other = Run(tmp_path / "run"), Run(tmp_path / "run")
+    run, other = Execution(tmp_path / "run"), Execution(tmp_path / "run")
     run.judge_leads({"m0": 0, "m1": -1, "m2": -4_999_000_000})
     assert run.problems == [
         ("suspect", "the peers on m1 were told to start 0.000 s too late, of 5 s of warm-up"),

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from harness.experiment import UnderlaySpec
+from harness.experiment.form import UnderlaySpec
 from harness.planning.underlays import make_underlay
-from harness.testbeds.simulated.network import matrix_network
+from harness.simulator.network import matrix_network
 from topologies import geography
-from topologies.fitting import FITS, SHAPES, cross_validate, fit_line, least_relative, line, read_pairs
+from topologies.fit import FITS, SHAPES, cross_validate, fit_line, least_relative, line, read_pairs
 from topologies.gazetteer import CITIES, SPACING_KM
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay
 from topologies.geography import distances_km, modelled_rtt_ms, world_cities

@@ -11,8 +11,9 @@ import pytest
 from harness.commands import run
 from harness.deployment.agents import files_of
 from harness.errors import TestbedError
-from harness.reserve import Reserve
-from harness.testbeds.emulated import sandbox, testbed
+from harness.machine import sandbox
+from harness.machine.disk_reserve import Reserve
+from harness.testbeds.emulated import testbed
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from metrics.rundir.files import RESERVE_FILE, WORK_FOLDER
 from peer.runtime.clock import UNDILATED

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.planning.copies import Subscribed, links_of, spread_once
-from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import FullMembership, Logical, OverlayModel, carry
 from peer.core.bitset import bitset, members, sample
 from peer.protocols.gossipsub.parameters import GossipsubParameters
 
 
-def model_overlay(parameters: GossipsubParameters, network: Network) -> OverlayModel:
+def model_overlay(parameters: GossipsubParameters, network: FullMembership) -> OverlayModel:
     """Return meshes over random connections, and over the connections that a mesh opens if it lacks peers."""
     links = network.first_links()
     meshes: list[Logical] = [{} for _ in range(len(network))]

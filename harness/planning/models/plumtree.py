@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.planning.copies import Subscribed
-from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import FullMembership, Logical, OverlayModel, carry
 from peer.core.bitset import Bitset, members
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 
 
-def model_overlay(parameters: PlumtreeParameters, network: Network) -> OverlayModel:
+def model_overlay(parameters: PlumtreeParameters, network: FullMembership) -> OverlayModel:
     """Views whose members are drawn at random among nodes that have a place left."""
     if parameters.scope == "shared":
         links: list[list[int]] = [[] for _ in range(len(network))]
@@ -25,7 +25,7 @@ def model_overlay(parameters: PlumtreeParameters, network: Network) -> OverlayMo
     return OverlayModel.from_logical(views)
 
 
-def _draw_links(among: Bitset, size: int, network: Network) -> Iterator[tuple[int, int]]:
+def _draw_links(among: Bitset, size: int, network: FullMembership) -> Iterator[tuple[int, int]]:
     """The links of a swarm: no node has more than ``size``, and no pair has two."""
     views: dict[int, set[int]] = {node: set() for node in members(among)}
     for node in network.shuffled(among):

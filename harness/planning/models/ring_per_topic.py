@@ -6,11 +6,11 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import FullMembership, Logical, OverlayModel, carry
 from peer.core.bitset import members
 
 
-def model_overlay(parameters: Struct, network: Network) -> OverlayModel:
+def model_overlay(parameters: Struct, network: FullMembership) -> OverlayModel:
     """Return the links between nodes that are next to each other on a ring."""
     rings: list[Logical] = [{} for _ in range(len(network))]
     for topic, subscribers in network.shared_topics():

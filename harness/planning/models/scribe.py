@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.planning.copies import Subscribed, spread_by_topics
-from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import FullMembership, Logical, OverlayModel, carry
 from peer.core.bitset import Bitset, bitset, members
-from peer.protocols.scribe.overlay import ScribeParameters
+from peer.protocols.scribe.parameters import ScribeParameters
 from peer.protocols.scribe.pastry import Pastry, make_key
 
 
-def model_overlay(parameters: ScribeParameters, network: Network) -> OverlayModel:
+def model_overlay(parameters: ScribeParameters, network: FullMembership) -> OverlayModel:
     """Return the trees of routes to the groups' roots, without a limit on neighbours."""
     routing = [Pastry(node, parameters.digit_bits, parameters.leaf_set) for node in range(len(network))]
     trees: list[Logical] = [{} for _ in routing]
@@ -28,7 +28,7 @@ def model_overlay(parameters: ScribeParameters, network: Network) -> OverlayMode
     return OverlayModel.from_logical(trees)
 
 
-def _groups(parameters: ScribeParameters, network: Network) -> Iterator[tuple[int, Bitset]]:
+def _groups(parameters: ScribeParameters, network: FullMembership) -> Iterator[tuple[int, Bitset]]:
     """Yield the groups and their members; random groups have equal sizes."""
     if parameters.grouping == "topic":
         yield from network.shared_topics()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from harness.planning.overlay_models import Network, OverlayModel
+from harness.planning.overlay_models import FullMembership, OverlayModel
 from peer.core.bitset import Bitset, members
 from peer.protocols.spidercast.coverage import GreedyCoverage, RandomCoverage
 from peer.protocols.spidercast.maintenance import Aim
 from peer.protocols.spidercast.overlay import SpidercastParameters
 
 
-def model_overlay(parameters: SpidercastParameters, network: Network) -> OverlayModel:
+def model_overlay(parameters: SpidercastParameters, network: FullMembership) -> OverlayModel:
     """Return the links of both tasks."""
     kinds: list[Callable[[], Aim]] = [
         lambda: GreedyCoverage(parameters.greedy_coverage, fair=parameters.ties == "random"),
@@ -20,7 +20,7 @@ def model_overlay(parameters: SpidercastParameters, network: Network) -> Overlay
     return link_maintained(kinds, network)
 
 
-def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network) -> OverlayModel:
+def link_maintained(kinds: Iterable[Callable[[], Aim]], network: FullMembership) -> OverlayModel:
     """Return the links of independent tasks that give up no link."""
     linked = [0] * len(network)
     for kind in kinds:
@@ -29,7 +29,7 @@ def link_maintained(kinds: Iterable[Callable[[], Aim]], network: Network) -> Ove
     return OverlayModel([list(members(others)) for others in linked])
 
 
-def _reach(kind: Callable[[], Aim], network: Network) -> list[Bitset]:
+def _reach(kind: Callable[[], Aim], network: FullMembership) -> list[Bitset]:
     """Model one task: each node opens links to nodes below their limit until it has reached its aim.
 
     Links that nodes accept beyond the limit (``margin``) are left out, since they are closed again.

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from harness.planning.overlay_models import Logical, Network, OverlayModel, carry
+from harness.planning.overlay_models import FullMembership, Logical, OverlayModel, carry
 from peer.core.bitset import members
 from peer.protocols.stan.parameters import PlacedStanParameters
 
 
-def model_overlay(parameters: PlacedStanParameters, network: Network) -> OverlayModel:
+def model_overlay(parameters: PlacedStanParameters, network: FullMembership) -> OverlayModel:
     """Return the views after nodes have found the lightest subscribers of each topic."""
     views: list[Logical] = [{} for _ in range(len(network))]
     weights = np.random.Generator(np.random.PCG64(network.draws.getrandbits(128)))

@@ -21,7 +21,7 @@ from pathlib import Path
 from mininet.node import Host as MininetHost
 
 from harness.errors import TestbedError
-from harness.plan import MOST_EMULATED_HOSTS
+from harness.planning.plan import MOST_EMULATED_HOSTS
 from peer.runtime.limits import allow_open_files
 
 CTL_BRIDGE = "ctlbr"
@@ -36,7 +36,7 @@ _BATCHES = Path("/run/trellis")
 _IPV6_SWITCHES = Path("/proc/sys/net/ipv6/conf")
 
 
-class Host:
+class EmulatedHost:
     """A host of the testbed: Mininet's namespace and its address on the control network."""
 
     def __init__(self, number: int, shell: MininetHost, ctl_ip: str) -> None:
@@ -50,7 +50,7 @@ class Host:
         return f"/proc/{self.shell.pid}/ns/net"
 
 
-def start(ctl_ips: Sequence[str]) -> list[Host]:
+def start(ctl_ips: Sequence[str]) -> list[EmulatedHost]:
     """Make one host per control address; its number is the index. Runs inside a sandbox.
 
     Raises:
@@ -64,19 +64,21 @@ def start(ctl_ips: Sequence[str]) -> list[Host]:
         switch.write_text("1", encoding="ascii")
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         shells = list(pool.map(_mininet_host, range(len(ctl_ips))))
-    hosts = [Host(number, shell, ctl_ip) for number, (shell, ctl_ip) in enumerate(zip(shells, ctl_ips, strict=True))]
+    hosts = [
+        EmulatedHost(number, shell, ctl_ip) for number, (shell, ctl_ip) in enumerate(zip(shells, ctl_ips, strict=True))
+    ]
     _batch("sandbox", _sandbox_commands(hosts))
     _configure(hosts)
     return hosts
 
 
-def stop(hosts: Sequence[Host]) -> None:
+def stop(hosts: Sequence[EmulatedHost]) -> None:
     """End the hosts' shells. A namespace ends with its last process."""
     for host in hosts:
         host.shell.terminate()
 
 
-def processes(hosts: Sequence[Host]) -> list[int]:
+def processes(hosts: Sequence[EmulatedHost]) -> list[int]:
     """Return the processes in the hosts' namespaces, except Mininet's shells."""
     shells = {host.shell.pid for host in hosts}
     inside = {Path(host.netns).readlink() for host in hosts}
@@ -98,7 +100,7 @@ def _mininet_host(number: int) -> MininetHost:
         raise TestbedError(f"start Mininet host {number}", str(error)) from error
 
 
-def _sandbox_commands(hosts: Sequence[Host]) -> list[str]:
+def _sandbox_commands(hosts: Sequence[EmulatedHost]) -> list[str]:
     """Return the ``ip`` commands for the bridge and a veth pair from it into every host."""
     commands = [
         f"link add {CTL_BRIDGE} address {_mac(CTL_GATEWAY)} type bridge",
@@ -115,7 +117,7 @@ def _sandbox_commands(hosts: Sequence[Host]) -> list[str]:
     return commands
 
 
-def _host_commands(host: Host) -> list[str]:
+def _host_commands(host: EmulatedHost) -> list[str]:
     return [
         "link set lo up",
         f"address add {host.ctl_ip}/{CTL_PREFIX} dev {CTL_DEVICE}",
@@ -124,7 +126,7 @@ def _host_commands(host: Host) -> list[str]:
     ]
 
 
-def _configure(hosts: Sequence[Host]) -> None:
+def _configure(hosts: Sequence[EmulatedHost]) -> None:
     """Let every host's shell configure its own side, all in parallel; no output means success."""
     ipv6_off = f"for switch in {_IPV6_SWITCHES}/*/disable_ipv6; do [ ! -e $switch ] || echo 1 >$switch; done"
     for host in hosts:

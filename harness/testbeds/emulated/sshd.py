@@ -24,7 +24,7 @@ from pathlib import Path
 
 from harness.doctor.programs import find_program
 from harness.errors import TestbedError
-from harness.inventory import Machine
+from harness.experiment.inventory import Machine
 
 START_S = 20.0
 PRIVILEGE_SEPARATION = Path("/run/sshd")

@@ -11,20 +11,21 @@ import numpy as np
 
 from harness.deployment.agents import Site, emulated_sites
 from harness.errors import TestbedError
-from harness.inventory import Machine
-from harness.plan import Plan
-from harness.planning.capacity import pss_mib
+from harness.experiment.inventory import Machine
+from harness.machine import sandbox
+from harness.machine.awake import make_keep_awake
+from harness.machine.capacity import pss_mib
+from harness.machine.pressure import PressureLog
+from harness.machine.watchdog import Watchdog
+from harness.planning.plan import Plan
 from harness.testbeds.base import Findings, Moment
-from harness.testbeds.emulated import hosts, sandbox
-from harness.testbeds.emulated.awake import make_keep_awake
-from harness.testbeds.emulated.certifying import Certifier
+from harness.testbeds.emulated import hosts
+from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
-from harness.testbeds.emulated.pressure import PressureLog
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
-from harness.testbeds.emulated.watchdog import Watchdog
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from metrics.processors import find_groups, read_throttling
 from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, PRESSURE_FILE, WORK_FOLDER

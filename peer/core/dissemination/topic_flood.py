@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from peer.core.contract import NodeId, TopicId
-from peer.core.dissemination.spreading import MOST_HOPS, Spreading
+from peer.core.dissemination.spread import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.parts import State, Turn
 

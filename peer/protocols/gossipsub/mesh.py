@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from random import Random
 from typing import ClassVar
 
 from peer.core.contract import Directory, NodeId, TopicId
@@ -10,15 +12,12 @@ from peer.core.membership.interface import Membership
 from peer.core.outgoing import REFILL
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
-from peer.protocols.gossipsub.backoff import Backoffs
 from peer.protocols.gossipsub.connections import Connections
 from peer.protocols.gossipsub.controls import Controls
-from peer.protocols.gossipsub.fanout import Fanout
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
+from peer.protocols.gossipsub.memory import Backoffs, Fanout, Promises
 from peer.protocols.gossipsub.parameters import GossipsubParameters, to_ns
-from peer.protocols.gossipsub.promises import Promises
-from peer.protocols.gossipsub.scoring import PeerScores, Scores
-from peer.protocols.gossipsub.survivors import choose_survivors
+from peer.protocols.gossipsub.scores import PeerScores, Scores
 
 HEARTBEAT, DECAY, EXPLICIT = "overlay/heartbeat", "overlay/decay", "overlay/explicit"
 
@@ -316,3 +315,33 @@ class Mesh(Part):
 
     def _is_outbound(self, peer: NodeId) -> bool:
         return self.state.neighbours[peer].outbound
+
+
+def choose_survivors(
+    peers: Sequence[NodeId],
+    keep: int,
+    by_score: int,
+    outbound: int,
+    score: Callable[[NodeId], float],
+    is_outbound: Callable[[NodeId], bool],
+    draws: Random,
+) -> list[NodeId]:
+    """``keep`` of the peers: the ``by_score`` best, the others drawn uniformly, at least ``outbound`` of them outbound.
+
+    Where too few are outbound, outbound ones take the place of the random and lower scoring ones. Equal scores are put
+    into a random order.
+
+    Source: gossipsub v1.1, Heartbeat Maintenance and Outbound Mesh Quotas.
+    """
+    ranked = sorted(draws.sample(peers, len(peers)), key=score, reverse=True)
+    best, rest = ranked[:by_score], ranked[by_score:]
+    draws.shuffle(rest)
+    ranked = best + rest
+    kept, others = ranked[:keep], ranked[keep:]
+    missing = outbound - sum(map(is_outbound, kept))
+    for newcomer in [peer for peer in others if is_outbound(peer)][: max(missing, 0)]:
+        place = max((index for index, peer in enumerate(kept) if not is_outbound(peer)), default=None)
+        if place is None:
+            break
+        kept[place] = newcomer
+    return kept

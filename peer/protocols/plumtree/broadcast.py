@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
-from peer.core.dissemination.spreading import MOST_HOPS, Spreading
+from peer.core.dissemination.spread import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn

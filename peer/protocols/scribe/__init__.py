@@ -13,7 +13,8 @@ Source: docs/protocols/scribe.md.
 from peer.protocols.description import Composition, Description
 from peer.protocols.scribe.frames import ScribeHeartbeat
 from peer.protocols.scribe.multicast import Multicast
-from peer.protocols.scribe.overlay import Scribe, ScribeParameters
+from peer.protocols.scribe.overlay import Scribe
+from peer.protocols.scribe.parameters import ScribeParameters
 
 PROTOCOL = Description(
     name="scribe",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from peer.core.contract import NodeId, TopicId
-from peer.core.dissemination.spreading import MOST_HOPS, Spreading
+from peer.core.dissemination.spread import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.protocols.scribe.overlay import Scribe, ScribeParameters
+from peer.protocols.scribe.overlay import Scribe
+from peer.protocols.scribe.parameters import ScribeParameters
 
 Leg = int
 """A way that a message takes through a node: 2 x its group, and 1 where it goes down the tree."""

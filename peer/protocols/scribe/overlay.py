@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal
-
-from msgspec import Meta, Struct
+from typing import ClassVar
 
 from peer.core.bitset import Bitset, bitset
 from peer.core.contract import Directory, NodeId, TopicId, publisher_of
@@ -15,6 +13,7 @@ from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.scribe.forest import Forest, Group, Tree
 from peer.protocols.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave, ScribeRedirect
+from peer.protocols.scribe.parameters import ScribeParameters
 from peer.protocols.scribe.pastry import Pastry, make_key
 
 HEARTBEAT, RETRY = "overlay/heartbeat", "overlay/retry"
@@ -30,30 +29,6 @@ PASSED_OVER_NS = 30 * SECOND_NS
 
 MOST_DEPTH = 64
 """A heartbeat that has come so far runs in a circle."""
-
-
-class ScribeParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """Trees over Pastry routing."""
-
-    grouping: Literal["topic", "random"] = "topic"
-    """``topic``: one group per topic; its members are the subscribers. ``random``: every node is in one group, drawn
-    regardless of topics, and publishes in it."""
-    groups: Annotated[int, Meta(ge=1)] = 40
-    """Number of random groups."""
-    degree: Annotated[int, Meta(ge=1)] = 6
-    """Most links that a node opens, to its parents in all trees together."""
-    children: Annotated[int, Meta(ge=1)] = 12
-    """Most children of a node, in all trees together."""
-    digit_bits: Literal[1, 2, 4, 8] = 1
-    """b: bits of a digit of Pastry's keys."""
-    leaf_set: Annotated[int, Meta(ge=2)] = 16
-    """|L|: nodes next to a node on the ring that Pastry routes to directly."""
-    heartbeat_s: Annotated[float, Meta(gt=0)] = 5.0
-    """Time between two heartbeats from the root of a tree."""
-    heartbeats_missed: Annotated[int, Meta(ge=2)] = 3
-    """A node leaves a parent that was silent for this many heartbeats."""
-    seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
-    """Number of latest messages that a node remembers."""
 
 
 class Scribe(Part):

@@ -16,7 +16,7 @@ from peer.core.parts import Part, State, Turn
 from peer.protocols.topiary.estimates import Estimate, RateEstimate, SequenceEstimate
 from peer.protocols.topiary.frames import Release
 from peer.protocols.topiary.observation import Observation
-from peer.protocols.topiary.scoring import Subset, Tally, Weights, best_subset, topic_scores, worse_topics
+from peer.protocols.topiary.scores import Subset, Tally, Weights, best_subset, topic_scores, worse_topics
 
 EPOCH, SETTLED = "overlay/epoch", "overlay/settled"
 

@@ -85,7 +85,7 @@ class Stream:
             self._waiting_bytes += len(chunk)
 
 
-class Recorder:
+class CaptureRecorder:
     """A running capture of all hosts, which makes blocks of frames at ingress and at egress."""
 
     def __init__(

@@ -88,7 +88,7 @@ class Close(Struct, frozen=True, tag=True):
 Command = Attach | SetPair | SetPairs | SetRate | Fail | Restore | StartCapture | StopCapture | Count | Close
 
 
-class Tally(Struct, frozen=True):
+class CaptureTally(Struct, frozen=True):
     """The counts of a capture, see ``CaptureCounts``."""
 
     records_written: int
@@ -102,7 +102,7 @@ class Reply(Struct, frozen=True):
 
     error: str | None = None
     counters: Counters | None = None
-    tally: Tally | None = None
+    tally: CaptureTally | None = None
     final: FinalCounters | None = None
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from harness.testbeds.emulated.dataplane.links import Network, Pair
+from harness.testbeds.emulated.dataplane.links import EmulatedNetwork, Pair
 from topologies.model import Matrix
 
 
@@ -40,7 +40,7 @@ class Firsts:
         return 0 if len(self._met) % self._fault.every else round(self._fault.late_ms * 1e6)
 
 
-class LateFirstsNetwork(Network):
+class LateFirstsNetwork(EmulatedNetwork):
     """A network with that fault. Only first frames look up their route, so later ones cost nothing."""
 
     def __init__(self, asked: Matrix, seed: int, fault: LateFirsts) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
-from harness.testbeds.emulated.dataplane.capture import Recorder
+from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
 from harness.testbeds.emulated.dataplane.intake import Burst, Intake
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
-from harness.testbeds.emulated.dataplane.links import AccessLink, Network, Pair
+from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
 from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
 from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
 
@@ -39,7 +39,7 @@ class Forwarder:
 
     def __init__(
         self,
-        network: Network,
+        network: EmulatedNetwork,
         clock: Callable[[], int],
         read: Callable[[int, int], bytes],
         write: Callable[[int, bytes], int],
@@ -57,7 +57,7 @@ class Forwarder:
             late_ns: each frame that is later than this is recorded.
         """
         self.network = network
-        self.recorder: Recorder | None = None
+        self.recorder: CaptureRecorder | None = None
         self.histogram = [0] * BUCKETS
         self.lateness_max_ns = self.frames_late = 0
         self.late: list[Burst] = []

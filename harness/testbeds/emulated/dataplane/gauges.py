@@ -30,7 +30,7 @@ _RINGS_AT = _ROW.size + 2 * _STAMP.size
 SIZE_BYTES = _RINGS_AT + len(KINDS) * KEPT * _BURST.size
 
 
-class Snapshot(Struct, frozen=True):
+class GaugeSnapshot(Struct, frozen=True):
     """One consistent state.
 
     Attributes:
@@ -59,7 +59,7 @@ class Snapshot(Struct, frozen=True):
     intake_histogram: tuple[int, ...]
 
 
-def publish(memory: mmap.mmap, snapshot: Snapshot) -> None:
+def publish(memory: mmap.mmap, snapshot: GaugeSnapshot) -> None:
     """Replace the snapshot in memory."""
     counters = snapshot.counters
     (sequence,) = _STAMP.unpack_from(memory, 0)
@@ -88,7 +88,7 @@ def publish(memory: mmap.mmap, snapshot: Snapshot) -> None:
     _STAMP.pack_into(memory, _STAMP.size + _ROW.size, sequence + 1)
 
 
-def read(memory: mmap.mmap) -> Snapshot:
+def read(memory: mmap.mmap) -> GaugeSnapshot:
     """Return the latest snapshot; all zeros before the first one."""
     while True:
         (before,) = _STAMP.unpack_from(memory, _STAMP.size + _ROW.size)
@@ -113,13 +113,13 @@ def _place(kind: str, ordinal: int) -> int:
     return _RINGS_AT + (KINDS.index(kind) * KEPT + ordinal % KEPT) * _BURST.size
 
 
-def _snapshot(row: tuple[int, ...]) -> Snapshot:
+def _snapshot(row: tuple[int, ...]) -> GaugeSnapshot:
     at_ns, idle_ns, frames_in, frames_out, bytes_in, bytes_out, in_flight, *rest = row
     causes = len(DROP_CAUSES)
     drops = dict(zip(DROP_CAUSES, rest, strict=False))
     records_written, records_dropped, lateness_max_ns, frames_late, waited_max_ns, frames_waited, *rest = rest[causes:]
     bursts, histograms = dict(zip(KINDS, rest, strict=False)), tuple(rest[len(KINDS) :])
-    return Snapshot(
+    return GaugeSnapshot(
         at_ns,
         idle_ns,
         Counters(frames_in, frames_out, bytes_in, bytes_out, drops, in_flight),

@@ -150,14 +150,14 @@ class Route(dict[bytes, Pair]):
     def __init__(self, host: int) -> None:
         super().__init__()
         self.host = host
-        self.network: Network
+        self.network: EmulatedNetwork
 
     def __missing__(self, address: bytes) -> Pair:
         """Make the pair, or return one that drops every frame."""
         return self.network.connect(self.host, address)
 
 
-class Network:
+class EmulatedNetwork:
     """All hosts' links, and the configuration of every pair."""
 
     def __init__(self, asked: Matrix, seed: int) -> None:

@@ -22,7 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from harness.testbeds.emulated.dataplane import gauges, lateness
-from harness.testbeds.emulated.dataplane.gauges import Snapshot
+from harness.testbeds.emulated.dataplane.gauges import GaugeSnapshot
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
 from peer.runtime.clock import Clock
@@ -33,10 +33,10 @@ PERIOD_S = 1.0
 class Reporter:
     """Makes lines of successive snapshots."""
 
-    def __init__(self, first: Snapshot) -> None:
+    def __init__(self, first: GaugeSnapshot) -> None:
         self._last = first
 
-    def line(self, snapshot: Snapshot) -> dict[str, Any]:
+    def line(self, snapshot: GaugeSnapshot) -> dict[str, Any]:
         """Return the next line: counts since the start, lateness and busy ratio since the previous line."""
         last, self._last = self._last, snapshot
         counters = msgspec.to_builtins(snapshot.counters)
@@ -94,7 +94,7 @@ class MetricsCollector(Collector):
         yield _lateness_metric(snapshot)
 
 
-def _lateness_metric(snapshot: Snapshot) -> Metric:
+def _lateness_metric(snapshot: GaugeSnapshot) -> Metric:
     """Return the histogram with every fourth bound, a factor of 2 apart, and without a sum, which is unknown."""
     buckets = []
     for index in range(40, 132, 4):

@@ -22,14 +22,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from harness.errors import TestbedError
-from harness.standing_back import PLANE_PRIORITY
+from harness.machine.scheduling import PLANE_PRIORITY
 from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
-from harness.testbeds.emulated.dataplane.capture import Recorder
-from harness.testbeds.emulated.dataplane.commands import Reply, Tally
+from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
+from harness.testbeds.emulated.dataplane.commands import CaptureTally, Reply
 from harness.testbeds.emulated.dataplane.faults import LateFirstsNetwork
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.intake import LOOK_NS, Burst
-from harness.testbeds.emulated.dataplane.links import AccessLink, Network
+from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
 from harness.testbeds.emulated.plane import FinalCounters
 from peer.runtime.clock import UNDILATED, Clock
 
@@ -59,8 +59,8 @@ class Plane:
         self._links: dict[int, AccessLink] = {}
         self._devices: list[str] = []
         self.forwarder: Forwarder
-        self._recorder: Recorder | None = None
-        self._tally: Tally | None = None
+        self._recorder: CaptureRecorder | None = None
+        self._tally: CaptureTally | None = None
         self.clock = UNDILATED
         self._idle_ns = 0
         self._gaps: list[Burst] = []
@@ -139,9 +139,9 @@ class Plane:
             bursts.clear()
         gauges.publish(self._memory, self._snapshot(now_ns))
 
-    def _snapshot(self, now_ns: int) -> gauges.Snapshot:
+    def _snapshot(self, now_ns: int) -> gauges.GaugeSnapshot:
         forwarder, recorder = self.forwarder, self._recorder
-        return gauges.Snapshot(
+        return gauges.GaugeSnapshot(
             at_ns=now_ns,
             idle_ns=self._idle_ns,
             counters=forwarder.counters(),
@@ -178,7 +178,7 @@ class Plane:
 
     def _attach(self, command: commands.Attach, descriptors: list[int]) -> Reply:
         asked, seed, fault = commands.unwrap_matrices(descriptors[0]), command.seed, command.fault
-        network = Network(asked, seed) if fault is None else LateFirstsNetwork(asked, seed, fault)
+        network = EmulatedNetwork(asked, seed) if fault is None else LateFirstsNetwork(asked, seed, fault)
         for port in command.ports:
             device = tun.open_device(port)
             link = AccessLink(port.host, device, command.rate_mbit[port.host], command.queue_ms[port.host])
@@ -216,7 +216,7 @@ class Plane:
         return Reply()
 
     def _start_capture(self, command: commands.StartCapture, descriptors: list[int]) -> Reply:
-        self._recorder = Recorder(
+        self._recorder = CaptureRecorder(
             descriptors, len(self._links), command.snaplen_bytes, command.epoch_offset_ns, self.clock.now_ns()
         )
         self.forwarder.recorder = self._recorder
@@ -229,7 +229,7 @@ class Plane:
         assert recorder
         self.forwarder.recorder = None
         recorder.finish(self.clock.now_ns())
-        self._tally = Tally(
+        self._tally = CaptureTally(
             recorder.records_written,
             recorder.records_dropped,
             now.frames_in - before.frames_in,

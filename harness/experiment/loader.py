@@ -1,0 +1,274 @@
+"""Reads experiment files. Every error is one line with the file and the place in it."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from harness.errors import ExperimentError
+from harness.experiment.form import Experiment, section_of
+from harness.experiment.wording import describe_type, field_names, field_places, field_type, one_of
+from peer.protocols.description import Composition, ParameterError, section_name
+from peer.protocols.registry import PROTOCOLS
+
+Form = TypeVar("Form", bound=msgspec.Struct)
+
+_FAULT = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
+_BARE_WORD = re.compile(r"[A-Za-z0-9_./~:+-]+")
+
+
+def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Experiment:
+    """Read an experiment file and apply the command line's overrides.
+
+    Args:
+        path: the TOML file.
+        overrides: ``key=value`` with a dotted key; the value in TOML's syntax, or a bare word.
+        seed: overrides the file and the overrides.
+
+    Raises:
+        ExperimentError: the file or its experiment is invalid.
+    """
+    document = read_document(path, overrides)
+    if is_study(document):
+        raise ExperimentError(str(path), f"a study, not an experiment; try: trellis sweep {path}")
+    if seed is not None:
+        document["seed"] = seed
+    try:
+        return decode_experiment(document)
+    except ExperimentError as error:
+        raise ExperimentError(f"{path}: {error.path}", error.problem) from None
+
+
+def decode_experiment(document: dict[str, Any]) -> Experiment:
+    """Make an experiment of a document. A missing key has the protocol's value, otherwise the section's default.
+
+    Raises:
+        ExperimentError: a key is invalid, or two keys contradict each other.
+    """
+    experiment = decode(document, Experiment)
+    own = _own_settings(PROTOCOLS[experiment.protocol].composition)
+    sections = {name: {**settings, **document.get(name, {})} for name, settings in own.items()}
+    experiment = decode({**document, **sections}, Experiment)
+    check_rules(experiment)
+    return experiment
+
+
+def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Read a TOML file and apply the ``key=value`` overrides of the command line.
+
+    Raises:
+        ExperimentError: the file is not TOML, or an override is not an assignment.
+    """
+    document = _read_toml(path)
+    for override in overrides:
+        try:
+            _assign(document, override)
+        except ExperimentError as error:
+            raise ExperimentError(f"--set {' '.join(override.split())}", error.problem) from None
+    return document
+
+
+def is_study(document: dict[str, Any]) -> bool:
+    """Whether a document is a study: only studies name measures."""
+    return "measures" in document
+
+
+def _own_settings(parts: Composition) -> dict[str, dict[str, Any]]:
+    """Return the keys that a protocol sets for its parts, by section of the experiment."""
+    own: dict[str, dict[str, Any]] = {"membership": {"kind": parts.membership["name"]}}
+    for choice in (parts.overlay, parts.dissemination, parts.membership):
+        settings = {name: value for name, value in choice.items() if name != "name"}
+        own.setdefault(section_name(choice["name"]), {}).update(settings)
+    return {name: settings for name, settings in own.items() if settings and name in Experiment.__struct_fields__}
+
+
+def check_rules(experiment: Experiment) -> None:
+    """Check the rules between fields.
+
+    Raises:
+        ExperimentError: two fields contradict each other.
+    """
+    for broken, place, problem in _rules(experiment):
+        if broken:
+            raise ExperimentError(place, problem)
+
+
+def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    """Yield every rule as (broken, place, problem)."""
+    underlay, workload, peer = experiment.underlay, experiment.workload, experiment.peer
+    remote = experiment.testbed == "remote"
+    reads_data = underlay.kind in ("wondernetwork", "matrix")
+    yield remote and not experiment.inventory, "$.inventory", 'missing: testbed = "remote" needs it'
+    yield bool(experiment.inventory) and not remote, "$.inventory", 'only testbed = "remote" uses it'
+    dilated = remote and experiment.time_dilation != 1
+    yield dilated, "$.time_dilation", 'expected 1 with testbed = "remote": a real network cannot be slowed down'
+    yield underlay.kind == "matrix" and not underlay.path, "$.underlay.path", 'missing: kind = "matrix" needs it'
+    yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
+    yield (
+        workload.topics_per_message > workload.topics,
+        "$.workload.topics_per_message",
+        f"expected at most topics = {workload.topics}, got {workload.topics_per_message}",
+    )
+    yield peer.command == (), "$.peer.command", "expected at least the program's name, got []"
+    yield (
+        peer.expected_final_state == "running" and peer.command is None,
+        "$.peer.expected_final_state",
+        '"running" needs peer.command: Python peers exit after the stop',
+    )
+    yield from _interest_rules(experiment)
+    yield from _churn_rules(experiment)
+    yield from _adversary_rules(experiment)
+    if underlay.hosts is not None:
+        yield from _host_rules(experiment, underlay.hosts)
+
+
+def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    interests, topics = experiment.interests, experiment.workload.topics
+    reads_file = interests.kind == "file"
+    yield reads_file and not interests.path, "$.interests.path", 'missing: kind = "file" needs it'
+    yield bool(interests.path) and not reads_file, "$.interests.path", f'kind = "{interests.kind}" reads no file'
+    if interests.kind == "popularity":
+        fewest, most = interests.subscriptions_min, interests.subscriptions_max
+        problem = f"expected at most subscriptions_max = {most}, got {fewest}"
+        yield fewest > most, "$.interests.subscriptions_min", problem
+        problem = f"expected at most workload.topics = {topics}, got {most}"
+        yield most > topics, "$.interests.subscriptions_max", problem
+
+
+def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    churn = experiment.churn
+    unused = f'kind = "{churn.kind}" does not use it'
+    yield churn.kind == "sessions" and not churn.path, "$.churn.path", 'missing: kind = "sessions" needs it'
+    yield bool(churn.path) and churn.kind != "sessions", "$.churn.path", unused
+    yield churn.kind == "script" and not churn.script, "$.churn.script", 'missing: kind = "script" needs it'
+    yield bool(churn.script) and churn.kind != "script", "$.churn.script", unused
+
+
+def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    adversary, topics = experiment.adversary, experiment.workload.topics
+    unknown = [topic for topic in adversary.victim_topics if topic >= topics]
+    yield bool(unknown), "$.adversary.victim_topics", f"expected topics from 0 to {topics - 1}, got {unknown}"
+    aimless = adversary.kind == "topic-attacker" and not adversary.victim_topics
+    yield aimless, "$.adversary.victim_topics", 'missing: kind = "topic-attacker" needs it'
+
+
+def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:
+    unknown = [node for node in experiment.adversary.nodes if node >= hosts]
+    yield bool(unknown), "$.adversary.nodes", f"expected nodes from 0 to {hosts - 1}, got {unknown}"
+    protocol = PROTOCOLS[experiment.protocol]
+    if protocol.check is not None:
+        try:
+            protocol.check(section_of(experiment, protocol.name), hosts)
+        except ParameterError as error:
+            yield True, f"$.{protocol.section}.{error.key}", error.problem
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExperimentError(str(path), error.strerror or "cannot be read") from None
+    except UnicodeDecodeError as error:
+        raise ExperimentError(str(path), f"not UTF-8 text at byte {error.start}") from None
+    except RecursionError:
+        raise ExperimentError(str(path), "nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
+        problem, _, place = str(error).partition(" (at ")
+        position = ":".join(re.findall(r"\d+", place)) or "end"
+        raise ExperimentError(f"{path}:{position}", f"{problem[:1].lower()}{problem[1:]}") from None
+
+
+def _assign(document: dict[str, Any], override: str) -> None:
+    """Apply one ``--set key=value``."""
+    key, separator, text = override.partition("=")
+    names = key.strip().split(".")
+    if not separator or not all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names):
+        raise ExperimentError("--set", "expected key=value, such as underlay.hosts=20")
+    table = document
+    for name in names[:-1]:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise ExperimentError("--set", f"{name} is a value, not a section")
+    table[names[-1]] = _override_value(text.strip())
+
+
+def _override_value(text: str) -> object:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+        if parsed.keys() == {"value"}:
+            return parsed["value"]
+    except tomllib.TOMLDecodeError:
+        if _BARE_WORD.fullmatch(text):
+            return text
+    raise ExperimentError("--set", "expected a TOML value or a bare word after the =")
+
+
+def _refuse_unbounded(value: object, path: str = "$") -> None:
+    """Refuse nan and inf, which TOML allows and which pass range checks."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_unbounded(inner, _place(path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            _refuse_unbounded(inner, f"{path}[{index}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ExperimentError(path, f"expected a finite number, got {value}")
+
+
+def decode(document: dict[str, Any], form: type[Form]) -> Form:
+    """Make a form of a document.
+
+    Raises:
+        ExperimentError: a key is invalid; the place is a path below ``$``.
+    """
+    _refuse_unbounded(document)
+    try:
+        return msgspec.convert(document, form)
+    except msgspec.ValidationError as error:
+        fault = _FAULT.match(str(error))
+        assert fault is not None, "the pattern matches any text"
+        raise _explain(document, form, fault["problem"], fault["path"] or "$") from None
+
+
+def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str, path: str) -> ExperimentError:
+    """Return the error with what the place takes and what it has."""
+    if unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
+        name, known = unknown[1], field_names(form, path)
+        meant = field_places(form, name) or get_close_matches(name, known, n=1, cutoff=0.4)
+        hint = f"did you mean {one_of(meant)}?" if meant else f"known are {', '.join(known)}"
+        return ExperimentError(_place(path, name), f"unknown field; {hint}")
+    if missing := re.search(r"missing required field `(.*)`", problem):
+        return ExperimentError(f"{path}.{missing[1]}", "missing")
+    if problem.startswith("expected "):
+        return ExperimentError(path, problem)  # a relation between keys, described by the section
+    expected = describe_type(field_type(form, path))
+    return ExperimentError(path, f"expected {expected}, got {_shown(_value_at(document, path))}")
+
+
+def _place(path: str, key: str) -> str:
+    """Return the path of a key, on one line however the file spells the key."""
+    return f"{path}.{key}" if _BARE_WORD.fullmatch(key) else f"{path}.{key!r}"
+
+
+def _value_at(document: dict[str, Any], path: str) -> object:
+    value: Any = document
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
+        value = value[name] if name else value[int(index)]
+    return value
+
+
+def _shown(value: object) -> str:
+    """Return the value on one line, as TOML if it is short."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a section"
+    text = repr(value) if isinstance(value, str | list) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,234 @@
+"""The sandbox: namespaces in which a run is isolated, and with which all its processes end.
+
+A command enters new mount, PID and network namespaces (and a user namespace if not root) that have loopback, no other
+interface, no route out, and private directories for temporary files. No clean-up is necessary, because nothing can
+remain:
+
+* the kernel kills ``unshare`` when the process that entered dies for any reason (``setpriv --pdeathsig``);
+* with ``unshare`` it kills the first process in the PID namespace (``--kill-child``), and with that one all others;
+* interfaces and mounts vanish with the last process of their namespace. No cgroup is made.
+
+Without root the user keeps their own uid inside and has the namespaces' capabilities as ambient ones. With a single
+mapped uid, an sshd as root could not drop its groups; as a plain user it can serve that user, and its child processes
+still have the capabilities.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from harness.errors import TestbedError
+
+PRIVATE_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
+"""Folders that are empty, private and in memory in a sandbox. ``/var/run`` is a link to ``/run``."""
+
+MS_REC, MS_BIND, MS_PRIVATE, MS_NOSUID, MS_NODEV = 0x4000, 0x1000, 1 << 18, 2, 4
+
+END_S = 60.0
+"""Time that hundreds of killed processes and their namespaces may take to end."""
+
+_NEEDED = ("setpriv", "unshare", "ip")
+
+
+def enter(
+    argv: Sequence[str],
+    *,
+    keep: Iterable[Path] = (),
+    environment: Mapping[str, str] | None = None,
+    output: IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a command inside a new sandbox.
+
+    Call it from the main thread: the kernel kills the sandbox when the calling *thread* ends. The command's standard
+    input is a pipe that the caller holds, so that the command also notices a caller that was killed before the kernel
+    was told. The command has its own session, so that a terminal's Ctrl-C reaches only the caller.
+
+    Args:
+        argv: the command. It becomes the first process of its PID namespace.
+        keep: files and folders that stay visible in private folders; those of this Python and of the working directory
+            always do.
+        environment: variables in addition to this process's environment.
+        output: file for its standard output and error; None = those of this process.
+
+    Raises:
+        TestbedError: a program is missing, or this kernel refuses the namespaces.
+    """
+    _check_possible()
+    kept = [f"--keep={path}" for path in sorted({str(path.absolute()) for path in (*_own_folders(), *keep)})]
+    inside = [sys.executable, "-m", __name__, *kept, "--", *argv]
+    return subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", "unshare", *_namespaces(), *inside],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        env={**os.environ, **(environment or {})},
+        start_new_session=True,
+    )
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    keep: Iterable[Path] = (),
+    environment: Mapping[str, str] | None = None,
+    output: IO[bytes] | None = None,
+) -> int:
+    """Run a command inside a new sandbox and wait for it. An interrupt ends the sandbox at once.
+
+    See ``enter`` for the arguments.
+
+    Returns:
+        The command's exit status.
+
+    Raises:
+        TestbedError: the sandbox could not be made, or a signal ended it.
+    """
+    process = enter(argv, keep=keep, environment=environment, output=output)
+    try:
+        status = process.wait()
+    except BaseException:
+        end(process)
+        raise
+    if status < 0:
+        raise TestbedError(f"run {argv[0]} in a sandbox", f"signal {-status} ended it")
+    return status
+
+
+def end(sandbox: subprocess.Popen[bytes]) -> None:
+    """Kill all processes of a sandbox, and return when they have ended.
+
+    Killing ``unshare`` kills the first process of its PID namespace, which ends only after all others.
+    """
+    inside = [os.pidfd_open(process) for process in _children(sandbox.pid)]
+    sandbox.kill()
+    sandbox.wait()
+    for descriptor in inside:
+        select.select([descriptor], [], [], END_S)
+        os.close(descriptor)
+
+
+def _children(process: int) -> list[int]:
+    """Return the children of a process; none if it has ended."""
+    try:
+        return [
+            int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
+        ]
+    except OSError:
+        return []
+
+
+def rootless() -> bool:
+    """Whether a sandbox needs a user namespace, because this process is not root."""
+    return os.geteuid() != 0
+
+
+def _check_possible() -> None:
+    for program in _NEEDED:
+        if shutil.which(program) is None:
+            raise TestbedError("enter a sandbox", f"the program {program} is not installed (trellis doctor --fix)")
+    trial = subprocess.run(["unshare", *_namespaces(), "true"], capture_output=True, text=True, check=False)
+    if trial.returncode:
+        raise TestbedError(f"make namespaces for a sandbox as uid {os.geteuid()}", trial.stderr.strip())
+
+
+def _namespaces() -> list[str]:
+    """Return the options of ``unshare``. ``--mount-proc`` gives the PID namespace its own /proc."""
+    user = ["--user", "--map-current-user", "--keep-caps"] if rootless() else []
+    return [*user, "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
+
+
+def _own_folders() -> list[Path]:
+    """Return the folders that this Python needs: the source tree, its environment and the working directory."""
+    return [Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix), Path.cwd()]
+
+
+# ---------------------------------------------------------------------------------------- inside the sandbox
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Set up the namespaces that ``unshare`` made, then execute the command."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keep", action="append", default=[], type=Path)
+    parser.add_argument("argv", nargs="+")
+    given = parser.parse_args(arguments)
+    if _orphaned():
+        sys.exit(1)
+    try:
+        furnish(given.keep)
+    except TestbedError as error:
+        print(f"trellis: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    os.execvp(given.argv[0], given.argv)
+
+
+def furnish(keep: Sequence[Path]) -> None:
+    """Hide the temporary folders behind private ones, make kept paths visible again, and bring loopback up.
+
+    Raises:
+        TestbedError: the kernel refused a mount, or loopback.
+    """
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
+    hidden = [folder for folder in map(Path, PRIVATE_FOLDERS) if folder.is_dir() and not folder.is_symlink()]
+    held = {path: os.open(path, os.O_PATH) for path in _below(keep, hidden)}
+    for folder in hidden:
+        mount("tmpfs", str(folder), "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    for path, descriptor in held.items():
+        _show_again(path, descriptor)
+        os.close(descriptor)
+    os.chdir(Path.cwd())
+    os.environ["TMPDIR"] = "/tmp"
+    up = subprocess.run(["ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False)
+    if up.returncode:
+        raise TestbedError("bring loopback up in the sandbox", up.stderr.strip())
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    """Mount by a system call: the program ``mount`` refuses users other than root even if the kernel allows them.
+
+    Raises:
+        TestbedError: the kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    encoded = [text.encode() if text is not None else None for text in (source, target, kind)]
+    if libc.mount(*encoded, ctypes.c_ulong(flags), data.encode()) != 0:
+        problem = os.strerror(ctypes.get_errno())
+        raise TestbedError(f"mount {kind or source or 'private'} on {target} in the sandbox", problem)
+
+
+def _below(keep: Sequence[Path], hidden: Sequence[Path]) -> list[Path]:
+    """Return the kept paths that would be hidden, parents first, without paths inside another kept path."""
+    chosen: list[Path] = []
+    for path in sorted({path for path in keep if path.exists()}):
+        if any(path.is_relative_to(folder) for folder in hidden) and not any(map(path.is_relative_to, chosen)):
+            chosen.append(path)
+    return chosen
+
+
+def _show_again(path: Path, descriptor: int) -> None:
+    """Bind the descriptor's file to its old path, which a private folder hides now."""
+    if os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112 - a magic link
+        path.mkdir(parents=True, exist_ok=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    mount(f"/proc/self/fd/{descriptor}", str(path), None, MS_BIND | MS_REC)
+
+
+def _orphaned() -> bool:
+    """Whether the caller died before the kernel was told to kill the sandbox with it: the pipe is closed."""
+    poll = select.poll()
+    poll.register(0, 0)
+    return any(events & select.POLLHUP for _, events in poll.poll(0))
+
+
+if __name__ == "__main__":
+    main()

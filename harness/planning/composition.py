@@ -1,0 +1,45 @@
+"""Chooses the parts of an experiment's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+from msgspec.structs import replace
+
+from harness.experiment.form import AdversarySpec, Experiment, section_of
+from peer.protocols.description import Choice, Composition
+from peer.protocols.registry import PROTOCOLS
+
+
+def choose_parts(experiment: Experiment) -> Composition:
+    """Return the protocol's composition with the parts and parameters of the experiment.
+
+    ``harness.experiment.loader`` has already applied the protocol's own settings.
+    """
+    default = PROTOCOLS[experiment.protocol].composition
+    overlay = _choice(experiment, str(default.overlay["name"]), default.overlay)
+    spread = default.dissemination
+    if experiment.dissemination.kind != "protocol":
+        spread = {"name": experiment.dissemination.kind}
+    dissemination = _choice(experiment, str(spread["name"]), spread)
+    membership = _choice(experiment, experiment.membership.kind, {})
+    return replace(default, overlay=overlay, dissemination=dissemination, membership=membership)
+
+
+def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int], topics: int) -> Choice:
+    """Return the behaviour of the adversaries and its parameters. ``topics``: the number of topics."""
+    own: dict[str, Choice] = {
+        "topic-attacker": {"victim_topics": spec.victim_topics},
+        "eclipse": {"accomplices": tuple(sorted(adversaries))},
+        "slow": {"delay_ms": spec.delay_ms},
+        "dropper": {"drop_ratio": spec.drop_ratio},
+        "asker": {"topics": topics, "ask_interval_ms": spec.ask_interval_ms},
+    }
+    return {"name": spec.kind} | own.get(spec.kind, {})
+
+
+def _choice(experiment: Experiment, name: str, default: Choice) -> Choice:
+    """Return a part with the parameters of its section; a part without a section has those of the protocol."""
+    section = section_of(experiment, name)
+    return {"name": name} | (msgspec.to_builtins(section) if section is not None else default)

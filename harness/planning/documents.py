@@ -1,0 +1,93 @@
+"""The plan's files in the run directory, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from harness.errors import ExperimentError
+from harness.planning.plan import Plan, PlannedRun
+from metrics.rundir import read_document
+from metrics.rundir.files import EXPERIMENT_FILE, PLAN_FILE, UNDERLAY_FILE
+from peer.core.schedule import Action, decode_schedule, encode_schedule
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE
+from peer.runtime.spec import OverlayDocument
+from topologies.model import Underlay
+
+
+def write_plan(planned: PlannedRun, run_dir: Path) -> None:
+    """Write the experiment file, the plan, the underlay, the overlay and the schedule.
+
+    The directory is made if necessary; existing files are never overwritten.
+
+    Raises:
+        ExperimentError: the directory already has a plan, or cannot be written.
+    """
+    documents = {
+        EXPERIMENT_FILE: [planned.source.read_bytes()],
+        PLAN_FILE: [encode_plan(planned.plan)],
+        UNDERLAY_FILE: planned.underlay.to_json(),
+        OVERLAY_FILE: [encode_overlay(planned.overlay)],
+        SCHEDULE_FILE: [encode_schedule(planned.schedule)],
+    }
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        for name, parts in documents.items():
+            with (run_dir / name).open("xb") as file:
+                file.writelines(parts)
+    except OSError as error:
+        raise ExperimentError(str(error.filename or run_dir), error.strerror or "cannot be written") from None
+
+
+def read_plan(run_dir: Path) -> PlannedRun:
+    """Read what ``write_plan`` wrote.
+
+    Raises:
+        RunDirError: a file is missing or invalid.
+    """
+    return PlannedRun(
+        plan=read_document(run_dir / PLAN_FILE, msgspec.json.Decoder(Plan).decode),
+        underlay=read_document(run_dir / UNDERLAY_FILE, Underlay.from_json),
+        overlay=read_document(run_dir / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode),
+        schedule=tuple(read_document(run_dir / SCHEDULE_FILE, decode_schedule)),
+        source=run_dir / EXPERIMENT_FILE,
+    )
+
+
+def hash_documents(
+    plan: Plan, underlay: Underlay, overlay: OverlayDocument, schedule: tuple[Action, ...]
+) -> dict[str, str]:
+    """Return the SHA-256 of each document as it is written; ``plan`` is hashed with empty ``hashes``."""
+    contents = {
+        "plan": [encode_plan(msgspec.structs.replace(plan, hashes={}))],
+        "underlay": underlay.to_json(),
+        "placement": [_indented(plan.placement)],
+        "overlay": [encode_overlay(overlay)],
+        "schedule": [encode_schedule(schedule)],
+    }
+    return {name: _digest(parts) for name, parts in contents.items()}
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Return the bytes of ``plan.json``, indented for readers."""
+    return _indented(plan)
+
+
+def encode_overlay(overlay: OverlayDocument) -> bytes:
+    """Return the bytes of ``overlay.json``."""
+    return msgspec.json.encode(overlay) + b"\n"
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _indented(value: object) -> bytes:
+    return json.dumps(msgspec.to_builtins(value), indent=1, ensure_ascii=False).encode() + b"\n"

@@ -1,0 +1,58 @@
+"""A plan: an experiment with every default, seed, placement and prediction resolved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from harness.experiment.form import Experiment
+from metrics.rundir import Placement
+from peer.core.schedule import Action
+from peer.runtime.spec import OverlayDocument
+from topologies.model import Underlay
+
+MOST_EMULATED_HOSTS = 1000
+"""The control network is a Linux bridge, which has 1024 ports."""
+
+
+class Prediction(Struct, frozen=True):
+    """What the run needs. ``plan`` refuses a run that needs more than this machine has.
+
+    ``links_per_node``: mean number of physical links. ``frames_per_s``: data frames; None if the dissemination has no
+    prediction model. ``wall_s``: None for a simulated run, which takes as long as its events take.
+
+    Seconds are real: with time dilation k, ``wall_s`` has the workload k times and ``frames_per_s`` a k-th of the rate.
+    """
+
+    processes: int
+    memory_mib: float
+    open_files: int
+    wall_s: float | None
+    links_per_node: float
+    frames_per_s: float | None
+
+
+class Plan(Struct, frozen=True):
+    """``plan.json``.
+
+    ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay and schedule. Equal file,
+    overrides and seed give equal hashes, on any machine and with any PYTHONHASHSEED.
+    """
+
+    name: str
+    seed: int
+    experiment: Experiment
+    placement: tuple[Placement, ...]
+    prediction: Prediction
+    hashes: dict[str, str]
+
+
+class PlannedRun(Struct, frozen=True):
+    """A plan and its documents. ``source`` is the experiment file."""
+
+    plan: Plan
+    underlay: Underlay
+    overlay: OverlayDocument
+    schedule: tuple[Action, ...]
+    source: Path

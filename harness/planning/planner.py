@@ -1,0 +1,167 @@
+"""Makes a plan: the same file, overrides and seed give the same plan on any machine."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from harness.errors import ExperimentError
+from harness.experiment.form import Experiment, ProcessingSpec, section_of
+from harness.experiment.inventory import load_inventory
+from harness.experiment.loader import check_rules
+from harness.planning.composition import choose_behaviour, choose_parts
+from harness.planning.documents import hash_documents
+from harness.planning.plan import Plan, PlannedRun
+from harness.planning.prediction import predict, refuse_oversized
+from harness.planning.underlays import make_underlay
+from harness.workload.adversaries import draw_adversaries
+from harness.workload.interests import Interests
+from harness.workload.workload import Workload, draw_workload
+from metrics.rundir import Placement
+from peer.core.randomness import substream
+from peer.core.schedule import Join, Publish
+from peer.protocols.description import Choice, ParameterError
+from peer.protocols.registry import PROTOCOLS
+from peer.runtime.spec import NodeSpec, OverlayDocument
+
+SANDBOX = "sandbox"
+"""The name of the emulated testbed's only machine."""
+
+WAN_PREFIX = "10.0"
+CTL_PREFIX = "172.16"
+"""Hosts are numbered from .0.1 in both networks; 10,000 end at .39.16, far from the machine's own addresses."""
+
+LONGEST_PROCESSING_MS = 60_000.0
+
+
+def make_plan(experiment: Experiment, source: Path) -> PlannedRun:
+    """Resolve every default, make all random draws, and predict what the run needs.
+
+    Args:
+        experiment: from ``load_experiment``.
+        source: the experiment file; its paths are relative to its folder.
+
+    Raises:
+        ExperimentError: the data is missing or invalid, or the run needs more than this machine has.
+    """
+    try:
+        return _make_plan(experiment, source)
+    except ExperimentError as error:
+        place = f"{source}: {error.path}" if error.path.startswith("$") else error.path
+        raise ExperimentError(place, error.problem) from None
+
+
+def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
+    if experiment.underlay.hosts is not None:
+        refuse_oversized(experiment, experiment.underlay.hosts)
+    underlay = make_underlay(experiment.underlay, source.parent, experiment.seed)
+    experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
+    check_rules(experiment)
+    refuse_oversized(experiment, underlay.size)
+    workload = draw_workload(experiment, underlay.size, source.parent)
+    if not any(isinstance(action, Publish) for action in workload.schedule):
+        raise ExperimentError("$.workload.publish_rate_per_s", "with this seed no message falls into the window")
+    plan = Plan(
+        name=experiment.name,
+        seed=experiment.seed,
+        experiment=experiment,
+        placement=_place_nodes(experiment, source, underlay.size),
+        prediction=predict(experiment, underlay, workload.interests, workload.schedule),
+        hashes={},
+    )
+    overlay = make_overlay(experiment, workload)
+    plan = replace(plan, hashes=hash_documents(plan, underlay, overlay, workload.schedule))
+    return PlannedRun(plan, underlay, overlay, workload.schedule, source)
+
+
+def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
+    """Return every node's specification: all that a testbed needs to know of the overlay."""
+    parts = choose_parts(experiment)
+    adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
+    overlays = [parts.overlay | given if given else parts.overlay for given in _initial_state(experiment, workload)]
+    behaviour = choose_behaviour(experiment.adversary, adversaries, experiment.workload.topics)
+    return OverlayDocument(
+        run=_run_number(experiment),
+        protocol=experiment.protocol,
+        nodes=tuple(
+            NodeSpec(
+                node,
+                experiment.seed,
+                topics,
+                overlays[node],
+                parts.dissemination,
+                membership=parts.membership,
+                interests=parts.interests,
+                up=workload.up[node],
+                behaviour=behaviour if node in adversaries else None,
+                processing_ns=_draw_processing_ns(experiment.processing, node, experiment.seed),
+                nodes=len(workload.interests),
+            )
+            for node, topics in enumerate(workload.interests)
+        ),
+        discloses=parts.interests != "private" or parts.needs_interests,
+        refresh_ns=round(experiment.membership.refresh_s * 1e9),
+    )
+
+
+def _initial_state(experiment: Experiment, workload: Workload) -> list[Choice]:
+    """Return what each node's overlay gets besides its parameters; empty if the protocol draws no initial state."""
+    protocol = PROTOCOLS[experiment.protocol]
+    if protocol.draw_initial_state is None:
+        return [{}] * len(workload.interests)
+    interests, parameters = _first_interests(workload), section_of(experiment, protocol.name)
+    try:
+        return protocol.draw_initial_state(interests, parameters, experiment.seed)
+    except ParameterError as error:
+        raise ExperimentError(f"$.{protocol.section}.{error.key}", error.problem) from None
+
+
+def _first_interests(workload: Workload) -> Interests:
+    """Return the topics of every node's first instance, whether it is up at the start or joins later."""
+    joins = {action.node: action.topics for action in reversed(workload.schedule) if isinstance(action, Join)}
+    return tuple(
+        topics if up else joins.get(node, ())
+        for node, (up, topics) in enumerate(zip(workload.up, workload.interests, strict=True))
+    )
+
+
+def _draw_processing_ns(spec: ProcessingSpec, node: int, seed: int) -> int:
+    """Draw the time in ns that a node takes to handle a frame.
+
+    Source: Topiary section II-A, which leaves the distribution of delta_v open.
+    """
+    draws = substream(seed, node, "processing")
+    delay_ms = {
+        "none": lambda: 0.0,
+        "constant": lambda: spec.mean_ms,
+        "uniform": lambda: draws.uniform(0, 2 * spec.mean_ms),
+        "exponential": lambda: draws.expovariate(1 / spec.mean_ms),
+    }[spec.kind]()
+    return round(min(delay_ms, LONGEST_PROCESSING_MS) * 1e6)
+
+
+def _run_number(experiment: Experiment) -> int:
+    """Return the number that distinguishes this run's peers from another's; it fits into JSON's 53 bits."""
+    digest = hashlib.sha256(f"{experiment.name}/{experiment.seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 11
+
+
+def _place_nodes(experiment: Experiment, source: Path, nodes: int) -> tuple[Placement, ...]:
+    """Place node i on host i: in the sandbox, or in the slots of the inventory's machines."""
+    if experiment.testbed != "remote":
+        return tuple(
+            Placement(node, node, SANDBOX, _address(WAN_PREFIX, node), _address(CTL_PREFIX, node))
+            for node in range(nodes)
+        )
+    assert experiment.inventory is not None, "check_rules requires it"
+    slots = load_inventory(source.parent / experiment.inventory).slots(nodes)
+    return tuple(
+        Placement(node, node, slot.machine, slot.listen[0], slot.metrics[0] if slot.metrics else "")
+        for node, slot in enumerate(slots)
+    )
+
+
+def _address(prefix: str, host: int) -> str:
+    return f"{prefix}.{(host + 1) >> 8}.{(host + 1) & 255}"

@@ -1,0 +1,195 @@
+"""A simulated host: one node with its timers and connections, on virtual time.
+
+``peer.core.links`` has the rules of links; a host applies them to simulated connections.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
+from peer.core.frames import Bye, Hello
+from peer.core.links import Connection, LinkTable
+from peer.core.node import StatefulNode
+
+if TYPE_CHECKING:
+    from harness.simulator.simulation import Simulation
+
+RESET = "ConnectionResetError"
+"""Reason of a connection that breaks because the process at the other side has ended."""
+
+
+class End(Connection):
+    """One side of a connection. Frames may be sent while it is ``up``.
+
+    Attributes:
+        host: the host of this side.
+        other: the other side; None after the connection has ended.
+        delay_ns: delay of every frame to the other side; None if it varies.
+        conn: the connection's name in traces.
+        written_bytes: length of this side's stream so far.
+        latest_ns: when the last of these bytes arrives.
+        life: the instance that opened or accepted the connection; later instances on the host do not use it.
+    """
+
+    __slots__ = ("conn", "delay_ns", "host", "latest_ns", "life", "other", "written_bytes")
+
+    peer: NodeId
+
+    def __init__(
+        self, host: SimulatedHost, peer: NodeId, opener: bool, conn: str, life: Node | None, delay_ns: int | None
+    ) -> None:
+        super().__init__(peer, opener)
+        self.host = host
+        self.delay_ns = delay_ns
+        self.life = life
+        self.conn = conn
+        self.other: End | None = None
+        self.written_bytes = 0
+        self.latest_ns = 0
+
+
+class SimulatedHost:
+    """A node, its timers and its connections.
+
+    Attributes:
+        number: number of the node.
+        node: the node; None while it is down.
+        table: the links and the attempts to open links. Each instance of the node has its own, and an earlier one has
+            no effect.
+        links: the links of the table, for fast access.
+        timers: the instant of each timer, by name.
+        quiet: whether timers no longer fire.
+        port: port of the latest connection that this host opened.
+        ready_ns: when it has processed the frames that have arrived.
+        sent_frames, sent_bytes: counters of the frames that it sends.
+        ended: why the latest instance ended.
+    """
+
+    __slots__ = (
+        "_draws",
+        "_simulation",
+        "ended",
+        "links",
+        "node",
+        "number",
+        "port",
+        "quiet",
+        "ready_ns",
+        "sent_bytes",
+        "sent_frames",
+        "table",
+        "timers",
+    )
+
+    def __init__(self, simulation: Simulation, number: NodeId, draws: Random) -> None:
+        self._simulation = simulation
+        self._draws = draws
+        self.number = number
+        self.node: StatefulNode | None = None
+        self.quiet = False
+        self.port = 32768
+        self.ready_ns = 0
+        self.sent_frames, self.sent_bytes = simulation.sent_frames, simulation.sent_bytes
+        self._clear("")
+
+    def feed(self, event: Event) -> None:
+        """Give the node an event and execute its effects; ignore the event if the node is down."""
+        if self.node is not None:
+            simulation = self._simulation
+            simulation.handled += 1
+            perform, trace = simulation.perform, simulation.trace
+            for effect in self.node.handle(simulation.now_ns, event):
+                if type(effect) is Trace:  # almost every second effect
+                    trace(effect.event)
+                else:
+                    perform[type(effect)](self, effect)
+
+    def quiesce(self) -> None:
+        """Stop timers, and neither open nor accept connections; existing ones stay."""
+        self.quiet = self.table.quiet = True
+        self.timers.clear()
+
+    def end(self, reason: str) -> list[End]:
+        """Take the node down; return the connections that are left."""
+        left = self.table.end()
+        self._clear(reason)
+        return left
+
+    def _clear(self, reason: str) -> None:
+        self.node = None
+        self.ended = reason
+        self.timers: dict[str, int] = {}
+        self.table: LinkTable[End] = LinkTable(self, self.number, self._draws)
+        self.table.quiet = self.quiet
+        self.links = self.table.links
+
+    # ------------------------------------------------------------------------------------ told by the network
+
+    def receive_bye(self, end: End, reason: str) -> None:
+        """Handle a close by the other side, and send this side's FIN."""
+        self.table.peer_closed(end, reason)
+        other = end.other
+        self.lose(end)
+        if other is not None:
+            table = other.host.table
+            if table.pending.get(self.number) is other:
+                self._simulation.after(self._simulation.delay_ns(self.number, end.peer), table.lost, other, RESET)
+
+    def lose(self, end: End) -> None:
+        if end.other is not None:
+            end.other.other = None
+            end.other = None
+        self.table.lost(end, RESET)
+
+    # -------------------------------------------------------------------------------------- told by the table
+
+    def now_ns(self) -> int:
+        return self._simulation.now_ns
+
+    def pause(self, peer: NodeId, pause_s: float) -> None:
+        self._simulation.after(round(pause_s * 1e9), self.table.attempt, peer)
+
+    def open(self, peer: NodeId) -> None:
+        """Begin an attempt, which succeeds or is refused one round trip later."""
+        simulation = self._simulation
+        simulation.after(simulation.delay_ns(self.number, peer), self._reach, peer, self.table)
+
+    def _reach(self, peer: NodeId, table: LinkTable[End]) -> None:
+        """Handle the arrival of an attempt at the peer."""
+        simulation = self._simulation
+        there = simulation.hosts.get(peer)
+        listener = there.node if there is not None and peer != self.number else None
+        simulation.after(simulation.delay_ns(peer, self.number), self._take_answer, peer, table, listener)
+
+    def _take_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
+        """Handle the answer to an attempt."""
+        if listener is not None and table.lacks(peer):
+            table.opened(self._simulation.join(self, peer, listener), peer)
+        else:
+            table.failed(peer)
+
+    def say_hello(self, end: End) -> None:
+        self._simulation.write(end, Hello(self.number, self._simulation.run_number))
+
+    def say_goodbye(self, end: End, reason: str) -> None:
+        self._simulation.write(end, Bye(reason))
+
+    def wait(self, end: End, old: End, wait_s: float) -> None:
+        """Do nothing: the reset of a lost connection arrives by itself."""
+        self._simulation.after(round(wait_s * 1e9), self.table.wait_over, end)
+
+    def rejected(self, end: End, reason: str) -> None:
+        self._simulation.note("reject", end, reason=reason)
+
+    def link_up(self, end: End, outbound: bool) -> None:
+        self._simulation.note("add_peer", end, direction=end.side)
+        self.feed(LinkUp(end.peer, outbound))
+
+    def link_down(self, end: End, retrying: bool) -> None:
+        self._simulation.note("remove_peer", end, reason=end.reason)
+        self.feed(LinkDown(end.peer, end.reason, retrying))
+
+    def gave_up(self, peer: NodeId, reason: str) -> None:
+        self.feed(LinkDown(peer, reason, False))

@@ -1,0 +1,379 @@
+"""The discrete-event simulation: an event heap, and the driver of all nodes.
+
+Frames are passed by reference; their size is that of ``peer.wire``'s encoding. Equal arguments and calls give equal
+runs, with any PYTHONHASHSEED.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from harness.simulator.hosts import End, SimulatedHost
+from harness.simulator.memory import LargePages, rare_collections
+from harness.simulator.network import SimulatedNetwork
+from peer import wire
+from peer.core import contract
+from peer.core.bitset import Bitset
+from peer.core.contract import Effect, Event, FrameReceived, Message, Node, NodeId, TimerFired
+from peer.core.frames import Bye, Frame, Hello
+from peer.core.links import STOP
+from peer.core.node import StatefulNode
+from peer.core.randomness import substream
+from peer.runtime.lifecycle import announce_end, announce_join
+from peer.trace import CRASHED, LEFT, TraceEvent, make_drop_event, make_frame_event
+
+KINDS = 256
+"""A frame's kind has eight bits."""
+
+PAGES_NS = 1_000_000_000
+"""Virtual time between two checks whether the memory has grown."""
+
+Arrival = tuple[End, Frame, int, int]
+"""The receiver's end of a connection, a frame, its offset in the stream, and its length in bytes."""
+
+Entry = tuple[int, int, Any, Any]
+"""An entry of the event heap: the instant, the order among equal instants, an action and its argument; or, if the
+observer does not watch frames, the receiver's end of a connection and a frame."""
+
+
+class Observer(Protocol):
+    """An observer of a simulation. Its instants are virtual, in ns."""
+
+    frames: bool
+    """Whether it gets the events of every frame and link; it always gets the nodes' own trace events."""
+
+    def trace(self, event: TraceEvent) -> None:
+        """Handle a trace event of the node ``event.node`` or of its driver."""
+
+    def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
+        """Handle the delivery of a message to a node's application."""
+
+
+class Simulation:
+    """Many nodes on virtual time, each on the host of its number.
+
+    A heap has the pending events as (instant, order of insertion, action, argument), and ``run`` takes them one by one.
+    An event feeds a node, the node's effects are carried out at once by ``perform``, and what takes time (a frame on
+    its way, a timer) becomes a later event. Nothing else advances time, and no order depends on hashes, so a run is
+    reproducible. Hosts have their connections and timers; only this class has the heap.
+
+    Args:
+        network: the network between the hosts.
+        observer: gets the events of the run.
+        seed: seed of the pauses between attempts to open a link.
+        run_number: the run's number in every Hello.
+        processing_ns: time that a node needs for each received frame; frames wait for each other.
+        uncounted: nodes whose frames do not count as sent.
+        encode: encode and decode every frame, as a real link does, instead of passing the object.
+        address: returns a node's address in the names of connections.
+
+    Attributes:
+        now_ns: the virtual instant.
+        hosts: every host; one whose ``node`` is None is down.
+        handled: events that nodes have handled so far.
+        sent_frames, sent_bytes: frames written to links so far, without those of ``uncounted`` nodes; index = kind.
+        perform: the function that executes an effect of a host, by type of the effect; ``trace`` for ``Trace``.
+    """
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        observer: Observer,
+        *,
+        seed: int,
+        run_number: int = 0,
+        processing_ns: Callable[[NodeId], int] | None = None,
+        encode: bool = False,
+        uncounted: Bitset = 0,
+        address: Callable[[NodeId], str] = str,
+    ) -> None:
+        self.now_ns = 0
+        self.hosts: dict[NodeId, SimulatedHost] = {}
+        self.handled = 0
+        self.sent_frames = [0] * KINDS
+        self.sent_bytes = [0] * KINDS
+        self._uncounted = uncounted
+        self._uncounted_frames = [0] * KINDS
+        self._uncounted_bytes = [0] * KINDS
+        self.run_number = run_number
+        self.delay_ns = network.delay_ns
+        self._network = network
+        self._observer = observer
+        self._traces_frames = observer.frames
+        self._seed = seed
+        self._processing_ns = processing_ns
+        self._encode = encode
+        # An arrival or a departure needs only the frame and its link.
+        self._is_plain = not self._traces_frames and processing_ns is None and not network.limits_rates
+        self._on_arrival = self._pass_down if network.limits_rates else self._arrive
+        self._is_fixed = self._is_plain and network.is_fixed and not encode
+        self._address = address
+        self._heap: list[Entry] = []
+        self._order = 0
+        self._pages = LargePages()
+        self._sized: tuple[Frame | None, int] = (None, 0)
+        self.trace = observer.trace
+        self.perform: dict[type[Effect], Callable[[SimulatedHost, Any], None]] = {
+            contract.Send: lambda host, effect: self._send(host, effect.peer, effect.frame),
+            contract.SendEach: self._send_each,
+            contract.Deliver: lambda host, effect: observer.deliver(self.now_ns, host.number, effect.message),
+            contract.SetTimer: self._set_timer,
+            contract.CancelTimer: self._cancel_timer,
+            contract.Connect: lambda host, effect: host.table.connect(effect.peer),
+            contract.Disconnect: lambda host, effect: host.table.disconnect(effect.peer, effect.reason),
+        }
+
+    # ------------------------------------------------------------------------------------------- for the user
+
+    def add_host(self, number: NodeId) -> SimulatedHost:
+        """Add a host without a node."""
+        host = self.hosts[number] = SimulatedHost(self, number, substream(self._seed, number, "runtime"))
+        if self._uncounted >> number & 1:
+            host.sent_frames, host.sent_bytes = self._uncounted_frames, self._uncounted_bytes
+        return host
+
+    def start(self, number: NodeId, node: StatefulNode, directory: contract.Directory, *, joins: bool = False) -> None:
+        """Start a node on its host now. ``joins``: it joins during the run, which is traced."""
+        host = self.hosts[number]
+        host.node = node
+        if joins:
+            self._observer.trace(announce_join(node, self.now_ns))
+        host.feed(contract.Started())
+        host.feed(contract.PeerList(directory))
+
+    def give(self, number: NodeId, event: Event) -> None:
+        """Give an event to a node now; ignore it if the node is down."""
+        self.hosts[number].feed(event)
+
+    def leave(self, number: NodeId) -> None:
+        """Make a node leave in order: it sends its last frames, and its links close."""
+        host = self.hosts[number]
+        host.feed(contract.Leaving())
+        self._end(host, LEFT, goodbye=True)
+
+    def crash(self, number: NodeId) -> None:
+        """Crash a node: its links break, and its neighbours learn of it when the resets arrive."""
+        self._end(self.hosts[number], CRASHED, goodbye=False)
+
+    def quiesce(self) -> None:
+        """Stop timers, publications and new links; frames are still received and forwarded."""
+        for host in self.hosts.values():
+            host.quiesce()
+
+    def close(self) -> None:
+        """Close every link, as peers do before they exit."""
+        for host in self.hosts.values():
+            for end in list(host.links.values()):
+                host.table.close(end, STOP)
+
+    def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
+        """Call ``action(*arguments)`` at a virtual instant, after earlier calls for the same instant."""
+        self._order += 1
+        heapq.heappush(self._heap, (max(at_ns, self.now_ns), self._order, _call, (action, arguments)))
+
+    def after(self, delay_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
+        """Call ``action(*arguments)`` after this time."""
+        self.at(self.now_ns + delay_ns, action, *arguments)
+
+    def run(self, until_ns: int) -> None:
+        """Run all events up to and including an instant."""
+        heap, pop = self._heap, heapq.heappop
+        with rare_collections():
+            while heap and heap[0][0] <= until_ns:
+                self._pages.keep()
+                pause_ns = min(until_ns, heap[0][0] + PAGES_NS)
+                while heap and heap[0][0] <= pause_ns:
+                    self.now_ns, _, action, argument = pop(heap)
+                    if type(action) is not End:
+                        action(argument)
+                    elif action.up:
+                        action.host.feed(FrameReceived(action.peer, argument))
+                    else:
+                        self._arrive((action, argument, 0, 0))
+        self.now_ns = max(self.now_ns, until_ns)
+
+    # ------------------------------------------------------------------------------------------- for the hosts
+
+    def join(self, opener: SimulatedHost, peer: NodeId, listener: Node) -> End:
+        """Make a connection that ``listener`` accepts, and return the opener's end."""
+        acceptor = self.hosts[peer]
+        conn = ""
+        if self._traces_frames:
+            opener.port += 1
+            conn = f"{self._address(opener.number)}:{opener.port}-{self._address(peer)}:9000"
+        fixed = self._network.fixed_delay_ns
+        end = End(opener, peer, True, conn, opener.node, fixed(opener.number, peer))
+        other = End(acceptor, opener.number, False, conn, listener, fixed(peer, opener.number))
+        end.other, other.other = other, end
+        return end
+
+    def write(self, end: End, frame: Frame) -> None:
+        other = end.other
+        if other is None:
+            return
+        last, size = self._sized
+        if last is not frame:
+            size = wire.size(frame)
+            self._sized = (frame, size)
+        kind = frame.kind
+        end.host.sent_frames[kind] += 1
+        end.host.sent_bytes[kind] += size
+        off = end.written_bytes
+        end.written_bytes = off + size
+        if self._traces_frames:
+            self._trace_frame("send", end, end.side, frame, off, size)
+        if end.delay_ns is not None:
+            arrival_ns = self.now_ns + end.delay_ns
+        else:
+            arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, size)
+        if arrival_ns < end.latest_ns:
+            arrival_ns = end.latest_ns
+        end.latest_ns = arrival_ns
+        if self._encode:
+            [(_, _, frame)] = wire.Decoder().feed(wire.encode(frame))
+        self._order += 1
+        if self._is_plain and kind != Bye.kind:
+            heapq.heappush(self._heap, (arrival_ns, self._order, other, frame))
+        else:
+            heapq.heappush(self._heap, (arrival_ns, self._order, self._on_arrival, (other, frame, off, size)))
+
+    def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
+        if self._traces_frames:
+            self._observer.trace(
+                TraceEvent(
+                    event, self.now_ns, end.host.number, end.peer, conn=end.conn, direction=direction, reason=reason
+                )
+            )
+
+    # ------------------------------------------------------------------------------------------------ effects
+
+    def _send(self, host: SimulatedHost, peer: NodeId, frame: Frame) -> None:
+        end = host.links.get(peer)
+        if end is not None and not end.reason:
+            self.write(end, frame)
+        elif self._traces_frames:
+            self._observer.trace(make_drop_event(self.now_ns, host.number, peer, frame, wire.size(frame), "no_link"))
+
+    def _send_each(self, host: SimulatedHost, effect: contract.SendEach) -> None:
+        if self._is_fixed:
+            self._write_each(host, effect)
+        else:
+            for peer in effect.peers:
+                self._send(host, peer, effect.frame)
+
+    def _write_each(self, host: SimulatedHost, effect: contract.SendEach) -> None:
+        """Write a frame to several links, with a fast path for fixed delays and unwatched frames."""
+        frame, links, heap, now_ns, order = effect.frame, host.links, self._heap, self.now_ns, self._order
+        for peer in effect.peers:
+            end = links.get(peer)
+            if end is not None and not end.reason and end.other is not None:
+                order += 1
+                heapq.heappush(heap, (now_ns + end.delay_ns, order, end.other, frame))  # type: ignore[operator]
+        sent = order - self._order
+        self._order = order
+        host.sent_frames[frame.kind] += sent
+        host.sent_bytes[frame.kind] += sent * wire.size(frame)
+
+    def _set_timer(self, host: SimulatedHost, effect: contract.SetTimer) -> None:
+        if not host.quiet:
+            host.timers[effect.name] = effect.at_ns
+            self.at(effect.at_ns, self._fire, host, host.node, effect.name, effect.at_ns)
+
+    def _cancel_timer(self, host: SimulatedHost, effect: contract.CancelTimer) -> None:
+        host.timers.pop(effect.name, None)
+
+    def _fire(self, host: SimulatedHost, node: Node, name: str, at_ns: int) -> None:
+        if host.node is node and host.timers.get(name) == at_ns:
+            del host.timers[name]
+            host.feed(TimerFired(name))
+
+    # ------------------------------------------------------------------------------------------------ arrivals
+
+    def _pass_down(self, arrival: Arrival) -> None:
+        """Handle a frame at its receiver's access link, which is first come, first served."""
+        end, _, _, size = arrival
+        self.at(self._network.pass_down_ns(self.now_ns, end.host.number, size), self._arrive, arrival)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        end, frame, off, size = arrival
+        host = end.host
+        if end.life is not host.node and not end.reason:
+            self._say_gone(end)
+        if end.reason == CRASHED:
+            return
+        if self._traces_frames:
+            side = "resp" if end.opener else "orig"
+            self._trace_frame("receive", end, side, frame, off, size)
+        if self._processing_ns is not None and (cost_ns := self._processing_ns(host.number)):
+            host.ready_ns = max(host.ready_ns, self.now_ns) + cost_ns
+            self.at(host.ready_ns, self._handle, end, frame)
+        else:
+            self._handle(end, frame)
+
+    def _handle(self, end: End, frame: Frame) -> None:
+        if end.up and frame.kind != Bye.kind:
+            end.host.feed(FrameReceived(end.peer, frame))
+        elif end.life is not end.host.node:
+            if not end.reason:
+                self._say_gone(end)
+        elif isinstance(frame, Bye):
+            end.host.receive_bye(end, frame.reason)
+        elif isinstance(frame, Hello):
+            end.host.table.introduced(end, end.peer)
+
+    def _end(self, host: SimulatedHost, reason: str, *, goodbye: bool) -> None:
+        """Take a host down."""
+        if host.node is None:
+            return
+        for event in announce_end(host.node, self.now_ns, reason):
+            self._observer.trace(event)
+        for end in host.end(reason):
+            if goodbye:
+                self._part(end, reason)
+            elif end.other is not None:
+                self._break(end, end.other)
+            if end.up:
+                self.note("remove_peer", end, reason=reason)
+            end.up, end.reason = False, reason
+
+    def _part(self, end: End, reason: str) -> None:
+        if not end.reason:
+            end.reason = reason
+            self.write(end, Bye(reason))
+
+    def _say_gone(self, end: End) -> None:
+        """Answer a frame on a connection whose instance has ended: with ``Bye`` if it left, else with a reset."""
+        if end.host.ended == LEFT:
+            self._part(end, LEFT)
+        elif end.other is not None:
+            end.reason = CRASHED
+            self._break(end, end.other)
+
+    def _break(self, end: End, other: End) -> None:
+        """Break a connection of a killed process; the other side learns of it after all that was sent."""
+        arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, 0)
+        end.latest_ns = max(arrival_ns, end.latest_ns)
+        self.at(end.latest_ns, self._hear_break, other)
+
+    def _hear_break(self, end: End) -> None:
+        """Handle the end of a connection's stream at the receiver's access link."""
+        at_ns = self.now_ns
+        if self._network.limits_rates:
+            at_ns = self._network.pass_down_ns(at_ns, end.host.number, 0)
+        self.at(max(at_ns, end.host.ready_ns), self._reset, end)
+
+    def _reset(self, end: End) -> None:
+        if end.host.node is not None:
+            end.host.lose(end)
+
+    def _trace_frame(self, event: str, end: End, side: str, frame: Frame, off: int, size: int) -> None:
+        self._observer.trace(
+            make_frame_event(event, self.now_ns, end.host.number, end.peer, end.conn, side, frame, off, size)
+        )
+
+
+def _call(wish: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
+    action, arguments = wish
+    action(*arguments)

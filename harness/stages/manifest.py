@@ -1,0 +1,127 @@
+"""The contents of ``manifest.json``: phases, clocks, the machine and the versions of programs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from harness.progress import step
+from metrics.processors import usable_processors
+from metrics.rundir import SCHEMA_VERSION, Manifest, Phase, write_document
+from metrics.rundir.files import MANIFEST_FILE
+from peer.runtime.clock import Clock
+
+_PACKAGES = (
+    "trellis-testbed",
+    "msgspec",
+    "uvloop",
+    "prometheus-client",
+    "mininet",
+    "fabric",
+    "paramiko",
+    "numpy",
+    "pyarrow",
+)
+_PROGRAMS = {"iproute2": ("ip", "-V"), "openssh": ("sshd", "-V"), "prometheus": ("prometheus", "--version")}
+_CLOCK_SAMPLES = 200
+_ROOT = Path(__file__).parents[2]
+
+
+class PhaseLog:
+    """Records the phases of the running stage, in the order in which they end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.phases: list[Phase] = []
+
+    @contextmanager
+    def phase(self, name: str, text: str = "", expected_s: float = 0.0) -> Iterator[None]:
+        """Record when a phase began and ended, and show it to the user as ``text``."""
+        start_ns = self._clock.now_ns()
+        with step(text or name.replace("_", " "), expected_s):
+            yield
+        self.add(name, start_ns, self._clock.now_ns())
+
+    def add(self, name: str, start_ns: int, end_ns: int) -> None:
+        """Record a phase whose instants are known."""
+        self.phases.append(Phase(name, start_ns, end_ns))
+
+
+def epoch_offset_ns() -> int:
+    """Return CLOCK_REALTIME - CLOCK_MONOTONIC: the sample between the two closest readings of the latter."""
+    samples = []
+    for _ in range(_CLOCK_SAMPLES):
+        before, now, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        samples.append((after - before, now - (before + after) // 2))
+    return min(samples)[1]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of all programs and packages that can change results; absent ones are left out."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    if (revision := _revision()) is not None:
+        found["trellis revision"] = revision
+    for name, argv in _PROGRAMS.items():
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        except OSError:
+            continue
+        words = (done.stdout + done.stderr).strip().splitlines()
+        found[name] = next((line for line in words if any(map(str.isdigit, line))), "")
+    return found
+
+
+def _revision() -> str | None:
+    """Return the commit of this checkout, with "-dirty" if files differ; None if this is no Git checkout."""
+    argv = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def kernel() -> dict[str, str]:
+    """Return the kernel and the processor of this machine."""
+    return {
+        "release": platform.release(),
+        "version": platform.version(),
+        "machine": platform.machine(),
+        "cpu": _cpu_model(),
+        "cpus": str(len(os.sched_getaffinity(0))),
+        "usable cpus": f"{usable_processors():g}",
+        "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "pressure": "yes" if Path("/proc/pressure/cpu").exists() else "no",
+    }
+
+
+def write(run_dir: Path, manifest: Manifest) -> None:
+    """Write ``manifest.json``, which ends the running stage, with the schema version of the run directory."""
+    write_document(run_dir / MANIFEST_FILE, replace(manifest, schema_version=SCHEMA_VERSION))
+
+
+def _cpu_model() -> str:
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

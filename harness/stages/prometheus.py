@@ -1,0 +1,233 @@
+"""The Prometheus server as a process: it scrapes during a run, and later shows the data of a finished run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from msgspec import Struct
+
+from harness.doctor.programs import find_program
+from harness.errors import TestbedError, describe_status
+from harness.machine.scheduling import make_session_nice
+from metrics.prometheus import TSDB_FOLDER, Target, write_config
+from metrics.rundir.files import PROMETHEUS_FOLDER, PROMETHEUS_LOG
+
+LOOPBACK = "127.0.0.1"
+START_S = 30.0
+STOP_S = 30.0
+PORTS = 5
+"""How many free ports are tried: another program may take a port before the server starts."""
+
+RETENTION = "100y"
+"""Prometheus's default is to delete data that is older than 15 days."""
+
+_DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+_NO_CONFIG = Path("/dev/null")
+
+# In a private mount namespace an in-memory file system with a copy of the data hides the data folder: the server can
+# read and write, the run directory does not change, and the copy vanishes with the server.
+_WITH_COPY = 'cd "$1" && mount -t tmpfs tmpfs "$1" && cp -a ./. "$1" && cd / && shift && exec "$@"'
+
+
+class ScrapeCounts(Struct, frozen=True):
+    """Counts of scrapes: all, failed, and failed by ``job/instance``."""
+
+    scrapes: int
+    failed: int
+    failed_by_target: dict[str, int]
+
+
+class Prometheus:
+    """A running server on loopback."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.url = f"http://{LOOPBACK}:{port}"
+        self.pid = process.pid
+        self._process = process
+
+    def query(self, expression: str, at_epoch_s: float) -> list[dict[str, Any]]:
+        """Return the result vector of a PromQL expression at an instant (s since the epoch).
+
+        Raises:
+            TestbedError: the server refused the expression or does not answer.
+        """
+        arguments = urllib.parse.urlencode({"query": expression, "time": f"{at_epoch_s:.3f}"})
+        try:
+            answer = json.loads(_get(f"{self.url}/api/v1/query?{arguments}"))
+        except urllib.error.HTTPError as error:
+            raise TestbedError(f"query {expression}", error.read().decode(errors="replace")) from None
+        except OSError as error:
+            raise TestbedError(f"query {expression}", str(error)) from None
+        return list(answer["data"]["result"])
+
+    def count_scrapes(self, start_epoch_s: float, end_epoch_s: float) -> ScrapeCounts:
+        """Count the scrapes in an interval in which all targets should have answered."""
+        window = f"[{round((end_epoch_s - start_epoch_s) * 1000)}ms]"
+        scrapes = self.query(f"sum(count_over_time(up{window}))", end_epoch_s)
+        failed = self.query(f"count_over_time(up{window}) - sum_over_time(up{window}) > 0", end_epoch_s)
+        by_target = {f"{row['metric']['job']}/{row['metric']['instance']}": _value(row) for row in failed}
+        return ScrapeCounts(sum(map(_value, scrapes)), sum(by_target.values()), by_target)
+
+    def lost(self) -> dict[str, str]:
+        """Return the server and how it ended, if it ended."""
+        status = self._process.poll()
+        return {} if status is None else {"Prometheus": describe_status(status)}
+
+    def stop(self) -> None:
+        """End the server and wait until its database is closed.
+
+        Raises:
+            TestbedError: it did not end cleanly; the last data may be lost.
+        """
+        self._process.terminate()
+        try:
+            status = self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if status != 0:
+            raise TestbedError("stop Prometheus", f"it {describe_status(status)}")
+
+
+def start_prometheus(run_dir: Path, targets: Sequence[Target], scrape_interval_s: float) -> Prometheus:
+    """Start a server at a free port that scrapes ``targets`` into ``run_dir/prometheus`` until it is stopped.
+
+    Its log is ``logs/prometheus.log``. It runs on one processor, only when no other process wants that processor, since
+    it shares the machine with what is measured. It ends when the calling thread ends.
+
+    Raises:
+        TestbedError: it is not installed or did not start; the message has the last line of its log.
+    """
+    folder = run_dir / PROMETHEUS_FOLDER
+    config = write_config(folder, targets, scrape_interval_s)
+    log_path = run_dir / PROMETHEUS_LOG
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1, PORTS + 1):
+        port = free_port()
+        command = [*_DIE_WITH_US, "chrt", "--idle", "0", *_command(config, folder / TSDB_FOLDER, port)]
+        with log_path.open("w+b") as log:
+            try:
+                server = _launch(command, log, port, folder / TSDB_FOLDER)
+            except TestbedError as error:
+                if attempt == PORTS or "address already in use" not in str(error).lower():
+                    raise
+                continue  # another program took the port meanwhile
+        make_session_nice(server.pid)
+        return server
+    raise AssertionError("the last attempt returns or raises")
+
+
+def free_port() -> int:
+    """Return a port that is free on loopback now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
+    """Start a server that shows a finished run's data. It scrapes nothing and does not change the run directory.
+
+    The server ends when the calling thread ends.
+
+    Raises:
+        TestbedError: the run has no data, or the server did not start.
+    """
+    data = (run_dir / PROMETHEUS_FOLDER / TSDB_FOLDER).absolute()
+    if not data.is_dir():
+        raise TestbedError(f"open {data}", "the run recorded no Prometheus data")
+    user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
+    private = ["unshare", *user, "--mount", "--propagation", "private"]
+    command = [*private, *_DIE_WITH_US, "sh", "-ec", _WITH_COPY, "sh", str(data), *_command(_NO_CONFIG, data, port)]
+    with tempfile.TemporaryFile() as log:
+        return _launch(command, log, port, data)
+
+
+def _command(config: Path, data: Path, port: int) -> list[str]:
+    program = find_program("prometheus")
+    if program is None:
+        raise TestbedError("start Prometheus", "the program prometheus is not installed (trellis doctor --fix)")
+    return [
+        program,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={data}",
+        f"--storage.tsdb.retention.time={RETENTION}",
+        f"--web.listen-address={LOOPBACK}:{port}",
+        "--log.level=warn",
+    ]
+
+
+def _launch(command: Sequence[str], log: IO[bytes], port: int, data: Path) -> Prometheus:
+    refuse_taken(port)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, "GOMAXPROCS": "1"},
+        start_new_session=True,  # Ctrl-C must not reach it: Trellis stops it in its own order
+    )
+    server = Prometheus(process, port)
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        if _answers(f"{server.url}/-/ready"):
+            if not _serves(server.url, data):
+                break
+            return server
+        time.sleep(0.05)
+    taken = process.poll() is None and time.monotonic() < deadline
+    process.kill()
+    process.wait()
+    words = "address already in use by another server" if taken else _last_words(log)
+    raise TestbedError(f"start Prometheus on port {port}", words)
+
+
+def refuse_taken(port: int) -> None:
+    """Raise if the port is taken: its server would answer instead of the one to start."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise TestbedError(f"start Prometheus on port {port}", error.strerror or str(error)) from None
+
+
+def _answers(url: str) -> bool:
+    try:
+        _get(url)
+    except OSError:
+        return False
+    return True
+
+
+def _serves(url: str, data: Path) -> bool:
+    """Whether the server at ``url`` is the one of this data: another server may have taken the port first."""
+    flags = json.loads(_get(f"{url}/api/v1/status/flags"))["data"]
+    return Path(flags["storage.tsdb.path"]) == data
+
+
+def _get(url: str) -> bytes:
+    # Without a proxy: the user's http_proxy must not apply to loopback.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=5) as answer:
+        return bytes(answer.read())
+
+
+def _value(row: dict[str, Any]) -> int:
+    return round(float(row["value"][1]))
+
+
+def _last_words(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"not ready after {START_S:g} s"

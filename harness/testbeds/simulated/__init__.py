@@ -1,1 +1,0 @@
-"""The simulated testbed: the same nodes on virtual time, up to ten thousand in one process."""

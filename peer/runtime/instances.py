@@ -1,0 +1,157 @@
+"""The instances of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from random import Random
+
+from peer.core import contract
+from peer.core.directory import Directory
+from peer.core.node import StatefulNode
+from peer.core.randomness import substream
+from peer.runtime.addresses import Address, AddressBook
+from peer.runtime.clock import UNDILATED, Clock
+from peer.runtime.driver import Driver
+from peer.runtime.lifecycle import announce_end, announce_join, make_node
+from peer.runtime.link import Counts
+from peer.runtime.pool import LinkPool
+from peer.runtime.recording import Recorder
+from peer.runtime.spec import NodeSpec
+from peer.runtime.tracefile import TraceFile
+from peer.trace import CRASHED, LEFT
+
+
+class Instances:
+    """The node's slot, in which its instances run one after another.
+
+    While the node is down, nothing listens at its address: connections are refused, as after a process has ended.
+
+    Args:
+        spec: the node.
+        trace: its trace, one for all instances.
+        run: the run's number.
+        addresses: where each node listens.
+        listen: where this one does.
+        send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
+        recorder: writes down what the node is told; None = nobody does.
+        clock: what all of it goes by.
+
+    Attributes:
+        counts: frames, bytes, drops and rejects of all instances.
+        events: trace events by name, of all instances.
+        driver: that of the present instance, None while the node is down.
+    """
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        trace: TraceFile,
+        *,
+        run: int,
+        addresses: AddressBook,
+        listen: Address,
+        send_queue_bytes: int,
+        recorder: Recorder | None = None,
+        clock: Clock = UNDILATED,
+    ) -> None:
+        self.counts = Counts()
+        self.events: dict[str, int] = {}
+        self.driver: Driver | None = None
+        self._spec = spec
+        self._trace = trace
+        self._run = run
+        self._addresses = addresses
+        self._listen = listen
+        self._send_queue_bytes = send_queue_bytes
+        self._recorder = recorder
+        self._clock = clock
+        self._draws: Random = substream(spec.seed, spec.node, "runtime")
+        self._started = 0
+        self._node: StatefulNode | None = None
+        self._listener: socket.socket | None = None
+        self._server: asyncio.AbstractServer | None = None
+        self._closing: list[asyncio.Task[None]] = []
+
+    def open_listener(self) -> None:
+        """Listen. Connections of nodes that are a little ahead wait in the kernel until this one has started."""
+        self._listener = socket.create_server(self._listen, backlog=512)
+        self._listener.setblocking(False)
+
+    async def begin(self, directory: Directory) -> None:
+        """Start the instance that starts with the peers."""
+        await self._begin(make_node(self._spec), directory, joins=False)
+
+    async def join(self, topics: Sequence[int], directory: Directory) -> None:
+        self.open_listener()
+        await self._begin(make_node(self._spec, self._started, topics), directory, joins=True)
+
+    def feed(self, event: contract.Event) -> None:
+        if self.driver is not None:
+            self.driver.feed(event)
+
+    def leave(self) -> None:
+        """End the instance in order: it sends its last frames, and its links close. New connections are refused."""
+        self.feed(contract.Leaving())
+        self._end(LEFT)
+
+    def crash(self) -> None:
+        """End the instance as a dying process does: the kernel closes its connections."""
+        self._end(CRASHED)
+
+    def quiesce(self) -> None:
+        """Fire no more timers and open no more connections; frames are still received and forwarded."""
+        if self.driver is not None:
+            self.driver.quiesce()
+
+    async def close(self) -> None:
+        """Close all connections, including those of earlier instances."""
+        if self.driver is not None:
+            await self.driver.links.close()
+        self._close_listener()
+        await asyncio.gather(*self._closing)
+
+    async def _begin(self, node: StatefulNode, directory: Directory, *, joins: bool) -> None:
+        assert self._listener is not None, "the listener is opened first"
+        driven = node if self._recorder is None else self._recorder.watch(node, self._started)
+        driver = Driver(driven, self._trace, self.events, self._clock)
+        driver.links = LinkPool(
+            driver,
+            self._spec.node,
+            self._run,
+            self._addresses,
+            self._listen[0],
+            self._send_queue_bytes,
+            self._draws,
+            self.counts,
+            self._clock,
+        )
+        self._node, self.driver = node, driver
+        self._started += 1
+        if joins:
+            driver.trace(announce_join(node, self._clock.now_ns()))
+        driver.feed(contract.Started())
+        self._server = await asyncio.get_running_loop().create_server(driver.links.accept, sock=self._listener)
+        driver.feed(contract.PeerList(directory))
+
+    def _end(self, reason: str) -> None:
+        driver, node = self.driver, self._node
+        assert driver is not None, "the schedule ends only instances that have begun"
+        assert node is not None, "a driver has a node"
+        for event in announce_end(node, self._clock.now_ns(), reason):
+            driver.trace(event)
+        self.driver = self._node = None
+        driver.stop()
+        self._close_listener()
+        if reason == CRASHED:
+            driver.links.cut(reason)
+        else:
+            self._closing.append(asyncio.get_running_loop().create_task(driver.links.close(reason)))
+
+    def _close_listener(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._listener is not None:
+            self._listener.close()
+        self._server = self._listener = None

@@ -1,0 +1,102 @@
+"""What the observer of a study's run keeps of messages, and for how long."""
+
+from __future__ import annotations
+
+from harness.studies.observer import LATEST_NS, Watch, sum_up
+from peer.core.contract import Message
+from peer.core.schedule import Population
+from peer.trace import TraceEvent
+
+NODES = 64
+SECOND = 1_000_000_000
+
+
+def everybody() -> Population:
+    return Population(dict.fromkeys(range(NODES), (1,)))
+
+
+def publish(watch: Watch, number: int, at_ns: int) -> None:
+    watch.trace(TraceEvent("publish", at_ns, 0, message_id=number, topics=(1,)))
+
+
+def deliver(watch: Watch, number: int, at_ns: int, *nodes: int) -> None:
+    for node in nodes:
+        watch.deliver(at_ns, node, Message(number, (1,), b"", 1))
+
+
+def test_a_delivery_counts_once_and_the_set_of_those_due_shrinks_to_nothing():
+    watch = Watch(everybody(), 0, None)
+    publish(watch, 7, 0)
+    [batch] = watch.batches
+    assert batch.due == NODES - 1
+    deliver(watch, 7, 5, *range(1, NODES))
+    deliver(watch, 7, 9, 3)
+    assert list(batch.delays_ns) == [5] * (NODES - 1)
+    assert [flight.due for flight in watch.flights.values()] == [0]
+
+
+def test_messages_are_forgotten_after_a_while_and_their_batches_kept():
+    watch = Watch(everybody(), 0, 1)
+    for number in range(50):
+        publish(watch, number, number * LATEST_NS // 5)
+        assert len(watch.flights) <= 6
+    deliver(watch, 44, 49 * LATEST_NS // 5, 1)
+    deliver(watch, 43, 49 * LATEST_NS // 5, 1)
+    assert [len(batch.delays_ns) for batch in watch.batches] == [0] * 44 + [1] + [0] * 5
+
+
+def due(watch: Watch, number: int, at_ns: int) -> set[int]:
+    """The nodes whose delivery counts of a message on topic 1 that node 0 publishes now."""
+    publish(watch, number, at_ns)
+    counted = watch.batches[-1].delays_ns
+    found = set()
+    for node in range(NODES):
+        before = len(counted)
+        deliver(watch, number, at_ns, node)
+        if len(counted) > before:
+            found.add(node)
+    return found
+
+
+def test_the_subscribers_are_those_that_the_traced_changes_leave():
+    watch = Watch(Population({0: (1,), 1: (1, 2), 2: (), 3: (1,), 4: (1,)}), 1 << 4, None)
+    assert due(watch, 0, 0) == {1, 3}, "neither the publisher nor the adversary"
+    watch.trace(TraceEvent("leave", SECOND, 1, topics=(1,)))
+    watch.trace(TraceEvent("join", SECOND, 2, topics=(1,)))
+    assert due(watch, 1, SECOND) == {2, 3}
+    assert (watch.changes, watch.joined_ns) == (0, {})
+    watch.trace(TraceEvent("leave", 2 * SECOND, 3, topics=(1,), reason="crashed"))
+    watch.trace(TraceEvent("leave", 2 * SECOND, 2, topics=(1,), reason="left"))
+    watch.trace(TraceEvent("leave", 2 * SECOND, 4, topics=(1,), reason="left"))
+    assert due(watch, 2, 2 * SECOND) == set()
+    watch.trace(TraceEvent("join", 3 * SECOND, 2, topics=(), reason="joined"))
+    watch.trace(TraceEvent("join", 3 * SECOND, 3, topics=(1, 2), reason="joined"))
+    assert due(watch, 3, 3 * SECOND) == {3}
+    assert watch.joined_ns == {2: 3 * SECOND, 3: 3 * SECOND}
+    assert watch.changes == 4, "the adversary's leave does not count"
+    assert watch.ever == {1: 0b11111, 2: 0b1010}
+
+
+def test_batches_are_summed_up_with_their_topics_in_order():
+    watch = Watch(Population(dict.fromkeys(range(NODES), (1, 2))), 0, 1)
+    for number, topic in ((0, 2), (1, 1), (2, 2)):
+        watch.trace(TraceEvent("publish", 0, 0, message_id=number, topics=(topic,)))
+    deliver(watch, 0, 3_000_000, 5, 6)
+    deliver(watch, 2, 5_000_000, 6)
+    for event in ("duplicate", "duplicate", "relay"):
+        watch.trace(TraceEvent(event, 6_000_000, 7, message_id=1, topics=(1,)))
+    found = sum_up(watch.batches)
+    assert (found.messages, found.expected, found.delivered) == (3, 3 * (NODES - 1), 3)
+    assert (found.firsts, found.duplicates, found.relays, found.hops, found.counted) == (3, 2, 1, 3, 3)
+    assert found.delays_ms.tolist() == [3.0, 3.0, 5.0]
+    assert list(found.topics) == [1, 2]
+    two = found.topics[2]
+    assert (two.expected, two.delivered, two.delay_ns) == (2 * (NODES - 1), 3, 11_000_000)
+    assert watch.batches[0].topics[2].delivered == 2, "the batches are as they were"
+
+
+def test_an_event_that_the_schedule_could_not_have_made_does_not_end_the_run():
+    watch = Watch(Population({0: (1,), 1: (1,)}), 0, None)
+    watch.trace(TraceEvent("leave", 0, 7, topics=(3,)))
+    watch.trace(TraceEvent("join", 0, 1, topics=(1,)))
+    assert due(watch, 0, SECOND) == {1}
