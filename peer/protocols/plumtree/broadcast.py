@@ -75,7 +75,7 @@ class Broadcast(Hyparview, Spreading):
     @staticmethod
     def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
         """See ``Part``: in a topic's swarm they do; in the shared one the bootstrap's list may be out of date."""
-        return parameters.get("scope", "topic") == "topic"
+        return bool(parameters.get("scope", "topic") == "topic")
 
     # -------------------------------------------------------------------------------------------------- messages
 
