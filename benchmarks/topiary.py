@@ -21,8 +21,8 @@ from harness.testbeds.simulated.network import Network
 from harness.testbeds.simulated.simulation import Simulation
 from harness.workload.drawing import draw_workload
 from peer.core.contract import Message, NodeId
-from peer.core.overlay.random_graph import RandomParameters
-from peer.core.topiary.overlay import TopiaryParameters
+from peer.protocols.random_graph.overlay import RandomParameters
+from peer.protocols.topiary.overlay import TopiaryParameters
 from peer.trace import TraceEvent
 
 NODES, DEGREE, INTEREST = 1_000, 6, 0.2

@@ -5,24 +5,22 @@ Every field names its unit. Constraints are part of the types, so that a fault n
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, defstruct, field
 
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
-from peer.core.gossipsub.bounded import GossipsubBoundedParameters
-from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.membership.cyclon import CyclonParameters
 from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
-from peer.core.overlay.random_graph import RandomParameters
-from peer.core.overlay.ring_per_topic import RingPerTopicParameters
-from peer.core.overlay.similarity import SimilarityParameters
-from peer.core.overlay.spidercast import SpidercastParameters
-from peer.core.overlay.stan import StanParameters
-from peer.core.scribe.overlay import ScribeParameters
-from peer.core.topiary.overlay import TopiaryParameters
+from peer.protocols.description import section_name
+from peer.protocols.registry import DEFAULT, PROTOCOLS
+
+if TYPE_CHECKING:
+    ProtocolName = str
+else:
+    ProtocolName = Literal[tuple(PROTOCOLS)]
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
@@ -276,23 +274,12 @@ class VerdictSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Below it the run is ``suspect``: an expectation on the protocol, so off by default."""
 
 
-class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
-    """The experiment itself."""
+class _Opening(Struct, forbid_unknown_fields=True, frozen=True):
+    """The keys of an experiment before the protocols' sections."""
 
     name: Name
     """Names the run's directory below ``runs/``."""
-    protocol: Literal[
-        "random",
-        "complete",
-        "topiary",
-        "stan",
-        "spidercast",
-        "similarity",
-        "ring-per-topic",
-        "gossipsub",
-        "gossipsub-bounded",
-        "scribe",
-    ] = "random"
+    protocol: ProtocolName = DEFAULT
     """Which protocol the nodes speak; docs/protocols explains each. Its parameters stand in the section of its name, so
     that changing this line alone changes the protocol."""
     description: str = ""
@@ -312,15 +299,31 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """When an agent, the prober, Prometheus or a process of the data plane is lost during the run, or the disk is full:
     end the run at once and analyse what there is, or go on. It is ``invalid`` either way."""
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
-    random: RandomParameters = field(default_factory=RandomParameters)
-    stan: StanParameters = field(default_factory=StanParameters)
-    spidercast: SpidercastParameters = field(default_factory=SpidercastParameters)
-    similarity: SimilarityParameters = field(default_factory=SimilarityParameters)
-    ring_per_topic: RingPerTopicParameters = field(default_factory=RingPerTopicParameters)
-    gossipsub: GossipsubParameters = field(default_factory=GossipsubParameters)
-    gossipsub_bounded: GossipsubBoundedParameters = field(default_factory=GossipsubBoundedParameters)
-    scribe: ScribeParameters = field(default_factory=ScribeParameters)
-    topiary: TopiaryParameters = field(default_factory=TopiaryParameters)
+
+
+if TYPE_CHECKING:
+    _WithProtocols = _Opening
+else:
+    _WithProtocols = defstruct(
+        "_WithProtocols",
+        [
+            (protocol.section, protocol.parameters, field(default_factory=protocol.parameters))
+            for protocol in PROTOCOLS.values()
+            if protocol.parameters is not None
+        ],
+        bases=(_Opening,),
+        module=__name__,
+        forbid_unknown_fields=True,
+        frozen=True,
+    )
+
+
+class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
+    """The experiment itself.
+
+    Its protocols' sections are made from their descriptions; ``section_of`` finds them.
+    """
+
     membership: MembershipSpec = field(default_factory=MembershipSpec)
     partial: PartialParameters = field(default_factory=PartialParameters)
     cyclon: CyclonParameters = field(default_factory=CyclonParameters)
@@ -339,3 +342,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     simulator: SimulatorSpec = field(default_factory=SimulatorSpec)
     probes: ProbeSpec = field(default_factory=ProbeSpec)
     verdict: VerdictSpec = field(default_factory=VerdictSpec)
+
+
+def section_of(experiment: Experiment, part: str) -> Struct | None:
+    """The section with the parameters of a part or protocol; None where it has no section."""
+    section: Struct | None = getattr(experiment, section_name(part), None)
+    return section

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from harness.errors import ExperimentError
-from harness.experiment import Experiment
+from harness.experiment import Experiment, section_of
 from harness.wording import describe_type, field_names, field_places, field_type, one_of
-from peer.core.protocols import PROTOCOLS, Composition
+from peer.protocols.description import Composition, ParameterError, section_name
+from peer.protocols.registry import PROTOCOLS
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 
@@ -52,7 +53,7 @@ def decode_experiment(document: dict[str, Any]) -> Experiment:
         ExperimentError: it does not fit, or two fields contradict each other.
     """
     experiment = decode(document, Experiment)
-    own = _own_settings(PROTOCOLS[experiment.protocol])
+    own = _own_settings(PROTOCOLS[experiment.protocol].composition)
     sections = {name: {**settings, **document.get(name, {})} for name, settings in own.items()}
     experiment = decode({**document, **sections}, Experiment)
     check_rules(experiment)
@@ -84,7 +85,7 @@ def _own_settings(parts: Composition) -> dict[str, dict[str, Any]]:
     own: dict[str, dict[str, Any]] = {"membership": {"kind": parts.membership["name"]}}
     for choice in (parts.overlay, parts.dissemination, parts.membership):
         settings = {name: value for name, value in choice.items() if name != "name"}
-        own.setdefault(choice["name"].replace("-", "_"), {}).update(settings)
+        own.setdefault(section_name(choice["name"]), {}).update(settings)
     return {name: settings for name, settings in own.items() if settings and name in Experiment.__struct_fields__}
 
 
@@ -161,9 +162,12 @@ def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:
     unknown = [node for node in experiment.adversary.nodes if node >= hosts]
     yield bool(unknown), "$.adversary.nodes", f"expected nodes of 0 .. {hosts - 1}, got {unknown}"
-    degree = experiment.random.degree
-    too_many = experiment.protocol == "random" and degree >= hosts
-    yield too_many, "$.random.degree", f"expected fewer than the {hosts} hosts, got {degree}"
+    protocol = PROTOCOLS[experiment.protocol]
+    if protocol.check is not None:
+        try:
+            protocol.check(section_of(experiment, protocol.name), hosts)
+        except ParameterError as error:
+            yield True, f"$.{protocol.section}.{error.key}", error.problem
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from textwrap import fill
 from types import ModuleType
 from typing import get_args, get_origin
 
@@ -14,7 +15,10 @@ import msgspec
 
 from harness import experiment
 from harness.planning import prediction
-from harness.wording import describe_type
+from harness.planning.models import find_model
+from harness.wording import all_of, describe_type
+from peer.protocols.description import section_name
+from peer.protocols.registry import PROTOCOLS
 from peer.runtime import limits
 
 _INTRODUCTION = """\
@@ -30,11 +34,7 @@ range are refused with the file and the place in it, before anything starts:
 `--set section.key=value` overrides a key from the command line (the value in TOML's syntax, or a bare word), `--seed N`
 the seed. `trellis plan FILE` prints the experiment with every default filled in. Paths are relative to the file.
 
-A key that the file does not set is as the protocol has it, where the protocol sets it of its parts (a TTL of its
-flood's, say, or its membership); else it has the default given here. What the file sets always holds. At present
-`spidercast`, `similarity` and `ring-per-topic` set `topic_flood.whole`; those that flood with a TTL do so with the
-section's default of 1, which is Topiary's. A section has no effect where nothing of its name is in use, such as
-`[flood]` under `stan`, which floods along its topics' links.
+{settings}
 
 An experiment file is code: `peer.command` names a program, and the run starts it as the user who started the run. Run
 only files that you trust (limitations.md, "Rights").
@@ -43,6 +43,13 @@ Rules between keys: `topics_per_message` is at most `topics`; `degree` is below 
 to `testbed = "remote"` and is needed there, where `time_dilation` must be 1; `path` belongs to the kinds
 `wondernetwork` and `matrix`, the second needs it; `expected_final_state = "running"` needs a `command`. Numbers are
 finite.
+"""
+
+_SETTINGS = """\
+A key that the file does not set is as the protocol has it, where the protocol sets it of its parts (a TTL of its
+flood's, say, or its membership); else it has the default given here. What the file sets always holds. At present
+{clauses}. A section has no effect where nothing of its name is in use, such as `[flood]` under `{example}`, which
+floods along its topics' links.
 """
 
 _PREDICTION = """\
@@ -60,9 +67,7 @@ has left now. Frames per second are predicted, not limited: whether the machine 
 - wall time = `BOOT_S` + hosts x `HOST_BOOT_S` + two probings of all pairs at `PROBES_PER_S` + warm-up + duration +
   cool-down + `COLLECT_S`
 - the analysis afterwards is not predicted, on any testbed
-- links of a node: the mean over a model of the overlay, with the run's own interests. What the nodes ask for at the
-  start is taken from the protocol itself; where they end up with others (SpiderCast, similarity, GossipSub, StAN,
-  rings, Scribe), the links come from nodes that choose one after the other
+{links}
 - frames/s = copies of a message x `publish_rate_per_s`. The copies of `SAMPLED_MESSAGES` of the schedule's messages are
   counted over that model by the dissemination's rule, duplicates included. Control frames come on top
 
@@ -74,10 +79,48 @@ are within a fifth.
 |---|---|---|
 """
 
+_LINKS = """\
+- links of a node: the mean over a model of the overlay, with the run's own interests. What the nodes ask for at the
+  start is taken from the protocol itself; where they end up with others ({modelled}), the links come from nodes that
+  choose one after the other
+"""
+
 
 def write_specification() -> str:
     """The text of docs/experiment-spec.md."""
-    return "\n".join([_INTRODUCTION, *_sections(), _PREDICTION + "\n".join(_constants()), ""])
+    modelled = ", ".join(f"`{name}`" for name in PROTOCOLS if find_model(name, "model_overlay"))
+    return "\n".join(
+        [
+            _INTRODUCTION.format(settings=_filled(_SETTINGS.format(clauses=_clauses(), example=_example()))),
+            *_sections(),
+            _PREDICTION.format(links=_filled(_LINKS.format(modelled=modelled))) + "\n".join(_constants()),
+            "",
+        ]
+    )
+
+
+def _filled(text: str) -> str:
+    """A paragraph, or an item of a list, in lines of the page's width."""
+    indent = "  " if text.startswith("- ") else ""
+    words = " ".join(text.split())
+    return fill(words, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _clauses() -> str:
+    """What protocols set of their parts, and what they have to say of it."""
+    setting: dict[str, list[str]] = {}
+    for protocol in PROTOCOLS.values():
+        parts = protocol.composition
+        for choice in (parts.overlay, parts.dissemination, parts.membership):
+            for key in choice.keys() - {"name"}:
+                setting.setdefault(f"{section_name(choice['name'])}.{key}", []).append(f"`{protocol.name}`")
+    clauses = [f"{all_of(names)} set{'s' * (len(names) == 1)} `{key}`" for key, names in sorted(setting.items())]
+    return "; ".join(clauses + [protocol.settings_note for protocol in PROTOCOLS.values() if protocol.settings_note])
+
+
+def _example() -> str:
+    """A protocol that does not flood with a TTL, but along topics' links."""
+    return next(it.name for it in PROTOCOLS.values() if it.composition.dissemination["name"] == "topic-flood")
 
 
 def _sections() -> Iterator[str]:

@@ -77,7 +77,16 @@ def _item(kind: inspect.Type) -> inspect.Type:
 
 def one_of(values: list[str]) -> str:
     """The values as ``a, b or c``; there is at least one."""
-    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"
+    return _joined(values, "or")
+
+
+def all_of(values: list[str]) -> str:
+    """The values as ``a, b and c``; there is at least one."""
+    return _joined(values, "and")
+
+
+def _joined(values: list[str], last: str) -> str:
+    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} {last} {values[-1]}"
 
 
 def _number(limit: float) -> str:

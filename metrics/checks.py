@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from metrics.recount import count_changes, recount
 from metrics.rundata import INVALID, SUSPECT, Check, RunDir
 from metrics.stalls import blame
+from peer.protocols.registry import copies_follow_links
 
 JITTER_SIGMAS = 3.0
 """Where jitter was asked for, a delay within this many standard deviations of the mean is no error."""
@@ -270,20 +271,14 @@ def _links(run: RunDir, evidence: Evidence) -> list[Check]:
 
 
 def _copies_show_links(run: RunDir) -> bool:
-    """Whether a copy between two subscribers of its topic travels on a logical link alone.
+    """Whether a copy between two subscribers of its topic travels on a logical link alone, as the disseminations say.
 
-    So it does where honest nodes flood along topics, to interested neighbours only, or tell all their neighbours their
-    interests.
+    Adversaries may do otherwise.
     """
     nodes = json.loads((run.path / "overlay.json").read_bytes())["nodes"]
     several = run.experiment["workload"]["topics_per_message"] > 1
-    return all(_floods_along_links(node, several) and not node.get("behaviour") for node in nodes)
-
-
-def _floods_along_links(node: dict[str, Any], several: bool) -> bool:
-    """``several``: messages are on several topics, so that a whole copy bears more than its link carries."""
-    if several and node["dissemination"].get("whole"):
-        return False
-    name, ttl = node["dissemination"]["name"], node["dissemination"].get("ttl")
-    told: bool = node.get("interests", "announced") == "announced"
-    return name == "topic-flood" or (name == "flood" and (told or ttl == 0))
+    return all(
+        copies_follow_links(node["dissemination"], node.get("interests", "announced"), several=several)
+        and not node.get("behaviour")
+        for node in nodes
+    )

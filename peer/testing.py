@@ -1,6 +1,8 @@
 """The pump: many nodes in memory on virtual time, over links that may drop, duplicate and reorder frames.
 
 For property tests of protocols. Every frame goes through ``peer.wire``, so that what arrives is what bytes can carry.
+Links follow the rules of ``peer.core.links``. A connection is open at once; ``Hello`` and ``Bye`` take the link's delay
+and suffer no fault. A node that cannot be reached is given up after one attempt, one round trip later.
 """
 
 from __future__ import annotations
@@ -36,9 +38,13 @@ from peer.core.contract import (
     one_by_one,
 )
 from peer.core.frames import Frame
+from peer.core.links import Connection, LinkTable
+from peer.core.randomness import substream
 from peer.trace import TraceEvent
 
 MILLISECOND_NS = 1_000_000
+PAUSES_S = (0.0,)
+CUT, CLOSED = "cut", "closed"
 
 
 class Faults(NamedTuple):
@@ -48,6 +54,74 @@ class Faults(NamedTuple):
     duplicate_ratio: float = 0.0
     reorder_ratio: float = 0.0
     late_ns: int = 50 * MILLISECOND_NS
+
+
+class _End(Connection):
+    """One side of a connection.
+
+    Attributes:
+        node: the node on this side.
+        other: the other side.
+        latest_ns: when the last of what this side has sent arrives, not counting frames that a fault made late.
+        cut: whether the connection is lost, with all that is under way on it.
+    """
+
+    __slots__ = ("cut", "latest_ns", "node", "other")
+
+    peer: NodeId
+    other: _End
+
+    def __init__(self, node: NodeId, peer: NodeId, opener: bool) -> None:
+        super().__init__(peer, opener)
+        self.node = node
+        self.latest_ns = 0
+        self.cut = False
+
+
+class _Carrier:
+    """Carries out what the link table of one of a pump's nodes decides."""
+
+    def __init__(self, pump: Pump, node: NodeId, seed: int) -> None:
+        self._pump = pump
+        self._node = node
+        self.table: LinkTable[_End] = LinkTable(self, node, substream(seed, node, "runtime"), PAUSES_S)
+
+    def now_ns(self) -> int:
+        return self._pump.now_ns
+
+    def pause(self, peer: NodeId, pause_s: float) -> None:
+        self._pump._after(round(pause_s * 1e9), lambda: self.table.attempt(peer))
+
+    def open(self, peer: NodeId) -> None:
+        pump = self._pump
+        if peer != self._node and peer in pump._nodes:
+            end, other = _End(self._node, peer, True), _End(peer, self._node, False)
+            end.other, other.other = other, end
+            self.table.opened(end, peer)
+        else:
+            round_trip_ns = pump._delay_ns(self._node, peer) + pump._delay_ns(peer, self._node)
+            pump._after(round_trip_ns, lambda: self.table.failed(peer))
+
+    def say_hello(self, end: _End) -> None:
+        self._pump._tell(end, None)
+
+    def say_goodbye(self, end: _End, reason: str) -> None:
+        self._pump._tell(end, reason)
+
+    def wait(self, end: _End, old: _End, wait_s: float) -> None:
+        self._pump._after(round(wait_s * 1e9), lambda: self.table.wait_over(end))
+
+    def rejected(self, end: _End, reason: str) -> None:
+        """The other side hears the reason; nobody else asks."""
+
+    def link_up(self, end: _End, outbound: bool) -> None:
+        self._pump.give(self._node, LinkUp(end.peer, outbound))
+
+    def link_down(self, end: _End, retrying: bool) -> None:
+        self._pump.give(self._node, LinkDown(end.peer, end.reason, retrying))
+
+    def gave_up(self, peer: NodeId, reason: str) -> None:
+        self._pump.give(self._node, LinkDown(peer, reason))
 
 
 class Pump:
@@ -78,9 +152,8 @@ class Pump:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
         self._timers: dict[tuple[NodeId, str], int] = {}
-        self._wanted: set[tuple[NodeId, NodeId]] = set()
-        self._up: dict[tuple[NodeId, NodeId], int] = {}
-        self._last_arrival_ns: dict[tuple[NodeId, NodeId], int] = {}
+        carriers = {node: _Carrier(self, node, seed) for node in self._nodes}
+        self._tables = {node: carrier.table for node, carrier in carriers.items()}
 
     def start(self, interests: Mapping[NodeId, tuple[TopicId, ...]] | None = None) -> None:
         """Start every node and tell it of all others, and of their interests where these are given."""
@@ -106,23 +179,30 @@ class Pump:
         self.now_ns = end_ns
 
     def cut(self, one: NodeId, other: NodeId) -> None:
-        """Lose the link between two nodes for good; what is under way on it is lost too."""
+        """Lose the connections of two nodes for good; what is under way on them is lost too."""
         for node, peer in ((one, other), (other, one)):
-            self._wanted.discard((node, peer))
-            if self._up.pop((node, peer), None) is not None:
-                self.give(node, LinkDown(peer, "cut"))
+            table = self._tables[node]
+            for end in table.connections(peer):
+                end.cut = end.other.cut = True
+                table.peer_closed(end, CUT)
+                table.lost(end, CUT)
 
     def crash(self, node: NodeId) -> None:
-        """End a node without a word: its links are cut, and who wants one to it finds nobody."""
-        for peer in sorted(peer for one, peer in self._up if one == node):
+        """End a node without a word: its links are cut, and a node that wants one to it finds nobody."""
+        table = self._tables[node]
+        for peer in sorted(table.links.keys() | table.pending.keys()):
             self.cut(node, peer)
+        table.end()
         del self._nodes[node]
-        self._wanted = {(one, peer) for one, peer in self._wanted if one != node}
         self._timers = {(one, name): at_ns for (one, name), at_ns in self._timers.items() if one != node}
 
     def links(self) -> set[tuple[NodeId, NodeId]]:
-        """Every link that is up, as (lower, higher)."""
-        return {(node, peer) for node, peer in self._up if node < peer}
+        """Every link that is up, as (lower, higher), as its lower node sees it."""
+        return {(node, peer) for node in self._tables for peer in self.linked(node) if node < peer}
+
+    def linked(self, node: NodeId) -> set[NodeId]:
+        """The nodes to which a node has a link, as it sees it."""
+        return set(self._tables[node].links)
 
     def _perform(self, node: NodeId, effect: Effect) -> None:
         match effect:
@@ -137,13 +217,16 @@ class Pump:
             case CancelTimer(name):
                 self._timers.pop((node, name), None)
             case Connect(peer):
-                self._connect(node, peer)
+                self._tables[node].connect(peer)
             case Disconnect(peer, reason):
-                self._disconnect(node, peer, reason)
+                self._tables[node].disconnect(peer, reason)
 
     def _at(self, instant_ns: int, action: Callable[[], None]) -> None:
         self._order += 1
         heapq.heappush(self._heap, (max(instant_ns, self.now_ns), self._order, action))
+
+    def _after(self, delay_ns: int, action: Callable[[], None]) -> None:
+        self._at(self.now_ns + delay_ns, action)
 
     def _set_timer(self, node: NodeId, name: str, at_ns: int) -> None:
         self._timers[node, name] = at_ns
@@ -155,65 +238,43 @@ class Pump:
 
         self._at(at_ns, fire)
 
-    def _connect(self, node: NodeId, peer: NodeId) -> None:
-        self._wanted.add((node, peer))
-        there = self._delay_ns(node, peer)
-        self._at(self.now_ns + there + self._delay_ns(peer, node), lambda: self._raise_link(node, peer))
+    def _tell(self, end: _End, reason: str | None) -> None:
+        """Send ``Hello``, or ``Bye`` for a reason, to the other side, behind what was sent before."""
+        end.latest_ns = max(self.now_ns + self._delay_ns(end.node, end.peer), end.latest_ns)
+        self._at(end.latest_ns, lambda: self._hear(end.other, reason))
 
-    def _raise_link(self, node: NodeId, peer: NodeId) -> None:
-        if (node, peer) not in self._wanted or (node, peer) in self._up:
+    def _hear(self, end: _End, reason: str | None) -> None:
+        """``Hello`` or ``Bye`` is there. The end of a connection, or that nobody is there, is known one delay later."""
+        table = self._tables[end.node]
+        if end.cut:
             return
-        if peer not in self._nodes:
-            self._wanted.discard((node, peer))
-            self.give(node, LinkDown(peer, "unreachable"))
-            return
-        if (peer, node) in self._up:  # the peer has yet to hear of the old link's end, for which the new one waits
-            self._at(self.now_ns + MILLISECOND_NS, lambda: self._raise_link(node, peer))
-            return
-        self._order += 1
-        for one, other in ((node, peer), (peer, node)):
-            self._up[one, other] = self._order
-        for one, other in ((node, peer), (peer, node)):
-            self.give(one, LinkUp(other, (one, other) in self._wanted))
-
-    def _disconnect(self, node: NodeId, peer: NodeId, reason: str) -> None:
-        self._wanted.discard((node, peer))
-        link = self._up.pop((node, peer), None)
-        if link is None:
-            return
-
-        def hear() -> None:
-            if node in self._nodes:
-                self.give(node, LinkDown(peer, reason))
-
-        def tell() -> None:
-            if self._up.get((peer, node)) == link:
-                del self._up[peer, node]
-                self._wanted.discard((peer, node))
-                self.give(peer, LinkDown(node, reason))
-
-        self._at(self.now_ns, hear)
-        self._at(self.now_ns + self._delay_ns(node, peer), tell)
+        if end.node in self._nodes:
+            if reason is None:
+                table.introduced(end, end.peer)
+                return
+            table.peer_closed(end, reason)
+            table.lost(end, CLOSED)
+        self._after(self._delay_ns(end.node, end.peer), lambda: self._tables[end.peer].lost(end.other, CLOSED))
 
     def _send(self, node: NodeId, peer: NodeId, frame: Frame) -> None:
-        link = self._up.get((node, peer))
-        if link is None or self._happens(self._faults.drop_ratio):
+        end = self._tables[node].links.get(peer)
+        if end is None or self._happens(self._faults.drop_ratio):
             return
-        content = wire.encode(frame)
-        arrival_ns = max(self.now_ns + self._delay_ns(node, peer), self._last_arrival_ns.get((node, peer), 0))
+        content, other = wire.encode(frame), end.other
+        arrival_ns = max(self.now_ns + self._delay_ns(node, peer), end.latest_ns)
         if self._happens(self._faults.reorder_ratio):
             arrival_ns += self._draws.randrange(self._faults.late_ns)
         else:
-            self._last_arrival_ns[node, peer] = arrival_ns
-        self._at(arrival_ns, lambda: self._arrive(node, peer, link, content))
+            end.latest_ns = arrival_ns
+        self._at(arrival_ns, lambda: self._arrive(other, content))
         if self._happens(self._faults.duplicate_ratio):
             late_ns = self._draws.randrange(self._faults.late_ns)
-            self._at(arrival_ns + late_ns, lambda: self._arrive(node, peer, link, content))
+            self._at(arrival_ns + late_ns, lambda: self._arrive(other, content))
 
     def _happens(self, ratio: float) -> bool:
         return ratio > 0 and self._draws.random() < ratio
 
-    def _arrive(self, source: NodeId, destination: NodeId, link: int, content: bytes) -> None:
-        if self._up.get((destination, source)) == link:
+    def _arrive(self, end: _End, content: bytes) -> None:
+        if end.up:
             [(_, _, frame)] = wire.Decoder().feed(content)
-            self.give(destination, FrameReceived(source, frame))
+            self.give(end.node, FrameReceived(end.peer, frame))

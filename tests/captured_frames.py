@@ -9,7 +9,7 @@ from pathlib import Path
 from scapy.layers.inet import IP, TCP
 from scapy.utils import PcapReader
 
-import peer.core.protocols  # noqa: F401 - every protocol registers its frames with the codec
+import peer.protocols.registry  # noqa: F401 - every protocol registers its frames with the codec
 from harness.frame_walk import FrameWalk
 from peer.core.frames import Frame
 from peer.wire import Decoder

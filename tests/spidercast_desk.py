@@ -18,11 +18,11 @@ from peer.core.contract import (
     Trace,
 )
 from peer.core.frames import Frame
-from peer.core.overlay.spidercast_frames import (
+from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.protocols.spidercast.frames import (
     SpiderConnect,
     SpiderHeartbeat,
 )
-from peer.core.protocols import PROTOCOLS, Composition, compose
 
 SECOND_NS = 1_000_000_000
 GREEDY, RANDOM = 0, 1
@@ -55,7 +55,7 @@ class Desk:
         nodes: int = 0,
         **given: object,
     ) -> None:
-        parts = PROTOCOLS[name]
+        parts = PROTOCOLS[name].composition
         overlay = {"name": name, **given}
         self.node = compose(
             0, seed, topics, Composition(overlay, parts.dissemination, parts.membership, parts.interests), nodes=nodes

@@ -18,8 +18,8 @@ from peer.core.contract import (
 )
 from peer.core.frames import Data
 from peer.core.payload import make_payload
-from peer.core.protocols import Composition, compose
-from peer.core.topiary.frames import Release
+from peer.protocols.registry import Composition, compose
+from peer.protocols.topiary.frames import Release
 
 SECOND_NS = 1_000_000_000
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 import msgspec
 from msgspec.structs import replace
 
-from harness.experiment import AdversarySpec, Experiment
-from peer.core.protocols import PROTOCOLS, Choice, Composition
+from harness.experiment import AdversarySpec, Experiment, section_of
+from peer.protocols.registry import PROTOCOLS, Choice, Composition
 
 
 def choose_parts(experiment: Experiment) -> Composition:
@@ -16,7 +16,7 @@ def choose_parts(experiment: Experiment) -> Composition:
 
     It has the protocol's own settings already, where its file sets nothing else (``harness.loading``).
     """
-    default = PROTOCOLS[experiment.protocol]
+    default = PROTOCOLS[experiment.protocol].composition
     overlay = _choice(experiment, str(default.overlay["name"]), default.overlay)
     spread = default.dissemination
     if experiment.dissemination.kind != "protocol":
@@ -40,5 +40,5 @@ def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int], topics: 
 
 def _choice(experiment: Experiment, name: str, default: Choice) -> Choice:
     """A part with the parameters of the section of its name; without one, as the protocol has it."""
-    section = getattr(experiment, name.replace("-", "_"), None)
+    section = section_of(experiment, name)
     return {"name": name} | (msgspec.to_builtins(section) if section is not None else default)

@@ -1,5 +1,8 @@
 """How many copies of a message each dissemination sends over a model of the overlay, duplicates included.
 
+The rules of shared disseminations stand here; that of a protocol's own one is in its module of
+``harness.planning.models``.
+
 Copies advance by hops, where the real ones advance by delays: so a copy with a smaller TTL may win elsewhere.
 """
 
@@ -9,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from harness.planning.models import find_model
 from harness.planning.overlay_models import OverlayModel, read_parameters
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.frames import UNLIMITED_TTL
-from peer.core.gossipsub.parameters import GossipsubParameters
-from peer.core.protocols import DISSEMINATIONS, Choice
-from peer.core.scribe.overlay import ScribeParameters
+from peer.protocols.description import Choice
+from peer.protocols.registry import DISSEMINATIONS
 
 Held = TypeVar("Held")
 
@@ -35,9 +38,11 @@ def count_copies(
         publisher: where the message begins.
         topics: the message's.
     """
-    if (rule := _RULES.get(chosen["name"])) is None:
+    rule = _RULES.get(chosen["name"]) or find_model(chosen["name"], "count_copies")
+    if rule is None:
         return None
-    return rule(read_parameters(DISSEMINATIONS, chosen), model, subscribed, publisher, frozenset(topics))
+    copies: int = rule(read_parameters(DISSEMINATIONS, chosen), model, subscribed, publisher, frozenset(topics))
+    return copies
 
 
 def _spread(
@@ -67,7 +72,7 @@ def _spread(
     return copies
 
 
-def _spread_once(publisher: int, receivers: Callable[[int], Iterable[int]]) -> int:
+def spread_once(publisher: int, receivers: Callable[[int], Iterable[int]]) -> int:
     """A node sends on the first copy that it gets, to ``receivers(node)``, and no other."""
     seen = {publisher}
 
@@ -111,18 +116,18 @@ def _topic_flood(
 ) -> int:
     """Along the links that carry the message's topics: once as a whole, or once under each topic."""
     if not parameters.whole:
-        return _by_topics(model, subscribed, publisher, topics)
-    return _spread_once(
-        publisher, lambda node: (other for other, carried in _carried(model, subscribed, node) if topics & carried)
+        return spread_by_topics(model, subscribed, publisher, topics)
+    return spread_once(
+        publisher, lambda node: (other for other, carried in links_of(model, subscribed, node) if topics & carried)
     )
 
 
-def _by_topics(model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]) -> int:
+def spread_by_topics(model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]) -> int:
     """A link takes those of the message's topics that it carries, and each topic is passed on once."""
     passed = {publisher: topics}
 
     def send_on(node: int, held: frozenset[int]) -> Iterator[tuple[int, frozenset[int]]]:
-        return ((other, sent) for other, carried in _carried(model, subscribed, node) if (sent := held & carried))
+        return ((other, sent) for other, carried in links_of(model, subscribed, node) if (sent := held & carried))
 
     def take(node: int, sent: frozenset[int]) -> frozenset[int] | None:
         before = passed.get(node, frozenset())
@@ -132,32 +137,7 @@ def _by_topics(model: OverlayModel, subscribed: Subscribed, publisher: int, topi
     return _spread(publisher, topics, send_on, take)
 
 
-def _gossipsub(
-    parameters: GossipsubParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
-) -> int:
-    """First copies go on through the topics' meshes; the publisher's own perhaps to all subscribers that it knows.
-
-    What gossip brings is not counted: it repairs. Nor is what IDONTWANT spares.
-    """
-    interested = [other for other in model.neighbours[publisher] if not subscribed[other].isdisjoint(topics)]
-
-    def receivers(node: int) -> Iterator[int]:
-        meshes = (other for other, carried in _carried(model, subscribed, node) if topics & carried)
-        eager = interested if node == publisher and parameters.chosen.flood_publish else meshes
-        return (other for other in eager if other != publisher)
-
-    return _spread_once(publisher, receivers)
-
-
-def _scribe(
-    parameters: ScribeParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
-) -> int:
-    """Each link of a group's tree takes one copy; the second one between publisher and root is not counted."""
-    groups = topics if parameters.grouping == "topic" else frozenset({publisher % parameters.groups})
-    return _by_topics(model, subscribed, publisher, groups)
-
-
-def _carried(model: OverlayModel, subscribed: Subscribed, node: int) -> Iterable[tuple[int, frozenset[int] | set[int]]]:
+def links_of(model: OverlayModel, subscribed: Subscribed, node: int) -> Iterable[tuple[int, frozenset[int] | set[int]]]:
     """A node's neighbours and the topics on which it sends to each."""
     if model.logical is not None:
         return model.logical[node].items()
@@ -167,6 +147,4 @@ def _carried(model: OverlayModel, subscribed: Subscribed, node: int) -> Iterable
 _RULES: dict[str, Callable[[Any, OverlayModel, Subscribed, int, frozenset[int]], int]] = {
     "flood": _flood,
     "topic-flood": _topic_flood,
-    "gossipsub": _gossipsub,
-    "scribe": _scribe,
 }

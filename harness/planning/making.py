@@ -8,21 +8,21 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment import Experiment, ProcessingSpec
+from harness.experiment import Experiment, ProcessingSpec, section_of
 from harness.inventory import load_inventory
 from harness.loading import check_rules
 from harness.plan import Placement, Plan, PlannedRun
 from harness.planning.composing import choose_behaviour, choose_parts
 from harness.planning.files import hash_documents
-from harness.planning.initial_views import draw_views, list_members
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.drawing import Workload, draw_workload
 from harness.workload.interests import Interests
-from peer.core.protocols import Choice
 from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
+from peer.protocols.description import Choice, ParameterError
+from peer.protocols.registry import PROTOCOLS
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 SANDBOX = "sandbox"
@@ -79,9 +79,7 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     """Every node's specification: what a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
-    overlays = [parts.overlay] * len(workload.interests)
-    if parts.overlay["name"] == "stan":
-        overlays = [parts.overlay | given for given in _give_views(experiment, workload)]
+    overlays = [parts.overlay | given if given else parts.overlay for given in _initial_state(experiment, workload)]
     behaviour = choose_behaviour(experiment.adversary, adversaries, experiment.workload.topics)
     return OverlayDocument(
         run=_run_number(experiment),
@@ -107,10 +105,16 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     )
 
 
-def _give_views(experiment: Experiment, workload: Workload) -> list[Choice]:
-    """What each StAN node starts with: its views, and the lists of its topics' subscribers."""
-    views = draw_views(_first_interests(workload), experiment.stan.degree_factor, experiment.seed)
-    return [{"views": own, "members": lists} for own, lists in zip(views, list_members(views), strict=True)]
+def _initial_state(experiment: Experiment, workload: Workload) -> list[Choice]:
+    """What each node's overlay is given beside its parameters; nothing where the protocol asks for no more."""
+    protocol = PROTOCOLS[experiment.protocol]
+    if protocol.draw_initial_state is None:
+        return [{}] * len(workload.interests)
+    interests, parameters = _first_interests(workload), section_of(experiment, protocol.name)
+    try:
+        return protocol.draw_initial_state(interests, parameters, experiment.seed)
+    except ParameterError as error:
+        raise ExperimentError(f"$.{protocol.section}.{error.key}", error.problem) from None
 
 
 def _first_interests(workload: Workload) -> Interests:

@@ -1,41 +1,36 @@
 """What a run's overlay will be about like, for predictions: with all nodes up, and without what takes time.
 
-Overlays that grow out of requests, walks or meshes have models, in which nodes choose one after the other.
+Overlays that grow out of requests, walks or meshes have models, in which nodes choose one after the other: a module of
+``harness.planning.models`` each.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
+from harness.planning.models import find_model
 from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
-from peer.core.bitset import Bitset, bitset, members, sample
+from peer.core.bitset import Bitset, members
 from peer.core.contract import Connect, Directory, PeerInfo, PeerList, Started
-from peer.core.gossipsub.parameters import GossipsubParameters
 from peer.core.node import Part
-from peer.core.overlay.coverage import GreedyCoverage, RandomCoverage
-from peer.core.overlay.maintenance import Aim
-from peer.core.overlay.similarity import AnyNodes, SimilarityParameters, SimilarNodes
-from peer.core.overlay.spidercast import SpidercastParameters
-from peer.core.overlay.stan import PlacedStanParameters
-from peer.core.protocols import OVERLAYS, Choice, Composition, compose
 from peer.core.randomness import substream
-from peer.core.scribe.overlay import ScribeParameters
-from peer.core.scribe.pastry import Pastry, make_key
+from peer.protocols.description import Choice, Composition
+from peer.protocols.registry import OVERLAYS, compose
 
 Links = list[list[int]]
 """Every node's neighbours."""
 
 Logical = dict[int, set[int]]
 """A node's neighbours, and the topics on which it sends to each."""
+
+FirstLinks = Callable[[], Links]
+"""Gives every node's neighbours, by what each asks for at the start."""
 
 
 class OverlayModel(Struct, frozen=True):
@@ -48,6 +43,11 @@ class OverlayModel(Struct, frozen=True):
 
     neighbours: Links
     logical: Sequence[Logical] | None = None
+
+    @classmethod
+    def from_logical(cls, logical: Sequence[Logical]) -> OverlayModel:
+        """An overlay whose physical links are those that carry logical ones."""
+        return cls([list(others) for others in logical], logical)
 
     @property
     def degree(self) -> float:
@@ -68,6 +68,12 @@ class Network(Directory):
         """All nodes."""
         return self.nodes
 
+    def shared_topics(self) -> Iterator[tuple[int, Bitset]]:
+        """Every topic with two subscribers at least, rising, and its subscribers."""
+        for topic in sorted({topic for info in self for topic in info.topics or ()}):
+            if (subscribers := self.subscribers(topic)).bit_count() > 1:
+                yield topic, subscribers
+
     def shuffled(self, among: Bitset, draws: Random) -> list[int]:
         """Some nodes in a random order."""
         nodes = list(members(among))
@@ -84,11 +90,16 @@ def model_overlay(parts: Composition, interests: Interests, seed: int) -> Overla
         seed: the run's.
     """
     network, draws = Network(interests), substream(seed, NETWORK, "prediction/overlay")
-    name, parameters = parts.overlay["name"], read_parameters(OVERLAYS, parts.overlay)
-    if name in _MODELS:
-        return _MODELS[name](parameters, network, draws)
-    links = _first_links(parts, network, seed)
-    return _gossipsub(parameters, network, links, draws) if name == "gossipsub" else OverlayModel(links)
+    name = parts.overlay["name"]
+
+    def first_links() -> Links:
+        return _first_links(parts, network, seed)
+
+    model = find_model(name, "model_overlay")
+    if model is None:
+        return OverlayModel(first_links())
+    modelled: OverlayModel = model(read_parameters(OVERLAYS, parts.overlay), network, draws, first_links)
+    return modelled
 
 
 def read_parameters(registry: Mapping[str, type[Part]], chosen: Choice) -> Any:  # noqa: ANN401 - each part has its own
@@ -109,155 +120,9 @@ def _first_links(parts: Composition, network: Network, seed: int) -> Links:
     return [sorted(others) for others in links]
 
 
-# --------------------------------------------------------------------------------------------- one for all topics
-
-
-def _spidercast(parameters: SpidercastParameters, network: Network, draws: Random) -> OverlayModel:
-    kinds: list[Callable[[], Aim]] = [
-        lambda: GreedyCoverage(parameters.greedy_coverage, fair=parameters.ties == "random"),
-        lambda: RandomCoverage(parameters.random_coverage),
-    ]
-    return _maintained(kinds, network, draws)
-
-
-def _similarity(parameters: SimilarityParameters, network: Network, draws: Random) -> OverlayModel:
-    kinds: list[Callable[[], Aim]] = [lambda: SimilarNodes(parameters.similar), lambda: AnyNodes(parameters.random)]
-    return _maintained(kinds, network, draws)
-
-
-def _maintained(kinds: Iterable[Callable[[], Aim]], network: Network, draws: Random) -> OverlayModel:
-    """The links of independent tasks, none of which is given up again."""
-    linked = [0] * len(network)
-    for kind in kinds:
-        for node, others in enumerate(_reach(kind, network, draws)):
-            linked[node] |= others
-    return OverlayModel([list(members(others)) for others in linked])
-
-
-def _reach(kind: Callable[[], Aim], network: Network, draws: Random) -> list[Bitset]:
-    """One task: each node links until it has reached its aim, with those that are below their limit.
-
-    What nodes accept beyond the limit (``margin``) they part with again.
-    """
-    aims, linked = [kind() for _ in range(len(network))], [0] * len(network)
-    for node, aim in enumerate(aims):
-        aim.recount(network.topics_of(node), ())
-    room = network.nodes
-    for node in network.shuffled(network.nodes, draws):
-        aim = aims[node]
-        while aim.wanted and aim.missing():
-            peer = aim.next_node(network, room & ~linked[node] & ~(1 << node), draws)
-            if peer is None:
-                break
-            for one, other in ((node, peer), (peer, node)):
-                linked[one] |= 1 << other
-                aims[one].add(network.topics_of(other))
-                if linked[one].bit_count() >= aims[one].limit:
-                    room &= ~(1 << one)
-    return linked
-
-
-# --------------------------------------------------------------------------------------------- one for each topic
-
-
-def _ring_per_topic(parameters: Struct, network: Network, draws: Random) -> OverlayModel:
-    rings: list[Logical] = [{} for _ in range(len(network))]
-    for topic, subscribers in _topics(network):
-        ring = list(members(subscribers))
-        for node, successor in pairwise([*ring, ring[0]]):
-            _carry(rings, node, successor, topic)
-    return _from_topics(rings)
-
-
-def _stan(parameters: PlacedStanParameters, network: Network, draws: Random) -> OverlayModel:
-    """The views when nodes have found the lightest of each topic's subscribers."""
-    views: list[Logical] = [{} for _ in range(len(network))]
-    weights = np.random.Generator(np.random.PCG64(draws.getrandbits(128)))
-    members_of = {topic: np.array(list(members(subscribers))) for topic, subscribers in _topics(network)}
-    for node in range(len(network)):
-        weigh = weights.random(len(network))
-        weigh[node] = math.inf
-        for topic in sorted(network.topics_of(node) & members_of.keys()):
-            others = members_of[topic]
-            size = min(len(others) - 1, max(1, round(parameters.degree_factor * math.log(len(others)))))
-            lightest = others[np.argpartition(weigh[others], size - 1)[:size]]
-            for peer in sorted(lightest.tolist()):
-                _carry(views, node, peer, topic, both=parameters.both_directions)
-    return _from_topics(views)
-
-
-def _gossipsub(parameters: GossipsubParameters, network: Network, links: Links, draws: Random) -> OverlayModel:
-    """Meshes over connections drawn at random, and over such as are sought where a mesh lacks peers."""
-    meshes: list[Logical] = [{} for _ in range(len(network))]
-    for topic, subscribers in _topics(network):
-        mesh: dict[int, set[int]] = {node: set() for node in members(subscribers)}
-        for node in network.shuffled(subscribers, draws):
-            if len(mesh[node]) >= parameters.chosen.d_lo:
-                continue
-            around = [peer for peer in links[node] if peer in mesh]
-            if parameters.discovery == "topics" and len(around) < parameters.d:
-                fresh = subscribers & ~bitset([node, *around])
-                for peer in members(sample(fresh, parameters.d - len(around), draws)):
-                    links[node].append(peer)
-                    links[peer].append(node)
-                    around.append(peer)
-            fit = [peer for peer in around if peer not in mesh[node] and len(mesh[peer]) < parameters.d_hi]
-            for peer in draws.sample(fit, min(parameters.d - len(mesh[node]), len(fit))):
-                mesh[node].add(peer)
-                mesh[peer].add(node)
-                _carry(meshes, node, peer, topic)
-    return OverlayModel(links, meshes)
-
-
-def _scribe(parameters: ScribeParameters, network: Network, draws: Random) -> OverlayModel:
-    """Trees of the ways to the groups' roots, as if all nodes had room for any number of neighbours."""
-    routing = [Pastry(node, parameters.digit_bits, parameters.leaf_set) for node in range(len(network))]
-    trees: list[Logical] = [{} for _ in routing]
-    for group, subscribers in _groups(parameters, network):
-        key, inside = make_key(f"group/{group}"), set()
-        for member in members(subscribers):
-            node: int | None = member
-            while node is not None and node not in inside:
-                inside.add(node)
-                parent = routing[node].next_hop(key, network.nodes & ~(1 << node))
-                if parent is not None:
-                    _carry(trees, node, parent, group)
-                node = parent
-    return _from_topics(trees)
-
-
-def _groups(parameters: ScribeParameters, network: Network) -> Iterator[tuple[int, Bitset]]:
-    """The groups and their members; random ones are as large as each other."""
-    if parameters.grouping == "topic":
-        yield from _topics(network)
-    else:
-        for group in range(parameters.groups):
-            yield group, bitset(range(group, len(network), parameters.groups))
-
-
-def _topics(network: Network) -> Iterator[tuple[int, Bitset]]:
-    """Every topic with two subscribers at least, and its subscribers."""
-    for topic in sorted({topic for info in network for topic in info.topics or ()}):
-        if (subscribers := network.subscribers(topic)).bit_count() > 1:
-            yield topic, subscribers
-
-
-def _carry(logical: Sequence[Logical], node: int, peer: int, topic: int, *, both: bool = True) -> None:
+def carry(logical: Sequence[Logical], node: int, peer: int, topic: int, *, both: bool = True) -> None:
     """A link carries a topic; the other way it does so too, or is only there."""
     logical[node].setdefault(peer, set()).add(topic)
     back = logical[peer].setdefault(node, set())
     if both:
         back.add(topic)
-
-
-def _from_topics(logical: Sequence[Logical]) -> OverlayModel:
-    return OverlayModel([list(others) for others in logical], logical)
-
-
-_MODELS: dict[str, Callable[[Any, Network, Random], OverlayModel]] = {
-    "spidercast": _spidercast,
-    "similarity": _similarity,
-    "ring-per-topic": _ring_per_topic,
-    "stan": _stan,
-    "scribe": _scribe,
-}

@@ -18,9 +18,9 @@ from harness.planning.overlay_models import OverlayModel, model_overlay
 from harness.workload.churn import mean_off_s
 from harness.workload.interests import Interests
 from harness.workload.streams import NETWORK
-from peer.core.protocols import Choice
 from peer.core.randomness import substream
 from peer.core.schedule import Action, Publish
+from peer.protocols.description import Choice
 from peer.runtime.limits import SUPPORT_FILES, needed_files
 from topologies.model import Underlay
 

@@ -22,14 +22,15 @@ from harness.workload.drawing import Workload, draw_membership, draw_workload
 from harness.workload.membership import first_population
 from metrics.disclosure import disclosed_ratio, measure_disclosure
 from peer.core.bitset import bitset, members
-from peer.core.frames import Bye, Data, Hello, kind_names
+from peer.core.frames import Bye, Data, Hello
+from peer.protocols.registry import background_kinds
 
 SECOND_NS = 1_000_000_000
 
 STEP_NS = SECOND_NS
 """How often it is looked whether the overlay has settled."""
 
-BACKGROUND = {Hello.kind, Bye.kind} | {kind for kind, name in kind_names().items() if name.endswith("heartbeat")}
+BACKGROUND = {Hello.kind, Bye.kind} | background_kinds()
 """Frames that no join or leave causes: heartbeats, and what opens and closes a link, whoever wants it."""
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from peer.core.randomness import substream
+from peer.core.randomness import NETWORK, substream
 
-NETWORK = 2**31 - 1
-"""The number, which no node has, whose random streams draw what belongs to the network as a whole."""
+__all__ = ["NETWORK", "generator"]
 
 
 def generator(seed: int, node: int, purpose: str) -> np.random.Generator:

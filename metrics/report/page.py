@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from metrics.report.overlay import measures_over_time, topics_by_shape
 from metrics.report.probing import first_packet_rows, sweep_rows
 from metrics.report.run import Run
+from peer.protocols.registry import PROTOCOLS
 
 _NUMBERS = (
     ("delivery_ratio", "delivery ratio", "{:.2%}"),
@@ -78,22 +79,11 @@ def sentence(run: Run) -> str:
 
 
 def reading(run: Run) -> str | None:
-    """Which of the two readings of a contradictory paper the run's protocol followed; None where it had no choice.
-
-    Source: docs/protocols/topiary.md, Resolutions.
-    """
-    if run.experiment["protocol"] != "topiary":
+    """What the run's protocol has to say of the run; None where that is nothing."""
+    protocol = PROTOCOLS.get(run.experiment["protocol"])
+    if protocol is None or protocol.report_note is None:
         return None
-    if run.experiment["topiary"]["literal"]:
-        return (
-            "Topiary's score is read as the paper prints it (topiary.literal): coverage counts the messages that a "
-            "subset of the neighbours brings, and the subset with the highest score is kept. The paper's text "
-            "contradicts that, and it makes the overlay worse: it is here for the record."
-        )
-    return (
-        "Topiary's score is read as the paper's text has it, against its printed formulas: coverage counts the "
-        "messages that a subset of the neighbours misses, and the subset with the lowest score is kept."
-    )
+    return protocol.report_note(run.experiment[protocol.section])
 
 
 def format_number(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -5,7 +5,7 @@ Otherwise it is an honest node of its protocol. Its trace says ``disclose`` for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -14,15 +14,8 @@ from peer.core.bitset import lowest
 from peer.core.composition import ComposedNode
 from peer.core.contract import Connect, Directory, Disconnect, Effect, Event, NodeId, Send, TopicId, one_by_one
 from peer.core.dissemination.topic_flood import TopicFlood
-from peer.core.frames import Data, Frame, Subscriptions
-from peer.core.gossipsub.frames import Graft
-from peer.core.membership.cyclon import CyclonReply, CyclonShuffle
-from peer.core.membership.gossip import GossipFrame
-from peer.core.membership.newscast import NewscastNews, NewscastReply
+from peer.core.frames import Data, Frame
 from peer.core.node import Part, State, Turn
-from peer.core.overlay.ring_per_topic import RingLink
-from peer.core.overlay.spidercast_frames import SpiderConnect, SpiderConnectOk, SpiderHeartbeat, SpiderRedirect
-from peer.core.overlay.stan_frames import StanCollect, StanReply, StanRide
 
 MILLISECOND_NS = 1_000_000
 ASK = "adversary/ask"
@@ -32,9 +25,6 @@ STAY_NS = 3_000 * MILLISECOND_NS
 
 MOST_GUESTS = 64
 """Such links at a time."""
-
-Conclusion = tuple[NodeId, Iterable[TopicId]]
-"""A node, and topics that it subscribes to."""
 
 
 class AskerParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -46,44 +36,6 @@ class AskerParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Time between the nodes that it asks."""
 
 
-def _ask_stan(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
-    """Claim to have the receiver in the views of all topics, and have a walk in each end there."""
-    yield StanRide(topics)
-    for topic in topics:
-        yield StanCollect(node, topic, 0, ())
-        yield StanReply(topic, (node,))
-
-
-def _ask_spidercast(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
-    """Ask to become a neighbour, which is answered with an interest."""
-    yield SpiderConnect(0, 0, 1, 0, topics)
-
-
-QUESTIONS: dict[type[Frame], Callable[[NodeId, tuple[TopicId, ...]], Iterator[Frame]]] = {
-    StanCollect: _ask_stan,
-    SpiderConnect: _ask_spidercast,
-}
-"""What is asked of a node that takes a type of frame. Most protocols need no question: their nodes tell every
-neighbour."""
-
-
-def conclude(peer: NodeId, frame: Frame) -> Iterator[Conclusion]:
-    """What a frame from a node tells of subscriptions, its own and others'."""
-    match frame:
-        case Subscriptions(topics) | StanRide(topics) | Graft(topics) | RingLink(topics):
-            yield peer, topics
-        case StanCollect(origin, topic, _, nodes):
-            yield from ((node, (topic,)) for node in (peer, origin, *nodes))
-        case StanReply(topic, nodes):
-            yield from ((node, (topic,)) for node in (peer, *nodes))
-        case SpiderConnect() | SpiderConnectOk() | SpiderHeartbeat():
-            yield peer, frame.interest or ()
-        case SpiderRedirect(_, node, interest) if node is not None:
-            yield node, interest
-        case GossipFrame(entries):
-            yield from ((entry.node, entry.topics or ()) for entry in entries)
-
-
 class Asking(Part):
     """Asks one node after the other, and remembers what it has concluded.
 
@@ -91,10 +43,7 @@ class Asking(Part):
         guests: the nodes to which there is a link, or is to be one, only to ask; with the instant at which it ends.
     """
 
-    overhears = (
-        *(Subscriptions, StanRide, Graft, RingLink, StanCollect, StanReply, SpiderConnect, SpiderConnectOk),
-        *(SpiderHeartbeat, SpiderRedirect, CyclonShuffle, CyclonReply, NewscastNews, NewscastReply, Data),
-    )
+    overhears = (Frame,)
 
     def __init__(self, state: State, parts: dict[str, Part], parameters: AskerParameters) -> None:
         super().__init__(state)
@@ -102,11 +51,8 @@ class Asking(Part):
         self.opened: set[NodeId] = set()
         self.asked: list[Effect] = []
         self._interval_ns = round(parameters.ask_interval_ms * MILLISECOND_NS)
-        taken = {kind for part in parts.values() for kind in part.frames}
         topics = tuple(range(parameters.topics))
-        self._questions = [
-            frame for kind, ask in QUESTIONS.items() if kind in taken for frame in ask(state.node, topics)
-        ]
+        self._questions = [frame for part in parts.values() for frame in part.ask_interests(state.node, topics)]
         self._flood = parts.get("dissemination")
         self._directory = Directory()
         self._last: NodeId = state.node
@@ -164,7 +110,7 @@ class Asking(Part):
             if isinstance(self._flood, TopicFlood) and (len(frame.topics) == 1 or not self._flood.whole):
                 self._note(turn, peer, frame.topics)  # copies go along links of their topics only
             return
-        for node, topics in conclude(peer, frame):
+        for node, topics in frame.disclosed(peer):
             self._note(turn, node, topics)
 
     def _note(self, turn: Turn, node: NodeId, topics: Iterable[TopicId]) -> None:

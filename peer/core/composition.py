@@ -173,7 +173,7 @@ def _hearers(parts: tuple[type[Part], ...]) -> dict[int, tuple[_Hearer, ...]]:
     """
     return {
         taken.kind: (
-            *((place, part.overhear) for place, part in enumerate(parts) if taken in part.overhears),
+            *((place, part.overhear) for place, part in enumerate(parts) if issubclass(taken, part.overhears)),
             (taker, parts[taker].receive),
         )
         for taker in range(len(parts))

@@ -6,9 +6,15 @@ overlay and membership protocols, each of which registers its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from msgspec import Struct
+
+from peer.core.identifiers import NodeId, TopicId
+
+Disclosure = tuple[NodeId, Iterable[TopicId]]
+"""A node, and topics to which it subscribes."""
 
 UNLIMITED_TTL = 255
 """The TTL of a message that no rule decrements."""
@@ -20,6 +26,10 @@ class Frame(Struct, frozen=True, gc=False):
     """The base of every frame. Subclasses say their ``kind`` and declare the fields of their body."""
 
     kind: ClassVar[int] = 0
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """What the frame tells its receiver of subscriptions, the sender's and others'."""
+        return ()
 
 
 def register(frame_type: type[Frame]) -> type[Frame]:
@@ -70,6 +80,10 @@ class Subscriptions(Frame, frozen=True):
 
     kind: ClassVar[int] = 3
     topics: tuple[int, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((sender, self.topics),)
 
 
 @register

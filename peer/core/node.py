@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
@@ -232,7 +232,8 @@ class Part:
     parameters)``."""
 
     overhears: ClassVar[tuple[type[Frame], ...]] = ()
-    """Frame types of other parts that this part learns from; it hears of each before the part that receives it."""
+    """Frame types of other parts, with their subclasses, that this part learns from; it hears of each before the part
+    that receives it."""
 
     borrows: ClassVar[bool] = False
     """Whether it opens links for a moment, for itself. A node has at most one such part, and hides these links from the
@@ -242,6 +243,25 @@ class Part:
 
     def __init__(self, state: State) -> None:
         self.state = state
+
+    @staticmethod
+    def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
+        """Whether copies between two subscribers of their topic travel on logical links alone; of a dissemination.
+
+        Args:
+            parameters: the part's, as a node's specification has them.
+            told: whether nodes tell all their neighbours their interests, so that every shared topic is a logical link.
+            several: whether messages are on several topics.
+        """
+        return False
+
+    @staticmethod
+    def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterable[Frame]:
+        """What ``node`` may send to a neighbour with this part to be told who subscribes to these topics.
+
+        There is no need to ask where nodes tell every neighbour.
+        """
+        return ()
 
     def start(self, turn: Turn) -> None:
         """The node's first event."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 from random import Random
 
+NETWORK = 2**31 - 1
+"""The number, which no node has, whose random streams draw what belongs to the network as a whole."""
+
 
 def substream(seed: int, node_id: int, purpose: str) -> Random:
     """A generator of its own for a node and a purpose, so that one part's draws never shift another's.

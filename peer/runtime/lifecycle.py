@@ -13,9 +13,9 @@ from peer.core import contract
 from peer.core.contract import Directory, Event, TopicId
 from peer.core.node import StatefulNode
 from peer.core.payload import make_payload
-from peer.core.protocols import Composition, compose
 from peer.core.randomness import substream
 from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe
+from peer.protocols.registry import Composition, compose
 from peer.runtime.bootstrap import Step, tell
 from peer.runtime.spec import NodeSpec
 from peer.trace import JOINED, TraceEvent

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 from peer.core.contract import NodeId
 from peer.core.frames import Bye, Data, Frame, Hello
+from peer.core.links import Connection
 from peer.runtime.clock import UNDILATED, Clock
 from peer.trace import TraceEvent
 from peer.wire import Decoder, encode
@@ -74,17 +75,12 @@ class Counts:
         self.rejected: dict[str, int] = {}
 
 
-class Link(asyncio.Protocol):
+class Link(Connection, asyncio.Protocol):
     """A TCP connection.
 
     Attributes:
-        peer: the node at the other end; None until it has introduced itself, believably, on an accepted connection.
         source: the address at the other end, without the port.
-        opener: whether this side opened the connection ("orig" in traces).
-        up: whether both sides have said hello and none has said its last.
-        reason: why the link is to end; empty as long as nobody wants it to.
-        broke: whether it ended although nobody wanted it to.
-        up_since_ns: when the link came up.
+        conn: the connection's name in traces; empty until it is there.
     """
 
     transport: asyncio.Transport
@@ -92,12 +88,7 @@ class Link(asyncio.Protocol):
     def __init__(
         self, watcher: Watcher, counts: Counts, node: NodeId, peer: NodeId | None, clock: Clock = UNDILATED
     ) -> None:
-        self.peer = peer
-        self.opener = peer is not None
-        self.up = False
-        self.reason = ""
-        self.broke = False
-        self.up_since_ns = 0
+        super().__init__(peer, opener=peer is not None)
         self.conn = ""
         self.source = ""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -175,9 +166,8 @@ class Link(asyncio.Protocol):
 
     def say_goodbye(self, reason: str) -> None:
         """Send the last frame and the FIN. The connection ends when the other side has done the same."""
-        if self.reason or self.transport.is_closing():
+        if self.transport.is_closing():
             return
-        self.reason = reason
         bye = Bye(reason)
         self.write(bye, encode(bye))
         self.transport.write_eof()

@@ -26,9 +26,9 @@ from peer.core.contract import (
     one_by_one,
 )
 from peer.core.frames import Data, Frame, Subscriptions
-from peer.core.gossipsub.frames import Advert, Graft, Idontwant, Ihave, Iwant, Prune, Pruned
-from peer.core.gossipsub.mesh import DECAY, HEARTBEAT
-from peer.core.protocols import Composition, compose
+from peer.protocols.gossipsub.frames import Advert, Graft, Idontwant, Ihave, Iwant, Prune, Pruned
+from peer.protocols.gossipsub.mesh import DECAY, HEARTBEAT
+from peer.protocols.registry import Composition, compose
 
 SECOND_NS = 1_000_000_000
 ME = 1000

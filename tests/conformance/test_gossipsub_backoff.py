@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peer.core.gossipsub.frames import Graft, Prune, Pruned
+from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
 from tests.conformance.lone_node import ME, LoneNode
 
 SCORED = {"scoring": True}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from peer.core.contract import TimerFired
 from peer.core.frames import Data
-from peer.core.gossipsub.frames import Graft, Ihave, Prune
-from peer.core.gossipsub.mesh import EXPLICIT
+from peer.protocols.gossipsub.frames import Graft, Ihave, Prune
+from peer.protocols.gossipsub.mesh import EXPLICIT
 from tests.conformance.lone_node import ME, LoneNode
 
 

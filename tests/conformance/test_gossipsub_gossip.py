@@ -6,8 +6,8 @@ import pytest
 
 from peer.core.contract import Publish, message_id
 from peer.core.frames import Data
-from peer.core.gossipsub.frames import Ihave, Iwant
-from peer.core.protocols import Composition, compose
+from peer.protocols.gossipsub.frames import Ihave, Iwant
+from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
 from tests.conformance.lone_node import SECOND_NS, LoneNode
 

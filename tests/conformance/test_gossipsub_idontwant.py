@@ -6,7 +6,7 @@ import pytest
 
 from peer.core.contract import message_id
 from peer.core.frames import Data
-from peer.core.gossipsub.frames import Idontwant
+from peer.protocols.gossipsub.frames import Idontwant
 from tests.conformance.lone_node import LoneNode
 
 ON = {"idontwant": True}

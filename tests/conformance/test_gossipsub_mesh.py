@@ -8,7 +8,7 @@ import pytest
 
 from peer.core.contract import Trace
 from peer.core.frames import Subscriptions
-from peer.core.gossipsub.frames import Graft, Prune
+from peer.protocols.gossipsub.frames import Graft, Prune
 from tests.conformance.lone_node import ME, LoneNode
 
 

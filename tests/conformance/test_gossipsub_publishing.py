@@ -6,7 +6,7 @@ import pytest
 
 from peer.core.contract import message_id
 from peer.core.frames import Data
-from peer.core.gossipsub.frames import Graft, Ihave
+from peer.protocols.gossipsub.frames import Graft, Ihave
 from tests.conformance.lone_node import ME, LoneNode
 
 SCORED = {"scoring": True}

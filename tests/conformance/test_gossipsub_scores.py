@@ -7,9 +7,9 @@ import pytest
 
 from peer.core.contract import FrameReceived
 from peer.core.frames import Data, Subscriptions
-from peer.core.gossipsub.frames import Graft, Prune
-from peer.core.gossipsub.parameters import GossipsubParameters, ScoreParameters
-from peer.core.gossipsub.scoring import PeerScores
+from peer.protocols.gossipsub.frames import Graft, Prune
+from peer.protocols.gossipsub.parameters import GossipsubParameters, ScoreParameters
+from peer.protocols.gossipsub.scoring import PeerScores
 from tests.conformance.lone_node import SECOND_NS, LoneNode
 
 BY_FIRST = {"first_message_deliveries_weight": 1, "first_message_deliveries_decay": 1.0, "topic_score_cap": 0}

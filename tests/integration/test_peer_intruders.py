@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from event_loop import LIMIT_S, run
 from integration.test_peer_links import GREETING, RUN, Network, data
 
+from peer.core import links as links_module
 from peer.core.frames import Bye, Frame, Hello
 from peer.runtime import link as link_module
 from peer.runtime import pool as pool_module
@@ -57,12 +58,12 @@ async def linked(net: Network) -> object:
     """The link of node 1 with node 0, at node 0."""
     net.pools[1].connect(0)
     await net.linked((1, 0))
-    return net.pools[0]._links[1]
+    return net.pools[0].table.links[1]
 
 
 async def check_alive(net: Network, link: object) -> None:
     """The link is still the same one, and carries frames."""
-    assert net.pools[0]._links[1] is link
+    assert net.pools[0].table.links[1] is link
     seen = len(net.owners[0].frames)
     net.pools[1].send(0, data(5))
     await net.owners[0].until(lambda: len(net.owners[0].frames) == seen + 1)
@@ -81,20 +82,20 @@ def reasons(net: Network) -> list[str | None]:
 
 
 def test_nobody_takes_over_a_live_link(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pool_module, "WAIT_S", 0.3)
+    monkeypatch.setattr(links_module, "WAIT_S", 0.3)
 
     async def scenario() -> None:
         async with Network(2) as net:
             link = await linked(net)
             first = await Intruder.come(net, "127.0.0.1", GREETING)
-            await net.owners[0].until(lambda: net.pools[0]._waiting)
+            await net.owners[0].until(lambda: net.pools[0].table.waiting)
             second = await Intruder.come(net, "127.0.0.1", GREETING)
             assert await second.answer() == [Bye("already_linked")]
-            assert net.pools[0]._waiting, "the first one still waits"
+            assert net.pools[0].table.waiting, "the first one still waits"
             assert await first.answer() == [Bye("already_linked")]
             assert net.pools[0].counts.rejected == {"already_linked": 2}
             assert reasons(net) == ["already_linked"] * 2
-            assert not net.pools[0]._waiting
+            assert not net.pools[0].table.waiting
             await check_alive(net, link)
             for intruder in (first, second):
                 intruder.go()
@@ -108,7 +109,7 @@ def test_a_node_that_lost_its_link_gets_a_new_one_as_soon_as_the_old_ones_end_is
             old = await Intruder.come(net, "127.0.0.1", GREETING)
             await net.owners[0].until(lambda: net.pools[0].links == 1)
             net.pools[1].connect(0)
-            await net.owners[0].until(lambda: net.pools[0]._waiting)
+            await net.owners[0].until(lambda: net.pools[0].table.waiting)
             assert [told[0] for told in net.owners[0].told] == ["up"]
             old.writer.write(encode(Bye("over")))
             await net.linked((0, 1))
@@ -137,7 +138,7 @@ def test_a_connection_that_vanished_without_a_word_is_found_out_and_replaced():
                 pytest.skip("needs CAP_NET_ADMIN")
             old.writer.transport.abort()
             net.pools[1].connect(0)
-            await net.owners[0].until(lambda: net.pools[0]._waiting)
+            await net.owners[0].until(lambda: net.pools[0].table.waiting)
             await net.linked((0, 1))
             [down] = [told for told in net.owners[0].told if told[0] == "down"]
             assert down[2] != "already_linked"
@@ -147,13 +148,13 @@ def test_a_connection_that_vanished_without_a_word_is_found_out_and_replaced():
 
 
 def test_a_node_that_wants_no_link_any_more_takes_none_that_waits(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pool_module, "WAIT_S", 0.3)
+    monkeypatch.setattr(links_module, "WAIT_S", 0.3)
 
     async def scenario() -> None:
         async with Network(2) as net:
             await linked(net)
             intruder = await Intruder.come(net, "127.0.0.1", GREETING)
-            await net.owners[0].until(lambda: net.pools[0]._waiting)
+            await net.owners[0].until(lambda: net.pools[0].table.waiting)
             net.pools[0].disconnect(1, "pruned")
             assert await intruder.answer() == [Bye("pruned")]
             assert [told[0] for told in net.owners[0].told] == ["up", "down"]
@@ -239,7 +240,7 @@ def test_who_says_no_hello_is_refused_after_a_while(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_crowd_of_intruders_ends_a_link_or_stays(seed: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pool_module, "WAIT_S", 0.2)
+    monkeypatch.setattr(links_module, "WAIT_S", 0.2)
     monkeypatch.setattr(link_module, "HANDSHAKE_TIMEOUT_S", 0.3)
     monkeypatch.setattr(link_module, "CLOSE_TIMEOUT_S", 0.3)
     monkeypatch.setattr(pool_module, "CLOSE_TIMEOUT_S", 0.3)
@@ -270,7 +271,7 @@ def test_no_crowd_of_intruders_ends_a_link_or_stays(seed: int, monkeypatch: pyte
             await check_alive(net, link)
             await shrunk_to(net, 1)
             assert not net.pools[0]._arrivals._from
-            assert not net.pools[0]._waiting
+            assert not net.pools[0].table.waiting
             await check_alive_again(net, link)
             for intruder in crowd:
                 intruder.go()

@@ -16,8 +16,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from event_loop import LIMIT_S, run
 
+from peer.core import links as links_module
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
-from peer.runtime import pool as pool_module
 from peer.runtime.addresses import AddressBook
 from peer.runtime.pool import LinkPool
 from peer.trace import TraceEvent
@@ -101,8 +101,8 @@ class Network:
 
     async def linked(self, *pairs: tuple[int, int]) -> None:
         for one, other in pairs:
-            await self.owners[one].until(lambda one=one, other=other: other in self.pools[one]._links)
-            await self.owners[other].until(lambda one=one, other=other: one in self.pools[other]._links)
+            await self.owners[one].until(lambda one=one, other=other: other in self.pools[one].table.links)
+            await self.owners[other].until(lambda one=one, other=other: one in self.pools[other].table.links)
 
     def check_frame_sets(self) -> None:
         """What was sent was received, with the same place in the same stream."""
@@ -150,8 +150,8 @@ def test_simultaneous_opens_leave_one_link_a_pair_which_the_lower_node_opened(no
                 net.pools[other].connect(one)
             await net.linked(*pairs)
             for one, other in pairs:
-                link = net.pools[one]._links[other]
-                assert link.conn == net.pools[other]._links[one].conn
+                link = net.pools[one].table.links[other]
+                assert link.conn == net.pools[other].table.links[one].conn
                 net.pools[one].send(other, data(one))
                 net.pools[other].send(one, data(other))
         for owner in net.owners:
@@ -272,7 +272,7 @@ def test_a_broken_link_comes_back_and_keeps_its_promise():
         async with Network(2) as net:
             net.pools[0].connect(1)
             await net.linked((0, 1))
-            net.pools[0]._links[1].transport.abort()
+            net.pools[0].table.links[1].transport.abort()
             await net.owners[0].until(lambda: len(net.owners[0].told) == 3)
             await net.linked((0, 1))
             assert [told[0] for told in net.owners[0].told] == ["up", "down", "up"]
@@ -285,7 +285,7 @@ def test_a_broken_link_comes_back_and_keeps_its_promise():
 
 
 def test_who_cannot_be_reached_is_given_up_after_growing_pauses(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pool_module, "PAUSES_S", (0.0, 0.01, 0.02))
+    monkeypatch.setattr(links_module, "PAUSES_S", (0.0, 0.01, 0.02))
 
     async def scenario() -> None:
         async with Network(2) as net:
@@ -294,7 +294,7 @@ def test_who_cannot_be_reached_is_given_up_after_growing_pauses(monkeypatch: pyt
             net.pools[0].connect(1)
             await net.owners[0].until(lambda: net.owners[0].told)
             assert net.owners[0].told == [("down", 1, "unreachable", False)]
-            assert net.pools[0]._wanted == {}
+            assert net.pools[0].table.wanted == {}
             net.pools[0].connect(1)  # it may be asked for again
             await net.owners[0].until(lambda: len(net.owners[0].told) == 2)
 
@@ -306,13 +306,13 @@ def test_a_link_closed_on_purpose_is_not_opened_again():
         async with Network(2) as net:
             net.pools[0].connect(1)
             await net.linked((0, 1))
-            link = net.pools[0]._links[1]
+            link = net.pools[0].table.links[1]
             net.pools[1].disconnect(0, "pruned")
             await net.owners[0].until(lambda: len(net.owners[0].told) == 2)
             assert net.owners[0].told[1] == ("down", 1, "pruned", False)
             assert net.owners[1].told[1] == ("down", 0, "pruned", False)
             await link.ended
-            assert (net.pools[0]._wanted, net.pools[0]._dials) == ({}, {})
+            assert (net.pools[0].table.wanted, net.pools[0].table.dialling) == ({}, set())
         net.check_frame_sets()
 
     run(scenario)
@@ -358,7 +358,7 @@ def test_bad_frames_close_their_link_with_a_reason_and_harm_nobody(content: byte
             assert reject.reason == reason
             assert answer[-1] == Bye(reason)
             assert net.pools[0].counts.rejected == {reason: 1}
-            assert 1 not in net.pools[0]._links
+            assert 1 not in net.pools[0].table.links
             net.pools[2].send(0, data(5))
             await net.owners[0].until(lambda: net.owners[0].frames)
             assert net.owners[0].frames[-1] == (2, data(5))
@@ -385,7 +385,7 @@ def test_a_full_queue_drops_frames_and_says_so():
         async with Network(2, queue_bytes) as net:
             net.pools[0].connect(1)
             await net.linked((0, 1))
-            receiver = net.pools[1]._links[0].transport
+            receiver = net.pools[1].table.links[0].transport
             receiver.pause_reading()
             sent = 0
             while not net.owners[0].named("drop"):
@@ -417,7 +417,7 @@ def test_a_frame_without_a_link_is_dropped_and_says_so():
 @pytest.mark.parametrize("seed", range(15))
 def test_after_any_turmoil_the_wanted_links_and_no_others_are_up(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Nodes open, close and lose links at random; when that ends, both ends agree and every wish is met."""
-    monkeypatch.setattr(pool_module, "PAUSES_S", tuple(0.002 * step for step in range(40)))
+    monkeypatch.setattr(links_module, "PAUSES_S", tuple(0.002 * step for step in range(40)))
     nodes = 4
     pairs = list(itertools.permutations(range(nodes), 2))
 
@@ -439,7 +439,7 @@ def test_after_any_turmoil_the_wanted_links_and_no_others_are_up(seed: int, monk
             for owner in net.owners:
                 await owner.until(lambda owner=owner: len(owner.frames) >= nodes - 1)
             for one, other in itertools.combinations(range(nodes), 2):
-                assert net.pools[one]._links[other].conn == net.pools[other]._links[one].conn
+                assert net.pools[one].table.links[other].conn == net.pools[other].table.links[one].conn
         for owner in net.owners:
             check_story(owner)
         assert not any(owner.named("reject") for owner in net.owners)
@@ -453,8 +453,8 @@ def stir(net: Network, draws: Random, one: int, other: int) -> None:
             net.pools[one].connect(other)
         case 2:
             net.pools[one].disconnect(other, "stirred")
-        case 3 if other in net.pools[one]._links:
-            net.pools[one]._links[other].transport.abort()
+        case 3 if other in net.pools[one].table.links:
+            net.pools[one].table.links[other].transport.abort()
 
 
 def check_story(owner: Recorder) -> None:

@@ -78,7 +78,7 @@ class Network:
 
     def peers(self, node: int) -> set[int]:
         driver = self.lives[node].driver
-        return set() if driver is None else set(driver.links._links)
+        return set() if driver is None else set(driver.links.table.links)
 
     def node(self, node: int) -> contract.Node:
         driver = self.lives[node].driver

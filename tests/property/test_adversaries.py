@@ -28,7 +28,7 @@ from peer.core.contract import (
     publisher_of,
 )
 from peer.core.frames import Data
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.testing import Faults, Pump
 
 SECOND_NS = 1_000_000_000
@@ -67,7 +67,7 @@ def copies(pump: Pump) -> list[tuple[int, int, Data]]:
 @given(protocols, adversaries, seeds, st.sampled_from([1.0, 0.5]))
 def test_a_topic_attacker_or_full_dropper_passes_nothing_on_whatever_the_protocol(protocol, bad, seed, share):
     attack = {"name": "topic-attacker", "victim_topics": (0,)} if share < 1 else {"name": "dropper", "drop_ratio": 1.0}
-    pump = make_pump(PROTOCOLS[protocol], attack, bad, seed)
+    pump = make_pump(PROTOCOLS[protocol].composition, attack, bad, seed)
     pump.run(5 * SECOND_NS)
     publish_all(pump, (0,))
     publish_all(pump, (1,))
@@ -86,7 +86,7 @@ def test_a_topic_attacker_or_full_dropper_passes_nothing_on_whatever_the_protoco
 @given(protocols, adversaries, seeds, st.permutations([0, 1, 7]))
 def test_a_topic_attacker_looks_at_every_topic_of_a_message(protocol, bad, seed, topics):
     """The victim topic is 1, wherever it stands among the message's topics; nobody subscribes to 7."""
-    pump = make_pump(PROTOCOLS[protocol], {"name": "topic-attacker", "victim_topics": (1,)}, bad, seed)
+    pump = make_pump(PROTOCOLS[protocol].composition, {"name": "topic-attacker", "victim_topics": (1,)}, bad, seed)
     pump.run(5 * SECOND_NS)
     publish_all(pump, tuple(topics))
     foreign = [copy for node, _, copy in copies(pump) if node in bad and publisher_of(copy.message_id) != node]
@@ -100,7 +100,7 @@ def test_a_topic_attacker_looks_at_every_topic_of_a_message(protocol, bad, seed,
 def test_an_attacker_without_an_occasion_is_an_honest_node(protocol, bad, seed):
     runs = []
     for behaviour in ({"name": "topic-attacker", "victim_topics": (9,)}, {"name": "dropper", "drop_ratio": 0.0}, None):
-        pump = make_pump(PROTOCOLS[protocol], behaviour, bad if behaviour else set(), seed)
+        pump = make_pump(PROTOCOLS[protocol].composition, behaviour, bad if behaviour else set(), seed)
         pump.run(3 * SECOND_NS)
         publish_all(pump, (0, 1))
         runs.append(pump.effects)
@@ -139,7 +139,7 @@ def test_a_dropper_drops_the_share_it_is_told_to():
 @settings(max_examples=20, deadline=None)
 @given(protocols, adversaries, seeds, st.booleans())
 def test_eclipse_attackers_are_linked_with_each_other_and_mend_their_mesh(protocol, bad, seed, cut):
-    pump = make_pump(PROTOCOLS[protocol], {"name": "eclipse", "accomplices": tuple(sorted(bad))}, bad, seed)
+    pump = make_pump(PROTOCOLS[protocol].composition, {"name": "eclipse", "accomplices": tuple(sorted(bad))}, bad, seed)
     pump.run(2 * SECOND_NS)
     mesh = {(one, other) for one in bad for other in bad if one < other}
     assert pump.links() >= mesh
@@ -154,7 +154,7 @@ def test_eclipse_attackers_are_linked_with_each_other_and_mend_their_mesh(protoc
 
 
 def test_a_mesh_link_comes_back_although_the_protocol_does_not_want_it():
-    node = compose(3, 1, (0,), PROTOCOLS["topiary"], {"name": "eclipse", "accomplices": (1, 3, 5)})
+    node = compose(3, 1, (0,), PROTOCOLS["topiary"].composition, {"name": "eclipse", "accomplices": (1, 3, 5)})
     node.handle(0, Started())
     effects = node.handle(0, PeerList(Directory(PeerInfo(peer, ()) for peer in (1, 3, 5))))
     assert Connect(5) in effects
@@ -243,6 +243,6 @@ def test_every_protocol_takes_every_behaviour(name: str, protocol: str):
         "dropper": {"drop_ratio": 0.5},
         "asker": {"topics": 3},
     }[name]
-    node = compose(3, 1, (1, 2), PROTOCOLS[protocol], {"name": name} | behaviour)
+    node = compose(3, 1, (1, 2), PROTOCOLS[protocol].composition, {"name": name} | behaviour)
     assert all(isinstance(effect, SetTimer) for effect in node.handle(0, Started()))
     assert node.state.node == 3

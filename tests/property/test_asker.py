@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.planning.initial_views import draw_views, list_members
 from peer.core.asker import MOST_GUESTS, STAY_NS, Asking
 from peer.core.bitset import bitset
 from peer.core.contract import Connect, Disconnect, Publish, Send, message_id
-from peer.core.overlay.stan_frames import StanCollect, StanReply, StanRide
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.protocols.stan.frames import StanCollect, StanReply, StanRide
+from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.testing import Faults, Pump
 
 SECOND_NS = 1_000_000_000
@@ -23,7 +23,7 @@ faulty = st.sampled_from([None, Faults(0.1, 0.2, 0.2)])
 
 def make_pump(protocol: str, wanted: list, seed: int, faults: Faults | None, *, lists: str = "true") -> Pump:
     """Node 0 asks. ``lists``: "open" = StAN's lists of subscribers name everybody, which is as good as no lists."""
-    parts, given = PROTOCOLS[protocol], [{} for _ in wanted]
+    parts, given = PROTOCOLS[protocol].composition, [{} for _ in wanted]
     if protocol == "stan":
         views = draw_views(wanted, 1.0, seed)
         members = list_members(views)

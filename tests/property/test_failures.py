@@ -20,8 +20,8 @@ from peer.core.contract import (
     Started,
     TimerFired,
 )
-from peer.core.overlay.failures import FORGET_NS, Failures
-from peer.core.protocols import Composition, compose
+from peer.core.failures import FORGET_NS, Failures
+from peer.protocols.registry import Composition, compose
 
 SECOND_NS = 1_000_000_000
 ME = 0

@@ -30,8 +30,8 @@ from peer.core.membership.cyclon import CyclonReply, CyclonShuffle
 from peer.core.membership.gossip import Descriptor
 from peer.core.membership.newscast import NewscastNews, NewscastReply
 from peer.core.node import State, Turn
-from peer.core.overlay.spidercast_frames import SpiderHeartbeat
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
+from peer.protocols.spidercast.frames import SpiderHeartbeat
 from peer.testing import Faults, Pump
 from tests.hash_seeds import outputs_under_hash_seeds
 
@@ -230,7 +230,7 @@ def test_other_parts_see_only_links_that_one_of_them_asked_for(network, degree, 
         for node, made in pump._nodes.items():
             state = made.state
             assert not state.aside & set(state.neighbours)
-            assert state.aside | set(state.neighbours) == {peer for one, peer in pump._up if one == node}
+            assert state.aside | set(state.neighbours) == pump.linked(node)
             for peer in state.neighbours:
                 # A link that one side no longer wants is about to end at the other.
                 other = pump._nodes[peer].state
@@ -367,8 +367,8 @@ def test_parts_end_their_own_wishes_only():
 
 SCRIPT = """
 import hashlib
-from peer.core.overlay.spidercast_frames import SpiderHeartbeat
-from peer.core.protocols import Composition, compose
+from peer.protocols.spidercast.frames import SpiderHeartbeat
+from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
 digest = hashlib.sha256()
 for membership in ({"name": "cyclon", "period_s": 1.0}, {"name": "newscast", "period_s": 1.0}, {"name": "partial"}):

@@ -19,7 +19,7 @@ from peer.core.contract import (
     Unsubscribe,
     message_id,
 )
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
 from tests.hash_seeds import outputs_under_hash_seeds
 
@@ -208,7 +208,7 @@ def test_bounded_gossipsub_deals_again_when_interests_change(network: dict, topi
 SCRIPT = """
 import hashlib
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
 digest = hashlib.sha256()
 for profile in ("spec", "go", "js"):

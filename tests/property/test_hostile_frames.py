@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.planning.initial_views import draw_views, list_members
 from peer.core.bitset import bitset
 from peer.core.contract import (
     Connect,
@@ -25,10 +24,11 @@ from peer.core.contract import (
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Subscriptions
 from peer.core.node import StatefulNode
-from peer.core.overlay import spidercast_frames as spider
-from peer.core.overlay.stan import MOST_DIALS, MOST_WALKS
-from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.protocols.spidercast import frames as spider
+from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.protocols.stan.initial_views import draw_views, list_members
+from peer.protocols.stan.overlay import MOST_DIALS, MOST_WALKS
 from peer.testing import Pump
 
 SECOND_NS = 1_000_000_000
@@ -79,7 +79,7 @@ class Hostile:
 def make_pump(protocol: str, members: bool) -> tuple[Pump, Hostile]:
     """``members``: the hostile node is a listed subscriber of its topics; otherwise a stranger everywhere."""
     wanted = [topics if node != HOSTILE or members else () for node, topics in enumerate(WANTED)]
-    parts, given = PROTOCOLS[protocol], [{} for _ in wanted]
+    parts, given = PROTOCOLS[protocol].composition, [{} for _ in wanted]
     if protocol == "stan":
         views = draw_views(wanted, 1.0, 3)
         given = [{"views": own, "members": told} for own, told in zip(views, list_members(views), strict=True)]
@@ -96,8 +96,7 @@ def make_pump(protocol: str, members: bool) -> tuple[Pump, Hostile]:
 def say(pump: Pump, frame: Frame) -> None:
     """The hostile node links with everybody and says this to each."""
     for node in range(1, NODES):
-        if (HOSTILE, node) not in pump._up:
-            pump._connect(HOSTILE, node)
+        pump._perform(HOSTILE, Connect(node))
     pump.run(SECOND_NS // 100)
     for node in range(1, NODES):
         pump._perform(HOSTILE, Send(node, frame))
@@ -203,7 +202,7 @@ def subscriber_of(topics: tuple[int, ...]) -> StatefulNode:
     """StAN's node 1, linked with subscribers 2 and 3 of the same topics, on a walk in each, and with a stranger."""
     listed = f"{bitset(range(1, NODES)):x}"
     given = {"views": [(each, (2, 3)) for each in topics], "members": [(each, listed) for each in topics]}
-    parts = PROTOCOLS["stan"]
+    parts = PROTOCOLS["stan"].composition
     core = compose(1, 3, topics, Composition(parts.overlay | given, parts.dissemination, interests=parts.interests))
     told = [PeerList(Directory()), LinkUp(2, True), LinkUp(3, True), TimerFired("overlay/walk"), LinkUp(HOSTILE, False)]
     for event in [Started(), *told]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from peer.core.contract import Publish, Send, Subscribe, Unsubscribe, message_id
 from peer.core.frames import UNLIMITED_TTL, Data
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
 from tests.hash_seeds import outputs_under_hash_seeds
 
@@ -211,7 +211,7 @@ def test_a_lost_link_is_replaced_and_its_logical_links_end(network: dict, data: 
 SCRIPT = """
 import hashlib
 from peer.core.contract import Publish, Send, Subscribe, message_id
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
 digest = hashlib.sha256()
 for overlay in ({"name": "random", "degree": 3}, {"name": "complete"}):

@@ -16,8 +16,8 @@ from harness.workload.interests import IndependentInterests
 from harness.workload.membership import Membership
 from harness.workload.publications import draw_instants, draw_schedule
 from peer.core.contract import message_id
-from peer.core.overlay.random_graph import RandomParameters
 from peer.core.schedule import Publish
+from peer.protocols.random_graph.overlay import RandomParameters
 
 seeds = st.integers(0, 2**63 - 1)
 workloads = st.builds(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.planning.initial_views import draw_views
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
-from peer.core.protocols import PROTOCOLS
+from peer.protocols.registry import PROTOCOLS
+from peer.protocols.stan.initial_views import draw_views
 from peer.runtime.lifecycle import make_node
 from peer.runtime.recording import Recorder, replay
 from peer.runtime.spec import NodeSpec
@@ -64,7 +64,7 @@ def test_every_effect_comes_again(tmp_path_factory, overlay: dict, seed: int):
 @settings(max_examples=25, deadline=None)
 def test_every_effect_of_every_protocol_comes_again(tmp_path_factory, protocol: str, membership: dict, seed: int):
     folder = tmp_path_factory.mktemp("record")
-    parts = PROTOCOLS[protocol]
+    parts = PROTOCOLS[protocol].composition
     topics = [(node % 2, 2) for node in range(6)]
     views = draw_views(topics, 1.0, seed)
     specs = [

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.core.contract import Directory, NodeId, PeerInfo, PeerList, Subscribe, Unsubscribe
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
 from peer.testing import Pump
 
 SECOND_NS = 1_000_000_000

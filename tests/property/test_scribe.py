@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from peer.core.bitset import bitset
 from peer.core.contract import Directory, Event, NodeId, PeerInfo, PeerList, Publish, Subscribe, Unsubscribe, message_id
-from peer.core.protocols import Composition, compose
-from peer.core.scribe.forest import Forest, Tree
-from peer.core.scribe.pastry import Pastry, distance, node_key
+from peer.protocols.registry import Composition, compose
+from peer.protocols.scribe.forest import Forest, Tree
+from peer.protocols.scribe.pastry import Pastry, distance, node_key
 from peer.testing import Faults, Pump
 from tests.hash_seeds import outputs_under_hash_seeds
 
@@ -213,7 +213,7 @@ def test_no_degree_is_exceeded_and_nobody_is_told_twice(
 SCRIPT = """
 import hashlib
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
 digest = hashlib.sha256()
 for grouping in ("topic", "random"):

@@ -23,8 +23,8 @@ from peer.core.contract import (
     Unsubscribe,
 )
 from peer.core.frames import Frame
-from peer.core.overlay.spidercast_frames import SpiderConnect, SpiderDisconnect, SpiderDisconnectOk, SpiderLeave
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
+from peer.protocols.spidercast.frames import SpiderConnect, SpiderDisconnect, SpiderDisconnectOk, SpiderLeave
 from peer.testing import Faults, Pump
 from tests.hash_seeds import outputs_under_hash_seeds
 
@@ -261,7 +261,7 @@ def test_rest_is_found_after_departures_and_lost_links(network: dict, losses: li
 SCRIPT = """
 import hashlib
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
 digest = hashlib.sha256()
 for overlay in (

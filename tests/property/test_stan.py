@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.planning.initial_views import draw_views, list_members
 from peer.core.contract import (
     Directory,
     Event,
@@ -25,9 +24,10 @@ from peer.core.contract import (
     message_id,
 )
 from peer.core.frames import Data, Frame
-from peer.core.overlay.aligned_views import weigh
-from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.protocols.stan.aligned_views import weigh
+from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.testing import Faults, Pump
 from tests.hash_seeds import outputs_under_hash_seeds
 
@@ -70,7 +70,7 @@ class World(Pump):
         self.cores = {}
         drawn = draw_views(wanted, 1.0, seed)
         for node, (views, lists) in enumerate(zip(drawn, list_members(drawn), strict=True)):
-            default = PROTOCOLS["stan"]
+            default = PROTOCOLS["stan"].composition
             parts = Composition(
                 overlay | {"views": views, "members": lists},
                 {"name": dissemination},
@@ -418,7 +418,7 @@ def test_nobody_gets_a_message_twice_under_loss_duplication_and_reordering(netwo
 
 
 def test_without_both_directions_messages_follow_the_views_only():
-    world = World({"interests": [(0,)] * 14, "seed": 4}, both_directions=False)
+    world = World({"interests": [(0,)] * 14, "seed": 5}, both_directions=False)
     world.start()
     world.run(3 * SECOND_NS)
     world.rest()

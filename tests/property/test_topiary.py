@@ -13,8 +13,8 @@ from peer.core.contract import (
     Trace,
     message_id,
 )
-from peer.core.topiary.observation import Observation
-from peer.core.topiary.scoring import Tally, Weights, best_subset, topic_scores, worse_topics
+from peer.protocols.topiary.observation import Observation
+from peer.protocols.topiary.scoring import Tally, Weights, best_subset, topic_scores, worse_topics
 from tests.topiary_desk import SECOND_NS, Desk
 
 MILLISECOND_NS = 1_000_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from peer.core.contract import message_id
 from peer.core.payload import make_payload, topic_sequence
-from peer.core.topiary.estimates import MISSED_ALLOWANCE, REMEMBERED, RateEstimate, SequenceEstimate
+from peer.protocols.topiary.estimates import MISSED_ALLOWANCE, REMEMBERED, RateEstimate, SequenceEstimate
 
 SECOND_NS = 1_000_000_000
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from peer.core.contract import LinkDown, LinkUp, Publish, message_id
 from peer.core.payload import make_payload
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
 from peer.testing import Pump
 from tests.topiary_desk import SECOND_NS, Desk
 

@@ -95,7 +95,7 @@ def test_lives_are_those_of_the_schedule_and_links_never_outlive_them(seed: int,
         elif event.event in ("publish", "deliver", "duplicate", "relay", "graft"):
             assert up[event.node]
     assert not open_links
-    assert not any(host.links or host.pending for host in simulation.hosts.values())
+    assert not any(host.links or host.table.pending for host in simulation.hosts.values())
     published = {e.message_id for e in record.events if e.event == "publish"}
     assert published == {a.message_id for a in planned.schedule if isinstance(a, Publish)}
 

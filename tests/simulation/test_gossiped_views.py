@@ -10,7 +10,7 @@ import pytest
 from harness.testbeds.simulated.network import Network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
 
 SECOND_NS = 1_000_000_000
@@ -49,7 +49,7 @@ def simulate(membership: dict, loss_ratio: float = 0.0) -> tuple[Simulation, Rej
     simulation = Simulation(
         Network(lambda a, b: delays[a][b], loss_ratio=loss, draws=draws), observer, seed=1, encode=True
     )
-    base = PROTOCOLS["spidercast"]
+    base = PROTOCOLS["spidercast"].composition
     parts = Composition({**base.overlay, "random_coverage": 1}, base.dissemination, membership, base.interests)
     topics = {node: (node % 7, 7 + node % 5) for node in range(NODES)}
     directory = Directory(PeerInfo(node, topics[node]) for node in topics)
@@ -99,5 +99,5 @@ def test_crashed_nodes_leave_all_views_and_wishes(kind: str):
     simulation.run(80 * SECOND_NS)
     for number, node in nodes(simulation).items():
         assert not dead & set(node._parts["membership"].view)
-        assert not dead & (node.state.borrowed | set(simulation.hosts[number].wanted))
+        assert not dead & (node.state.borrowed | set(simulation.hosts[number].table.wanted))
         assert len(node._parts["membership"].view) >= 8

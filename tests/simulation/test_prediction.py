@@ -12,7 +12,7 @@ from harness.planning import make_plan
 from harness.studies.form import RunSpec
 from harness.studies.simulating import simulate_point
 from peer.core.frames import Data
-from peer.core.protocols import PROTOCOLS
+from peer.protocols.registry import PROTOCOLS
 
 NODES, DURATION_S, FACTOR = 40, 20, 2
 INTERESTS = {

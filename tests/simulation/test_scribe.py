@@ -11,7 +11,7 @@ import pytest
 from harness.experiment import Experiment
 from harness.studies.form import RunSpec
 from harness.studies.simulating import PointRun, simulate_point
-from peer.core.scribe.forest import Forest
+from peer.protocols.scribe.forest import Forest
 
 NODES, TOPICS = 100, 20
 SECOND_NS = 1_000_000_000

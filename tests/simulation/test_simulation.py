@@ -16,7 +16,7 @@ from harness.testbeds.simulated.network import Network, uniform_network
 from harness.testbeds.simulated.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
 from peer.core.frames import Hello
-from peer.core.protocols import PROTOCOLS, Composition, compose
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
 
 MILLISECOND_NS = 1_000_000
@@ -85,7 +85,7 @@ def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, d
     simulation.close()
     simulation.run(600 * SECOND_NS)  # a frame that is lost often comes minutes late
     assert not links(simulation)
-    assert all(not host.pending for host in simulation.hosts.values())
+    assert all(not host.table.pending for host in simulation.hosts.values())
     sent, received = (
         {(e.conn, e.direction, e.off, e.len_bytes, e.kind) for e in record.events if e.event == name}
         for name in ("send", "receive")
@@ -117,7 +117,7 @@ def test_a_connection_waits_5_s_for_the_end_of_a_live_link_and_a_second_one_not_
     simulation.run(8 * SECOND_NS)
     simulation.write(knocks[2], Hello(0, simulation.run_number))
     simulation.run(10 * SECOND_NS)
-    simulation.hosts[0].lose(knocks[2], broke=True)  # it gives up, and need not be refused any more
+    simulation.hosts[1].lose(knocks[2].other)  # its sender gives up, and need not be refused any more
     simulation.run(20 * SECOND_NS)
     rejects = [
         (event.ts_ns - SECOND_NS, event.node, event.reason) for event in record.events if event.event == "reject"
@@ -133,12 +133,11 @@ def test_a_connection_that_waits_is_taken_when_the_old_link_ends():
     simulation, record = simulate(2, {"name": "complete"}, uniform_network(10, Random(1)))
     simulation.run(SECOND_NS)
     old = simulation.hosts[1].links[0]
-    old.other.reason = "lost"
-    simulation.hosts[0].take_down(old.other)  # its goodbye is lost
-    simulation.hosts[0].connect(1)
+    simulation.hosts[0].table.peer_closed(old.other, "lost")  # its goodbye is lost
+    simulation.hosts[0].table.connect(1)
     simulation.run(3 * SECOND_NS)
     assert simulation.hosts[1].links[0] is old
-    simulation.hosts[1].lose(old, broke=True)
+    simulation.hosts[1].lose(old)
     simulation.run(10 * SECOND_NS)
     assert links(simulation) == {(0, 1), (1, 0)}
     assert simulation.hosts[1].links[0] is not old
@@ -221,7 +220,7 @@ def test_encoding_changes_nothing(protocol):
         for node in range(20):
             simulation.add_host(node)
         for node in range(20):
-            simulation.start(node, compose(node, 1, (0,), PROTOCOLS[protocol]), directory)
+            simulation.start(node, compose(node, 1, (0,), PROTOCOLS[protocol].composition), directory)
         simulation.run(5 * SECOND_NS)
         simulation.give(3, Publish((0,), message_id(3, 0), b"abc"))
         simulation.run(8 * SECOND_NS)

@@ -7,8 +7,8 @@ from random import Random
 import igraph
 
 from peer.core.contract import Send
-from peer.core.overlay.spidercast_frames import SpiderHeartbeat
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
+from peer.protocols.spidercast.frames import SpiderHeartbeat
 from peer.testing import Pump
 
 SECOND_NS = 1_000_000_000

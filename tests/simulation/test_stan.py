@@ -14,7 +14,7 @@ from harness.studies.simulating import PointRun, Row, simulate_point
 from peer.core.composition import ComposedNode
 from peer.core.contract import Effect, Event, FrameReceived
 from peer.core.frames import Data
-from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 
 SECOND_NS = 1_000_000_000
 NODES, TOPICS = 100, 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.core.overlay import aligned_views
-from peer.core.overlay.aligned_views import AlignedViews, weigh
+from peer.protocols.stan import aligned_views
+from peer.protocols.stan.aligned_views import AlignedViews, weigh
 
 nodes = st.sets(st.integers(0, 30), max_size=12)
 

@@ -24,6 +24,8 @@ VIOLATIONS = {
     "core imports asyncio": ("peer/core/violation.py", "import asyncio"),
     "core imports time": ("peer/core/violation.py", "from time import monotonic_ns"),
     "core imports socket in a function": ("peer/core/violation.py", "def f():\n    import socket"),
+    "core imports a protocol": ("peer/core/violation.py", "from peer.protocols import registry"),
+    "a protocol imports asyncio": ("peer/protocols/violation.py", "import asyncio"),
     "core imports the driver, which imports asyncio": ("peer/core/violation.py", "import peer.runtime.violation"),
 }
 
@@ -77,7 +79,10 @@ def global_randomness(source: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted(CHECKOUT.glob("peer/core/**/*.py")), ids=lambda path: path.name)
+SANS_IO = [path for room in ("core", "protocols") for path in sorted(CHECKOUT.glob(f"peer/{room}/**/*.py"))]
+
+
+@pytest.mark.parametrize("path", SANS_IO, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_core_draws_from_seeded_generators_only(path: Path) -> None:
     assert global_randomness(path.read_text()) == []
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ExperimentError
-from harness.planning import initial_views
-from harness.planning.initial_views import draw_topic, draw_views, is_strongly_connected, list_members
 from peer.core.bitset import members
+from peer.protocols.description import ParameterError
+from peer.protocols.stan import initial_views
+from peer.protocols.stan.initial_views import draw_topic, draw_views, is_strongly_connected, list_members
 
 interests = st.lists(st.sets(st.integers(0, 4)).map(sorted).map(tuple), max_size=20)
 
@@ -58,9 +58,9 @@ def test_other_topics_do_not_change_a_topics_views():
 
 def test_a_topic_that_cannot_be_connected_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(initial_views, "MAX_DRAWS", 5)
-    with pytest.raises(ExperimentError, match="topic 3 with 60 subscribers") as refused:
+    with pytest.raises(ParameterError, match="topic 3 with 60 subscribers") as refused:
         draw_views([(3,)] * 60, 0.05, 1)
-    assert refused.value.path == "$.stan.degree_factor"
+    assert refused.value.key == "degree_factor"
 
 
 def test_strong_connection_needs_both_directions():

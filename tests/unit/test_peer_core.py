@@ -27,8 +27,8 @@ from peer.core.contract import (
     publisher_of,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Hello, Subscriptions, frame_type, kind_names, register
-from peer.core.protocols import PROTOCOLS, Composition, compose
 from peer.core.randomness import substream
+from peer.protocols.registry import PROTOCOLS, Composition, compose
 
 RANDOM = {"name": "random", "degree": 2}
 
@@ -59,7 +59,7 @@ def traces(effects: list) -> list[str]:
 
 
 def test_a_driver_that_breaks_the_contract_is_told():
-    fresh = compose(0, 1, (), PROTOCOLS["random"])
+    fresh = compose(0, 1, (), PROTOCOLS["random"].composition)
     with pytest.raises(ContractError, match="before Started"):
         fresh.handle(0, LinkUp(1, True))
     made = linked(1)
@@ -173,7 +173,7 @@ def test_the_random_overlay_draws_uniformly():
 
 
 def test_in_the_complete_overlay_the_lower_node_opens_and_tries_again():
-    made = compose(2, 1, (), PROTOCOLS["complete"])
+    made = compose(2, 1, (), PROTOCOLS["complete"].composition)
     made.handle(0, Started())
     assert connects(made.handle(1, everybody(5))) == [3, 4]
     assert made.handle(2, LinkDown(1, "stop")) == []

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from peer import wire
-from peer.core import frames
+from peer.core import frames, links
 from peer.core.contract import SetTimer, Started
 from peer.core.dissemination.flood import FloodParameters
-from peer.core.protocols import DISSEMINATIONS, MEMBERSHIPS, OVERLAYS, PROTOCOLS, compose
-from peer.runtime import link, pool
+from peer.protocols.registry import DISSEMINATIONS, INTERESTS, MEMBERSHIPS, PROTOCOLS, compose
+from peer.runtime import link
 from peer.trace import EVENTS, VERSION, TraceEvent
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,31 +45,38 @@ def test_the_header_is_laid_out_as_the_page_says():
     assert str(wire.MAX_FRAME_BYTES) in text
 
 
-def test_every_kind_is_in_the_page():
-    kinds = {int(row[0]): row[1] for row in rows("wire-format.md", 4) if row[0].isdigit() and row[1].isalpha()}
-    assert kinds == frames.kind_names()
-    bodies = {row[1]: row[2] for row in rows("wire-format.md", 4) if row[1] in kinds.values()}
-    for kind, name in kinds.items():
-        fields = frames.frame_type(kind).__struct_fields__
-        assert bodies[name] == ("payload" if name == "data" else ", ".join(fields))
+def test_every_kind_is_in_the_page_or_in_that_of_its_protocol():
+    pages = ["wire-format.md", *sorted(f"protocols/{path.name}" for path in (DOCS / "protocols").glob("*.md"))]
+    found = [row for page in pages for row in rows(page, 4) if row[0].isdigit() and row[1].isalpha()]
+    assert {int(row[0]): row[1] for row in found} == frames.kind_names()
+    assert len(found) == len(frames.kind_names()), "none is in two places"
+    for kind, name, fields, _ in found:
+        body = ", ".join(frames.frame_type(int(kind)).__struct_fields__)
+        assert fields == ("payload" if name == "data" else body)
 
 
 def test_the_parts_and_limits_are_in_the_page():
     text = (DOCS / "protocol-contract.md").read_text()
-    for name in (*MEMBERSHIPS, *OVERLAYS, *DISSEMINATIONS):
+    for name in (*MEMBERSHIPS, *INTERESTS, *(DISSEMINATIONS.keys() - PROTOCOLS.keys())):
         assert f"`{name}`" in text
     assert str(FloodParameters().seen_messages) in text
-    assert len(pool.PAUSES_S) == 6
+    assert len(links.PAUSES_S) == 6
     assert "up to six attempts" in text
     assert f"at most {link.CLOSE_TIMEOUT_S:.0f} s" in text
 
 
 def test_reasons_for_passing_refusals_are_in_the_page():
-    assert pool.ALREADY_LINKED in (DOCS / "trace-events.md").read_text()
-    assert pool.SIMULTANEOUS in (DOCS / "wire-format.md").read_text()
+    assert links.ALREADY_LINKED in (DOCS / "trace-events.md").read_text()
+    assert links.SIMULTANEOUS in (DOCS / "wire-format.md").read_text()
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_every_protocol_is_in_the_readme(name: str):
+    rows_of_table = [line for line in (DOCS.parent / "README.md").read_text().splitlines() if line.startswith("| `")]
+    assert any(f"`{name}`" in row.split("|")[1] for row in rows_of_table)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_every_protocols_default_composition_can_be_made(name: str):
-    effects = compose(3, 1, (1, 2), PROTOCOLS[name]).handle(0, Started())
+    effects = compose(3, 1, (1, 2), PROTOCOLS[name].composition).handle(0, Started())
     assert all(isinstance(effect, SetTimer) for effect in effects), "nobody to talk to without a bootstrap list"

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.cli import main
 from harness.errors import ExperimentError
@@ -24,8 +25,9 @@ from harness.planning.overlay_models import Logical, OverlayModel, model_overlay
 from harness.planning.prediction import expected_copies
 from harness.workload.membership import Membership
 from harness.workload.publications import draw_schedule
-from peer.core.protocols import PROTOCOLS, Composition
 from peer.core.schedule import Join, Leave, Publish
+from peer.protocols.registry import PROTOCOLS, Composition
+from peer.protocols.stan import initial_views
 
 ROOT = Path(__file__).parents[2]
 FILES = ["experiment.toml", "overlay.json", "plan.json", "schedule.jsonl", "underlay.json"]
@@ -170,6 +172,14 @@ def test_churn_is_planned_and_its_script_is_printed_as_toml(
     assert load_experiment(printed) == plan(file).plan.experiment
 
 
+def test_parameters_with_which_nothing_can_be_drawn_are_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(initial_views, "MAX_DRAWS", 2)
+    many = ["workload.topics=2", "workload.topics_per_message=1", "interests.ratio=0.9"]
+    with pytest.raises(ExperimentError, match="no strongly connected graph in 2 draws") as refused:
+        plan(file, "protocol=stan", "stan.degree_factor=0.01", *many)
+    assert refused.value.path.endswith("$.stan.degree_factor")
+
+
 @pytest.mark.parametrize(
     ("interests", "needs", "discloses"),
     [("announced", True, True), ("announced", False, True), ("private", True, True), ("private", False, False)],
@@ -178,7 +188,7 @@ def test_the_bootstrap_service_discloses_what_is_public_or_needed(
     file: Path, monkeypatch: pytest.MonkeyPatch, interests: str, needs: bool, discloses: bool
 ) -> None:
     composition = Composition(overlay={"name": "complete"}, interests=interests, needs_interests=needs)
-    monkeypatch.setitem(PROTOCOLS, "complete", composition)
+    monkeypatch.setitem(PROTOCOLS, "complete", replace(PROTOCOLS["complete"], composition=composition))
     assert plan(file, "protocol=complete").overlay.discloses is discloses
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.loading import load_experiment
@@ -13,8 +14,8 @@ from harness.plan import PlannedRun
 from harness.planning import make_plan
 from harness.studies.form import Study
 from harness.studies.points import points_of
-from peer.core.protocols import PROTOCOLS, Composition
 from peer.core.schedule import Join, Publish
+from peer.protocols.registry import PROTOCOLS, Composition
 from peer.runtime.lifecycle import make_node
 from peer.runtime.spec import OverlayDocument
 
@@ -59,7 +60,8 @@ def test_the_membership_is_the_section_of_its_name(plan, kind: str, parameters: 
 def particular(monkeypatch: pytest.MonkeyPatch) -> None:
     """Protocol "complete" sets of its parts what others leave to the sections."""
     dissemination, membership = {"name": "flood", "ttl": 3}, {"name": "partial", "known_ratio": 0.5}
-    monkeypatch.setitem(PROTOCOLS, "complete", Composition({"name": "complete"}, dissemination, membership))
+    composition = Composition({"name": "complete"}, dissemination, membership)
+    monkeypatch.setitem(PROTOCOLS, "complete", replace(PROTOCOLS["complete"], composition=composition))
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ from peer.core.contract import (
     message_id,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, Subscriptions
-from peer.core.protocols import Composition, compose
-from peer.core.scribe.forest import Forest
-from peer.core.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave, ScribeRedirect
-from peer.core.scribe.overlay import MOST_DEPTH
+from peer.protocols.registry import Composition, compose
+from peer.protocols.scribe.forest import Forest
+from peer.protocols.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave, ScribeRedirect
+from peer.protocols.scribe.overlay import MOST_DEPTH
 
 SECOND_NS = 1_000_000_000
 

@@ -15,9 +15,9 @@ from peer.core.contract import (
     Subscribe,
     Unsubscribe,
 )
-from peer.core.overlay.coverage import Coverage, GreedyCoverage, RandomCoverage
-from peer.core.overlay.similarity import AnyNodes, SimilarNodes
-from peer.core.overlay.spidercast_frames import (
+from peer.protocols.similarity.overlay import AnyNodes, SimilarNodes
+from peer.protocols.spidercast.coverage import Coverage, GreedyCoverage, RandomCoverage
+from peer.protocols.spidercast.frames import (
     SpiderConnect,
     SpiderConnectOk,
     SpiderDisconnect,

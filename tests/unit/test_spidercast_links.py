@@ -8,7 +8,7 @@ from peer.core.contract import (
     Subscribe,
     Unsubscribe,
 )
-from peer.core.overlay.spidercast_frames import (
+from peer.protocols.spidercast.frames import (
     SpiderConnect,
     SpiderConnectOk,
     SpiderHeartbeat,

@@ -29,9 +29,9 @@ from peer.core.contract import (
     message_id,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
-from peer.core.overlay.aligned_views import AlignedViews, weigh
-from peer.core.overlay.stan_frames import StanCollect, StanQuit, StanReply, StanRide
-from peer.core.protocols import Composition, compose
+from peer.protocols.registry import Composition, compose
+from peer.protocols.stan.aligned_views import AlignedViews, weigh
+from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 
 MEMBERS = f"{bitset(range(40)):x}"
 STRANGER = 77

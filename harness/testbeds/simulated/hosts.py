@@ -1,8 +1,6 @@
-"""A simulated host: one node with its links, as ``peer.runtime`` keeps them, on virtual time.
+"""A simulated host: one node with its timers and its connections, on virtual time.
 
-The rules of ``peer.runtime.pool`` are kept one by one: who wins when both sides open at once, pauses between attempts,
-how long a connection waits for the end of the link that its node has lost, the frames that open and close a link. What
-differs is the carrier.
+``peer.core.links`` has the rules of links; a host carries them out with simulated connections.
 """
 
 from __future__ import annotations
@@ -12,57 +10,44 @@ from typing import TYPE_CHECKING
 
 from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
 from peer.core.frames import Bye, Hello
+from peer.core.links import Connection, LinkTable
 from peer.core.node import StatefulNode
-from peer.runtime.pool import ALREADY_LINKED, PASSING, PAUSES_S, SIMULTANEOUS, STABLE_S, WAIT_S
 
 if TYPE_CHECKING:
     from harness.testbeds.simulated.simulation import Simulation
 
+RESET = "ConnectionResetError"
+"""Why a connection breaks whose other side's process has ended."""
 
-class End:
-    """One side of a connection.
+
+class End(Connection):
+    """One side of a connection. Frames may be sent as long as it is ``up``.
 
     Attributes:
+        host: where it is.
         other: the other side, None once the connection is gone.
-        opener: whether this side opened it ("orig" in traces).
         delay_ns: of every frame to the other side; None where it differs.
         conn: the connection's name in traces.
         written_bytes: the length of this side's stream so far.
         latest_ns: when the last of them arrives.
         life: the node that opened or took the connection; another one on the same host has no part in it.
-        up: whether frames may be sent; ``reason``: why it is to end, empty as long as nobody wants it to.
     """
 
-    __slots__ = (
-        "conn",
-        "delay_ns",
-        "host",
-        "latest_ns",
-        "life",
-        "opener",
-        "other",
-        "peer",
-        "reason",
-        "up",
-        "up_since_ns",
-        "written_bytes",
-    )
+    __slots__ = ("conn", "delay_ns", "host", "latest_ns", "life", "other", "written_bytes")
+
+    peer: NodeId
 
     def __init__(
         self, host: Host, peer: NodeId, opener: bool, conn: str, life: Node | None, delay_ns: int | None
     ) -> None:
+        super().__init__(peer, opener)
         self.host = host
         self.delay_ns = delay_ns
         self.life = life
-        self.peer = peer
-        self.opener = opener
         self.conn = conn
         self.other: End | None = None
         self.written_bytes = 0
         self.latest_ns = 0
-        self.up = False
-        self.up_since_ns = 0
-        self.reason = ""
 
     @property
     def side(self) -> str:
@@ -71,26 +56,36 @@ class End:
 
 
 class Host:
-    """A node, its timers and its connections."""
+    """A node, its timers and its connections.
+
+    Attributes:
+        number: the node's.
+        node: the node; None while it is down.
+        table: the links and the attempts at them; each life of the node has its own, and what is left of an earlier
+            one has no effect.
+        links: those of the table, at hand for every frame.
+        timers: the instant of each timer, by name.
+        quiet: whether no timer fires any more.
+        port: that of the latest connection that was opened from here.
+        ready_ns: when it has processed the frames that have arrived.
+        sent_frames, sent_bytes: where the frames that it sends are counted.
+        ended: why the latest life was over.
+    """
 
     __slots__ = (
         "_draws",
         "_simulation",
-        "dialling",
         "ended",
         "links",
         "node",
         "number",
-        "pending",
         "port",
         "quiet",
         "ready_ns",
         "sent_bytes",
         "sent_frames",
+        "table",
         "timers",
-        "topics",
-        "waiting",
-        "wanted",
     )
 
     def __init__(self, simulation: Simulation, number: NodeId, draws: Random) -> None:
@@ -98,18 +93,11 @@ class Host:
         self._draws = draws
         self.number = number
         self.node: StatefulNode | None = None
-        self.topics: tuple[int, ...] = ()
-        self.links: dict[NodeId, End] = {}
-        self.waiting: dict[NodeId, End] = {}  # for the end of the link in links
-        self.pending: dict[NodeId, End | None] = {}
-        self.dialling: set[NodeId] = set()
-        self.wanted: dict[NodeId, int] = {}
-        self.timers: dict[str, int] = {}
         self.quiet = False
         self.port = 32768
         self.ready_ns = 0
         self.sent_frames, self.sent_bytes = simulation.sent_frames, simulation.sent_bytes
-        self.ended = ""  # why the latest life was over
+        self._clear("")
 
     def feed(self, event: Event) -> None:
         """Give the node an event and carry out what it answers; nothing happens to a node that is down."""
@@ -123,184 +111,103 @@ class Host:
                 else:
                     perform[type(effect)](self, effect)
 
-    # ------------------------------------------------------------------------------------------------ opening
+    def quiesce(self) -> None:
+        """Fire no more timers, open no more connections and take none; those that are up stay."""
+        self.quiet = self.table.quiet = True
+        self.timers.clear()
 
-    def connect(self, peer: NodeId) -> None:
-        """Keep a link to the peer up from now on."""
-        self.wanted.setdefault(peer, 0)
-        self._dial(peer)
+    def end(self, reason: str) -> list[End]:
+        """The node is down from now on.
 
-    def _dial(self, peer: NodeId) -> None:
-        if self.quiet or peer in self.links or peer in self.dialling or peer in self.pending:
-            return
-        pause_s = PAUSES_S[self.wanted[peer]] * self._draws.uniform(0.5, 1.5)
-        self.wanted[peer] += 1
-        self.dialling.add(peer)
-        self._simulation.after(round(pause_s * 1e9), self._open, peer, self.node)
+        Returns:
+            The connections that are left.
+        """
+        left = self.table.end()
+        self._clear(reason)
+        return left
 
-    def _open(self, peer: NodeId, node: Node | None) -> None:
+    def _clear(self, reason: str) -> None:
+        self.node = None
+        self.ended = reason
+        self.timers: dict[str, int] = {}
+        self.table: LinkTable[End] = LinkTable(self, self.number, self._draws)
+        self.table.quiet = self.quiet
+        self.links = self.table.links
+
+    # ------------------------------------------------------------------------------------ told by the network
+
+    def receive_bye(self, end: End, reason: str) -> None:
+        """The other side has closed the connection, and hears this side's FIN in turn."""
+        self.table.peer_closed(end, reason)
+        other = end.other
+        self.lose(end)
+        if other is not None:
+            table = other.host.table
+            if table.pending.get(self.number) is other:
+                self._simulation.after(self._simulation.delay_ns(self.number, end.peer), table.lost, other, RESET)
+
+    def lose(self, end: End) -> None:
+        """A connection is gone."""
+        if end.other is not None:
+            end.other.other = None
+            end.other = None
+        self.table.lost(end, RESET)
+
+    # -------------------------------------------------------------------------------------- told by the table
+
+    def now_ns(self) -> int:
+        """The virtual instant."""
+        return self._simulation.now_ns
+
+    def pause(self, peer: NodeId, pause_s: float) -> None:
+        """Begin an attempt when this time has passed."""
+        self._simulation.after(round(pause_s * 1e9), self.table.attempt, peer)
+
+    def open(self, peer: NodeId) -> None:
         """Begin an attempt: the connection is there, or refused, one round trip later."""
-        if node is not self.node:
-            return
-        self.dialling.discard(peer)
-        if peer not in self.wanted or peer in self.links or self.quiet:
-            self.retry_or_give_up(peer, "unreachable", worth_it=True)
-            return
-        self.pending[peer] = None
         simulation = self._simulation
-        simulation.after(simulation.delay_ns(self.number, peer), self._knock, peer, node)
+        simulation.after(simulation.delay_ns(self.number, peer), self._reach, peer, self.table)
 
-    def _knock(self, peer: NodeId, node: Node | None) -> None:
+    def _reach(self, peer: NodeId, table: LinkTable[End]) -> None:
         """The attempt is at the peer."""
         simulation = self._simulation
         there = simulation.hosts.get(peer)
         listener = there.node if there is not None and peer != self.number else None
-        simulation.after(simulation.delay_ns(peer, self.number), self._opened, peer, node, listener)
+        simulation.after(simulation.delay_ns(peer, self.number), self._take_answer, peer, table, listener)
 
-    def _opened(self, peer: NodeId, node: Node | None, listener: Node | None) -> None:
-        """The opener says hello, unless the other side was faster."""
-        if node is not self.node:
-            return
-        if self.pending.get(peer, self) is not None:  # the wish is gone, perhaps for a new one
-            return
-        del self.pending[peer]
-        if listener is not None and not self.quiet and peer not in self.links and peer in self.wanted:
-            end = self._simulation.join(self, peer, listener)
-            self.pending[peer] = end
-            self._simulation.write(end, Hello(self.number, self._simulation.run_number))
+    def _take_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
+        """The answer to the attempt is here."""
+        if listener is not None and table.awaits(peer):
+            table.opened(self._simulation.join(self, peer, listener), peer)
         else:
-            self.retry_or_give_up(peer, "unreachable", worth_it=listener is None)
+            table.failed(peer)
 
-    def retry_or_give_up(self, peer: NodeId, reason: str, *, worth_it: bool) -> None:
-        """After an attempt, of which the node has heard nothing: begin the next one where it did not succeed."""
-        if self.quiet or peer not in self.wanted or peer in self.links or peer in self.pending:
-            return
-        if worth_it and self.wanted[peer] < len(PAUSES_S):
-            self._dial(peer)
-        else:
-            del self.wanted[peer]
-            self.feed(LinkDown(peer, reason, False))
+    def say_hello(self, end: End) -> None:
+        """Send this node's ``Hello``."""
+        self._simulation.write(end, Hello(self.number, self._simulation.run_number))
 
-    # ---------------------------------------------------------------------------------------------- handshake
+    def say_goodbye(self, end: End, reason: str) -> None:
+        """Send ``Bye``."""
+        self._simulation.write(end, Bye(reason))
 
-    def introduce(self, end: End) -> None:
-        """The other side said who it is: take the connection or refuse it."""
-        if end.reason:
-            return
-        if self.quiet:
-            self.close(end, "stop")
-        elif self._has_precedence_over(end):
-            self.close(end, SIMULTANEOUS)
-        elif self._is_awaited(end.peer):
-            self._reject(end, ALREADY_LINKED)
-        elif end.peer in self.links:
-            self.waiting[end.peer] = end
-            self._simulation.after(round(WAIT_S * 1e9), self._wait_no_longer, end)
-        else:
-            self._bring_up(end)
+    def wait(self, end: End, old: End, wait_s: float) -> None:
+        """Only time has to pass: the reset of a connection that is gone arrives unasked."""
+        self._simulation.after(round(wait_s * 1e9), self.table.wait_over, end)
 
-    def _wait_no_longer(self, end: End) -> None:
-        """The link that a connection waits for lives on."""
-        if self.waiting.get(end.peer) is end:
-            del self.waiting[end.peer]
-            if end.other is not None:
-                self._reject(end, ALREADY_LINKED)
-
-    def _is_awaited(self, peer: NodeId) -> bool:
-        """Whether a connection with the peer waits and is still there."""
-        waiting = self.waiting.get(peer)
-        return waiting is not None and waiting.other is not None
-
-    def _reject(self, end: End, reason: str) -> None:
+    def rejected(self, end: End, reason: str) -> None:
+        """Trace a refusal."""
         self._simulation.note("reject", end, reason=reason)
-        self.close(end, reason)
 
-    def _has_precedence_over(self, end: End) -> bool:
-        old = self.links.get(end.peer)
-        if end.opener:
-            return old is not None
-        own = end.peer in self.pending or (old is not None and old.opener)
-        return own and self.number < end.peer
-
-    def _bring_up(self, end: End) -> None:
-        peer = end.peer
-        if self.pending.get(peer) is end:
-            del self.pending[peer]
-        if not end.opener:
-            self._simulation.write(end, Hello(self.number, self._simulation.run_number))
-        end.up = True
-        end.up_since_ns = self._simulation.now_ns
-        self.links[peer] = end
+    def link_up(self, end: End, outbound: bool) -> None:
+        """A link is up."""
         self._simulation.note("add_peer", end, direction=end.side)
-        self.feed(LinkUp(peer, peer in self.wanted))
+        self.feed(LinkUp(end.peer, outbound))
 
-    # ------------------------------------------------------------------------------------------------ closing
-
-    def disconnect(self, peer: NodeId, reason: str) -> None:
-        """Close the link to the peer and keep none."""
-        self.wanted.pop(peer, None)
-        if (waiting := self.waiting.pop(peer, None)) is not None:
-            self.close(waiting, reason)
-        pending = self.pending.get(peer)
-        if pending is not None:
-            del self.pending[peer]
-            self.close(pending, reason)
-        if (end := self.links.get(peer)) is not None:
-            self.close(end, reason)
-
-    def close(self, end: End, reason: str) -> None:
-        """Say goodbye on a connection."""
-        if not end.reason and end.other is not None:
-            end.reason = reason
-            self._simulation.write(end, Bye(reason))
-        self.take_down(end)
-
-    def receive_bye(self, end: End, reason: str) -> None:
-        """The other side has said its last, and hears this side's FIN in turn."""
-        end.reason = end.reason or reason
-        self.take_down(end)
-        other = end.other
-        self.lose(end, broke=False)
-        if other is not None and other.host.pending.get(self.number) is other:
-            self._simulation.after(self._simulation.delay_ns(self.number, end.peer), other.host.forget, other)
-
-    def lose(self, end: End, *, broke: bool) -> None:
-        """A connection is gone: try again, unless one side ended it on purpose."""
-        if end.other is not None:
-            end.other.other = None
-            end.other = None
-        if not end.reason:
-            end.reason = "ConnectionResetError"
-        self.take_down(end, broke=broke)
-        self.forget(end, broke=broke)
-
-    def forget(self, end: End, *, broke: bool = False) -> None:
-        """An attempt's connection is gone: begin the next attempt where this one did not succeed."""
-        if self.pending.get(end.peer) is end:
-            del self.pending[end.peer]
-            self.retry_or_give_up(end.peer, end.reason, worth_it=broke or end.reason in PASSING)
-
-    def take_down(self, end: End, *, broke: bool = False) -> None:
-        """The link is of no more use: tell the node, and try again where it was not ended on purpose."""
-        peer = end.peer
-        if not end.up:
-            return
-        end.up = False
-        del self.links[peer]
+    def link_down(self, end: End, retrying: bool) -> None:
+        """A link has ended."""
         self._simulation.note("remove_peer", end, reason=end.reason)
-        if peer in self.wanted and self._simulation.now_ns - end.up_since_ns > STABLE_S * 1e9:
-            self.wanted[peer] = 0
-        passing = broke or end.reason in PASSING
-        retrying = passing and not self.quiet and self.wanted.get(peer, len(PAUSES_S)) < len(PAUSES_S)
-        if not retrying:
-            self.wanted.pop(peer, None)
-        self.feed(LinkDown(peer, end.reason, retrying))
-        if (waiting := self.waiting.pop(peer, None)) is not None and waiting.other is not None:
-            self.introduce(waiting)
-        if peer in self.wanted:
-            self._dial(peer)
+        self.feed(LinkDown(end.peer, end.reason, retrying))
 
-    def quiesce(self) -> None:
-        """Fire no more timers, open no more connections and take none; those that are up stay."""
-        self.quiet = True
-        self.timers.clear()
+    def gave_up(self, peer: NodeId, reason: str) -> None:
+        """The attempts at a link were given up."""
+        self.feed(LinkDown(peer, reason, False))

@@ -18,6 +18,7 @@ from peer.core import contract
 from peer.core.bitset import Bitset
 from peer.core.contract import Effect, Event, FrameReceived, Message, Node, NodeId, TimerFired
 from peer.core.frames import Bye, Data, Frame, Hello
+from peer.core.links import STOP
 from peer.core.node import StatefulNode
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import announce_end, announce_join
@@ -115,8 +116,8 @@ class Simulation:
             contract.Deliver: lambda host, effect: observer.deliver(self.now_ns, host.number, effect.message),
             contract.SetTimer: self._set_timer,
             contract.CancelTimer: self._cancel_timer,
-            contract.Connect: lambda host, effect: host.connect(effect.peer),
-            contract.Disconnect: lambda host, effect: host.disconnect(effect.peer, effect.reason),
+            contract.Connect: lambda host, effect: host.table.connect(effect.peer),
+            contract.Disconnect: lambda host, effect: host.table.disconnect(effect.peer, effect.reason),
         }
 
     # ------------------------------------------------------------------------------------------- for the user
@@ -160,7 +161,7 @@ class Simulation:
         """Close every link, as peers do before they exit."""
         for host in self.hosts.values():
             for end in list(host.links.values()):
-                host.close(end, "stop")
+                host.table.close(end, STOP)
 
     def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
         """Call ``action(*arguments)`` at a virtual instant, after what was asked for the same instant before."""
@@ -327,7 +328,7 @@ class Simulation:
         elif isinstance(frame, Bye):
             end.host.receive_bye(end, frame.reason)
         elif isinstance(frame, Hello):
-            end.host.introduce(end)
+            end.host.table.introduced(end, end.peer)
 
     def _end(self, host: Host, reason: str, *, goodbye: bool) -> None:
         """Take a host down."""
@@ -335,8 +336,7 @@ class Simulation:
             return
         for event in announce_end(host.node, self.now_ns, reason):
             self._observer.trace(event)
-        pending = [end for end in host.pending.values() if end is not None]
-        for end in [*host.links.values(), *pending, *host.waiting.values()]:
+        for end in host.end(reason):
             if goodbye:
                 self._part(end, reason)
             elif end.other is not None:
@@ -344,10 +344,6 @@ class Simulation:
             if end.up:
                 self.note("remove_peer", end, reason=reason)
             end.up, end.reason = False, reason
-        host.node = None
-        host.ended = reason
-        host.links, host.pending, host.waiting, host.wanted, host.timers = {}, {}, {}, {}, {}
-        host.dialling = set()
 
     def _part(self, end: End, reason: str) -> None:
         if not end.reason:
@@ -377,7 +373,7 @@ class Simulation:
 
     def _reset(self, end: End) -> None:
         if end.host.node is not None:
-            end.host.lose(end, broke=True)
+            end.host.lose(end)
 
     def _locate(self, event: str, end: End, side: str, frame: Frame, off: int, size: int) -> TraceEvent:
         """The trace event of a frame. Positional, since there is one for every frame."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -40,6 +40,12 @@ class Flood(Spreading):
     def __init__(self, state: State, parameters: FloodParameters) -> None:
         super().__init__(state, parameters.seen_messages)
         self._ttl = parameters.ttl
+
+    @staticmethod
+    def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
+        """See ``Part``: where every shared topic is a logical link, or only neighbours with an interest get copies."""
+        ttl: object = parameters.get("ttl")
+        return told or ttl == 0
 
     def send_own(self, turn: Turn, copy: Data) -> None:
         """Send a message of this node's own to its neighbours."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -49,6 +50,11 @@ class TopicFlood(Spreading):
     def __init__(self, state: State, parameters: TopicFloodParameters) -> None:
         super().__init__(state, parameters.seen_messages)
         self.whole = parameters.whole
+
+    @staticmethod
+    def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
+        """See ``Part``: unless whole copies bear more topics than their link carries."""
+        return not (several and parameters.get("whole"))
 
     def send_own(self, turn: Turn, copy: Data) -> None:
         """Send a message of this node's own along its topics' links."""

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from peer.core.bitset import Bitset, bitset, members, sample
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.directory import NOTHING
-from peer.core.frames import Frame
+from peer.core.frames import Disclosure, Frame
 from peer.core.node import Part, State, Turn
 from peer.core.randomness import substream
 
@@ -36,6 +36,10 @@ class GossipFrame(Frame, frozen=True):
     """One direction of an exchange."""
 
     entries: tuple[Descriptor, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((entry.node, entry.topics or ()) for entry in self.entries)
 
 
 class Entry(NamedTuple):

@@ -1,0 +1,21 @@
+"""The rings, with all nodes on them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+from msgspec import Struct
+
+from harness.planning.overlay_models import FirstLinks, Logical, Network, OverlayModel, carry
+from peer.core.bitset import members
+
+
+def model_overlay(parameters: Struct, network: Network, draws: Random, first_links: FirstLinks) -> OverlayModel:
+    """A link between any two nodes that are next to each other on a ring."""
+    rings: list[Logical] = [{} for _ in range(len(network))]
+    for topic, subscribers in network.shared_topics():
+        ring = list(members(subscribers))
+        for node, successor in pairwise([*ring, ring[0]]):
+            carry(rings, node, successor, topic)
+    return OverlayModel.from_logical(rings)

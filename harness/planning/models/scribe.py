@@ -1,0 +1,48 @@
+"""Scribe's trees, and the copies that run along them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from harness.planning.copies import Subscribed, spread_by_topics
+from harness.planning.overlay_models import FirstLinks, Logical, Network, OverlayModel, carry
+from peer.core.bitset import Bitset, bitset, members
+from peer.protocols.scribe.overlay import ScribeParameters
+from peer.protocols.scribe.pastry import Pastry, make_key
+
+
+def model_overlay(
+    parameters: ScribeParameters, network: Network, draws: Random, first_links: FirstLinks
+) -> OverlayModel:
+    """Trees of the ways to the groups' roots, as if all nodes had room for any number of neighbours."""
+    routing = [Pastry(node, parameters.digit_bits, parameters.leaf_set) for node in range(len(network))]
+    trees: list[Logical] = [{} for _ in routing]
+    for group, subscribers in _groups(parameters, network):
+        key, inside = make_key(f"group/{group}"), set()
+        for member in members(subscribers):
+            node: int | None = member
+            while node is not None and node not in inside:
+                inside.add(node)
+                parent = routing[node].next_hop(key, network.nodes & ~(1 << node))
+                if parent is not None:
+                    carry(trees, node, parent, group)
+                node = parent
+    return OverlayModel.from_logical(trees)
+
+
+def _groups(parameters: ScribeParameters, network: Network) -> Iterator[tuple[int, Bitset]]:
+    """The groups and their members; random ones are as large as each other."""
+    if parameters.grouping == "topic":
+        yield from network.shared_topics()
+    else:
+        for group in range(parameters.groups):
+            yield group, bitset(range(group, len(network), parameters.groups))
+
+
+def count_copies(
+    parameters: ScribeParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
+) -> int:
+    """Each link of a group's tree takes one copy; the second one between publisher and root is not counted."""
+    groups = topics if parameters.grouping == "topic" else frozenset({publisher % parameters.groups})
+    return spread_by_topics(model, subscribed, publisher, groups)

@@ -1,0 +1,390 @@
+"""The rules of links: when a node opens a connection, which of two connections survives, when to try again.
+
+A node says ``Connect`` and ``Disconnect``. Its ``LinkTable`` decides what that means for connections, and what the node
+is told; a ``Carrier`` carries the decisions out. There are three carriers: ``peer.runtime.pool`` over TCP,
+``harness.testbeds.simulated.hosts`` over simulated TCP, and ``peer.testing`` in memory. All rules are here.
+
+Terms
+-----
+A *connection* is a byte stream between two nodes. Its opener sends ``Hello``, and the acceptor answers with ``Hello``.
+From then on it is the *link* of the two nodes: for the acceptor when it answers, for the opener when the answer
+arrives. So the acceptor decides. A side that closes on purpose sends ``Bye`` with a reason.
+
+States
+------
+A table has at most one attempt and one link per peer, each with states of its own. *Lacking* means: the node wants the
+link, there is none, and the table is not quiet. *Again or give up* is rule 3.
+
+============  ===================  ==============================  =================================================
+the attempt   held in              event                           next state, and what the carrier does
+============  ===================  ==============================  =================================================
+idle                               ``connect``; or an attempt or   pausing: ``pause``
+                                   link has ended, and rule 3
+                                   says: again
+pausing       ``dialling``         ``attempt``, lacking            connecting: ``open``
+                                   ``attempt``, not lacking        idle
+connecting    ``pending``: None    ``opened``                      greeting: ``say_hello``
+                                   ``failed``                      idle: again or give up
+greeting      ``pending``: the     ``introduced``, no link         idle: ``link_up``
+              connection           ``introduced``, a link          greeting: ``say_goodbye``, simultaneous open
+                                   ``disconnect``                  idle: ``say_goodbye``
+                                   ``lost``                        idle: again or give up
+============  ===================  ==============================  =================================================
+
+============  ===================  ==============================  =================================================
+the link      held in              event                           next state, and what the carrier does
+============  ===================  ==============================  =================================================
+none                               ``introduced``                  up: ``say_hello`` if accepted, ``link_up``
+up            ``links``            ``introduced``, accepted        awaited: ``wait`` (or refused by rule 1)
+                                   ``close``, ``disconnect``,      none: ``link_down``, again or give up
+                                   ``peer_closed``, ``lost``
+awaited       ``links`` and, for   ``introduced``, accepted        awaited: the newcomer is refused, already linked
+              the connection       ``wait_over``                   up: the one that waits is refused, already linked
+              that waits,          ``lost``, the one that waits    up
+              ``waiting``          the link ends as above          none, then ``introduced`` for the one that waits
+============  ===================  ==============================  =================================================
+
+Rules
+-----
+1. *Simultaneous opens.* When both nodes open at once, the connection that the lower node opened survives. The lower
+   node refuses the other one if its own attempt is connecting or greeting, or if it opened the present link. The
+   higher node takes the lower one's, and its own is refused. An opener that has a link by the time of the answer
+   closes its connection.
+2. *A link that only one side has.* A node opens a connection only if it has no link. So if one arrives from a node to
+   which there is a link, either that node has lost the link and its end has yet to be noticed here, or the sender is
+   not that node. The new connection waits for the end of the old one, at most ``WAIT_S``, and is refused if the link
+   lives on. No live link is taken over.
+3. *Again or give up.* Connections that broke or were not reached, and those refused in passing (``PASSING``), are
+   opened again after a growing pause, up to ``len(PAUSES_S)`` attempts in a row. A link that stood for ``STABLE_S``
+   starts the count anew. After any other reason, or the last attempt, the wish is forgotten and the node is told so.
+   An attempt that is greeting goes on even so, and may give the node a link that it no longer wants.
+4. *Quiet.* ``quiet`` stops all attempts and refuses new connections. Links that are up stay.
+5. *Events.* Per peer, ``link_up`` and ``link_down`` alternate. ``gave_up`` comes only while there is no link.
+6. *Borrowed links* are a matter between the parts of one node. ``peer.core.node.Turn`` says ``Disconnect`` when a part
+   that shares a link ends it, or when its borrower gives it back and no other part uses it. A table knows only whether
+   the node wants the link.
+
+Why it calls its carrier
+------------------------
+A node answers ``link_down`` on the spot, for example with ``Connect``, and what the table does next depends on the
+answer. A list of actions would have to be left half-way and resumed. Direct calls also cost a simulation of thousands
+of nodes no objects. A carrier may call the table back from ``open``, ``link_up``, ``link_down`` and ``gave_up``.
+
+What differs between carriers
+-----------------------------
+* TCP: a sender has to prove who it is before ``introduced``; silent connections are limited in time and number. A
+  connection that is no longer awaited exists anyway, and is aborted. Each side notices the end on its own.
+* Simulated TCP: every sender is who it says. Connections that are no longer awaited are never made. Both ends of a
+  connection vanish when a ``Bye`` is read; only a pending opener waits for the answer to its own ``Bye``.
+* Memory: opening takes no time, ``Hello`` and ``Bye`` take the link's delay. There is one attempt in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Generic, Protocol, TypeVar
+
+from peer.core.identifiers import NodeId
+
+PAUSES_S = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Pauses before the attempts at a link, each drawn from 50-150 % of its value; after the last one it is given up."""
+
+STABLE_S = 5.0
+"""A link that has been up this long counts as a success: the pauses begin anew."""
+
+WAIT_S = 5.0
+"""How long a connection waits for the end of the link that its node seems to have lost."""
+
+SIMULTANEOUS, ALREADY_LINKED, STOP = "simultaneous_open", "already_linked", "stop"
+PASSING = (SIMULTANEOUS, ALREADY_LINKED)
+"""Reasons for closing after which the opener tries again."""
+
+
+class Connection:
+    """One side of a connection, as far as the rules go; carriers add what carries the bytes.
+
+    Attributes:
+        peer: the node on the other side; None until the sender of an accepted connection has proved who it is.
+        opener: whether this side opened it ("orig" in traces).
+        up: whether it is the link of the two nodes.
+        up_since_ns: when it came up.
+        reason: why it ends; empty as long as neither side has closed it and it has not broken.
+    """
+
+    __slots__ = ("opener", "peer", "reason", "up", "up_since_ns")
+
+    def __init__(self, peer: NodeId | None, opener: bool) -> None:
+        self.peer = peer
+        self.opener = opener
+        self.up = False
+        self.up_since_ns = 0
+        self.reason = ""
+
+
+C = TypeVar("C", bound=Connection)
+C_contra = TypeVar("C_contra", bound=Connection, contravariant=True)
+
+
+class Carrier(Protocol[C_contra]):
+    """Carries out what a link table decides."""
+
+    def now_ns(self) -> int:
+        """The present instant."""
+        ...
+
+    def pause(self, peer: NodeId, pause_s: float) -> None:
+        """Call ``attempt(peer)`` when this time has passed."""
+
+    def open(self, peer: NodeId) -> None:
+        """Open a connection to the peer, then call ``opened`` or ``failed``."""
+
+    def say_hello(self, connection: C_contra) -> None:
+        """Send ``Hello``."""
+
+    def say_goodbye(self, connection: C_contra, reason: str) -> None:
+        """Send ``Bye`` and close, if it can still send; call ``lost`` when the connection is gone."""
+
+    def wait(self, connection: C_contra, old: C_contra, wait_s: float) -> None:
+        """Find out whether the link ``old`` is alive, and call ``wait_over(connection)`` when this time has passed."""
+
+    def rejected(self, connection: C_contra, reason: str) -> None:
+        """Note that a connection is refused for something that an honest peer does not do in a healthy network."""
+
+    def link_up(self, connection: C_contra, outbound: bool) -> None:
+        """Tell the node that it has a link; ``outbound``: it wants this link."""
+
+    def link_down(self, connection: C_contra, retrying: bool) -> None:
+        """Tell the node that a link has ended, for the connection's ``reason``; ``retrying``: it is opened again."""
+
+    def gave_up(self, peer: NodeId, reason: str) -> None:
+        """Tell the node that the attempts at a link, of which it has heard nothing, were given up."""
+
+
+class LinkTable(Generic[C]):
+    """The links of one node from its start to its end.
+
+    Args:
+        carrier: carries out what the table decides.
+        node: the node.
+        draws: for the pauses between attempts.
+        pauses_s: pauses before the attempts in a row; None = ``PAUSES_S``.
+
+    Attributes:
+        wanted: peer -> attempts since the last stable link, for each link that the node wants.
+        dialling: the peers to which an attempt is due after its pause.
+        pending: peer -> the opened connection that awaits the answer to its ``Hello``; None until it is open.
+        links: peer -> the link. This dictionary is never replaced, so carriers may keep it at hand.
+        waiting: peer -> the accepted connection that waits for the end of the link.
+        quiet: whether no connection is opened or taken any more.
+    """
+
+    __slots__ = (
+        "_carrier",
+        "_draws",
+        "_node",
+        "_pauses_s",
+        "dialling",
+        "links",
+        "pending",
+        "quiet",
+        "waiting",
+        "wanted",
+    )
+
+    def __init__(
+        self, carrier: Carrier[C], node: NodeId, draws: Random, pauses_s: Sequence[float] | None = None
+    ) -> None:
+        self._carrier = carrier
+        self._node = node
+        self._draws = draws
+        self._pauses_s = PAUSES_S if pauses_s is None else pauses_s
+        self.wanted: dict[NodeId, int] = {}
+        self.dialling: set[NodeId] = set()
+        self.pending: dict[NodeId, C | None] = {}
+        self.links: dict[NodeId, C] = {}
+        self.waiting: dict[NodeId, C] = {}
+        self.quiet = False
+
+    # ------------------------------------------------------------------------------------------- for the node
+
+    def connect(self, peer: NodeId) -> None:
+        """Keep a link to the peer up from now on."""
+        self.wanted.setdefault(peer, 0)
+        self._dial(peer)
+
+    def disconnect(self, peer: NodeId, reason: str) -> None:
+        """Close the link to the peer and keep none."""
+        self.wanted.pop(peer, None)
+        ending = self.connections(peer)
+        self.waiting.pop(peer, None)
+        if self.pending.get(peer) is not None:
+            del self.pending[peer]  # a new wish need not wait for the end of this connection
+        for connection in ending:
+            self.close(connection, reason)
+
+    def connections(self, peer: NodeId) -> list[C]:
+        """The connections with a peer: the one that waits, the pending one, the link."""
+        found = (self.waiting.get(peer), self.pending.get(peer), self.links.get(peer))
+        return [connection for connection in found if connection is not None]
+
+    def end(self) -> list[C]:
+        """Forget everything, since the node has ended: it is told nothing, and what is still due has no effect.
+
+        Returns:
+            The links, the pending connections and those that wait, for the carrier to close or break.
+        """
+        pending = [connection for connection in self.pending.values() if connection is not None]
+        ended = [*self.links.values(), *pending, *self.waiting.values()]
+        self.quiet = True
+        self.wanted.clear()
+        self.dialling.clear()
+        self.pending.clear()
+        self.links.clear()
+        self.waiting.clear()
+        return ended
+
+    # ------------------------------------------------------------------------------------------------ opening
+
+    def attempt(self, peer: NodeId) -> None:
+        """The pause before an attempt is over."""
+        self.dialling.discard(peer)
+        if self._lacks(peer):
+            self.pending[peer] = None
+            self._carrier.open(peer)
+
+    def awaits(self, peer: NodeId) -> bool:
+        """Whether a connection that was opened to the peer is still of use: tell ``opened`` if so, else ``failed``."""
+        return self._lacks(peer) and self.pending.get(peer, self) is None
+
+    def opened(self, connection: C, peer: NodeId) -> None:
+        """The connection to a peer is open."""
+        del self.pending[peer]
+        self.pending[peer] = connection
+        self._carrier.say_hello(connection)
+
+    def failed(self, peer: NodeId) -> None:
+        """The peer was not reached, or is not to be any more."""
+        if self.pending.get(peer, self) is None:
+            del self.pending[peer]
+        self._retry_or_give_up(peer, "unreachable", worth_it=True)
+
+    def _lacks(self, peer: NodeId) -> bool:
+        return peer in self.wanted and peer not in self.links and not self.quiet
+
+    def _dial(self, peer: NodeId) -> None:
+        """Begin an attempt, unless one is under way or there is a link."""
+        if self.quiet or peer in self.links or peer in self.dialling or peer in self.pending:
+            return
+        attempts = self.wanted[peer]
+        self.wanted[peer] = attempts + 1
+        self.dialling.add(peer)
+        self._carrier.pause(peer, self._pauses_s[attempts] * self._draws.uniform(0.5, 1.5))
+
+    def _retry_or_give_up(self, peer: NodeId, reason: str, *, worth_it: bool) -> None:
+        """After an attempt, of which the node has heard nothing: begin the next one where it did not succeed."""
+        if not self._lacks(peer) or peer in self.pending:
+            return
+        if worth_it and self.wanted[peer] < len(self._pauses_s):
+            self._dial(peer)
+        else:
+            del self.wanted[peer]
+            self._carrier.gave_up(peer, reason)
+
+    # ---------------------------------------------------------------------------------------------- handshake
+
+    def introduced(self, connection: C, peer: NodeId) -> None:
+        """The peer's ``Hello`` came, and is believed: take the connection, refuse it, or let it wait."""
+        if connection.reason:
+            return
+        old = self.links.get(peer)
+        if self.quiet:
+            self.close(connection, STOP)
+        elif self._is_superseded(connection, peer, old):
+            self.close(connection, SIMULTANEOUS)
+        elif peer in self.waiting:
+            self.refuse(connection, ALREADY_LINKED)
+        elif old is not None:
+            self.waiting[peer] = connection
+            self._carrier.wait(connection, old, WAIT_S)
+        else:
+            self._bring_up(connection, peer)
+
+    def wait_over(self, connection: C) -> None:
+        """The link that a connection waits for lives on."""
+        peer = connection.peer
+        if peer is not None and self.waiting.get(peer) is connection:
+            del self.waiting[peer]
+            self.refuse(connection, ALREADY_LINKED)
+
+    def refuse(self, connection: C, reason: str) -> None:
+        """Close a connection on which something came that must not, unless it is closing already."""
+        if not connection.reason:
+            self._carrier.rejected(connection, reason)
+            self.close(connection, reason)
+
+    def _is_superseded(self, connection: C, peer: NodeId, old: C | None) -> bool:
+        """Whether another connection with the peer survives this one (rule 1)."""
+        if connection.opener:
+            return old is not None
+        return self._node < peer and (peer in self.pending or (old is not None and old.opener))
+
+    def _bring_up(self, connection: C, peer: NodeId) -> None:
+        if self.pending.get(peer) is connection:
+            del self.pending[peer]
+        if not connection.opener:
+            self._carrier.say_hello(connection)
+        connection.up = True
+        connection.up_since_ns = self._carrier.now_ns()
+        self.links[peer] = connection
+        self._carrier.link_up(connection, peer in self.wanted)
+
+    # ------------------------------------------------------------------------------------------------ closing
+
+    def close(self, connection: C, reason: str) -> None:
+        """Say goodbye on a connection, unless it is closing already."""
+        if not connection.reason:
+            connection.reason = reason
+            self._carrier.say_goodbye(connection, reason)
+        self._take_down(connection)
+
+    def peer_closed(self, connection: C, reason: str) -> None:
+        """The peer's ``Bye`` came."""
+        connection.reason = connection.reason or reason or STOP
+        self._take_down(connection)
+
+    def lost(self, connection: C, error: str) -> None:
+        """A connection is gone; ``error`` is why it broke, where neither side has closed it on purpose."""
+        broke = not connection.reason
+        if broke:
+            connection.reason = error
+        self._take_down(connection, broke=broke)
+        peer = connection.peer
+        if peer is None:
+            return
+        if self.waiting.get(peer) is connection:
+            del self.waiting[peer]
+        if self.pending.get(peer) is connection:
+            del self.pending[peer]
+            self._retry_or_give_up(peer, connection.reason, worth_it=broke or connection.reason in PASSING)
+
+    def _take_down(self, connection: C, *, broke: bool = False) -> None:
+        """A link is of no more use: tell the node, and open it again where rule 3 says so."""
+        peer = connection.peer
+        if not connection.up or peer is None:
+            return
+        connection.up = False
+        del self.links[peer]
+        retrying = False
+        if peer in self.wanted:
+            if self._carrier.now_ns() - connection.up_since_ns > STABLE_S * 1e9:
+                self.wanted[peer] = 0
+            passing = broke or connection.reason in PASSING
+            retrying = passing and not self.quiet and self.wanted[peer] < len(self._pauses_s)
+            if not retrying:
+                del self.wanted[peer]
+        self._carrier.link_down(connection, retrying)
+        if (waiting := self.waiting.pop(peer, None)) is not None:
+            self.introduced(waiting, peer)
+        if peer in self.wanted:
+            self._dial(peer)

@@ -1,1 +1,0 @@
-"""Overlays: who a node's neighbours are."""

@@ -1,1 +1,0 @@
-"""Scribe: multicast trees over Pastry's prefix routing."""

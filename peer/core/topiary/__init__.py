@@ -1,1 +1,0 @@
-"""Topiary: nodes that learn their neighbours from the arrival times of messages."""

@@ -1,0 +1,39 @@
+"""The complete overlay: a link between any two nodes."""
+
+from __future__ import annotations
+
+from peer.core.bitset import members
+from peer.core.contract import Directory, NodeId
+from peer.core.membership.interface import Membership
+from peer.core.node import NoParameters, Part, State, Turn
+
+REFILL = "overlay/refill"
+REFILL_NS = 5_000_000_000
+"""How long a node waits before it tries again to reach those that it could not."""
+
+
+class CompleteGraph(Part):
+    """Opens a link to every candidate with a higher number: of two nodes the lower one opens."""
+
+    def __init__(self, state: State, membership: Membership, parameters: NoParameters) -> None:
+        super().__init__(state)
+        self._membership = membership
+        self._failed: dict[NodeId, None] = {}
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """Open this node's share of the links."""
+        for peer in members(self._membership.known):
+            if peer > self.state.node:
+                turn.connect(peer)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Try a node again, after a while, when the driver no longer does."""
+        if peer > self.state.node and not retrying:
+            self._failed[peer] = None
+            turn.set_timer(REFILL, turn.now_ns + REFILL_NS)
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """Try those again."""
+        failed, self._failed = self._failed, {}
+        for peer in failed:
+            turn.connect(peer)

@@ -1,0 +1,79 @@
+"""What a protocol says of itself, for all code that must treat protocols differently without naming any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from peer.core.contract import TopicId
+from peer.core.frames import Frame
+from peer.core.node import Part
+
+Choice = dict[str, Any]
+"""A part as an experiment names it: ``name`` and the part's own parameters."""
+
+Interests = Sequence[tuple[TopicId, ...]]
+"""Every node's topics, index = node."""
+
+
+class Composition(Struct, frozen=True):
+    """The parts that make a protocol.
+
+    ``needs_interests``: whether its nodes are told what others subscribe to, although they keep their own interests
+    private; a protocol that works without is told nothing.
+    """
+
+    overlay: Choice
+    dissemination: Choice = field(default_factory=lambda: {"name": "flood"})
+    membership: Choice = field(default_factory=lambda: {"name": "full"})
+    interests: str = "announced"
+    needs_interests: bool = True
+
+
+class ParameterError(ValueError):
+    """A parameter of a protocol does not fit the run. ``key``: its name in the protocol's section of the experiment."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"{key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+
+class Description(Struct, frozen=True, kw_only=True):
+    """A protocol.
+
+    Attributes:
+        name: what experiments call it. Its own parts have the same name.
+        composition: its parts by default. What it sets of a part holds where an experiment sets nothing else.
+        parts: its own parts by their role, "overlay" or "dissemination". The others of its composition are shared ones.
+        parameters: the form of its section of an experiment, with which its own parts are made; None = it has none.
+        background_frames: frames that nodes send on their own clock, whoever joins or leaves, such as heartbeats.
+            Studies do not count them as caused by churn.
+        check: refuses parameters for a network of so many nodes, by a ``ParameterError``.
+        draw_initial_state: what the plan gives the overlay of every node besides the parameters, drawn from every
+            node's first topics, the parameters and the seed; may raise ``ParameterError``. None = nothing.
+        report_note: what a report says of a run, given the protocol's section of its plan.
+        settings_note: a clause for docs/experiment-spec.md on keys outside of the protocol's own section.
+    """
+
+    name: str
+    composition: Composition
+    parts: Mapping[str, type[Part]]
+    parameters: type[Struct] | None = None
+    background_frames: tuple[type[Frame], ...] = ()
+    check: Callable[[Any, int], None] | None = None
+    draw_initial_state: Callable[[Interests, Any, int], list[Choice]] | None = None
+    report_note: Callable[[Mapping[str, Any]], str] | None = None
+    settings_note: str = ""
+
+    @property
+    def section(self) -> str:
+        """The protocol's section of an experiment."""
+        return section_name(self.name)
+
+
+def section_name(part: str) -> str:
+    """The section of an experiment that has the parameters of a part or protocol."""
+    return part.replace("-", "_")

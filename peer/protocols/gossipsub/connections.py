@@ -1,0 +1,78 @@
+"""Ambient discovery: the connections over which meshes are woven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peer.core.bitset import bitset, choose
+from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.membership.interface import Membership
+from peer.core.node import State, Turn
+from peer.core.randomness import substream
+from peer.protocols.random_graph.overlay import RandomGraph, RandomParameters
+
+REFILL = "overlay/refill"
+
+
+class Connections:
+    """Links to nodes drawn uniformly, and further ones that meshes need or that peers name. None is closed again.
+
+    The specification leaves discovery to the environment. Nodes that a peer names (peer exchange) are taken where the
+    membership knows them: there are no signed peer records.
+
+    Source: gossipsub v1.0, Ambient Peer Discovery; v1.1, PRUNE Backoff and Peer Exchange.
+    """
+
+    def __init__(self, state: State, membership: Membership, connections: int) -> None:
+        self._state = state
+        self._membership = membership
+        self._ambient = RandomGraph(state, membership, RandomParameters(connections)) if connections else None
+        self._draws = substream(state.seed, state.node, "gossipsub/discovery")
+        self._asked: dict[NodeId, None] = {}
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """The bootstrap service answered."""
+        if self._ambient is not None:
+            self._ambient.meet(turn, directory)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """A link is gone, or the attempts at one were given up."""
+        if not retrying:
+            self._asked.pop(peer, None)
+        if self._ambient is not None:
+            self._ambient.link_down(turn, peer, reason, retrying)
+
+    def refill(self, turn: Turn) -> None:
+        """The timer ``REFILL`` fired."""
+        if self._ambient is not None:
+            self._ambient.fire(turn, REFILL)
+
+    def seek(self, turn: Turn, topic: TopicId, wanted: int) -> None:
+        """Open links to known subscribers of a topic until ``wanted`` of them are linked or being linked."""
+        subscribers = self._membership.subscribers(topic)
+        linked = bitset(self._state.neighbours) | bitset(self._asked)
+        fresh = subscribers & ~linked & ~(1 << self._state.node)
+        for _ in range(min(wanted - (subscribers & linked).bit_count(), fresh.bit_count())):
+            peer = choose(fresh, self._draws)
+            fresh &= ~(1 << peer)
+            self._ask(turn, peer)
+
+    def follow(self, turn: Turn, named: tuple[NodeId, ...], limit: int) -> None:
+        """Connect to nodes that a peer named, at most ``limit`` of them."""
+        fresh = [
+            peer
+            for peer in dict.fromkeys(named)
+            if peer not in self._state.neighbours and self._membership.known >> peer & 1
+        ]
+        for peer in self._draws.sample(fresh, min(limit, len(fresh))):
+            self._ask(turn, peer)
+
+    def keep(self, turn: Turn, peers: Iterable[NodeId]) -> None:
+        """Connect to those of the peers to which there is no link."""
+        for peer in peers:
+            if peer not in self._state.neighbours and self._membership.known >> peer & 1:
+                self._ask(turn, peer)
+
+    def _ask(self, turn: Turn, peer: NodeId) -> None:
+        self._asked[peer] = None
+        turn.connect(peer)

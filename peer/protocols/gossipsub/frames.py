@@ -1,0 +1,79 @@
+"""GossipSub's control messages. What concerns one peer at one instant travels in one frame of each kind.
+
+Control messages are not piggybacked on data frames, so that a report can tell control bytes from payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from peer.core.contract import MessageId, NodeId, TopicId
+from peer.core.frames import Disclosure, Frame, register
+
+Natural = Annotated[int, Meta(ge=0)]
+
+
+class Pruned(Struct, frozen=True, array_like=True):
+    """One topic of a ``Prune``.
+
+    ``backoff_ms``: the receiver shall not graft again for so long; 0 = unsaid. ``peers``: others that it may connect
+    to instead (peer exchange).
+    """
+
+    topic: TopicId
+    backoff_ms: Natural = 0
+    peers: tuple[Natural, ...] = ()
+
+
+class Advert(Struct, frozen=True, array_like=True):
+    """One topic of an ``Ihave``: messages that the sender has."""
+
+    topic: TopicId
+    message_ids: tuple[MessageId, ...]
+
+
+@register
+class Graft(Frame, frozen=True):
+    """The sender has put the receiver into its meshes of these topics."""
+
+    kind: ClassVar[int] = 60
+    topics: tuple[TopicId, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((sender, self.topics),)
+
+
+@register
+class Prune(Frame, frozen=True):
+    """The sender has taken the receiver out of its meshes of these topics, or never put it in."""
+
+    kind: ClassVar[int] = 61
+    pruned: tuple[Pruned, ...]
+
+
+@register
+class Ihave(Frame, frozen=True):
+    """Gossip: messages that the sender has seen lately."""
+
+    kind: ClassVar[int] = 62
+    adverts: tuple[Advert, ...]
+
+
+@register
+class Iwant(Frame, frozen=True):
+    """Asks for messages that the receiver advertised."""
+
+    kind: ClassVar[int] = 63
+    message_ids: tuple[MessageId, ...]
+
+
+@register
+class Idontwant(Frame, frozen=True):
+    """The sender has these messages: the receiver need not send them."""
+
+    kind: ClassVar[int] = 64
+    message_ids: tuple[MessageId, ...]

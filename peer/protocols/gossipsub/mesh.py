@@ -1,0 +1,322 @@
+"""GossipSub's overlay: meshes by topic, woven by GRAFT and PRUNE over the connections that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.frames import Frame
+from peer.core.membership.interface import Membership
+from peer.core.node import Part, State, Turn
+from peer.core.randomness import substream
+from peer.protocols.gossipsub.backoff import Backoffs
+from peer.protocols.gossipsub.connections import REFILL, Connections
+from peer.protocols.gossipsub.controls import Controls
+from peer.protocols.gossipsub.fanout import Fanout
+from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
+from peer.protocols.gossipsub.parameters import GossipsubParameters, to_ns
+from peer.protocols.gossipsub.promises import Promises
+from peer.protocols.gossipsub.scoring import PeerScores, Scores
+from peer.protocols.gossipsub.survivors import choose_survivors
+
+HEARTBEAT, DECAY, EXPLICIT = "overlay/heartbeat", "overlay/decay", "overlay/explicit"
+
+
+class Mesh(Part):
+    """Keeps a mesh for every topic that the node subscribes to.
+
+    Invariants: a mesh has only neighbours; after a heartbeat it has at least ``d_lo`` peers where so many can be
+    grafted, and at most ``d_hi`` (the outbound quota and opportunistic grafting may add theirs, until the next one);
+    a (neighbour, topic) in a mesh is a logical link, traced as ``graft`` and ``prune``.
+
+    Attributes:
+        peers: every subscribed topic's mesh, in the order in which peers came into it.
+        fanout: the peers for topics without subscription, kept by the router.
+        scores: what this node thinks of its peers.
+        promises: what peers advertised and have not sent yet.
+        after_maintenance: called at the end of every heartbeat's mesh maintenance, for the router's share of it.
+
+    Source: gossipsub v1.0, Router State, Topic Membership, Mesh Maintenance; v1.1, all protocol extensions.
+    """
+
+    Parameters = GossipsubParameters
+    frames = (Graft, Prune)
+
+    def __init__(self, state: State, membership: Membership, parameters: GossipsubParameters) -> None:
+        super().__init__(state)
+        self.peers: dict[TopicId, dict[NodeId, None]] = {}
+        self.fanout = Fanout(to_ns(parameters.fanout_ttl_s))
+        self.scores = PeerScores(parameters.score) if parameters.chosen.scoring else Scores()
+        self.promises = Promises(
+            to_ns(parameters.iwant_followup_s), substream(state.seed, state.node, "gossipsub/promises")
+        )
+        self.after_maintenance: Callable[[Turn], None] = _do_nothing
+        agreed = parameters.explicit_peers
+        self._explicit = tuple(peer for peer in agreed if peer != state.node) if state.node in agreed else ()
+        self._p = parameters
+        self._profile = parameters.chosen
+        self._accept_px = parameters.score.accept_px_threshold if self._profile.scoring else 0.0
+        self._interval_ns = to_ns(parameters.heartbeat_interval_s)
+        self._draws = substream(state.seed, state.node, "gossipsub/mesh")
+        self._connections = Connections(state, membership, parameters.connections)
+        self._backoffs = Backoffs()
+        self._controls = Controls()
+        self._heartbeats = 0
+
+    # ------------------------------------------------------------------------------------------------- events
+
+    def start(self, turn: Turn) -> None:
+        """Join the topics of the configuration; the first heartbeats fill their meshes."""
+        for topic in sorted(self.state.topics):
+            self.peers[topic] = {}
+        spread_ns = self._draws.randrange(self._interval_ns) if self._p.heartbeat_spread else 0
+        turn.set_timer(HEARTBEAT, turn.now_ns + to_ns(self._p.heartbeat_initial_delay_s) + spread_ns)
+        if self._explicit:
+            turn.set_timer(EXPLICIT, turn.now_ns + to_ns(self._p.explicit_check_s))
+        if self._profile.scoring:
+            turn.set_timer(DECAY, turn.now_ns + to_ns(self._p.score.decay_interval_s))
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """Connect."""
+        self._connections.keep(turn, self._explicit)
+        self._connections.meet(turn, directory)
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        """Begin to keep the peer's score."""
+        self.scores.connect(peer)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Forget the peer, but for its score and its backoffs."""
+        for mesh in self.peers.values():
+            mesh.pop(peer, None)
+        self.fanout.drop_peer(peer)
+        self.scores.disconnect(turn.now_ns, peer)
+        self._connections.link_down(turn, peer, reason, retrying)
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """The heartbeat, the scores' decay, agreed connections to look after, or others to replace."""
+        if name == HEARTBEAT:
+            self._beat(turn)
+            turn.set_timer(HEARTBEAT, turn.now_ns + self._interval_ns)
+        elif name == DECAY:
+            self.scores.decay(turn.now_ns)
+            turn.set_timer(DECAY, turn.now_ns + to_ns(self._p.score.decay_interval_s))
+        elif name == EXPLICIT:
+            self._connections.keep(turn, self._explicit)
+            turn.set_timer(EXPLICIT, turn.now_ns + to_ns(self._p.explicit_check_s))
+        elif name == REFILL:
+            self._connections.refill(turn)
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A GRAFT or a PRUNE."""
+        if self.refuses(turn, peer, frame):
+            return
+        if isinstance(frame, Graft):
+            for topic in frame.topics:
+                self._take_graft(turn, peer, topic)
+        elif isinstance(frame, Prune):
+            for pruned in frame.pruned:
+                self._take_prune(turn, peer, pruned)
+        self._controls.send(turn)
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        """JOIN: a mesh of the fanout's peers first, then of others."""
+        self.peers[topic] = {}
+        fit = self.candidates(topic)
+        before = [peer for peer in self.fanout.take(topic) if peer in fit]
+        others = [peer for peer in fit if peer not in before]
+        missing = max(self._p.d - len(before), 0)
+        self._graft_all(turn, topic, before + self._draws.sample(others, min(missing, len(others))))
+        self._controls.send(turn)
+
+    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
+        """LEAVE: take leave of the mesh."""
+        for peer in list(self.peers[topic]):
+            self._prune(turn, topic, peer, "left", to_ns(self._p.unsubscribe_backoff_s))
+        del self.peers[topic]
+        self._controls.send(turn)
+
+    # -------------------------------------------------------------------------------------- for the router too
+
+    def refuses(self, turn: Turn, peer: NodeId, frame: Frame) -> bool:
+        """Whether a frame is ignored since its sender is graylisted."""
+        if peer in self._explicit or self.scores.of(peer) >= self._p.score.graylist_threshold:
+            return False
+        turn.trace("reject", peer=peer, kind=frame.kind, reason="graylisted")
+        return True
+
+    def candidates(self, topic: TopicId) -> list[NodeId]:
+        """The neighbours on a topic that may come into its mesh now."""
+        mesh = self.peers[topic]
+        return [
+            peer for peer in self.subscribers(topic, 0.0) if peer not in mesh and not self._backoffs.holds(topic, peer)
+        ]
+
+    def subscribers(self, topic: TopicId, score: float) -> list[NodeId]:
+        """The neighbours on a topic with at least this score, in the order of the links, without explicit ones."""
+        return [
+            peer
+            for peer, neighbour in self.state.neighbours.items()
+            if topic in neighbour.topics and peer not in self._explicit and self.scores.of(peer) >= score
+        ]
+
+    def explicit_subscribers(self, topic: TopicId) -> list[NodeId]:
+        """The explicit peers on a topic, which get every message whatever their scores."""
+        neighbours = self.state.neighbours
+        return [peer for peer in self._explicit if peer in neighbours and topic in neighbours[peer].topics]
+
+    # ---------------------------------------------------------------------------------------------- heartbeat
+
+    def _beat(self, turn: Turn) -> None:
+        self._heartbeats += 1
+        if self._heartbeats % self._profile.backoff_clear_heartbeats == 0:
+            self._backoffs.clear(turn.now_ns - self._profile.backoff_slack_heartbeats * self._interval_ns)
+        for peer, broken in self.promises.take_broken(turn.now_ns).items():
+            turn.trace("reject", peer=peer, reason="broken_promise")
+            self.scores.penalise(peer, broken)
+        for topic in self.peers:
+            self._maintain(turn, topic)
+        self._controls.send(turn)
+        self.after_maintenance(turn)
+
+    def _maintain(self, turn: Turn, topic: TopicId) -> None:
+        """Bring one mesh back within its bounds.
+
+        Source: gossipsub v1.1, Heartbeat Maintenance.
+        """
+        p, mesh = self._p, self.peers[topic]
+        self._drop_unfit(turn, topic)
+        if len(mesh) < self._profile.d_lo:
+            self._graft_some(turn, topic, self.candidates(topic), p.d - len(mesh))
+            if len(mesh) < self._profile.d_lo and p.discovery == "topics":
+                self._connections.seek(turn, topic, p.d)
+        elif len(mesh) > p.d_hi - self._profile.shrink_at_d_hi:
+            self._shrink(turn, topic)
+        if len(mesh) >= self._profile.d_lo:
+            outbound = [peer for peer in self.candidates(topic) if self._is_outbound(peer)] if p.d_out else []
+            self._graft_some(turn, topic, outbound, p.d_out - sum(map(self._is_outbound, mesh)))
+        if self._heartbeats % p.opportunistic_graft_heartbeats == 0:
+            self._graft_opportunistically(turn, topic)
+
+    def _drop_unfit(self, turn: Turn, topic: TopicId) -> None:
+        for peer in list(self.peers[topic]):
+            if self.scores.of(peer) < 0:
+                self._prune(turn, topic, peer, "negative_score")
+            elif topic not in self.state.neighbours[peer].topics:
+                # Its PRUNE told so before its subscriptions did, or never came: nothing to answer.
+                self._remove(turn, topic, peer, "unsubscribed")
+
+    def _shrink(self, turn: Turn, topic: TopicId) -> None:
+        mesh = list(self.peers[topic])
+        p = self._p
+        kept = choose_survivors(mesh, p.d, p.d_score, p.d_out, self.scores.of, self._is_outbound, self._draws)
+        for peer in mesh:
+            if peer not in kept:
+                self._prune(turn, topic, peer, "oversubscribed", exchange=True)
+
+    def _graft_opportunistically(self, turn: Turn, topic: TopicId) -> None:
+        mesh = sorted(map(self.scores.of, self.peers[topic]))
+        if len(mesh) < 2:
+            return
+        median = mesh[len(mesh) // 2]
+        if median < self._p.score.opportunistic_graft_threshold:
+            better = [peer for peer in self.candidates(topic) if self.scores.of(peer) > median]
+            self._graft_some(turn, topic, better, self._p.opportunistic_graft_peers)
+
+    # ------------------------------------------------------------------------------------------ GRAFT and PRUNE
+
+    def _take_graft(self, turn: Turn, peer: NodeId, topic: TopicId) -> None:
+        """Put the sender into the mesh too, or tell it to go.
+
+        Source: gossipsub v1.0, Message Processing; v1.1, PRUNE Backoff, Outbound Mesh Quotas, Spam Protection.
+        """
+        mesh = self.peers.get(topic)
+        if mesh is None or peer in mesh:
+            return
+        if peer in self._explicit:
+            turn.trace("reject", peer=peer, kind=Graft.kind, topics=(topic,), reason="explicit_peer")
+            self._dismiss(turn, topic, peer)
+        elif self._backoffs.running(topic, peer, turn.now_ns):
+            turn.trace("reject", peer=peer, kind=Graft.kind, topics=(topic,), reason="backoff")
+            self._punish_haste(turn, peer, topic)
+            self._dismiss(turn, topic, peer)
+        elif self.scores.of(peer) < 0:
+            turn.trace("reject", peer=peer, kind=Graft.kind, topics=(topic,), reason="negative_score")
+            self._dismiss(turn, topic, peer)
+        elif len(mesh) >= self._p.d_hi and not self._is_outbound(peer):
+            self._dismiss(turn, topic, peer, exchange=True)
+        else:
+            self._add(turn, topic, peer)
+
+    def _punish_haste(self, turn: Turn, peer: NodeId, topic: TopicId) -> None:
+        began_ns = self._backoffs.until_ns(topic, peer) - to_ns(self._p.prune_backoff_s)
+        hasty = turn.now_ns < began_ns + to_ns(self._p.graft_flood_threshold_s)
+        self.scores.penalise(peer, 2 if hasty else 1)
+
+    def _take_prune(self, turn: Turn, peer: NodeId, pruned: Pruned) -> None:
+        topic = pruned.topic
+        if topic not in self.peers:
+            return
+        self._remove(turn, topic, peer, "pruned")
+        backoff_ns = pruned.backoff_ms * 1_000_000 or to_ns(self._p.prune_backoff_s)
+        self._backoffs.add(topic, peer, turn.now_ns + backoff_ns)
+        if pruned.peers and self.scores.of(peer) >= self._accept_px:
+            self._connections.follow(turn, pruned.peers, self._p.prune_peers)
+
+    def _graft_some(self, turn: Turn, topic: TopicId, candidates: list[NodeId], wanted: int) -> None:
+        if wanted > 0:
+            self._graft_all(turn, topic, self._draws.sample(candidates, min(wanted, len(candidates))))
+
+    def _graft_all(self, turn: Turn, topic: TopicId, peers: list[NodeId]) -> None:
+        for peer in peers:
+            self._add(turn, topic, peer)
+            self._controls.graft(peer, topic)
+
+    def _prune(
+        self,
+        turn: Turn,
+        topic: TopicId,
+        peer: NodeId,
+        reason: str,
+        backoff_ns: int | None = None,
+        exchange: bool = False,
+    ) -> None:
+        """Take a peer out of a mesh and tell it."""
+        self._remove(turn, topic, peer, reason)
+        self._dismiss(turn, topic, peer, backoff_ns, exchange)
+
+    def _dismiss(
+        self, turn: Turn, topic: TopicId, peer: NodeId, backoff_ns: int | None = None, exchange: bool = False
+    ) -> None:
+        """Tell a peer that it is not in a mesh, and for how long neither side shall graft."""
+        if backoff_ns is None:
+            backoff_ns = to_ns(self._p.prune_backoff_s)
+        self._backoffs.add(topic, peer, turn.now_ns + backoff_ns)
+        others = self._others(topic, peer) if exchange and self._p.peer_exchange else ()
+        self._controls.prune(peer, Pruned(topic, backoff_ns // 1_000_000, others))
+
+    def _others(self, topic: TopicId, peer: NodeId) -> tuple[NodeId, ...]:
+        """Subscribers whom a pruned peer may connect to instead. No peer with a negative score comes to be told."""
+        others = [other for other in self.subscribers(topic, 0.0) if other != peer]
+        return tuple(self._draws.sample(others, min(self._p.prune_peers, len(others))))
+
+    def _add(self, turn: Turn, topic: TopicId, peer: NodeId) -> None:
+        self.peers[topic][peer] = None
+        self.scores.graft(turn.now_ns, peer, topic)
+        logical = self.state.neighbours[peer].logical
+        self.state.set_logical(turn, peer, tuple(sorted((*logical, topic))), "")
+
+    def _remove(self, turn: Turn, topic: TopicId, peer: NodeId, reason: str) -> None:
+        if peer not in self.peers[topic]:
+            return
+        del self.peers[topic][peer]
+        self.scores.prune(peer, topic)
+        logical = self.state.neighbours[peer].logical
+        self.state.set_logical(turn, peer, tuple(it for it in logical if it != topic), reason)
+
+    def _is_outbound(self, peer: NodeId) -> bool:
+        return self.state.neighbours[peer].outbound
+
+
+def _do_nothing(turn: Turn) -> None:
+    """No router rides on this overlay."""

@@ -1,0 +1,184 @@
+"""GossipSub's dissemination: messages go eagerly through the mesh and lazily by gossip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of
+from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.core.node import Part, State, Turn
+from peer.core.randomness import substream
+from peer.protocols.gossipsub.cache import MessageCache, SeenCache
+from peer.protocols.gossipsub.frames import Idontwant, Ihave, Iwant
+from peer.protocols.gossipsub.gossip import Gossip
+from peer.protocols.gossipsub.idontwant import Unwanted
+from peer.protocols.gossipsub.mesh import Mesh
+from peer.protocols.gossipsub.parameters import GossipsubParameters, to_ns
+
+
+class Router(Part):
+    """Delivers and forwards messages on the node's topics, over the meshes of the overlay that it rides on.
+
+    A message on several topics goes once to the union of their meshes, and to explicit peers. Messages on topics
+    without subscription are neither kept nor forwarded. There is no validation by the application, and messages are not
+    signed; the one message that is invalid (P4) is an own one that comes back, which no honest peer sends.
+
+    Source: gossipsub v1.0, Message Processing; v1.1, Flood Publishing; v1.2, IDONTWANT Message.
+    """
+
+    Parameters = GossipsubParameters
+    frames = (Data, Ihave, Iwant, Idontwant)
+    rides_on = Mesh
+
+    def __init__(self, state: State, overlay: Mesh, parameters: GossipsubParameters) -> None:
+        super().__init__(state)
+        self._mesh = overlay
+        self._p = parameters
+        self._profile = parameters.chosen
+        self._window_ns = to_ns(parameters.score.mesh_message_deliveries_window_s)
+        self._cache = MessageCache(parameters.mcache_len, parameters.mcache_gossip)
+        self._seen = SeenCache(to_ns(parameters.seen_ttl_s))
+        self._unwanted = Unwanted(
+            self._profile.max_idontwant_messages, parameters.max_idontwant_length, self._profile.idontwant_heartbeats
+        )
+        self._gossip = Gossip(state, overlay, parameters, self._cache, self._seen, self._unwanted)
+        self._draws = substream(state.seed, state.node, "gossipsub/fanout")
+        self._credited: dict[MessageId, dict[NodeId, None]] | None = {} if self._profile.scoring else None
+        overlay.after_maintenance = self._beat
+
+    def publish(self, turn: Turn, publication: Publish) -> None:
+        """Send a message of this node's own; deliver it here too where this node subscribes."""
+        identifier, topics, payload = publication.message_id, publication.topics, publication.payload
+        turn.trace("publish", message_id=identifier, topics=topics, len_bytes=len(payload))
+        if identifier in self._seen:
+            return
+        self._seen.add(turn.now_ns, identifier)
+        if not self.state.topics.isdisjoint(topics):
+            turn.deliver(Message(identifier, topics, payload, 0))
+            turn.trace("deliver", message_id=identifier, topics=topics, hops=0)
+        copy = Data(identifier, topics, 1, UNLIMITED_TTL, payload)
+        self._cache.put(copy)
+        for peer in self._receivers(topics, lambda topic: self._own_receivers(turn, topic)):
+            turn.send(peer, copy)
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A message, or gossip about messages."""
+        if self._mesh.refuses(turn, peer, frame):
+            return
+        if isinstance(frame, Data):
+            self._take(turn, peer, frame)
+        elif isinstance(frame, Ihave):
+            self._gossip.take_ihave(turn, peer, frame)
+        elif isinstance(frame, Iwant):
+            self._gossip.take_iwant(turn, peer, frame)
+        elif (
+            isinstance(frame, Idontwant)
+            and self._profile.heed_idontwant
+            and not self._unwanted.add(peer, frame.message_ids)
+        ):
+            turn.trace("reject", peer=peer, kind=frame.kind, reason="too_many_idontwants")
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Forget what the peer does not want."""
+        self._unwanted.drop_peer(peer)
+
+    def _take(self, turn: Turn, peer: NodeId, data: Data) -> None:
+        identifier = data.message_id
+        topics = tuple(topic for topic in data.topics if topic in self._mesh.peers)
+        if publisher_of(identifier) == self.state.node:
+            turn.trace("reject", peer=peer, message_id=identifier, topics=data.topics, reason="own_message")
+            self._mesh.scores.blame_invalid(peer, topics)
+            return
+        if not topics:
+            turn.trace("reject", peer=peer, message_id=identifier, topics=data.topics, reason="not_subscribed")
+            return
+        if identifier in self._seen:
+            turn.trace_copy("duplicate", peer, data)
+            self._credit_near(turn, peer, identifier, topics)
+            return
+        self._seen.add(turn.now_ns, identifier)
+        self._credit_first(peer, identifier, topics)
+        if self._profile.idontwant and len(data.payload) >= self._profile.idontwant_min_bytes:
+            mesh = dict.fromkeys(other for topic in topics for other in self._mesh.peers[topic] if other != peer)
+            turn.send_each(tuple(mesh), Idontwant((identifier,)))
+        turn.deliver(Message(identifier, data.topics, data.payload, data.hops))
+        turn.trace_copy("deliver", peer, data)
+        # A header's hop count has eight bits: a message that has come so far stays at the highest.
+        copy = Data(identifier, data.topics, min(data.hops + 1, 255), UNLIMITED_TTL, data.payload)
+        self._cache.put(copy)
+        for receiver in self._receivers(topics, lambda topic: self._wanting(topic, identifier)):
+            if receiver not in (peer, publisher_of(identifier)):
+                turn.send(receiver, copy)
+
+    # --------------------------------------------------------------------------------------------------- receivers
+
+    def _receivers(self, topics: Sequence[TopicId], eager: Callable[[TopicId], Iterable[NodeId]]) -> Iterable[NodeId]:
+        """Each once: the eager peers of the topics, and the explicit ones."""
+        return dict.fromkeys(
+            peer
+            for topic in topics
+            for peers in (eager(topic), self._mesh.explicit_subscribers(topic))
+            for peer in peers
+        )
+
+    def _wanting(self, topic: TopicId, identifier: MessageId) -> Iterable[NodeId]:
+        """The mesh without the peers that do not want the message."""
+        return (peer for peer in self._mesh.peers[topic] if not self._unwanted.holds(peer, identifier))
+
+    def _own_receivers(self, turn: Turn, topic: TopicId) -> Iterable[NodeId]:
+        """All neighbours with flood publishing; else the mesh where this node subscribes, the fanout where not."""
+        if self._profile.flood_publish:
+            return self._publishable(topic)
+        return self._mesh.peers[topic] if topic in self._mesh.peers else self._fanout(turn, topic)
+
+    def _fanout(self, turn: Turn, topic: TopicId) -> dict[NodeId, None]:
+        peers = self._mesh.fanout.use(topic, turn.now_ns)
+        if not peers:
+            self._fill_fanout(topic, peers)
+        return peers
+
+    def _fill_fanout(self, topic: TopicId, peers: dict[NodeId, None]) -> None:
+        fresh = [peer for peer in self._publishable(topic) if peer not in peers]
+        for peer in self._draws.sample(fresh, min(max(self._p.d - len(peers), 0), len(fresh))):
+            peers[peer] = None
+
+    def _publishable(self, topic: TopicId) -> list[NodeId]:
+        return self._mesh.subscribers(topic, self._p.score.publish_threshold)
+
+    # --------------------------------------------------------------------------------------------------- heartbeat
+
+    def _beat(self, turn: Turn) -> None:
+        """Fanout maintenance, gossip emission, and the caches' clocks: what follows mesh maintenance."""
+        self._mesh.fanout.expire(turn.now_ns)
+        for topic, peers in self._mesh.fanout.peers.items():
+            publishable = self._publishable(topic)
+            for peer in [peer for peer in peers if peer not in publishable]:
+                del peers[peer]
+            self._fill_fanout(topic, peers)
+        self._gossip.emit(turn)
+        self._unwanted.beat()
+        self._cache.shift()
+        self._seen.expire(turn.now_ns)
+        if self._credited is not None:
+            self._credited = {
+                identifier: peers
+                for identifier, peers in self._credited.items()
+                if identifier in self._seen and turn.now_ns - self._seen.first_ns(identifier) <= self._window_ns
+            }
+
+    # ------------------------------------------------------------------------------------------------------ scores
+
+    def _credit_first(self, peer: NodeId, identifier: MessageId, topics: Sequence[TopicId]) -> None:
+        self._mesh.promises.fulfil(identifier)
+        self._mesh.scores.credit_first(peer, topics)
+        if self._credited is not None:
+            self._credited[identifier] = {peer: None}
+
+    def _credit_near(self, turn: Turn, peer: NodeId, identifier: MessageId, topics: Sequence[TopicId]) -> None:
+        """A further copy counts for its sender where it is the sender's first and comes within the window."""
+        if self._credited is None or turn.now_ns - self._seen.first_ns(identifier) > self._window_ns:
+            return
+        senders = self._credited.setdefault(identifier, {})
+        if peer not in senders:
+            senders[peer] = None
+            self._mesh.scores.credit_near(peer, topics)

@@ -1,0 +1,178 @@
+"""The protocols by name, the parts by role and name, and how a node is made of them.
+
+A new protocol adds its ``PROTOCOL`` to ``PROTOCOLS``; nothing else lists names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from peer.core.adversary import ADVERSARIES
+from peer.core.composition import ComposedNode
+from peer.core.contract import NodeId, TopicId
+from peer.core.dissemination.flood import Flood
+from peer.core.dissemination.topic_flood import TopicFlood
+from peer.core.interests import AnnouncedInterests, PrivateInterests, ToldInterests
+from peer.core.membership.cyclon import Cyclon
+from peer.core.membership.full_view import FullView
+from peer.core.membership.newscast import Newscast
+from peer.core.membership.partial_view import PartialView
+from peer.core.node import Part, State, StatefulNode
+from peer.core.processing import UnhurriedNode
+from peer.protocols import (
+    complete_graph,
+    gossipsub,
+    random_graph,
+    ring_per_topic,
+    scribe,
+    similarity,
+    spidercast,
+    stan,
+    topiary,
+)
+from peer.protocols.description import Choice, Composition, Description
+
+__all__ = [
+    "DEFAULT",
+    "DISSEMINATIONS",
+    "INTERESTS",
+    "MEMBERSHIPS",
+    "OVERLAYS",
+    "PROTOCOLS",
+    "Choice",
+    "Composition",
+    "background_kinds",
+    "compose",
+    "copies_follow_links",
+]
+
+Made = TypeVar("Made")
+
+PROTOCOLS: dict[str, Description] = {
+    protocol.name: protocol
+    for protocol in (
+        random_graph.PROTOCOL,
+        complete_graph.PROTOCOL,
+        stan.PROTOCOL,
+        spidercast.PROTOCOL,
+        similarity.PROTOCOL,
+        ring_per_topic.PROTOCOL,
+        gossipsub.PROTOCOL,
+        gossipsub.BOUNDED,
+        scribe.PROTOCOL,
+        topiary.PROTOCOL,
+    )
+}
+"""Every protocol; experiments have their sections in this order."""
+
+DEFAULT = random_graph.PROTOCOL.name
+"""The protocol of an experiment that names none."""
+
+
+def _own_parts(role: str) -> dict[str, type[Part]]:
+    """The parts in a role that belong to a protocol, by its name."""
+    return {name: protocol.parts[role] for name, protocol in PROTOCOLS.items() if role in protocol.parts}
+
+
+MEMBERSHIPS: dict[str, type[Part]] = {
+    "full": FullView,
+    "partial": PartialView,
+    "cyclon": Cyclon,
+    "newscast": Newscast,
+}
+INTERESTS: dict[str, type[Part]] = {
+    "announced": AnnouncedInterests,
+    "announced-only": ToldInterests,
+    "private": PrivateInterests,
+}
+OVERLAYS: dict[str, type[Part]] = _own_parts("overlay")
+DISSEMINATIONS: dict[str, type[Part]] = {
+    "flood": Flood,
+    "topic-flood": TopicFlood,
+    **_own_parts("dissemination"),
+}
+
+
+def background_kinds() -> frozenset[int]:
+    """The kinds of all frames that nodes send whoever joins or leaves (``Description.background_frames``)."""
+    return frozenset(frame.kind for protocol in PROTOCOLS.values() for frame in protocol.background_frames)
+
+
+def copies_follow_links(dissemination: Choice, interests: str, *, several: bool) -> bool:
+    """Whether a copy between two honest subscribers of its topic travels on a logical link alone.
+
+    Args:
+        dissemination: its name and parameters, as a node's specification has them. An unknown one is said not to.
+        interests: the name of the nodes' interests part.
+        several: whether messages are on several topics.
+    """
+    part = DISSEMINATIONS.get(dissemination["name"])
+    told = INTERESTS.get(interests) is AnnouncedInterests
+    return part is not None and part.copies_follow_links(dissemination, told=told, several=several)
+
+
+def compose(
+    node: NodeId,
+    seed: int,
+    topics: tuple[TopicId, ...],
+    parts: Composition,
+    behaviour: Choice | None = None,
+    processing_ns: int = 0,
+    nodes: int = 0,
+) -> StatefulNode:
+    """A node of these parts.
+
+    Args:
+        node: its number.
+        seed: the run's, from which its parts draw.
+        topics: what it subscribes to at first.
+        parts: what it is made of.
+        behaviour: how it misbehaves (``ADVERSARIES``); None = not at all.
+        processing_ns: how long after its arrival it handles a frame.
+        nodes: how many nodes the plan has; their numbers are those below. 0 = only the bootstrap service names nodes.
+
+    Raises:
+        ValueError: a part or the behaviour has an unknown name or parameter.
+    """
+    state = State(node, seed, topics, nodes)
+    membership = _make("membership", MEMBERSHIPS, parts.membership, state)
+    overlay = _make("overlay", OVERLAYS, parts.overlay, state, membership)
+    made = {
+        "membership": membership,
+        "interests": INTERESTS[parts.interests](state),
+        "overlay": overlay,
+        "dissemination": _make("dissemination", DISSEMINATIONS, parts.dissemination, state, overlay),
+    }
+    whole: StatefulNode = ComposedNode(state, made)
+    if behaviour is not None:
+        whole = _make("behaviour", ADVERSARIES, behaviour, state, made)
+    return UnhurriedNode(whole, processing_ns) if processing_ns else whole
+
+
+def _make(role: str, registry: Mapping[str, Callable[..., Made]], chosen: Choice, *context: object) -> Made:
+    given = dict(chosen)
+    name = given.pop("name", None)
+    part: Any = registry.get(name) if isinstance(name, str) else None
+    if part is None:
+        raise ValueError(f"no {role} is called {name!r}; there are: {', '.join(sorted(registry))}")
+    try:
+        parameters = msgspec.convert(given, part.Parameters)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{role} {name!r}: {error}") from None
+    if role == "dissemination":
+        context = _foundation(part, str(name), *context)
+    made: Made = part(*context, parameters)
+    return made
+
+
+def _foundation(part: type[Part], name: str, state: object, overlay: object) -> tuple[object, ...]:
+    """What a dissemination is made on: the node's state, and the overlay where it rides on one of that kind."""
+    if part.rides_on is None:
+        return (state,)
+    if not isinstance(overlay, part.rides_on):
+        below = next(name for name, kind in OVERLAYS.items() if kind is part.rides_on)
+        raise ValueError(f"dissemination {name!r} needs the overlay {below!r} below it")
+    return state, overlay

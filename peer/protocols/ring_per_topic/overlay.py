@@ -1,0 +1,178 @@
+"""One ring for each topic, ordered by node number; links that several rings need are shared."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from peer.core.bitset import Bitset, bitset, lowest
+from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.frames import Frame
+from peer.core.membership.interface import Membership
+from peer.core.node import Part, State, Turn
+from peer.core.randomness import substream
+from peer.protocols.ring_per_topic.frames import RingLink, RingRefusal
+
+REFRESH = "overlay/refresh"
+UNNEEDED = "unneeded"
+SECOND_NS = 1_000_000_000
+
+
+class RingPerTopicParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """A ring for each topic."""
+
+    refresh_s: Annotated[float, Meta(gt=0)] = 5.0
+    """Time between two looks at the membership; so long a node that could not be reached is passed over, too."""
+
+
+class RingPerTopic(Part):
+    """Keeps a logical link to the next higher subscriber of every topic of its own, and takes those of the lower ones.
+
+    The highest subscriber's next is the lowest. A successor is given up only once its replacement is linked. A link
+    that neither side needs is closed by whichever finds out first; who needs it after all opens it again.
+
+    Source: SpiderCast section 3.9.2 (RingPT). How the rings are kept is ours.
+    """
+
+    Parameters = RingPerTopicParameters
+    frames = (RingLink, RingRefusal)
+
+    def __init__(self, state: State, membership: Membership, parameters: RingPerTopicParameters) -> None:
+        super().__init__(state)
+        self._membership = membership
+        self._draws = substream(state.seed, state.node, "overlay")
+        self._refresh_ns = round(parameters.refresh_s * SECOND_NS)
+        self._next: dict[NodeId, tuple[TopicId, ...]] = {}
+        self._told: dict[NodeId, tuple[TopicId, ...]] = {}
+        self._heard: dict[NodeId, tuple[TopicId, ...]] = {}
+        self._asked: dict[NodeId, None] = {}
+        self._failed: dict[NodeId, None] = {}
+        self._refused: set[tuple[NodeId, TopicId]] = set()
+        self._closing: set[NodeId] = set()
+
+    def start(self, turn: Turn) -> None:
+        """Begin to look at the membership now and then."""
+        turn.set_timer(REFRESH, turn.now_ns + self._draws.randrange(self._refresh_ns))
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """Take one's place on the rings."""
+        self._refused.clear()
+        self._refresh(turn)
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """Look again, also for those that could not be reached."""
+        turn.set_timer(REFRESH, turn.now_ns + self._refresh_ns)
+        self._failed.clear()
+        self._refresh(turn)
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        """One ring more."""
+        self._refresh(turn)
+
+    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
+        """One ring less; who holds this node for its next there is told."""
+        for peer, topics in self._heard.items():
+            if topic in topics:
+                turn.send(peer, RingRefusal((topic,)))
+        self._refresh(turn)
+
+    # ---------------------------------------------------------------------------------------------- successors
+
+    def _refresh(self, turn: Turn) -> None:
+        """Find the successors anew, and links to them."""
+        found: dict[NodeId, list[TopicId]] = {}
+        passed = bitset(self._failed)
+        for topic in sorted(self.state.topics):
+            if (peer := self._successor(topic, passed)) is not None:
+                found.setdefault(peer, []).append(topic)
+        self._next = {peer: tuple(topics) for peer, topics in found.items()}
+        for peer in self._next:
+            if peer not in self.state.neighbours and peer not in self._asked:
+                self._asked[peer] = None
+                turn.connect(peer)
+        self._settle(turn)
+
+    def _successor(self, topic: TopicId, passed: Bitset) -> NodeId | None:
+        """The next higher subscriber of a topic that takes this node, else the lowest."""
+        ring = self._membership.subscribers(topic) & ~passed
+        first = self.state.node + 1
+        while ring:
+            peer = lowest(ring >> first << first or ring)
+            if (peer, topic) not in self._refused:
+                return peer
+            ring ^= 1 << peer
+        return None
+
+    def _settle(self, turn: Turn) -> None:
+        """Tell the successors, and those that are so no more once all new ones are linked; close what is not needed."""
+        waiting = any(not self._is_up(peer) for peer in self._next)
+        for peer in [*self._told, *(peer for peer in self._next if peer not in self._told)]:
+            if self._is_up(peer):
+                kept = self._still_mine(peer) if waiting else ()
+                self._tell(turn, peer, tuple(sorted({*self._next.get(peer, ()), *kept})))
+        for peer in [peer for peer in self._asked if peer not in self._next and not self._is_up(peer)]:
+            self._close(turn, peer)
+
+    def _still_mine(self, peer: NodeId) -> list[TopicId]:
+        """The topics on which a neighbour was told that it comes next, as far as both still want them."""
+        topics = self._told.get(peer, ())
+        return [topic for topic in topics if topic in self.state.topics and (peer, topic) not in self._refused]
+
+    def _tell(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
+        if topics != self._told.get(peer, ()):
+            self._told[peer] = topics
+            turn.send(peer, RingLink(topics))
+        self._relink(turn, peer)
+
+    # ---------------------------------------------------------------------------------------------------- links
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A predecessor's topics, or a successor's refusal."""
+        if peer in self._closing:
+            return
+        if isinstance(frame, RingLink):
+            self._heard[peer] = frame.topics
+            self._refused.difference_update((peer, topic) for topic in frame.topics)
+            if refused := tuple(topic for topic in frame.topics if topic not in self.state.topics):
+                turn.send(peer, RingRefusal(refused))
+            self._relink(turn, peer)
+        else:
+            assert isinstance(frame, RingRefusal)
+            self._refused.update((peer, topic) for topic in frame.topics)
+            self._refresh(turn)
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        """A successor is there, or a predecessor, which will say so."""
+        self._settle(turn)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Close the gap: pass over who is gone, but not who only closed a link that it took for unneeded."""
+        if retrying:
+            turn.disconnect(peer, "lost")
+        if peer not in self._closing and reason != UNNEEDED:
+            self._failed[peer] = None
+        self._closing.discard(peer)
+        for memory in (self._asked, self._told, self._heard):
+            memory.pop(peer, None)
+        self._refresh(turn)
+
+    def _is_up(self, peer: NodeId) -> bool:
+        return peer in self.state.neighbours and peer not in self._closing
+
+    def _relink(self, turn: Turn, peer: NodeId) -> None:
+        """The logical links with a neighbour are those that either side needs."""
+        neighbour = self.state.neighbours[peer]
+        both = {*self._told.get(peer, ()), *self._heard.get(peer, ())}
+        topics = tuple(sorted(both & self.state.topics))
+        self.state.set_interest(peer, frozenset(topics))
+        if topics != neighbour.logical:
+            self.state.set_logical(turn, peer, topics, "replaced")
+        if not self._told.get(peer) and not self._heard.get(peer):
+            self._close(turn, peer)
+
+    def _close(self, turn: Turn, peer: NodeId) -> None:
+        turn.disconnect(peer, UNNEEDED)
+        self._asked.pop(peer, None)
+        if peer in self.state.neighbours:
+            self._closing.add(peer)

@@ -1,0 +1,417 @@
+"""The Scribe overlay: a tree a group, made of the routes by which its members' JOINs reach the group's root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from peer.core.bitset import Bitset, bitset
+from peer.core.contract import Directory, NodeId, TopicId, publisher_of
+from peer.core.frames import Data, Frame, Subscriptions
+from peer.core.membership.interface import Membership
+from peer.core.node import Part, State, Turn
+from peer.core.randomness import substream
+from peer.protocols.scribe.forest import Forest, Group, Tree
+from peer.protocols.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave, ScribeRedirect
+from peer.protocols.scribe.pastry import Pastry, make_key
+
+HEARTBEAT, RETRY = "overlay/heartbeat", "overlay/retry"
+UNUSED = "unused"
+SECOND_NS = 1_000_000_000
+
+RETRY_NS = SECOND_NS
+MOST_DOUBLINGS = 5
+"""A node that found no parent looks again after 1, 2, 4, ... 32 s."""
+
+PASSED_OVER_NS = 30 * SECOND_NS
+"""How long routes avoid a node whose link was lost."""
+
+MOST_DEPTH = 64
+"""A heartbeat that has come so far runs in a circle."""
+
+
+class ScribeParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """Trees over Pastry routing."""
+
+    grouping: Literal["topic", "random"] = "topic"
+    """``topic``: a group a topic, its members are the subscribers. ``random``: every node is in one group, drawn
+    without regard to topics, and publishes in it."""
+    groups: Annotated[int, Meta(ge=1)] = 40
+    """How many random groups there are."""
+    degree: Annotated[int, Meta(ge=1)] = 6
+    """Outgoing links a node opens at most: to parents, over all its trees."""
+    children: Annotated[int, Meta(ge=1)] = 12
+    """Nodes that it has for children at most, over all its trees."""
+    digit_bits: Literal[1, 2, 4, 8] = 1
+    """Bits of a digit of Pastry's keys. (b)"""
+    leaf_set: Annotated[int, Meta(ge=2)] = 16
+    """Nodes next to a node on the ring that Pastry goes to directly. (|L|)"""
+    heartbeat_s: Annotated[float, Meta(gt=0)] = 5.0
+    """Time between two heartbeats from the root of a tree."""
+    heartbeats_missed: Annotated[int, Meta(ge=2)] = 3
+    """A parent that was silent for so many heartbeats is left."""
+    seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
+    """How many of the latest messages a node remembers."""
+
+
+class Scribe(Part):
+    """Keeps the node's place in the trees of its groups, and in those of other groups whose JOINs come by.
+
+    A node that wants into a group asks the next node on Pastry's way to the group's key to be its parent; that one
+    takes it for a child, and asks on unless it is in the tree already. Heartbeats run down from the root, so whoever
+    hears none is cut off from it, and asks anew. Who has neither interest nor children leaves.
+
+    Degrees are bounded: where a full node is asked, it sends a child of its largest group down to the child's siblings,
+    or the new one to its siblings-to-be, or refuses it.
+
+    Source: Castro, Druschel, Kermarrec, Rowstron, SCRIBE (IEEE JSAC 20(8), 2002), membership management, repair and
+    bottleneck remover; Topiary section V-B3 for the groupings.
+    """
+
+    Parameters = ScribeParameters
+    frames = (ScribeJoin, ScribeLeave, ScribeRedirect, ScribeHeartbeat)
+    overhears = (Subscriptions,)
+
+    def __init__(self, state: State, membership: Membership, parameters: ScribeParameters) -> None:
+        super().__init__(state)
+        self._membership = membership
+        self._p = parameters
+        self._by_topic = parameters.grouping == "topic"
+        self._period_ns = round(parameters.heartbeat_s * SECOND_NS)
+        self._draws = substream(state.seed, state.node, "overlay")
+        self._pastry = Pastry(state.node, parameters.digit_bits, parameters.leaf_set)
+        self._random_group = self._drawn(state.node)
+        self._keys: dict[Group, int] = {}
+        self._lost: dict[NodeId, int] = {}
+        self.forest = Forest()
+
+    # ------------------------------------------------------------------------------------------------- groups
+
+    def groups_of(self, copy: Data) -> list[tuple[Group, tuple[TopicId, ...]]]:
+        """The groups in which a copy travels, each with those of its topics that it has there."""
+        if self._by_topic:
+            return [(topic, (topic,)) for topic in copy.topics]
+        return [(self._drawn(publisher_of(copy.message_id)), copy.topics)]
+
+    def receivers(self, group: Group, source: NodeId | None) -> tuple[bool, Iterable[NodeId]]:
+        """Who gets a copy next in a group, and whether that is down the tree.
+
+        What comes from the parent goes down to the children. What comes from anywhere else, or from here, goes up; from
+        the root it goes down. A node outside the tree passes it to a neighbour on Pastry's way.
+        """
+        tree = self.forest.trees.get(group)
+        if tree is not None and tree.parent is not None and tree.parent in self.state.neighbours:
+            return (True, tree.children) if source == tree.parent else (False, (tree.parent,))
+        if tree is not None and (tree.is_root or tree.children):
+            return True, tree.children
+        hop = self._pastry.nearer(self._key(group), (peer for peer in self.state.neighbours if peer != source))
+        return False, () if hop is None else (hop,)
+
+    def _drawn(self, node: NodeId) -> Group:
+        """A node's random group; everybody can tell."""
+        return make_key(f"member/{node}") % self._p.groups
+
+    def _own_groups(self) -> list[Group]:
+        return sorted(self.state.topics) if self._by_topic else [self._random_group]
+
+    def _is_member(self, group: Group) -> bool:
+        return group in self.state.topics if self._by_topic else group == self._random_group
+
+    def _key(self, group: Group) -> int:
+        if group not in self._keys:
+            self._keys[group] = make_key(f"group/{group}")
+        return self._keys[group]
+
+    # ------------------------------------------------------------------------------------------------- events
+
+    def start(self, turn: Turn) -> None:
+        """Begin to look after the trees."""
+        turn.set_timer(HEARTBEAT, turn.now_ns + 1 + self._draws.randrange(self._period_ns))
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """Join the groups, in an order of this node's own: where its degree does not suffice, chance decides.
+
+        Nodes that have gone are asked no longer. They may come back, and count as new then.
+        """
+        self._lost = {peer: until_ns for peer, until_ns in self._lost.items() if directory.nodes >> peer & 1}
+        for peer in tuple(self.forest.parents):
+            if not (directory.nodes >> peer & 1 or peer in self.state.neighbours):
+                turn.disconnect(peer, "gone")
+                self._do_without(turn, peer)
+        groups = self._own_groups()
+        self._draws.shuffle(groups)
+        for group in groups:
+            self._join(turn, group)
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        """One group more."""
+        if self._by_topic:
+            self._join(turn, topic)
+
+    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
+        """One group less, unless others need this node there."""
+        if self._by_topic:
+            self._leave_if_idle(turn, topic)
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        """Send the JOINs that wait for the link."""
+        self._lost.pop(peer, None)
+        if groups := self.forest.parents.get(peer):
+            turn.send(peer, ScribeJoin(tuple(groups)))
+        self._relink(turn, peer, self.state.neighbours[peer].topics)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Find another way for what went by a lost parent, and pass the lost node over for a while."""
+        if retrying:
+            turn.disconnect(peer, "lost")
+        if reason != UNUSED:
+            self._lost[peer] = turn.now_ns + PASSED_OVER_NS
+        self._do_without(turn, peer)
+
+    def _do_without(self, turn: Turn, peer: NodeId) -> None:
+        """A node is neither parent nor child any more."""
+        orphaned, deserted = tuple(self.forest.parents.get(peer, ())), tuple(self.forest.children.get(peer, ()))
+        for group in deserted:
+            self.forest.dismiss(group, peer)
+        for group in orphaned:
+            self.forest.part(group)
+        for group in dict.fromkeys((*orphaned, *deserted)):
+            if not self._leave_if_idle(turn, group) and group in orphaned:
+                self._seek(turn, group)
+
+    def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A neighbour's interests: where groups are random, they are what its link carries."""
+        assert isinstance(frame, Subscriptions)
+        self._relink(turn, peer, frozenset(frame.topics))
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """A word from a neighbour in the trees."""
+        match frame:
+            case ScribeJoin(groups):
+                for group in groups:
+                    self._take_join(turn, peer, group)
+            case ScribeLeave(groups):
+                for group in groups:
+                    self._take_leave(turn, peer, group)
+            case ScribeRedirect(group, nodes):
+                self._take_redirect(turn, peer, group, nodes)
+            case ScribeHeartbeat(groups, depth):
+                self._take_heartbeat(turn, peer, groups, depth)
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """A heartbeat is due, or it is time to look for parents again."""
+        if name == HEARTBEAT:
+            self._lost = {peer: until_ns for peer, until_ns in self._lost.items() if until_ns > turn.now_ns}
+            for group in tuple(self.forest.trees):
+                self._check(turn, group)
+            self._beat(turn, [group for group, tree in self.forest.trees.items() if tree.is_root], 1)
+            turn.set_timer(HEARTBEAT, turn.now_ns + self._period_ns)
+        else:
+            for group, tree in tuple(self.forest.trees.items()):
+                if _waits(tree) and tree.again_ns <= turn.now_ns:
+                    self._seek(turn, group)
+            self._wait_for_earliest(turn)
+
+    # ------------------------------------------------------------------------------------------------ parents
+
+    def _join(self, turn: Turn, group: Group) -> None:
+        """Be in a group's tree."""
+        if group not in self.forest.trees:
+            self.forest.trees[group] = Tree()
+            self._seek(turn, group)
+
+    def _seek(self, turn: Turn, group: Group) -> None:
+        """Ask the next node on Pastry's way to be the parent; be the root where there is none."""
+        tree = self.forest.trees[group]
+        hop = self._route(group)
+        tree.is_root = hop is None
+        if hop is None:
+            tree.attempts = 0
+            self._beat(turn, [group], 1)
+            return
+        if not self._has_room_above(hop):
+            others = [peer for peer in self.forest.parents if peer not in tree.children]
+            hop = self._pastry.nearer(self._key(group), others)
+        if hop is None:
+            self._give_up(turn, group)
+        else:
+            self._ask(turn, group, hop)
+
+    def _route(self, group: Group) -> NodeId | None:
+        return self._pastry.next_hop(self._key(group), self._reachable, self.forest.trees[group].attempts)
+
+    @property
+    def _reachable(self) -> Bitset:
+        return self._membership.known & ~bitset(self._lost)
+
+    def _has_room_above(self, parent: NodeId) -> bool:
+        return parent in self.forest.parents or len(self.forest.parents) < self._p.degree
+
+    def _ask(self, turn: Turn, group: Group, parent: NodeId) -> None:
+        tree = self.forest.trees[group]
+        if parent in tree.children:
+            self._send_down(turn, group, parent, ())
+        self.forest.follow(group, parent)
+        tree.heard_ns = turn.now_ns
+        if parent in self.state.neighbours:
+            turn.send(parent, ScribeJoin((group,)))
+            self._relink(turn, parent, self.state.neighbours[parent].topics)
+        else:
+            turn.connect(parent)
+
+    def _give_up(self, turn: Turn, group: Group) -> None:
+        """There is no parent to be had for now: send the children away, and perhaps look again later."""
+        tree = self.forest.trees[group]
+        for child in tuple(tree.children):
+            self._send_down(turn, group, child, ())
+        if self._is_member(group):
+            tree.again_ns = turn.now_ns + (RETRY_NS << min(tree.attempts, MOST_DOUBLINGS))
+            tree.attempts += 1
+            self._wait_for_earliest(turn)
+        else:
+            del self.forest.trees[group]
+
+    def _wait_for_earliest(self, turn: Turn) -> None:
+        waiting = [tree.again_ns for tree in self.forest.trees.values() if _waits(tree)]
+        if waiting:
+            turn.set_timer(RETRY, max(min(waiting), turn.now_ns + 1))
+
+    def _leave_parent(self, turn: Turn, group: Group) -> None:
+        parent = self.forest.part(group)
+        if parent is not None:
+            if parent in self.state.neighbours:
+                turn.send(parent, ScribeLeave((group,)))
+            self._release(turn, parent)
+
+    def _leave_if_idle(self, turn: Turn, group: Group) -> bool:
+        """Leave a tree in which nobody needs this node.
+
+        Returns:
+            Whether nobody does.
+        """
+        tree = self.forest.trees.get(group)
+        if tree is None or tree.children or self._is_member(group):
+            return tree is None
+        self._leave_parent(turn, group)
+        del self.forest.trees[group]
+        return True
+
+    def _check(self, turn: Turn, group: Group) -> None:
+        """Leave where nobody needs this node, and a silent parent; be root only while nobody is closer to the key."""
+        if self._leave_if_idle(turn, group):
+            return
+        tree = self.forest.trees[group]
+        if tree.is_root:
+            if self._route(group) is not None:
+                self._seek(turn, group)
+        elif tree.parent is not None and turn.now_ns - tree.heard_ns > self._p.heartbeats_missed * self._period_ns:
+            self._leave_parent(turn, group)
+            tree.attempts += 1
+            self._seek(turn, group)
+
+    def _take_redirect(self, turn: Turn, peer: NodeId, group: Group, nodes: tuple[NodeId, ...]) -> None:
+        tree = self.forest.trees.get(group)
+        if tree is None or tree.parent != peer:
+            return
+        self.forest.part(group)
+        self._release(turn, peer)
+        known = self._reachable
+        fit = [node for node in nodes if known >> node & 1 and node not in tree.children and self._has_room_above(node)]
+        if fit:
+            self._ask(turn, group, self._draws.choice(fit))
+        else:
+            self._give_up(turn, group)
+
+    def _take_heartbeat(self, turn: Turn, peer: NodeId, groups: tuple[Group, ...], depth: int) -> None:
+        mine = [group for group in groups if self._is_parent(peer, group)]
+        if len(mine) < len(groups):
+            turn.send(peer, ScribeLeave(tuple(group for group in groups if group not in mine)))
+        if depth > MOST_DEPTH:
+            return
+        for group in mine:
+            tree = self.forest.trees[group]
+            tree.heard_ns, tree.depth, tree.attempts = turn.now_ns, depth, 0
+        self._beat(turn, mine, depth + 1)
+
+    def _is_parent(self, peer: NodeId, group: Group) -> bool:
+        return group in self.forest.parents.get(peer, ())
+
+    # ----------------------------------------------------------------------------------------------- children
+
+    def _take_join(self, turn: Turn, peer: NodeId, group: Group) -> None:
+        tree = self.forest.trees.get(group)
+        if tree is not None and (tree.parent == peer or _waits(tree)):
+            turn.send(peer, ScribeRedirect(group, ()))
+            return
+        if not self._make_room_below(turn, group, peer):
+            turn.send(peer, ScribeRedirect(group, tuple(tree.children) if tree is not None else ()))
+            return
+        if tree is None:
+            tree = self.forest.trees[group] = Tree()
+        self.forest.adopt(group, peer)
+        self._relink(turn, peer, self.state.neighbours[peer].topics)
+        if tree.is_root or tree.depth is not None:
+            turn.send(peer, ScribeHeartbeat((group,), 1 + (tree.depth or 0)))
+        elif tree.parent is None:
+            self._seek(turn, group)
+
+    def _make_room_below(self, turn: Turn, group: Group, newcomer: NodeId) -> bool:
+        """Make room for a child: where a larger group than its own has one to spare, that one goes down.
+
+        Source: Scribe's bottleneck remover. The child that came last goes; distances are not known here.
+        """
+        children = self.forest.children
+        if newcomer in children or len(children) < self._p.children:
+            return True
+        trees = self.forest.trees
+        own = 1 + len(trees[group].children) if group in trees else 1
+        spare = [(only, child) for child, [only, *more] in reversed(children.items()) if not more]
+        only, child = max(spare, key=lambda place: len(trees[place[0]].children), default=(group, newcomer))
+        if only == group or len(trees[only].children) <= own:
+            return False
+        self._send_down(turn, only, child, tuple(peer for peer in trees[only].children if peer != child))
+        return True
+
+    def _take_leave(self, turn: Turn, peer: NodeId, group: Group) -> None:
+        if group in self.forest.children.get(peer, ()):
+            self.forest.dismiss(group, peer)
+            self._relink(turn, peer, self.state.neighbours[peer].topics)
+            self._leave_if_idle(turn, group)
+
+    def _send_down(self, turn: Turn, group: Group, child: NodeId, siblings: tuple[NodeId, ...]) -> None:
+        """Have a child no more; it may ask its siblings. It closes the link where it has no other use for it."""
+        self.forest.dismiss(group, child)
+        turn.send(child, ScribeRedirect(group, siblings))
+        self._relink(turn, child, self.state.neighbours[child].topics)
+
+    def _beat(self, turn: Turn, groups: Iterable[Group], depth: int) -> None:
+        """Send the children in these groups a heartbeat, which finds them at this depth."""
+        told: dict[NodeId, list[Group]] = {}
+        for group in groups:
+            for child in self.forest.trees[group].children:
+                told.setdefault(child, []).append(group)
+        for child, shared in told.items():
+            turn.send(child, ScribeHeartbeat(tuple(shared), depth))
+
+    # -------------------------------------------------------------------------------------------------- links
+
+    def _release(self, turn: Turn, peer: NodeId) -> None:
+        """A neighbour is one in a tree less: its link goes where it is one in none."""
+        if peer in self.state.neighbours:
+            self._relink(turn, peer, self.state.neighbours[peer].topics)
+        if peer not in self.forest.parents and peer not in self.forest.children:
+            turn.disconnect(peer, UNUSED)
+
+    def _relink(self, turn: Turn, peer: NodeId, theirs: frozenset[TopicId]) -> None:
+        """The logical links with a neighbour: topics whose trees it shares, or, in a random group, all shared ones."""
+        shared = self.forest.shared_with(peer)
+        topics = shared if self._by_topic or not shared else tuple(sorted(self.state.topics & theirs))
+        if topics != self.state.neighbours[peer].logical:
+            self.state.set_logical(turn, peer, topics, "regrouped")
+
+
+def _waits(tree: Tree) -> bool:
+    """Whether a node found no parent, and is to look again."""
+    return tree.parent is None and not tree.is_root

@@ -1,0 +1,98 @@
+"""The similarity overlay: SpiderCast's tasks with a number of links for an aim, however these cover the interest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Annotated
+
+from msgspec import Meta
+
+from peer.core.bitset import Bitset, choose, most_often
+from peer.core.contract import NodeId
+from peer.core.membership.interface import Membership
+from peer.core.node import State
+from peer.protocols.spidercast.coverage import Interest
+from peer.protocols.spidercast.maintained_overlay import MaintainedOverlay
+from peer.protocols.spidercast.maintenance import MaintenanceParameters
+
+
+class LinkCount:
+    """Wants a number of neighbours, accepted ones included. It stands where SpiderCast's coverage stands.
+
+    Source: SpiderCast section 3.9.1.
+    """
+
+    def __init__(self, links: int) -> None:
+        self.limit = links
+        self._own: Interest = frozenset()
+        self._neighbours = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any neighbours are wanted."""
+        return self.limit > 0
+
+    def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
+        """Begin anew with this interest and these neighbours."""
+        self._own = own
+        self._neighbours = sum(1 for _ in neighbours)
+
+    def add(self, interest: Interest) -> None:
+        """A neighbour more."""
+        self._neighbours += 1
+
+    def remove(self, interest: Interest) -> None:
+        """A neighbour less."""
+        self._neighbours -= 1
+
+    def missing(self, gone: Sequence[Interest] = ()) -> int:
+        """How many neighbours are missing."""
+        return max(0, self.limit - self._neighbours + len(gone))
+
+    def gains_by(self, interest: Interest) -> bool:
+        """Any neighbour helps while some are missing."""
+        return self.missing() > 0
+
+    def critical(self, gone: Sequence[Interest] = ()) -> Interest:
+        """No topic: the loss of one neighbour is as bad as that of another."""
+        return frozenset()
+
+
+class SimilarNodes(LinkCount):
+    """Chooses the node whose interest has the most in common with the own one."""
+
+    def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
+        """NEXTSIMILARITYNODE: ties are broken at random, also where nobody has anything in common."""
+        best = most_often((membership.subscribers(topic) for topic in sorted(self._own)), among) or among
+        return choose(best, draws) if best else None
+
+
+class AnyNodes(LinkCount):
+    """Chooses any node."""
+
+    def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
+        """NEXTRANDOMNODE."""
+        return choose(among, draws) if among else None
+
+
+class SimilarityParameters(MaintenanceParameters, forbid_unknown_fields=True, frozen=True):
+    """The similarity overlay: links to the most similar nodes, and random ones."""
+
+    similar: Annotated[int, Meta(ge=0, le=10_000)] = 10
+    """Neighbours wanted by similarity of interests."""
+    random: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    """Neighbours wanted at random. ``similar = 0`` makes the paper's random overlay."""
+
+
+class Similarity(MaintainedOverlay):
+    """Similar and random neighbours, by two independent tasks; (x, y) in the paper's notation.
+
+    Source: SpiderCast section 3.9.1.
+    """
+
+    Parameters = SimilarityParameters
+
+    def __init__(self, state: State, membership: Membership, parameters: SimilarityParameters) -> None:
+        aims = (SimilarNodes(parameters.similar), AnyNodes(parameters.random))
+        super().__init__(state, membership, parameters, aims)

@@ -1,0 +1,23 @@
+"""SpiderCast: few neighbours that together share every topic of a node's interest K times.
+
+Two tasks (``neighbour_task``) each keep a set of neighbours, one by greedy and one by random coverage (``coverage``). A
+task asks a node to become a neighbour while its aim is not reached, and asks neighbours to part while it has more than
+it needs. ``maintained_overlay`` gives both tasks their links, heartbeats and the neighbours' interests; it serves any
+aim, and the similarity overlay uses it with another one.
+
+Source: docs/protocols/spidercast.md.
+"""
+
+from peer.protocols.description import Composition, Description
+from peer.protocols.spidercast.frames import SpiderHeartbeat
+from peer.protocols.spidercast.overlay import SpiderCast, SpidercastParameters
+
+PROTOCOL = Description(
+    name="spidercast",
+    composition=Composition(
+        overlay={"name": "spidercast"}, dissemination={"name": "topic-flood", "whole": True}, interests="private"
+    ),
+    parts={"overlay": SpiderCast},
+    parameters=SpidercastParameters,
+    background_frames=(SpiderHeartbeat,),
+)

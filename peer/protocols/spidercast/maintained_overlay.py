@@ -1,0 +1,278 @@
+"""An overlay whose neighbours are kept by SpiderCast's two maintenance tasks, whatever these aim at.
+
+The tasks say who is a neighbour; this part gives them links, heartbeats and the neighbours' interests. A physical link
+is there as long as the neighbour is one of either task, or a request to it is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peer.core.contract import NodeId, TopicId
+from peer.core.frames import Frame
+from peer.core.membership.interface import Membership
+from peer.core.node import Part, State, Turn
+from peer.core.randomness import substream
+from peer.protocols.spidercast.coverage import Interest
+from peer.protocols.spidercast.frames import (
+    SpiderConnect,
+    SpiderConnectOk,
+    SpiderDisconnect,
+    SpiderDisconnectOk,
+    SpiderHeartbeat,
+    SpiderLeave,
+    SpiderRedirect,
+    TaskFrame,
+)
+from peer.protocols.spidercast.maintenance import SECOND_NS, Aim, MaintenanceParameters
+from peer.protocols.spidercast.neighbour_task import Task
+
+HEARTBEAT = "overlay/heartbeat"
+TASKS = ("overlay/greedy", "overlay/random")
+"""The tasks' timers, in the order of their codes."""
+
+
+class MaintainedOverlay(Part):
+    """Two maintenance tasks, their links, and what neighbours tell each other.
+
+    Who asked for a link closes it once nothing of its own needs it; so does who is told LEAVE or suspects the other
+    side. The other side learns of it by ``LinkDown``, which ends whatever relation it still believes in. So both sides
+    agree in the end whatever is lost on the way, and the physical degree at rest is the number of distinct neighbours.
+
+    Two neighbours tell each other their interests, so a logical link is there for every topic that they share, from
+    the beginning of the first to the end of the last relation.
+
+    Source: SpiderCast sections 2.3 and 2.4.
+    """
+
+    Parameters = MaintenanceParameters
+    frames = (
+        SpiderConnect,
+        SpiderConnectOk,
+        SpiderRedirect,
+        SpiderDisconnect,
+        SpiderDisconnectOk,
+        SpiderLeave,
+        SpiderHeartbeat,
+    )
+
+    def __init__(
+        self, state: State, membership: Membership, parameters: MaintenanceParameters, aims: tuple[Aim, Aim]
+    ) -> None:
+        super().__init__(state)
+        self.membership = membership
+        self.draws = substream(state.seed, state.node, "overlay")
+        self.interest = tuple(sorted(state.topics))
+        self.version = 0
+        self._heartbeat_ns = round(parameters.heartbeat_s * SECOND_NS)
+        self._suspect_ns = round(parameters.suspect_after_s * SECOND_NS)
+        self._telling_until_ns = -1
+        self._wanted: set[NodeId] = set()
+        self._closing: set[NodeId] = set()
+        self._idle_since_ns: dict[NodeId, int] = {}
+        for aim in aims:
+            aim.recount(state.topics, ())
+        self._tasks = tuple(
+            Task(code, timer, aim, self, parameters) for code, (timer, aim) in enumerate(zip(TASKS, aims, strict=True))
+        )
+
+    @staticmethod
+    def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
+        """Ask to become a neighbour, which is answered with an interest."""
+        yield SpiderConnect(0, 0, 1, 0, topics)
+
+    @property
+    def node(self) -> NodeId:
+        """See ``Host``."""
+        return self.state.node
+
+    def may_be_node(self, number: int) -> bool:
+        """See ``Host``."""
+        return self.state.may_be_node(number)
+
+    def start(self, turn: Turn) -> None:
+        """Begin the rounds of those tasks that want neighbours, and the heartbeats."""
+        for task in self._tasks:
+            if task.aim.wanted:
+                task.start(turn)
+        turn.set_timer(HEARTBEAT, turn.now_ns + self.draws.randrange(self._heartbeat_ns))
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """A round of a task, or a heartbeat."""
+        if name == HEARTBEAT:
+            self._beat(turn)
+        else:
+            self._tasks[TASKS.index(name)].maintain(turn)
+
+    def leave(self, turn: Turn) -> None:
+        """Tell all neighbours."""
+        for code, task in enumerate(self._tasks):
+            for peer in task.neighbours:
+                turn.send(peer, SpiderLeave(code))
+
+    # ------------------------------------------------------------------------------------------------ interests
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        """Aim anew."""
+        self._change_interest(turn)
+
+    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
+        """Aim anew."""
+        self._change_interest(turn)
+
+    def _change_interest(self, turn: Turn) -> None:
+        """The next rounds and heartbeats go by the new interest.
+
+        Heartbeats carry it for so long that who gets none of them suspects this node anyway.
+        """
+        self.interest = tuple(sorted(self.state.topics))
+        self.version += 1
+        self._telling_until_ns = turn.now_ns + self._suspect_ns + 2 * self._heartbeat_ns
+        for task in self._tasks:
+            task.aim_anew(self.state.topics)
+        for peer in self._peers():
+            self.changed(turn, peer, "left")
+
+    def _learn(self, turn: Turn, peer: NodeId, version: int, topics: tuple[TopicId, ...]) -> tuple[int, Interest]:
+        """The newest interest known of a peer, with its version, given what it says now."""
+        records = [task.neighbours[peer] for task in self._tasks if peer in task.neighbours]
+        if records and records[0].version >= version:
+            return records[0].version, records[0].interest
+        interest = self._share(peer, topics)
+        for task in self._tasks:
+            task.learn(peer, version, interest)
+        if records:
+            self.changed(turn, peer, "unsubscribed")
+        return version, interest
+
+    def _share(self, peer: NodeId, topics: tuple[TopicId, ...]) -> Interest:
+        """The topics as a set: the membership's own where it is equal, since all nodes of a process share that one."""
+        known = self.membership.topics_of(peer)
+        return known if len(known) == len(topics) and known.issuperset(topics) else frozenset(topics)
+
+    # --------------------------------------------------------------------------------------------------- frames
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Give a frame to its task."""
+        if peer in self._closing:
+            return
+        if isinstance(frame, SpiderHeartbeat):
+            self._hear(turn, peer, frame)
+            return
+        assert isinstance(frame, TaskFrame)
+        task = self._tasks[frame.task]
+        match frame:
+            case SpiderConnect():
+                task.take_connect(turn, peer, frame, *self._learn(turn, peer, frame.version, frame.interest))
+            case SpiderConnectOk():
+                task.take_connect_ok(turn, peer, frame, *self._learn(turn, peer, frame.version, frame.interest))
+            case SpiderRedirect():
+                task.take_redirect(turn, peer, frame)
+            case SpiderDisconnect():
+                task.take_disconnect(turn, peer)
+            case SpiderDisconnectOk():
+                task.take_disconnect_ok(turn, peer)
+            case SpiderLeave():
+                task.take_leave(turn, peer)
+
+    def _hear(self, turn: Turn, peer: NodeId, frame: SpiderHeartbeat) -> None:
+        for task, state in zip(self._tasks, (frame.greedy, frame.random), strict=True):
+            if state is not None:
+                task.hear(turn, peer, *state)
+        if frame.interest is not None:
+            self._learn(turn, peer, frame.version, frame.interest)
+
+    def _beat(self, turn: Turn) -> None:
+        """Tell every neighbour how this node is, and suspect those that have not done so.
+
+        A heartbeat names only the tasks in which the receiver is a neighbour: a relation that one side alone believes
+        in ends there by suspicion.
+        """
+        turn.set_timer(HEARTBEAT, turn.now_ns + self._heartbeat_ns)
+        for task in self._tasks:
+            task.suspect_silent(turn, turn.now_ns - self._suspect_ns)
+        self._close_idle(turn)
+        interest = self.interest if turn.now_ns <= self._telling_until_ns else None
+        beats: dict[tuple[bool, ...], SpiderHeartbeat] = {}
+        for peer in self._peers():
+            related = tuple(peer in task.neighbours for task in self._tasks)
+            if (beat := beats.get(related)) is None:
+                states = [
+                    (len(task.neighbours), task.target) if is_neighbour else None
+                    for task, is_neighbour in zip(self._tasks, related, strict=True)
+                ]
+                beat = beats[related] = SpiderHeartbeat(states[0], states[1], self.version, interest)
+            turn.send(peer, beat)
+
+    def _peers(self) -> list[NodeId]:
+        """The distinct neighbours, in the order in which they became so."""
+        first, second = self._tasks
+        if not second.neighbours:
+            return list(first.neighbours)
+        return list(first.neighbours | second.neighbours)
+
+    # ---------------------------------------------------------------------------------------------------- links
+
+    def reach(self, turn: Turn, peer: NodeId) -> bool:
+        """See ``Host``."""
+        if peer in self.state.neighbours:
+            return True
+        self._wanted.add(peer)
+        turn.connect(peer)
+        return False
+
+    def is_closing(self, peer: NodeId) -> bool:
+        """See ``Host``."""
+        return peer in self._closing
+
+    def release(self, turn: Turn, peer: NodeId, reason: str, parted: bool = False) -> None:
+        """See ``Host``."""
+        up = peer in self.state.neighbours
+        if peer in self._closing or any(task.uses(peer) for task in self._tasks):
+            return
+        if peer in self._wanted or (parted and up):
+            self._wanted.discard(peer)
+            turn.disconnect(peer, reason)
+            if up:
+                self._closing.add(peer)
+
+    def _close_idle(self, turn: Turn) -> None:
+        """Close links that nothing has used for as long as a neighbour may be silent: their opener may have died."""
+        if len(self.state.neighbours) == len(self._peers()):
+            self._idle_since_ns.clear()
+            return
+        before, now_ns = self._idle_since_ns, turn.now_ns
+        idle = [peer for peer in self.state.neighbours if not any(task.uses(peer) for task in self._tasks)]
+        self._idle_since_ns = {peer: before.get(peer, now_ns) for peer in idle}
+        for peer, since_ns in self._idle_since_ns.items():
+            if since_ns < now_ns - self._suspect_ns:
+                self.release(turn, peer, "idle", parted=True)
+
+    def changed(self, turn: Turn, peer: NodeId, reason: str) -> None:
+        """See ``Host``: the logical links follow from both interests."""
+        neighbour = self.state.neighbours.get(peer)
+        if neighbour is None:
+            return
+        record = next((task.neighbours[peer] for task in self._tasks if peer in task.neighbours), None)
+        neighbour.brief = record is None
+        self.state.set_interest(peer, record.interest if record is not None else frozenset())
+        shared = tuple(sorted(self.state.topics & neighbour.topics))
+        if shared != neighbour.logical:
+            self.state.set_logical(turn, peer, shared, reason)
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        """Send the requests that waited for the link; close it if none waits any more."""
+        self.state.neighbours[peer].brief = True  # until the peer is a neighbour of a task
+        for task in self._tasks:
+            task.link_up(turn, peer)
+        self.release(turn, peer, "unused")
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """End what rode on the link; no relation waits for it to come back."""
+        own = peer in self._wanted
+        self._closing.discard(peer)
+        if not retrying:
+            self._wanted.discard(peer)
+        for task in self._tasks:
+            task.link_down(turn, peer, reason, retrying, own)
+        self.release(turn, peer, "unused")

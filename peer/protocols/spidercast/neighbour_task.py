@@ -1,0 +1,348 @@
+"""A neighbour maintenance task: SpiderCast's Figures 1 to 4, for one of a node's two sets of neighbours.
+
+The task decides who is a neighbour. What it aims at and whom it asks next is its ``Aim``; links are its ``Host``'s.
+"""
+
+from __future__ import annotations
+
+from peer.core.bitset import bitset
+from peer.core.contract import NodeId
+from peer.core.node import Turn
+from peer.protocols.spidercast.coverage import Interest
+from peer.protocols.spidercast.frames import (
+    SpiderConnect,
+    SpiderConnectOk,
+    SpiderDisconnect,
+    SpiderDisconnectOk,
+    SpiderLeave,
+    SpiderRedirect,
+)
+from peer.protocols.spidercast.maintenance import SECOND_NS, Aim, Host, MaintenanceParameters
+
+
+class Record:
+    """What a task knows of a neighbour (Figure 1), and when it last heard from it.
+
+    Attributes:
+        unsparing: up to this degree it will not part: it did not when asked; -1 = it was not asked.
+    """
+
+    __slots__ = ("degree", "heard_ns", "interest", "target", "unsparing", "version")
+
+    def __init__(self, degree: int, target: int, version: int, interest: Interest, heard_ns: int) -> None:
+        self.degree = degree
+        self.target = target
+        self.version = version
+        self.interest = interest
+        self.heard_ns = heard_ns
+        self.unsparing = -1
+
+
+class Task:
+    """One neighbour maintenance task of a node.
+
+    At most one request is under way at a time: it has one ``connect_timeout`` to get a link and another one to be
+    answered. A neighbour that was asked to part is not counted on in any other decision to part until the timeout, so
+    that two partings that are under way at once never under-cover this node. One that did not part is not asked again
+    until its degree has risen or one of the two interests is another one.
+
+    Attributes:
+        neighbours: the task's neighbours, in the order in which they became so.
+        limit: L_max as of the last round.
+        target: L, the adaptive number of neighbours aimed at.
+        asked: the node whose answer to CONNECT is awaited.
+
+    Source: SpiderCast section 2.3.
+    """
+
+    __slots__ = (
+        "_asked_until_ns",
+        "_code",
+        "_excess",
+        "_host",
+        "_margin",
+        "_parting",
+        "_quarantine",
+        "_quarantine_ns",
+        "_redirects",
+        "_timeout_ns",
+        "_timer",
+        "aim",
+        "asked",
+        "limit",
+        "neighbours",
+        "running",
+        "target",
+    )
+
+    def __init__(self, code: int, timer: str, aim: Aim, host: Host, parameters: MaintenanceParameters) -> None:
+        self.aim = aim
+        self.neighbours: dict[NodeId, Record] = {}
+        self.running = False
+        self.asked: NodeId | None = None
+        self._asked_until_ns = 0
+        self._redirects: dict[NodeId, Interest] = {}
+        self._quarantine: dict[NodeId, int] = {}
+        self._parting: dict[NodeId, int] = {}
+        self._code = code
+        self._timer = timer
+        self._host = host
+        self._margin = parameters.margin
+        self._excess = 0 if parameters.disconnect_from == "covered" else 1
+        self._timeout_ns = round(parameters.connect_timeout_s * SECOND_NS)
+        self._quarantine_ns = round(parameters.quarantine_s * SECOND_NS)
+        self.limit = self.target = 0
+
+    def start(self, turn: Turn) -> None:
+        """Begin the rounds, at a moment of this node's own within the first timeout."""
+        self.running = True
+        self.limit = self.target = self.aim.limit
+        turn.set_timer(self._timer, turn.now_ns + self._host.draws.randrange(self._timeout_ns))
+
+    # ------------------------------------------------------------------------------------ the rounds (Figure 2)
+
+    def maintain(self, turn: Turn) -> None:
+        """One round of MAINTAINNEIGHBORS (lines 4-13)."""
+        turn.set_timer(self._timer, turn.now_ns + self._timeout_ns)
+        self._give_up(turn)
+        self.limit = self.aim.limit
+        gap = 0
+        missing = self.aim.missing()
+        if missing > 0:
+            self.target = self.limit
+            gap = self.target - len(self.neighbours)
+            if gap > 0:
+                self._connect(turn)
+        if missing == 0 or gap < 0:
+            self._disconnect(turn)
+
+    def _connect(self, turn: Turn) -> None:
+        """CONNECT (lines 14-20)."""
+        if self.asked is not None:
+            return
+        peer = self._next_redirected(turn.now_ns)
+        if peer is None:
+            peer = self._next_chosen(turn.now_ns)
+        if peer is not None:
+            self.asked = peer
+            self._quarantine[peer] = turn.now_ns + self._quarantine_ns
+            self._reach(turn, peer)
+
+    def _next_redirected(self, now_ns: int) -> NodeId | None:
+        """The oldest candidate from a REDIRECT that may still be asked and brings the aim nearer."""
+        while self._redirects:
+            peer = next(iter(self._redirects))
+            interest = self._redirects.pop(peer)
+            barred = peer in self.neighbours or self._quarantine.get(peer, 0) > now_ns or self._host.is_closing(peer)
+            if not barred and self.aim.gains_by(interest):
+                return peer
+        return None
+
+    def _next_chosen(self, now_ns: int) -> NodeId | None:
+        self._quarantine = {peer: until for peer, until in self._quarantine.items() if until > now_ns}
+        membership = self._host.membership
+        among = membership.known & ~bitset([*self.neighbours, *self._quarantine])
+        peer = self.aim.next_node(membership, among, self._host.draws)
+        return None if peer is None or self._host.is_closing(peer) else peer
+
+    def _reach(self, turn: Turn, peer: NodeId) -> None:
+        self._asked_until_ns = turn.now_ns + self._timeout_ns
+        if self._host.reach(turn, peer):
+            self._request(turn, peer)
+
+    def _request(self, turn: Turn, peer: NodeId) -> None:
+        self._asked_until_ns = turn.now_ns + self._timeout_ns
+        own = (self._code, len(self.neighbours), self.target, self._host.version, self._host.interest)
+        turn.send(peer, SpiderConnect(*own))
+
+    def _give_up(self, turn: Turn) -> None:
+        """Forget a request that has had its time."""
+        if (peer := self.asked) is not None and turn.now_ns >= self._asked_until_ns:
+            self.asked = None
+            self._host.release(turn, peer, "no_answer")
+
+    def _disconnect(self, turn: Turn) -> None:
+        """DISCONNECT (lines 21-30)."""
+        self.target = min(self.limit, len(self.neighbours))
+        gone = self._parting_interests(turn.now_ns)
+        peer = self._disconnect_candidate(gone)
+        if peer is None:
+            return
+        over = len(self.neighbours) - len(gone) - self.target
+        if over > 0 or self.aim.missing([*gone, self.neighbours[peer].interest]) == 0:
+            self._parting[peer] = turn.now_ns + self._timeout_ns
+            self.neighbours[peer].unsparing = self.neighbours[peer].degree
+            turn.send(peer, SpiderDisconnect(self._code))
+
+    def _disconnect_candidate(self, gone: list[Interest]) -> NodeId | None:
+        """DISCONNECTCANDIDATE (Figure 3, lines 8-22).
+
+        What the loss of a neighbour would leave uncovered is what is so already, which is the same for all, and the
+        critical topics among its interest.
+        """
+        candidates: list[NodeId] = []
+        least = -1
+        critical = self.aim.critical(gone)
+        for peer, record in self.neighbours.items():
+            covered = record.degree >= record.target + self._excess
+            if covered and record.degree > record.unsparing and peer not in self._parting:
+                lost = len(critical & record.interest)
+                if lost < least or not candidates:
+                    candidates, least = [peer], lost
+                elif lost == least:
+                    candidates.append(peer)
+        return self._host.draws.choice(candidates) if candidates else None
+
+    def _parting_interests(self, now_ns: int, but: NodeId | None = None) -> list[Interest]:
+        """The interests of the neighbours that were asked to part and may have done so."""
+        if not self._parting:
+            return []
+        self._parting = {peer: until for peer, until in self._parting.items() if until > now_ns}
+        return [self.neighbours[peer].interest for peer in self._parting if peer != but]
+
+    # ---------------------------------------------------------------------------------- the handlers (Figure 4)
+
+    def take_connect(self, turn: Turn, peer: NodeId, frame: SpiderConnect, version: int, interest: Interest) -> None:
+        """Lines 1-9. Whoever is a neighbour already, and does not know it, is told again."""
+        record = Record(frame.degree, frame.target, version, interest, turn.now_ns)
+        if peer in self.neighbours or len(self.neighbours) < self.limit + self._margin:
+            known = peer in self.neighbours
+            self._add(turn, peer, record)
+            own = (self._code, len(self.neighbours), self.target, self._host.version, self._host.interest)
+            turn.send(peer, SpiderConnectOk(*own))
+            if not known:
+                self._raise_target()
+        else:
+            node = self._redirection(interest)
+            topics = tuple(sorted(self.neighbours[node].interest)) if node is not None else ()
+            turn.send(peer, SpiderRedirect(self._code, node, topics))
+
+    def _redirection(self, interest: Interest) -> NodeId | None:
+        """The neighbour that shares the most with an interest and can take another neighbour (lines 7 and 8)."""
+        shared = {
+            peer: len(record.interest & interest)
+            for peer, record in self.neighbours.items()
+            if record.degree < record.target + self._margin
+        }
+        best = [peer for peer, count in shared.items() if count == max(shared.values())]
+        return self._host.draws.choice(best) if best else None
+
+    def take_redirect(self, turn: Turn, peer: NodeId, frame: SpiderRedirect) -> None:
+        """Lines 10 and 11. A number that cannot be a node's names nobody."""
+        if peer == self.asked:
+            self.asked = None
+            if frame.node is not None and frame.node != self._host.node and self._host.may_be_node(frame.node):
+                self._redirects[frame.node] = frozenset(frame.interest)
+            self._host.release(turn, peer, "redirected")
+
+    def take_connect_ok(
+        self, turn: Turn, peer: NodeId, frame: SpiderConnectOk, version: int, interest: Interest
+    ) -> None:
+        """Lines 12-18. An answer to no request is refused like one for which there is no more room."""
+        known, wanted = peer in self.neighbours, peer == self.asked
+        if wanted:
+            self.asked = None
+        if known or (wanted and len(self.neighbours) < self.limit + self._margin):
+            self._add(turn, peer, Record(frame.degree, frame.target, version, interest, turn.now_ns))
+            if not known:
+                self._raise_target()
+        else:
+            turn.send(peer, SpiderLeave(self._code))
+            self._host.release(turn, peer, "unneeded")
+
+    def take_leave(self, turn: Turn, peer: NodeId) -> None:
+        """Lines 19 and 20."""
+        if peer in self.neighbours:
+            self._remove(turn, peer, "leave")
+        self._host.release(turn, peer, "leave", parted=True)
+
+    def take_disconnect(self, turn: Turn, peer: NodeId) -> None:
+        """Lines 21-27. Who is no neighbour has parted already, and is told so again."""
+        if peer not in self.neighbours:
+            turn.send(peer, SpiderDisconnectOk(self._code))
+            return
+        gone = self._parting_interests(turn.now_ns, but=peer)
+        missing = self.aim.missing([*gone, self.neighbours[peer].interest])
+        if len(self.neighbours) - len(gone) > self.target or missing == 0:
+            self._remove(turn, peer, "disconnect")
+            turn.send(peer, SpiderDisconnectOk(self._code))
+            if missing == 0:
+                self.target = len(self.neighbours)
+            self._host.release(turn, peer, "disconnect")
+
+    def take_disconnect_ok(self, turn: Turn, peer: NodeId) -> None:
+        """Lines 27 and 28 (the figure's second 27)."""
+        if peer in self.neighbours:
+            self._remove(turn, peer, "disconnect")
+        self._host.release(turn, peer, "disconnect")
+
+    def suspect_silent(self, turn: Turn, since_ns: int) -> None:
+        """FAILUREDETECTIONSUSPECT (lines 29 and 30) of every neighbour that was last heard before ``since_ns``."""
+        for peer in [peer for peer, record in self.neighbours.items() if record.heard_ns < since_ns]:
+            self._remove(turn, peer, "suspect")
+            self._host.release(turn, peer, "suspect", parted=True)
+
+    def _add(self, turn: Turn, peer: NodeId, record: Record) -> None:
+        """A new neighbour, or news of an old one."""
+        if (old := self.neighbours.get(peer)) is not None:
+            self.aim.remove(old.interest)
+        self.neighbours[peer] = record
+        self.aim.add(record.interest)
+        self._host.changed(turn, peer, "unsubscribed")
+
+    def _raise_target(self) -> None:
+        """Lines 4-5 and 15-16."""
+        if self.target < self.limit and len(self.neighbours) < self.target + self._margin:
+            self.target += 1
+
+    def _remove(self, turn: Turn, peer: NodeId, reason: str) -> None:
+        """REMOVECONNECTION (lines 34-38)."""
+        self.aim.remove(self.neighbours.pop(peer).interest)
+        self._parting.pop(peer, None)
+        self._host.changed(turn, peer, reason)
+        if self.running and (len(self.neighbours) < self.target or self.aim.missing() > 0):
+            turn.set_timer(self._timer, turn.now_ns)
+
+    # ---------------------------------------------------------------------------------- what the links bring on
+
+    def uses(self, peer: NodeId) -> bool:
+        """Whether the task needs a link to the peer."""
+        return peer in self.neighbours or peer == self.asked
+
+    def hear(self, turn: Turn, peer: NodeId, degree: int, target: int) -> None:
+        """A heartbeat of a neighbour."""
+        if (record := self.neighbours.get(peer)) is not None:
+            record.degree, record.target, record.heard_ns = degree, target, turn.now_ns
+            record.unsparing = min(record.unsparing, degree)
+
+    def learn(self, peer: NodeId, version: int, interest: Interest) -> None:
+        """A neighbour's interest is another one now."""
+        if (record := self.neighbours.get(peer)) is not None:
+            self.aim.remove(record.interest)
+            record.version, record.interest, record.unsparing = version, interest, -1
+            self.aim.add(interest)
+
+    def aim_anew(self, own: Interest) -> None:
+        """The node's own interest is another one now."""
+        for record in self.neighbours.values():
+            record.unsparing = -1
+        self.aim.recount(own, (record.interest for record in self.neighbours.values()))
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        """The link for a request is there."""
+        if peer == self.asked:
+            self._request(turn, peer)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool, own: bool) -> None:
+        """A link is gone. ``own``: this node had asked for it.
+
+        A request that used the other side's link, which that side then closed without knowing of it, gets a link of
+        this node's own.
+        """
+        if peer in self.neighbours:
+            self._remove(turn, peer, reason)
+        if peer == self.asked:
+            if own and not retrying:
+                self.asked = None
+            elif not own:
+                self._reach(turn, peer)

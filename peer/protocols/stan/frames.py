@@ -1,0 +1,62 @@
+"""StAN's frames. Each names only topics that its sender believes the receiver to subscribe to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from peer.core.frames import Disclosure, Frame, register
+from peer.core.identifiers import NodeId, NodeNumber, TopicNumber
+
+
+@register
+class StanCollect(Frame, frozen=True):
+    """COLLECTNODES: a random walk through a topic's overlay; ``nodes`` rise. Source: StAN Listing 1, lines 3 and 5."""
+
+    kind: ClassVar[int] = 32
+    origin: NodeNumber
+    topic: TopicNumber
+    ttl: Annotated[int, Meta(ge=0, le=255)]
+    nodes: tuple[NodeNumber, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((node, (self.topic,)) for node in (sender, self.origin, *self.nodes))
+
+
+@register
+class StanReply(Frame, frozen=True):
+    """COLLECTNODESREPLY: what a walk collected, to its originator. Source: StAN Listing 1, lines 14 and 16."""
+
+    kind: ClassVar[int] = 33
+    topic: TopicNumber
+    nodes: tuple[NodeNumber, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((node, (self.topic,)) for node in (sender, *self.nodes))
+
+
+@register
+class StanRide(Frame, frozen=True):
+    """All topics in whose views the sender has the receiver; it replaces what the sender said before.
+
+    Ours: with it both ends know what a shared connection is for, and who uses it last.
+    """
+
+    kind: ClassVar[int] = 34
+    topics: tuple[TopicNumber, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        """See ``Frame``."""
+        return ((sender, self.topics),)
+
+
+@register
+class StanQuit(Frame, frozen=True):
+    """The sender no longer subscribes to these topics, in whose views the receiver has it. Ours."""
+
+    kind: ClassVar[int] = 35
+    topics: tuple[TopicNumber, ...]

@@ -1,0 +1,122 @@
+"""The overlays with which StAN begins: a random directed graph for each topic, strongly connected.
+
+Source: StAN sections 2 and 3 (Erdos-Renyi, average degree logarithmic in the topic's size).
+"""
+
+from __future__ import annotations
+
+import math
+from random import Random
+
+from peer.core.bitset import bitset
+from peer.core.randomness import NETWORK, substream
+from peer.protocols.description import Choice, Interests, ParameterError
+from peer.protocols.stan.parameters import StanParameters
+
+MAX_DRAWS = 1_000
+"""Graphs drawn for a topic before it is given up."""
+
+Views = dict[int, list[int]]
+"""node -> the nodes in its view of one topic, rising."""
+
+OfTopics = list[tuple[int, list[int]]]
+"""(topic, nodes), rising."""
+
+
+def draw_initial_state(interests: Interests, parameters: StanParameters, seed: int) -> list[Choice]:
+    """What each node begins with: its views, and the lists of its topics' subscribers (``PlacedStanParameters``).
+
+    Args:
+        interests: every node's first topics.
+        parameters: the experiment's.
+        seed: the run's.
+
+    Raises:
+        ParameterError: no strongly connected graph was drawn for a topic.
+    """
+    views = draw_views(interests, parameters.degree_factor, seed)
+    return [{"views": own, "members": lists} for own, lists in zip(views, list_members(views), strict=True)]
+
+
+def draw_views(interests: Interests, degree_factor: float, seed: int) -> list[OfTopics]:
+    """Every node's initial views, as (topic, nodes) in the order of the topics.
+
+    Raises:
+        ParameterError: no strongly connected graph was drawn for a topic.
+    """
+    subscribers: dict[int, list[int]] = {}
+    for node, topics in enumerate(interests):
+        for topic in topics:
+            subscribers.setdefault(topic, []).append(node)
+    views: list[OfTopics] = [[] for _ in interests]
+    for topic in sorted(subscribers):
+        drawn = draw_topic(subscribers[topic], degree_factor, substream(seed, NETWORK, f"views/{topic}"), topic)
+        for node, view in drawn.items():
+            views[node].append((topic, view))
+    return views
+
+
+def list_members(views: list[OfTopics]) -> list[list[tuple[int, str]]]:
+    """For each node the subscribers of each of its topics, as (topic, hexadecimal digits of a bitset).
+
+    Args:
+        views: ``draw_views``; who has a view of a topic subscribes to it.
+    """
+    subscribers: dict[int, list[int]] = {}
+    for node, own in enumerate(views):
+        for topic, _ in own:
+            subscribers.setdefault(topic, []).append(node)
+    digits = {topic: f"{bitset(nodes):x}" for topic, nodes in subscribers.items()}
+    return [[(topic, digits[topic]) for topic, _ in own] for own in views]
+
+
+def draw_topic(members: list[int], degree_factor: float, draws: Random, topic: int) -> Views:
+    """A strongly connected Erdos-Renyi graph: each ordered pair is linked with the same probability.
+
+    Raises:
+        ParameterError: none was drawn in ``MAX_DRAWS`` attempts.
+    """
+    size = len(members)
+    if size < 2:
+        return {node: [] for node in members}
+    probability = min(1.0, degree_factor * math.log(size) / (size - 1)) if size > 2 else 1.0
+    for _ in range(MAX_DRAWS):
+        views = {node: _draw_view(members, node, probability, draws) for node in members}
+        if is_strongly_connected(views):
+            return views
+    raise ParameterError(
+        "degree_factor",
+        f"no strongly connected graph in {MAX_DRAWS} draws for topic {topic} with {size} subscribers",
+    )
+
+
+def _draw_view(members: list[int], node: int, probability: float, draws: Random) -> list[int]:
+    """Jumps from one linked node to the next, so that the cost is that of the links and not of the pairs."""
+    others = [other for other in members if other != node]
+    if probability >= 1.0:
+        return others
+    view, place = [], -1
+    scale = math.log(1.0 - probability)
+    while (place := place + 1 + int(math.log(1.0 - draws.random()) / scale)) < len(others):
+        view.append(others[place])
+    return view
+
+
+def is_strongly_connected(views: Views) -> bool:
+    """Whether every node reaches every other one along the views."""
+    reversed_views: Views = {node: [] for node in views}
+    for node, view in views.items():
+        for other in view:
+            reversed_views[other].append(node)
+    return all(_reach(graph) == len(views) for graph in (views, reversed_views))
+
+
+def _reach(graph: Views) -> int:
+    first = next(iter(graph))
+    seen, frontier = {first}, [first]
+    while frontier:
+        for other in graph[frontier.pop()]:
+            if other not in seen:
+                seen.add(other)
+                frontier.append(other)
+    return len(seen)

@@ -1,0 +1,337 @@
+"""StAN: a random overlay for each topic, aligned so that the overlays share physical links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+from peer.core.bitset import Bitset, members, sample
+from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.frames import Frame
+from peer.core.membership.interface import Membership
+from peer.core.node import Part, State, Turn
+from peer.core.randomness import substream
+from peer.protocols.stan.aligned_views import AlignedViews
+from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.protocols.stan.parameters import PlacedStanParameters
+
+WALK = "overlay/walk"
+
+UNUSED = "unused"
+"""Why a link is closed that neither side has a use for, as far as the one that closes it knows."""
+
+NOTHING: frozenset[TopicId] = frozenset()
+
+MOST_WALKS = 16
+"""Walks of a topic whose answers are awaited at a time; a walk that got lost is never answered."""
+
+MOST_DIALS = 2
+"""Links that a node opens in a period to answer an originator's walks in a topic; an honest one has one a period."""
+
+_parse_members: Callable[[str], Bitset] = lru_cache(1 << 12)(lambda digits: int(digits, 16))
+"""One list for all nodes of a process that have the same."""
+
+
+class Stan(Part):
+    """Keeps a directed view for each topic, and replaces its members by those that weigh least for this node.
+
+    The weight of a node is a hash of this node's name and its own, the same in all topics: so the overlays come to
+    share neighbours, while what a node does in one overlay does not depend on, or tell of, its other topics.
+
+    A physical link carries any number of topics, of both ends' views; each end tells the other which of its views ride
+    on it (``StanRide``), and it closes when none does. A link that was only opened to answer a walk carries no topic,
+    so it closes as soon as the answer is there. The logical links of a node are the members of its own views.
+
+    A node that the list of a topic's subscribers does not name, or that unsubscribed, is a *stranger* in that topic. It
+    gets no answer, no walk and no message on it, its own messages on it are refused, and it changes no view. Any frame
+    of a stranger has the same effects whether this node subscribes to the topic or not. Strangers that walks and
+    answers name are ignored.
+
+    Source: StAN section 2.1, Listing 1; the list and what follows from it are ours.
+    """
+
+    Parameters = PlacedStanParameters
+    frames = (StanCollect, StanReply, StanRide, StanQuit)
+
+    def __init__(self, state: State, membership: Membership, parameters: PlacedStanParameters) -> None:
+        super().__init__(state)
+        self.views = AlignedViews(state.node, [given for given in parameters.views if given[0] in state.topics])
+        self._membership = membership
+        self._parameters = parameters
+        self._period_ns = round(parameters.period_s * 1e9)
+        self._draws = substream(state.seed, state.node, "overlay")
+        self._used: dict[NodeId, tuple[TopicId, ...]] = {}
+        self._riders: dict[NodeId, frozenset[TopicId]] = {}
+        self._replies: dict[NodeId, dict[TopicId, StanReply]] = {}
+        self._lost: set[NodeId] = set()
+        self._dials: dict[tuple[NodeId, TopicId], int] = {}  # in this period, to answer an originator in a topic
+        self._reopened: set[NodeId] = set()  # in this period, since their nodes took them for unused
+        self._postponed: set[NodeId] = set()  # to be opened again in the next period
+        self._awaited: dict[TopicId, int] = {}  # own walks that are under way
+        self._subscribers = {topic: _parse_members(digits) for topic, digits in parameters.members}
+        state.admits = self._is_subscriber
+
+    @staticmethod
+    def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
+        """Claim to have the receiver in the views of all topics, and have a walk in each end there."""
+        yield StanRide(topics)
+        for topic in topics:
+            yield StanCollect(node, topic, 0, ())
+            yield StanReply(topic, (node,))
+
+    # --------------------------------------------------------------------------------------------------- topics
+
+    def start(self, turn: Turn) -> None:
+        """Set out on walks at an instant of this node's own within every period."""
+        turn.set_timer(WALK, turn.now_ns + self._draws.randrange(self._period_ns))
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """Open the views' links; topics without a view get one where the bootstrap service tells of members."""
+        for topic in sorted(self.state.topics):
+            self._enter(topic)
+        self._settle(turn)
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        """Enter a topic's overlay, where somebody tells who is in it."""
+        if not self._enter(topic):
+            turn.trace("reject", topics=(topic,), reason="no_members_known")
+        self._settle(turn)
+
+    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
+        """Leave a topic's overlay, and tell those who have this node in their view."""
+        self.views.end(topic)
+        self._awaited.pop(topic, None)
+        for peer, topics in self._riders.items():
+            if topic in topics:
+                turn.send(peer, StanQuit((topic,)))
+                self._riders[peer] = topics - {topic}
+                self._relink(turn, peer)
+        self._settle(turn)
+
+    def _enter(self, topic: TopicId) -> bool:
+        """Draw a first view of a topic from the members that are disclosed; whether there is a view.
+
+        A view that is empty, since nobody else subscribed when it was drawn, is drawn anew.
+        """
+        known = self._membership.subscribers(topic)
+        if known:
+            self._subscribers[topic] = self._subscribers.get(topic, 0) | known
+        if known and self.views.is_empty(topic):
+            size = max(1, round(self._parameters.degree_factor * math.log(known.bit_count() + 1)))
+            self.views.begin(topic, members(sample(known, size, self._draws)))
+        return topic in self.views
+
+    def _is_subscriber(self, node: NodeId, topic: TopicId) -> bool:
+        """Whether the topic's list names a node; nobody subscribes to a topic without a list."""
+        return bool(self._subscribers.get(topic, 0) >> node & 1)
+
+    # ---------------------------------------------------------------------------------------------------- walks
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """Set out on a walk in every topic. Source: StAN Listing 1, lines 1-3."""
+        turn.set_timer(WALK, turn.now_ns + self._period_ns)
+        self._dials.clear()
+        self._reopen_postponed(turn)
+        for topic in self.views.topics:
+            if (target := self._step(topic)) is not None:
+                self._awaited[topic] = min(self._awaited.get(topic, 0) + 1, MOST_WALKS)
+                turn.send(target, StanCollect(self.state.node, topic, self._parameters.walk_ttl, ()))
+            elif not self.views.present(topic):
+                self._try_again(turn, topic)
+
+    def _try_again(self, turn: Turn, topic: TopicId) -> None:
+        """All members of a view are gone: open links to those again that went without a word."""
+        lost = [peer for peer in self.views[topic] if peer in self._lost and self._is_subscriber(peer, topic)]
+        back = [peer for peer in lost if self.views.trust(peer, (topic,))]
+        if back:
+            self._settle(turn)
+
+    def _linked(self, topic: TopicId) -> list[NodeId]:
+        """The members of a view to which there is a link, rising."""
+        return [peer for peer in self.views.present(topic) if peer in self.state.neighbours]
+
+    def _step(self, topic: TopicId) -> NodeId | None:
+        """A random member of the view to which there is a link; without any, one who has this node in its own."""
+        around = self._linked(topic) or [peer for peer, topics in self._riders.items() if topic in topics]
+        return self._draws.choice(around) if around else None
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Take a frame."""
+        match frame:
+            case StanRide(topics):
+                self._take_ride(turn, peer, topics)
+            case StanQuit(topics):
+                self._take_quit(turn, peer, topics)
+            case StanCollect() | StanReply():
+                if (reason := self._objection(peer, frame)) is not None:
+                    turn.trace("reject", peer=peer, kind=frame.kind, reason=reason)
+                elif isinstance(frame, StanCollect):
+                    self._walk_on(turn, frame)
+                else:
+                    self._awaited[frame.topic] -= 1
+                    self._align(turn, frame.topic, self._listed(frame))
+
+    def _objection(self, peer: NodeId, frame: StanCollect | StanReply) -> str | None:
+        """Why a walk or an answer is not taken; None where it is."""
+        if not self._is_subscriber(peer, frame.topic):
+            return "stranger"
+        if frame.topic not in self.views:
+            return "not_subscribed"
+        if isinstance(frame, StanReply):
+            return None if self._awaited.get(frame.topic) else "unasked"
+        if not self._is_subscriber(frame.origin, frame.topic):
+            return "stranger"
+        return "walk_too_long" if frame.ttl > self._parameters.walk_ttl else None
+
+    def _listed(self, frame: StanCollect | StanReply) -> tuple[NodeId, ...]:
+        """The nodes of a walk or an answer that are no strangers."""
+        subscribers = self._subscribers[frame.topic]
+        return tuple([node for node in frame.nodes if subscribers >> node & 1])
+
+    def _walk_on(self, turn: Turn, walk: StanCollect) -> None:
+        """Add what this node knows, and pass the walk on or end it.
+
+        Of its view a node tells only those to whom it has a link: so nobody hears of a node that is gone from others
+        than those who will find out themselves, and its id dies out.
+
+        Source: StAN Listing 1, lines 5-14; line 8 adds nodeId, as the text says, unless ``literal``.
+        """
+        topic, listed = walk.topic, self._listed(walk)
+        if self._parameters.learn_from_walks:
+            self._align(turn, topic, (walk.origin, *listed))
+        nodes = {*listed, self.state.node}
+        if not self._parameters.literal:
+            nodes.update(self._linked(topic))
+        collected = tuple(sorted(nodes))
+        target = self._step(topic) if walk.ttl > 0 else None
+        if target is not None:
+            turn.send(target, StanCollect(walk.origin, topic, walk.ttl - 1, collected))
+        elif walk.origin == self.state.node and self._awaited.get(topic):
+            self._awaited[topic] -= 1
+            self._align(turn, topic, collected)
+        elif walk.origin == self.state.node:
+            turn.trace("reject", kind=walk.kind, reason="unasked")
+        else:
+            self._reply(turn, walk.origin, StanReply(topic, collected))
+
+    def _reply(self, turn: Turn, origin: NodeId, reply: StanReply) -> None:
+        """Answer the originator directly, over a link opened for it where there is none: one answer for each topic.
+
+        A node that names an originator again and again does not make this one dial it as often (``MOST_DIALS``).
+        """
+        if origin in self.state.neighbours:
+            turn.send(origin, reply)
+            return
+        if origin not in self._replies:
+            dials = self._dials.get((origin, reply.topic), 0)
+            if dials == MOST_DIALS:
+                turn.trace("reject", peer=origin, kind=StanCollect.kind, reason="too_many_walks")
+                return
+            self._dials[origin, reply.topic] = dials + 1
+            turn.connect(origin)
+        self._replies.setdefault(origin, {})[reply.topic] = reply
+
+    def _align(self, turn: Turn, topic: TopicId, nodes: tuple[NodeId, ...]) -> None:
+        if self.views.align(topic, nodes):
+            self._settle(turn)
+
+    # ---------------------------------------------------------------------------------------------------- links
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        """Send the answers that waited for the link, and say what it is used for."""
+        self._lost.discard(peer)
+        self.state.neighbours[peer].brief = True  # until a view of either side is known to need it
+        for reply in self._replies.pop(peer, {}).values():
+            turn.send(peer, reply)
+        if peer in self._used or self.state.neighbours[peer].outbound:
+            self._announce(turn, peer)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """A link that is still used is opened again, or its node is missed."""
+        self._riders.pop(peer, None)
+        if retrying and peer not in self._used and peer not in self._replies:
+            turn.disconnect(peer, UNUSED)
+        if retrying:
+            return
+        self._replies.pop(peer, None)
+        if peer in self._used and reason == UNUSED:
+            self._reopen(turn, peer)  # it knew of no use yet
+        elif peer in self._used:
+            self._lost.add(peer)
+            self._part(turn, peer, self._used[peer])
+
+    def _reopen(self, turn: Turn, peer: NodeId) -> None:
+        """Open a used link again: at once the first time in a period, then in the next period."""
+        if peer in self._reopened:
+            self._postponed.add(peer)
+        else:
+            self._reopened.add(peer)
+            turn.connect(peer)
+
+    def _reopen_postponed(self, turn: Turn) -> None:
+        """A new period: open the links that waited for it and are still used."""
+        postponed, self._postponed, self._reopened = self._postponed, set(), set()
+        for peer in sorted(postponed):
+            if peer in self._used and peer not in self.state.neighbours:
+                self._reopen(turn, peer)
+
+    def _settle(self, turn: Turn) -> None:
+        """Bring the links in line with the views: open, close, and tell the neighbours which topics ride on them."""
+        before, self._used = self._used, self.views.topics_by_node()
+        for peer, topics in self._used.items():
+            if peer not in before:
+                turn.connect(peer)
+            if before.get(peer) != topics and peer in self.state.neighbours:
+                self._announce(turn, peer)
+        for peer in before:
+            if peer in self._used:
+                continue
+            if peer in self.state.neighbours:
+                self._announce(turn, peer)
+            elif peer not in self._replies:
+                turn.disconnect(peer, UNUSED)
+
+    def _announce(self, turn: Turn, peer: NodeId) -> None:
+        """Tell a neighbour what its link is used for; it closes a link that neither side uses."""
+        turn.send(peer, StanRide(self._used.get(peer, ())))
+        self._relink(turn, peer)
+
+    def _take_ride(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
+        """Note a neighbour's use of the link; close the link that has none.
+
+        That it does not subscribe to a topic any more, a node says only to those who could know that it did.
+        """
+        shared = tuple([topic for topic in topics if self._is_subscriber(peer, topic)])
+        if left := tuple([topic for topic in shared if topic not in self.state.topics]):
+            turn.send(peer, StanQuit(left))  # it has an old view
+        self._riders[peer] = self.state.topics.intersection(shared)
+        if self.views.trust(peer, shared):
+            self._settle(turn)
+        self._relink(turn, peer)
+        if not topics and peer not in self._used:
+            turn.disconnect(peer, UNUSED)
+
+    def _take_quit(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
+        """A node unsubscribed: it is a stranger in these topics until the bootstrap service names it a subscriber."""
+        for topic in topics:
+            if self._is_subscriber(peer, topic) and not self._membership.subscribers(topic) >> peer & 1:
+                self._subscribers[topic] &= ~(1 << peer)
+        self._riders[peer] = self._riders.get(peer, NOTHING).difference(topics)
+        self._part(turn, peer, topics)
+        self._relink(turn, peer)
+
+    def _part(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
+        """A node is gone from these topics."""
+        if self.views.miss(peer, topics):
+            self._settle(turn)
+
+    def _relink(self, turn: Turn, peer: NodeId) -> None:
+        """Logical links follow this node's views; messages may follow the neighbour's, too."""
+        own = self._used.get(peer, ())
+        neighbour = self.state.neighbours[peer]
+        neighbour.brief = not own and not self._riders.get(peer)
+        riding = self._riders.get(peer, NOTHING) if self._parameters.both_directions else NOTHING
+        self.state.set_interest(peer, riding.union(own))
+        if own != neighbour.logical:
+            self.state.set_logical(turn, peer, own, "aligned")

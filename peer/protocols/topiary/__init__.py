@@ -1,0 +1,43 @@
+"""Topiary: nodes that learn their neighbours from the arrival times of messages.
+
+A node opens a fixed number of links. For an epoch it observes when each outgoing neighbour brings each message
+(``observation``). Then it scores every subset of them by the messages that it misses, the delay and the wasted
+bandwidth (``scoring``, ``estimates``), keeps the best subset, and draws new neighbours in place of the others,
+preferring those that share the topics on which the kept ones do less well (``overlay``). Messages are flooded with a
+TTL.
+
+Source: docs/protocols/topiary.md.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from peer.protocols.description import Composition, Description
+from peer.protocols.topiary.overlay import Topiary, TopiaryParameters
+
+
+def note_reading(section: Mapping[str, Any]) -> str:
+    """Which of the two readings of the contradictory paper a run followed.
+
+    Source: docs/protocols/topiary.md, Resolutions.
+    """
+    if section["literal"]:
+        return (
+            "Topiary's score is read as the paper prints it (topiary.literal): coverage counts the messages that a "
+            "subset of the neighbours brings, and the subset with the highest score is kept. The paper's text "
+            "contradicts that, and it makes the overlay worse: it is here for the record."
+        )
+    return (
+        "Topiary's score is read as the paper's text has it, against its printed formulas: coverage counts the "
+        "messages that a subset of the neighbours misses, and the subset with the lowest score is kept."
+    )
+
+
+PROTOCOL = Description(
+    name="topiary",
+    composition=Composition(overlay={"name": "topiary"}),
+    parts={"overlay": Topiary},
+    parameters=TopiaryParameters,
+    report_note=note_reading,
+    settings_note="those that flood with a TTL do so with the section's default of 1, which is Topiary's",
+)
