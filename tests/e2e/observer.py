@@ -67,6 +67,7 @@ class Ended:
         self._said_after: list[str] = []
         self._said_at_s: list[float] = []
         self._sent_s = 0.0
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background may have inherited that it is ignored
         self._process = subprocess.Popen(
             command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
         )

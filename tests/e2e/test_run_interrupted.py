@@ -30,6 +30,9 @@ PHASES = {
 
 STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s")
 
+WHOLE = "is complete but not analysed; try: trellis report"
+"""What the last line says of a run that has a manifest, before its directory."""
+
 EXPERIMENT = """
 name = "brief"
 protocol = "complete"
@@ -72,7 +75,9 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(name: str, phase: str, tmp_
         assert line.startswith(f"trellis run: {what}; {run_dir} ")
     else:
         assert line == f"trellis run: {what}"
-    assert not (run_dir / "manifest.json").exists()
+    whole = (run_dir / "manifest.json").exists()
+    assert whole == line.endswith(f"{WHOLE} {run_dir}")
+    assert not whole or phase == "collect", "only this phase's end makes a run whole"
     assert not (run_dir / ".reserve").exists()
     written = [path for name in ("trace", "logs", "record") for path in run_dir.glob(f".work/*/{name}/*")]
     assert (run_dir / ".work").exists() == bool(written), "it stays for what the peers wrote, and only for that"
@@ -82,10 +87,7 @@ def test_a_run_interrupted_in_its_analysis_is_whole(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     seen = interrupt("INT", str(run_dir / "manifest.json"), tmp_path)
     assert (seen["status"], seen["left"]) == (130, {})
-    assert (
-        seen["said"][-1]
-        == f"trellis run: interrupted; {run_dir} is complete but not analysed; try: trellis report {run_dir}"
-    )
+    assert seen["said"][-1] == f"trellis run: interrupted; {run_dir} {WHOLE} {run_dir}"
     assert not (run_dir / "summary.json").exists()
 
 
