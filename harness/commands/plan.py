@@ -41,12 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(planned: PlannedRun) -> Iterator[str]:
-    import msgspec
-
+    from harness.experiment.form import resolve
     from peer.core.schedule import Publish
 
     plan = planned.plan
-    yield from _sections(msgspec.to_builtins(plan.experiment))
+    yield from _sections(resolve(plan.experiment))
     yield ""
     yield "# the plan"
     first, last = plan.placement[0], plan.placement[-1]

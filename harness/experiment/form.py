@@ -5,9 +5,9 @@ Every field names its unit. Constraints are part of the types, so that an error 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta, Struct, defstruct, field
+from msgspec import Meta, Struct, defstruct, field, to_builtins
 
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
@@ -355,3 +355,14 @@ def section_of(experiment: Experiment, part: str) -> Struct | None:
     """Return the section with the parameters of a part or protocol; None if it has no section."""
     section: Struct | None = getattr(experiment, section_name(part), None)
     return section
+
+
+def resolve(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment as plain values with every default filled in.
+
+    The sections of other protocols are left out: they have no effect, and so a plan's hash does not depend on which
+    other protocols there are.
+    """
+    own = PROTOCOLS[experiment.protocol].section
+    others = {protocol.section for protocol in PROTOCOLS.values()} - {own}
+    return {name: value for name, value in to_builtins(experiment).items() if name not in others}
