@@ -16,7 +16,6 @@ BENCHMARKS = CHECKOUT / "benchmarks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument("name", nargs="?", help=f"one benchmark ({', '.join(discover())}; default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON, one document per benchmark")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="its options, such as --full of pipeline")

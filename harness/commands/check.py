@@ -16,7 +16,6 @@ def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     add_experiment_arguments(parser)
 
 

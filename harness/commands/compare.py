@@ -16,7 +16,6 @@ UNBOUNDED = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of analysed runs")
     parser.add_argument("--out", type=Path, help="also write an HTML page to this path")
     parser.add_argument("--json", action="store_true", help="print JSON")

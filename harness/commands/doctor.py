@@ -10,7 +10,6 @@ from harness.doctor.findings import Finding, can_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("--fix", action="store_true", help="run the safe fixes, then check again")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 

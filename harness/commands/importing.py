@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     forms = parser.add_subparsers(dest="form", metavar="FORM", required=True)
     wondernetwork = forms.add_parser("wondernetwork", help="read WonderNetwork's pings from a folder or a file")
     matrix = forms.add_parser("matrix", help="validate a square CSV matrix")

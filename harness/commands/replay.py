@@ -15,7 +15,6 @@ from peer.runtime.spec import NodeSpec, OverlayDocument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("run", type=Path, help="directory of a run with peer.record = true")
     parser.add_argument("--node", type=int, help="replay one node (default: every recorded node)")
 

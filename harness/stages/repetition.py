@@ -23,8 +23,3 @@ def next_attempt(run_dir: Path, summary: Summary) -> Attempt:
     """Return the attempt that follows a run."""
     number = summary.attempt.attempt if summary.attempt else 1
     return Attempt(number + 1, str(run_dir), summary.reasons)
-
-
-def directory_of(attempt: Attempt, out: Path) -> Path:
-    """Return the directory of an attempt, beside ``out``, that of the first attempt."""
-    return out.with_name(f"{out.name}-attempt{attempt.attempt}")
