@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from topologies.faults import UnderlayError
 from topologies.generated import plain_underlay
-from topologies.model import Host, Matrix, Underlay
+from topologies.model import Host, Matrix, Underlay, UnderlayError
 
 _Lines = list[tuple[int, list[str]]]
 

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from topologies.faults import UnderlayError
-from topologies.model import Matrix
+from topologies.model import Matrix, UnderlayError
 from topologies.wondernetwork import Measurements, Server
 
 _PAIR_FILES = ("wn-pairs*.csv.gz", "wn-pairs*.csv", "pings-grouped.csv", "pings*.csv.gz", "pings*.csv")

@@ -15,9 +15,8 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topologies.faults import UnderlayError
 from topologies.generated import plain_underlay
-from topologies.model import Host, Matrix, Underlay
+from topologies.model import Host, Matrix, Underlay, UnderlayError
 
 ATTRIBUTION = "Latencies: WonderNetwork (https://wondernetwork.com), 19-20 July 2020"
 

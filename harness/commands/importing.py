@@ -27,8 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
         ExperimentError: the data is invalid; the message names the file, line and column.
     """
     from harness.errors import ExperimentError
-    from topologies.faults import UnderlayError
     from topologies.matrix import write_matrix
+    from topologies.model import UnderlayError
 
     try:
         names, delay_ms, note = (_wondernetwork if arguments.form == "wondernetwork" else _matrix)(arguments)

@@ -16,10 +16,10 @@ import msgspec
 
 from harness.deployment.agents import files_of
 from harness.deployment.answers import StepError
+from harness.deployment.archive import move_files
 from harness.deployment.clock import merge_offsets, read_clock_offset
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
 from harness.deployment.session import FAULTS, CommandError, MachineSession
-from harness.deployment.transfer import move_files
 from harness.errors import DeploymentError, printable
 from harness.experiment.inventory import Machine
 from metrics.rundir import ClockOffset, FinalState, write_document
