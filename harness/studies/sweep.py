@@ -35,16 +35,13 @@ def sweep(folder: Path, master: str | None = None) -> list[Failure]:
         else:
             store.write(outcome.result)
 
-    if pending := pending_jobs(store, jobs):
+    # The longest first, so that no core waits long for the last one.
+    pending = sorted((job for job in jobs if store.read(job) is None), key=lambda job: -job.cost)
+    if pending:
         execute(pending, code_hash(), master, take)
     if not failures:
         _show(folder, spec, jobs, store)
     return failures
-
-
-def pending_jobs(store: Store, jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs without a result, the longest first, so that no core waits long for the last one."""
-    return sorted((job for job in jobs if store.read(job) is None), key=lambda job: -job.cost)
 
 
 def _show(folder: Path, spec: SweepSpec, jobs: Sequence[Job], store: Store) -> None:

@@ -23,11 +23,6 @@ def draw_adversaries(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[in
     return frozenset(draws.sample(range(nodes), round(spec.ratio * nodes)))
 
 
-def draw_silent(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[int]:
-    """Return the nodes that never publish: the adversaries, if ``publish = false``. See ``draw_adversaries``."""
-    return frozenset() if spec.publish else draw_adversaries(spec, nodes, seed)
-
-
 class InfiltratedInterests:
     """The interests of a model, and for adversaries also the victim topics."""
 
