@@ -26,10 +26,8 @@ from metrics.measures.learning import SCORES
 from metrics.measures.measure import Facts, Family
 from metrics.measures.snapshots import measure_snapshot
 from metrics.measures.traffic import TRAFFIC, Traffic
-from metrics.rundir import Timeline
+from metrics.rundir.timeline import SECOND_NS, Timeline
 from peer.core.bitset import bitset, members
-
-SECOND_NS = 1_000_000_000
 
 STEP_NS = SECOND_NS
 """Interval at which the run checks whether the overlay has settled."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from harness.studies.executor import Failure, Outcome, execute
-from harness.studies.store import Job, Store, SweepSpec, code_hash, jobs_of, read_spec
+from harness.studies.store import Store, code_hash, jobs_of, read_spec
 
 
 def sweep(folder: Path, master: str | None = None) -> list[Failure]:
@@ -40,15 +39,10 @@ def sweep(folder: Path, master: str | None = None) -> list[Failure]:
     if pending:
         execute(pending, code_hash(), master, take)
     if not failures:
-        _show(folder, spec, jobs, store)
+        from harness.studies.page import write_page
+
+        write_page(folder, spec, [result for job in jobs if (result := store.read(job)) is not None])
     return failures
-
-
-def _show(folder: Path, spec: SweepSpec, jobs: Sequence[Job], store: Store) -> None:
-    from harness.studies.page import write_page
-
-    results = [result for job in jobs if (result := store.read(job)) is not None]
-    write_page(folder, spec, results)
 
 
 def main() -> None:
