@@ -37,12 +37,8 @@ def frame_classes(sent: DataFrame, split: DataFrame, spans: DataFrame) -> DataFr
 
 def build_overhead(classes: DataFrame, wire: DataFrame, nodes_by_host: list[int]) -> DataFrame:
     """The ``overhead`` table. Stream bytes in no known frame go to ``other_bytes``."""
-    is_data, useful, framing, body = (
-        (F.col("kind") == Data.kind),
-        F.col("useful"),
-        F.col("framing_bytes"),
-        F.col("body_bytes"),
-    )
+    is_data, useful = F.col("kind") == Data.kind, F.col("useful")
+    framing, body = F.col("framing_bytes"), F.col("body_bytes")
     framed = classes.groupBy("node", "second_ns").agg(
         F.sum(F.when(is_data & useful, body).otherwise(0)).alias("first_payload_bytes"),
         F.sum(F.when(is_data & ~useful, body).otherwise(0)).alias("duplicate_payload_bytes"),
