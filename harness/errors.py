@@ -1,7 +1,5 @@
 """The errors that users see. The CLI prints each on one line: what was asked and what happened."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

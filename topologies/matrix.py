@@ -4,8 +4,6 @@ A header line and a first column with the hosts' names are both optional. Blank 
 are skipped.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

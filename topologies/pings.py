@@ -5,8 +5,6 @@ the grouped pings (``source,destination,min,avg,max,mdev``, one row per pair) an
 ``timestamp``), of which it takes the medians.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import math

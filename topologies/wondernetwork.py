@@ -6,8 +6,6 @@ Latencies stay as measured, per direction. Pairs without a measurement are fille
 Source: WonderNetwork, "A day in the life of the Internet", 19-20 July 2020.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

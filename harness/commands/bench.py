@@ -1,7 +1,5 @@
 """``trellis bench``: run the benchmarks. Each is a script that measures one subject and prints ratios."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """``trellis check``: validate an experiment or a study, including the data that it names. Starts nothing."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

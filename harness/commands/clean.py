@@ -1,7 +1,5 @@
 """``trellis clean``: remove runs, environment and caches from this checkout."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

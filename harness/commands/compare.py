@@ -1,7 +1,5 @@
 """``trellis compare RUN RUN...``: print runs side by side."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``trellis doctor``: check this machine and say how to fix each finding."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """``trellis replay``: replay the recorded peers of a run and compare every effect."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``trellis report RUN``: analyse a finished run and write its report."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``trellis run``: run an experiment, analyse the run and print the verdict."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

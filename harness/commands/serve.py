@@ -1,7 +1,5 @@
 """``trellis serve RUN``: open the run's Prometheus database and its report on loopback, until Ctrl-C."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """``trellis sweep FILE``: simulate the experiments of a study. An interrupted sweep can be resumed."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``trellis tables RUN``: compute the tables of a finished run."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``trellis test``: run this checkout's tests."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Estimates the offset of a machine's clocks from this machine's by round trips."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from typing import IO

@@ -1,7 +1,5 @@
 """The deployment of a run: each step runs on all machines in parallel."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """One machine, over one SSH connection."""
 
-from __future__ import annotations
-
 import io
 import secrets
 import shlex

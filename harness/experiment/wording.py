@@ -1,7 +1,5 @@
 """Descriptions of the types of a file's keys, for error messages and docs/experiment-spec.md."""
 
-from __future__ import annotations
-
 import re
 
 from msgspec import Struct, inspect

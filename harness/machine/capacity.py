@@ -1,7 +1,5 @@
 """What this machine can offer a run."""
 
-from __future__ import annotations
-
 import math
 import resource
 from pathlib import Path

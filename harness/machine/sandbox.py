@@ -13,8 +13,6 @@ mapped uid, an sshd as root could not drop its groups; as a plain user it can se
 still have the capabilities.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import os

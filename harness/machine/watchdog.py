@@ -7,8 +7,6 @@ that cannot be preempted, or another process with a higher priority. docs/verdic
 Without permission for real-time priority nothing is recorded: a late wake-up would only show that other processes ran.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import multiprocessing

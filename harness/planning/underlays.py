@@ -1,7 +1,5 @@
 """Makes the underlay of ``[underlay]``: reads or generates it, chooses the sites, and adds jitter, loss and rates."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path

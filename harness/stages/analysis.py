@@ -4,8 +4,6 @@ Spark with a local master runs in a sandbox, so that its temporary files are gon
 master is reached over the network, so the analysis runs without a sandbox.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import subprocess

@@ -4,8 +4,6 @@
 that ends the run raises; any other becomes a problem in the manifest, and so a reason of the verdict.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -1,7 +1,5 @@
 """Decides, from the ``checks`` table alone, whether to repeat a run that stalls of the host spoiled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from metrics.rundir import VALID, Attempt, Summary

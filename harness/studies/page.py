@@ -1,7 +1,5 @@
 """Writes the output of a sweep: results, tables, figures, and one HTML page that opens without a network."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from pathlib import Path

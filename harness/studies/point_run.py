@@ -1,7 +1,5 @@
 """Simulates one point with one seed in memory: no run directory, no trace files, no matrix of delays."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Executes a sweep: runs without a result, then tables, figures and the page. It can be resumed at any point."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

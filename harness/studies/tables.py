@@ -1,7 +1,5 @@
 """Makes a study's tables, with the paper's numbers for comparison."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator, Sequence

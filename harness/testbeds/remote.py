@@ -4,8 +4,6 @@ Nothing is emulated, so nothing is certified or captured: the traces of the peer
 say so. Delays between machines are as exact as the offsets of their clocks, which the deployment estimates.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.deployment.agents import Site

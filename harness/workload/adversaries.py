@@ -1,7 +1,5 @@
 """Draws the adversaries and their interests."""
 
-from __future__ import annotations
-
 from harness.experiment.form import AdversarySpec
 from harness.workload.interests import InterestModel, Topics
 from peer.core.randomness import NETWORK, substream

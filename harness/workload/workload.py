@@ -1,7 +1,5 @@
 """Draws the workload of an experiment: initial interests, and one schedule of publications and changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Measures of the nodes' interests alone, whatever the overlay."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What a measure is, and the formulas that many measures share."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable
 from functools import partial

@@ -3,8 +3,6 @@
 That is a few rows a stream, link or second, on which Spark's joins cost little.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Messages, and every (message, subscriber) pair that ought to have been a delivery."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final

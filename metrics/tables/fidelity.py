@@ -1,7 +1,5 @@
 """The ``fidelity`` table: what the emulation did second by second, by data plane, machine and probes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where the bytes on the wire went: every captured byte in exactly one class, counted once, at its sender's tap."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

@@ -1,7 +1,5 @@
 """The order in which the tables come from each other, and how they are written."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

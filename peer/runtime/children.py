@@ -1,7 +1,5 @@
 """The processes that an agent starts: one a peer, in its host's network namespace."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

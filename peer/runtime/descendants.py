@@ -1,7 +1,5 @@
 """What a peer's program has started: it ends with the peer's agent, whatever it is the child of by then."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,8 +6,6 @@ runs is code that an experiment file names.
 Source: capabilities(7), prctl(2), capset(2).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -6,8 +6,6 @@ the emulation's own error. *Sampling* during the workload sends to random pairs 
 configured jitter. ``certifying`` schedules the probes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import multiprocessing

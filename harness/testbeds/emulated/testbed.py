@@ -1,7 +1,5 @@
 """The emulated testbed, inside a sandbox: Mininet hosts, a userspace data plane, and one machine with its own sshd."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Source: design section 4.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

@@ -6,8 +6,6 @@ loss and jitter in every run of a seed, however the pairs' frames interleave. A 
 nothing, so its first frame need not compute that start.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Sequence
 

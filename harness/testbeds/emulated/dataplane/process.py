@@ -8,8 +8,6 @@ captured records into their pipes) is done every tick, and commands are executed
 All its instants are virtual (``peer.runtime.clock``), so delays, rates and queues of a dilated run need no conversion.
 """
 
-from __future__ import annotations
-
 import gc
 import mmap
 import os

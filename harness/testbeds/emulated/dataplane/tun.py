@@ -7,8 +7,6 @@ take longer than everything else.
 Source: Documentation/networking/tuntap.rst, linux/if_tun.h, netdevice(7).
 """
 
-from __future__ import annotations
-
 import fcntl
 import ipaddress
 import os
