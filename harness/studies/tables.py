@@ -56,7 +56,6 @@ def _entry(
 
 
 def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None:
-    """Return the paper's value of a cell."""
     if spec.paper is None or head not in spec.paper.columns:
         return None
     place = len(labels) + spec.paper.columns.index(head)

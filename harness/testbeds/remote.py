@@ -39,7 +39,6 @@ class RemoteTestbed:
             raise TestbedError("place the peers as planned", "the inventory has changed since the plan was made")
 
     def machines(self) -> tuple[Machine, ...]:
-        """Return the machines with at least one peer."""
         used = {slot.machine for slot in self._slots}
         return tuple(machine for machine in self._inventory.machines if machine.name in used)
 

@@ -33,7 +33,6 @@ class Interests:
         return np.array(pairs, np.int64).reshape(-1, 2)
 
     def top(self, depth: int) -> float | None:
-        """The top-``depth`` intersection."""
         return intersect_top(len(self._nodes), self._pairs, depth)
 
     @cached_property

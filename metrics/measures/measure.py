@@ -119,7 +119,6 @@ class Family(Generic[Facts]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the measures, in order."""
         return tuple(measure.name for measure in self.measures)
 
     def values(self, facts: Facts, wanted: Collection[str]) -> list[Value]:

@@ -16,9 +16,8 @@ def descendants(process: int) -> dict[int, int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The second field, the program's name in brackets, may hold anything.
-            parents[int(stat.parent.name)] = int(
-                stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
-            )
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(fields[1])
     found: dict[int, int] = {}
     frontier = {process}
     while frontier:

@@ -123,5 +123,4 @@ def _lengthen_queue(port: Port, control: socket.socket) -> None:
 
 
 def _socket_address(address: str) -> bytes:
-    """Return a ``sockaddr_in``."""
     return struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
