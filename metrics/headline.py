@@ -1,7 +1,5 @@
 """The headline numbers of a run, from its tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

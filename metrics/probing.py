@@ -1,7 +1,5 @@
 """What the rows of ``achieved.parquet`` say: which attempt counts, errors against limits, what stalls explain."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     add_experiment_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print plan.json")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the plan's files into this directory")

@@ -1,7 +1,5 @@
 """Prints docs/experiment-spec.md from the experiment's form: ``python -m harness.experiment.specification``."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator

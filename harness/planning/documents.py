@@ -1,7 +1,5 @@
 """The plan's files in the run directory, and their hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

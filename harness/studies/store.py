@@ -1,7 +1,5 @@
 """The files of a sweep: its specification, and the result of every run. Each is written whole or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from collections.abc import Iterator, Sequence

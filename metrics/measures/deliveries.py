@@ -1,7 +1,5 @@
 """Measures of messages: what was delivered, when, and in how many copies."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec import Struct

@@ -3,8 +3,6 @@
 A figure never computes a new measure: it shows columns of the tables, so that every curve can be checked with a query.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.resources import files
@@ -363,7 +361,7 @@ def fidelity(run: Run) -> Canvas | None:
     return canvas
 
 
-def _by_second(axes: Axes, seconds: pd.Series[float], values: pd.Series[float], **style: Any) -> None:  # noqa: ANN401
+def _by_second(axes: Axes, seconds: pd.Series, values: pd.Series, **style: Any) -> None:  # noqa: ANN401
     """A marker per second with a value, joined by a line only where the next second has one, too."""
     known = values.notna()
     at, shown = seconds[known].to_numpy(), values[known].to_numpy()

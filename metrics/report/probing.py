@@ -1,7 +1,5 @@
 """The report's tables of probing: hosts' first packets by attempt, and how often sweeps were made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An analysed run as the report reads it: tables as pandas frames, documents as values."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The ``fidelity`` table: what the emulation did second by second, by data plane, machine and probes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,12 +84,8 @@ def _probes(run: RunDir) -> dict[int, dict[str, Any]]:
     if not path.exists():
         return {}
     table = pq.read_table(path, columns=["at_ns", "asked_rtt_ms", "rtt_ms"]).drop_null()
-    seconds = (table["at_ns"].to_numpy() - run.manifest.zero_ns) // _SECOND_NS
     error = np.abs(table["rtt_ms"].to_numpy() - table["asked_rtt_ms"].to_numpy())
     return {
-        int(second): {
-            "probes": int((seconds == second).sum()),
-            "probe_error_ms_p99": float(np.quantile(error[seconds == second], 0.99)),
-        }
-        for second in np.unique(seconds)
+        second: {"probes": len(those), "probe_error_ms_p99": float(np.quantile(error[those], 0.99))}
+        for second, those in _by_second(numbers(table["at_ns"]), run.manifest.zero_ns)
     }

@@ -3,8 +3,6 @@
 A new protocol adds its ``PROTOCOL`` to ``PROTOCOLS``; nothing else lists names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 

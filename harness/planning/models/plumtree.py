@@ -1,7 +1,5 @@
 """HyParView's active views, and the copies that go along Plumtree's trees."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from harness.planning.copies import Subscribed

@@ -1,7 +1,5 @@
 """Plumtree: messages go along the eager links of their swarms' trees, announcements along the lazy ones."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from typing import Any

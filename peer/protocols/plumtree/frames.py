@@ -1,7 +1,5 @@
 """HyParView's and Plumtree's frames. Each is about one swarm; messages themselves travel as ``Data``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
 

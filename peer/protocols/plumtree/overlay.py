@@ -1,7 +1,5 @@
 """HyParView's overlay: the swarms of a node, and the physical links that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """What may be set of HyParView and Plumtree."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

@@ -1,7 +1,5 @@
 """Plumtree's state of a node in a swarm: eager and lazy links, and the messages that it misses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from peer.core.contract import MessageId, NodeId

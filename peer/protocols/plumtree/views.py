@@ -1,7 +1,5 @@
 """HyParView's two views of a node in a swarm."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from random import Random
 
