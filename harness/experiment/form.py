@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, defstruct, field, to_builtins
 
+from peer.core.adversary import ADVERSARIES
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.membership.cyclon import CyclonParameters
 from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
 from peer.protocols.description import section_name
-from peer.protocols.registry import DEFAULT, PROTOCOLS
+from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS
 
 if TYPE_CHECKING:
-    ProtocolName = str
+    ProtocolName = MembershipName = AdversaryName = str
 else:
     ProtocolName = Literal[tuple(PROTOCOLS)]
+    MembershipName = Literal[tuple(MEMBERSHIPS)]
+    AdversaryName = Literal["none", *ADVERSARIES]
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
@@ -62,7 +65,7 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
 class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Which nodes a node knows."""
 
-    kind: Literal["full", "partial", "cyclon", "newscast"] = "full"
+    kind: MembershipName = "full"
     """``full``: every node, from the bootstrap service. ``partial``: some of them. ``cyclon``, ``newscast``: a few,
     which nodes exchange with each other. The section of that name has the parameters."""
     refresh_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
@@ -150,7 +153,7 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Nodes that misbehave."""
 
-    kind: Literal["none", "topic-attacker", "eclipse", "slow", "dropper", "asker"] = "none"
+    kind: AdversaryName = "none"
     """``topic-attacker``: subscribes to the victim topics and forwards nothing on them. ``eclipse``: linked with all
     other adversaries. ``slow``: handles every frame late. ``dropper``: does not forward some copies. ``asker``: asks
     every node for its topics."""

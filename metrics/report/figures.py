@@ -321,8 +321,7 @@ def rtt_error(run: Run) -> Canvas | None:
         if rows.empty:
             continue
         left.plot(rows["asked_rtt_ms"], rows["rtt_ms"], ".", markersize=1.5, color=color, rasterized=True)
-        error = np.abs(rows["rtt_ms"] - rows["asked_rtt_ms"])
-        _cdf(right, np.maximum(error, 1e-4), label=f"{phase}, n = {len(rows):,}", color=color)
+        _cdf(right, np.maximum(rows["error_ms"], 1e-4), label=f"{phase}, n = {len(rows):,}", color=color)
     limit = float(achieved["asked_rtt_ms"].max()) * 1.05
     left.plot((0, limit), (0, limit), color=GREY, linewidth=0.7)
     left.set(xlabel="RTT asked for (ms)", ylabel="RTT measured (ms)")
