@@ -690,6 +690,16 @@ def test_a_much_shorter_lazy_link_replaces_the_eager_one(copy_hops: int, is_repl
     assert list(tree.eager) == ([3] if is_replaced else [2])
 
 
+def test_a_shorter_link_is_grafted_although_it_is_eager_at_this_end():
+    core = lone(optimisation_threshold=1)
+    befriend(core, 2, 3)
+    identifier = message_id(9, 1)
+    hear(core, 3, PlumtreeIhave(0, (Advert(identifier, 1),)))
+    copy, *changes = hear(core, 2, copy_of(identifier, 2))
+    assert copy == (3, copy_of(identifier, 3))
+    assert changes == [(3, PlumtreeGraft(0, None)), (2, PlumtreePrune(0))]
+
+
 def test_a_message_is_sent_on_request_a_few_times_while_it_is_kept():
     core = lone(cache_s=10.0)
     befriend(core, 2, 3)
