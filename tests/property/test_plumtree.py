@@ -16,9 +16,6 @@ from peer.core.contract import (
     Disconnect,
     Effect,
     Event,
-    FrameReceived,
-    LinkDown,
-    LinkUp,
     MessageId,
     NodeId,
     PeerInfo,
@@ -31,7 +28,6 @@ from peer.core.contract import (
     TimerFired,
     Unsubscribe,
     message_id,
-    one_by_one,
 )
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.links import UNWANTED
@@ -57,7 +53,7 @@ from peer.protocols.plumtree.overlay import MOST_DIALS, MOST_POSTED, SHUFFLE, Hy
 from peer.protocols.plumtree.swarm import MOST_REQUESTS, UNUSED, Swarm
 from peer.protocols.plumtree.tree import MOST_ANNOUNCED, Tree
 from peer.protocols.registry import Composition, compose
-from peer.testing import Faults, Pump, part_of
+from peer.testing import Faults, Pump, Solo, connects, part_of, sends
 from tests.hash_seeds import outputs_under_hash_seeds
 from tests.remembered import numbers_stored
 
@@ -411,100 +407,96 @@ def check_bounds(core: StatefulNode) -> None:
 # --------------------------------------------------------------------------------------------------------- one node
 
 
-def lone(**parameters: object) -> StatefulNode:
+class Lone(Solo):
     """Node 1, alone in the swarm of topic 0."""
-    core = compose(1, 3, (0,), composition(**parameters), nodes=200)
-    core.handle(0, Started())
-    return core
 
+    def __init__(self, **parameters: object) -> None:
+        super().__init__(compose(1, 3, (0,), composition(**parameters), nodes=200))
+        self.give(Started())
 
-def befriend(core: StatefulNode, *peers: NodeId) -> None:
-    """Give the node these neighbours."""
-    for peer in peers:
-        core.handle(0, LinkUp(peer, False))
-        assert sent(core.handle(0, FrameReceived(peer, HyparviewNeighbour(0, True)))) == [(peer, accept())]
+    def befriend(self, *peers: NodeId) -> None:
+        """Give the node these neighbours."""
+        for peer in peers:
+            self.link_up(peer, False)
+            assert self.hear(peer, HyparviewNeighbour(0, True)) == [(peer, accept())]
+
+    def hear(self, peer: NodeId, frame: Frame) -> list[tuple[NodeId, Frame]]:
+        """Receive a frame, and return what the node sends then."""
+        return sends(self.receive(peer, frame))
+
+    @property
+    def swarm(self) -> Swarm:
+        return overlay_of(self.node).swarms[0]
+
+    @property
+    def tree(self) -> Tree:
+        return trees_of(self.node)[0]
 
 
 def accept() -> HyparviewAnswer:
     return HyparviewAnswer(0, True)
 
 
-def sent(effects: list[Effect]) -> list[tuple[NodeId, Frame]]:
-    return [(effect.peer, effect.frame) for effect in one_by_one(effects) if isinstance(effect, Send)]
-
-
-def hear(core: StatefulNode, peer: NodeId, frame: Frame, now_ns: int = 0) -> list[tuple[NodeId, Frame]]:
-    return sent(core.handle(now_ns, FrameReceived(peer, frame)))
-
-
-def dialled(effects: list[Effect]) -> list[NodeId]:
-    return [effect.peer for effect in effects if isinstance(effect, Connect)]
-
-
-def place_of(core: StatefulNode) -> Swarm:
-    return overlay_of(core).swarms[0]
-
-
 def test_a_join_is_accepted_and_forwarded_and_in_a_full_view_a_member_makes_room():
-    core = lone(active_view=2, active_walk=4)
-    befriend(core, 2, 3)
-    core.handle(0, LinkUp(4, False))
-    effects = core.handle(0, FrameReceived(4, HyparviewJoin(0)))
-    views = place_of(core).views
+    core = Lone(active_view=2, active_walk=4)
+    core.befriend(2, 3)
+    core.link_up(4, False)
+    effects = core.receive(4, HyparviewJoin(0))
+    views = core.swarm.views
     [displaced] = views.passive
     [kept] = views.active.keys() - {4}
     assert {displaced, kept} == {2, 3}
     walk = HyparviewForwardJoin(0, 4, 4)
-    assert sent(effects) == [(displaced, HyparviewDisconnect(0, True, (kept,))), (4, accept()), (kept, walk)]
+    assert sends(effects) == [(displaced, HyparviewDisconnect(0, True, (kept,))), (4, accept()), (kept, walk)]
     assert Disconnect(displaced, UNUSED) in effects
 
 
 def test_only_an_urgent_request_finds_a_place_in_a_full_view():
-    core = lone(active_view=2)
-    befriend(core, 4, 5)
-    core.handle(0, LinkUp(3, False))
-    assert hear(core, 3, HyparviewNeighbour(0, False)) == [(3, HyparviewAnswer(0, False))]
-    assert list(place_of(core).views.active) == [4, 5]
-    assert (3, accept()) in hear(core, 3, HyparviewNeighbour(0, True))
-    assert set(place_of(core).views.active) in ({3, 4}, {3, 5})
+    core = Lone(active_view=2)
+    core.befriend(4, 5)
+    core.link_up(3, False)
+    assert core.hear(3, HyparviewNeighbour(0, False)) == [(3, HyparviewAnswer(0, False))]
+    assert list(core.swarm.views.active) == [4, 5]
+    assert (3, accept()) in core.hear(3, HyparviewNeighbour(0, True))
+    assert set(core.swarm.views.active) in ({3, 4}, {3, 5})
 
 
 def test_a_forwarded_join_is_remembered_on_its_way_and_ends_at_a_new_neighbour():
-    core = lone(passive_walk=3)
-    befriend(core, 2, 3)
-    assert hear(core, 2, HyparviewForwardJoin(0, 10, 5)) == [(3, HyparviewForwardJoin(0, 10, 4))]
-    assert 10 not in place_of(core).views.passive
-    assert hear(core, 2, HyparviewForwardJoin(0, 9, 3)) == [(3, HyparviewForwardJoin(0, 9, 2))]
-    assert 9 in place_of(core).views.passive
-    assert dialled(core.handle(0, FrameReceived(2, HyparviewForwardJoin(0, 11, 0)))) == [11]
-    assert sent(core.handle(0, LinkUp(11, True))) == [(11, HyparviewNeighbour(0, True))]
-    assert dialled(core.handle(0, FrameReceived(11, accept()))) == [9]
-    assert list(place_of(core).views.active) == [2, 3, 11]
+    core = Lone(passive_walk=3)
+    core.befriend(2, 3)
+    assert core.hear(2, HyparviewForwardJoin(0, 10, 5)) == [(3, HyparviewForwardJoin(0, 10, 4))]
+    assert 10 not in core.swarm.views.passive
+    assert core.hear(2, HyparviewForwardJoin(0, 9, 3)) == [(3, HyparviewForwardJoin(0, 9, 2))]
+    assert 9 in core.swarm.views.passive
+    assert connects(core.receive(2, HyparviewForwardJoin(0, 11, 0))) == [11]
+    assert sends(core.link_up(11, True)) == [(11, HyparviewNeighbour(0, True))]
+    assert connects(core.receive(11, accept())) == [9]
+    assert list(core.swarm.views.active) == [2, 3, 11]
 
 
 def test_a_forwarded_join_ends_at_a_node_whose_only_neighbour_sent_it():
-    core = lone()
-    befriend(core, 2)
-    assert dialled(core.handle(0, FrameReceived(2, HyparviewForwardJoin(0, 9, 6)))) == [9]
+    core = Lone()
+    core.befriend(2)
+    assert connects(core.receive(2, HyparviewForwardJoin(0, 9, 6))) == [9]
 
 
 @pytest.mark.parametrize("frame", [HyparviewForwardJoin(0, 9, 6), HyparviewShuffle(0, 9, 6, ()), PlumtreePrune(0)])
 def test_a_node_that_is_no_neighbour_is_told_so(frame: Frame):
-    core = lone()
-    befriend(core, 2)
-    core.handle(0, LinkUp(3, False))
-    assert hear(core, 3, frame) == [(3, HyparviewDisconnect(0, True, ()))]
-    assert 9 not in place_of(core).views.passive
+    core = Lone()
+    core.befriend(2)
+    core.link_up(3, False)
+    assert core.hear(3, frame) == [(3, HyparviewDisconnect(0, True, ()))]
+    assert 9 not in core.swarm.views.passive
 
 
 def test_a_shuffle_is_passed_on_and_answered_where_it_ends():
-    core = lone(active_view=2)
-    befriend(core, 2, 3)
-    assert hear(core, 2, HyparviewShuffle(0, 9, 6, (11, 12))) == [(3, HyparviewShuffle(0, 9, 5, (11, 12)))]
-    assert dialled(core.handle(0, FrameReceived(2, HyparviewShuffle(0, 9, 1, (11, 12, 500))))) == [9]
-    assert set(place_of(core).views.passive) == {9, 11, 12}
-    effects = core.handle(0, LinkUp(9, True))
-    [(receiver, reply)] = sent(effects)
+    core = Lone(active_view=2)
+    core.befriend(2, 3)
+    assert core.hear(2, HyparviewShuffle(0, 9, 6, (11, 12))) == [(3, HyparviewShuffle(0, 9, 5, (11, 12)))]
+    assert connects(core.receive(2, HyparviewShuffle(0, 9, 1, (11, 12, 500)))) == [9]
+    assert set(core.swarm.views.passive) == {9, 11, 12}
+    effects = core.link_up(9, True)
+    [(receiver, reply)] = sends(effects)
     assert receiver == 9
     assert isinstance(reply, HyparviewShuffleReply)
     assert set(reply.nodes) == {2, 3}
@@ -512,96 +504,96 @@ def test_a_shuffle_is_passed_on_and_answered_where_it_ends():
 
 
 def test_a_shuffle_names_neighbours_and_others_and_a_full_view_forgets_those_that_were_sent():
-    core = lone(active_view=3, passive_view=2, shuffle_active=1, shuffle_passive=1, shuffle_s=1.0)
-    befriend(core, 2, 3, 4)
-    hear(core, 2, HyparviewShuffleReply(0, (20, 21)))
-    [(receiver, walk)] = sent(core.handle(SECOND_NS, TimerFired(SHUFFLE)))
+    core = Lone(active_view=3, passive_view=2, shuffle_active=1, shuffle_passive=1, shuffle_s=1.0)
+    core.befriend(2, 3, 4)
+    core.hear(2, HyparviewShuffleReply(0, (20, 21)))
+    [(receiver, walk)] = sends(core.at(SECOND_NS).fire(SHUFFLE))
     assert isinstance(walk, HyparviewShuffle)
     assert (walk.origin, walk.ttl, len(walk.nodes)) == (1, 6, 2)
     neighbour, other = walk.nodes
     assert neighbour in {2, 3, 4} - {receiver}
     assert other in {20, 21}
-    hear(core, 2, HyparviewShuffleReply(0, (22,)), SECOND_NS)
-    assert set(place_of(core).views.passive) == {20, 21, 22} - {other}
+    core.at(SECOND_NS).hear(2, HyparviewShuffleReply(0, (22,)))
+    assert set(core.swarm.views.passive) == {20, 21, 22} - {other}
 
 
 def test_a_lost_neighbour_is_replaced_from_the_passive_view():
-    core = lone(active_view=2)
-    befriend(core, 2, 3)
-    assert not dialled(core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,)))))
-    assert dialled(core.handle(0, LinkDown(2, "crashed"))) == [7]
-    assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, False))]
-    hear(core, 7, accept())
-    assert list(place_of(core).views.active) == [3, 7]
-    assert not place_of(core).views.passive
+    core = Lone(active_view=2)
+    core.befriend(2, 3)
+    assert not connects(core.receive(2, HyparviewShuffleReply(0, (7,))))
+    assert connects(core.link_down(2, "crashed")) == [7]
+    assert sends(core.link_up(7, True)) == [(7, HyparviewNeighbour(0, False))]
+    core.hear(7, accept())
+    assert list(core.swarm.views.active) == [3, 7]
+    assert not core.swarm.views.passive
 
 
 def test_a_node_without_neighbours_insists():
-    core = lone()
-    befriend(core, 2)
-    assert not dialled(core.handle(0, LinkDown(2, "crashed")))
-    core.handle(0, LinkUp(3, False))
-    assert dialled(core.handle(0, FrameReceived(3, HyparviewShuffleReply(0, (7,))))) == [7]
-    assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, True))]
+    core = Lone()
+    core.befriend(2)
+    assert not connects(core.link_down(2, "crashed"))
+    core.link_up(3, False)
+    assert connects(core.receive(3, HyparviewShuffleReply(0, (7,)))) == [7]
+    assert sends(core.link_up(7, True)) == [(7, HyparviewNeighbour(0, True))]
 
 
 def test_a_node_that_refuses_is_kept_and_not_asked_again_before_the_next_shuffle():
-    core = lone(active_view=3)
-    befriend(core, 2)
-    assert dialled(core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,))))) == [7]
-    assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, False))]
-    assert Disconnect(7, UNUSED) in core.handle(0, FrameReceived(7, HyparviewAnswer(0, False)))
-    core.handle(0, LinkDown(7, UNUSED))
-    assert list(place_of(core).views.passive) == [7]
-    assert dialled(core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,))))) == []
-    assert dialled(core.handle(10 * SECOND_NS, TimerFired(SHUFFLE))) == [7]
+    core = Lone(active_view=3)
+    core.befriend(2)
+    assert connects(core.receive(2, HyparviewShuffleReply(0, (7,)))) == [7]
+    assert sends(core.link_up(7, True)) == [(7, HyparviewNeighbour(0, False))]
+    assert Disconnect(7, UNUSED) in core.receive(7, HyparviewAnswer(0, False))
+    core.link_down(7, UNUSED)
+    assert list(core.swarm.views.passive) == [7]
+    assert connects(core.receive(2, HyparviewShuffleReply(0, (7,)))) == []
+    assert connects(core.at(10 * SECOND_NS).fire(SHUFFLE)) == [7]
 
 
 @pytest.mark.parametrize(("reason", "retrying"), [(UNUSED, False), (UNWANTED, True)])
 def test_a_request_whose_link_the_other_node_did_not_need_is_sent_again_once(reason: str, retrying: bool):
-    core = lone()
-    befriend(core, 2)
-    core.handle(0, FrameReceived(2, HyparviewShuffleReply(0, (7,))))
-    core.handle(0, LinkUp(7, True))
-    assert core.handle(0, LinkDown(7, reason, retrying))[-1] == Connect(7)
-    assert sent(core.handle(0, LinkUp(7, True))) == [(7, HyparviewNeighbour(0, False))]
-    assert dialled(core.handle(0, LinkDown(7, reason, retrying))) == []
+    core = Lone()
+    core.befriend(2)
+    core.receive(2, HyparviewShuffleReply(0, (7,)))
+    core.link_up(7, True)
+    assert core.link_down(7, reason, retrying)[-1] == Connect(7)
+    assert sends(core.link_up(7, True)) == [(7, HyparviewNeighbour(0, False))]
+    assert connects(core.link_down(7, reason, retrying)) == []
 
 
 def test_a_request_that_is_not_answered_in_time_fails_and_a_later_answer_is_taken_back():
-    core = lone(request_timeout_s=2.0)
-    befriend(core, 2)
-    effects = core.handle(5, FrameReceived(2, HyparviewShuffleReply(0, (7,))))
+    core = Lone(request_timeout_s=2.0)
+    core.befriend(2)
+    effects = core.at(5).receive(2, HyparviewShuffleReply(0, (7,)))
     assert SetTimer("overlay/requests", 5 + 2 * SECOND_NS) in effects
-    core.handle(6, LinkUp(7, True))
-    ended = core.handle(5 + 2 * SECOND_NS, TimerFired("overlay/requests"))
+    core.at(6).link_up(7, True)
+    ended = core.at(5 + 2 * SECOND_NS).fire("overlay/requests")
     assert Disconnect(7, UNUSED) in ended
-    assert 7 not in place_of(core).views.passive
-    assert (7, HyparviewDisconnect(0, True, ())) in hear(core, 7, accept(), 3 * SECOND_NS)
+    assert 7 not in core.swarm.views.passive
+    assert (7, HyparviewDisconnect(0, True, ())) in core.at(3 * SECOND_NS).hear(7, accept())
 
 
 def test_a_node_whose_answer_is_under_way_is_not_told_that_it_is_no_neighbour():
-    core = lone()
-    befriend(core, 2)
-    hear(core, 2, HyparviewShuffleReply(0, (7,)))
-    core.handle(0, LinkUp(7, True))
+    core = Lone()
+    core.befriend(2)
+    core.hear(2, HyparviewShuffleReply(0, (7,)))
+    core.link_up(7, True)
     for early in (HyparviewShuffle(0, 9, 6, ()), PlumtreePrune(0)):
-        assert hear(core, 7, early) == []
-    hear(core, 7, accept())
-    assert list(place_of(core).views.active) == [2, 7]
+        assert core.hear(7, early) == []
+    core.hear(7, accept())
+    assert list(core.swarm.views.active) == [2, 7]
 
 
 def test_who_unsubscribes_leaves_the_swarm_and_says_so_also_to_those_that_come_later():
-    core = lone()
-    befriend(core, 2, 3)
+    core = Lone()
+    core.befriend(2, 3)
     goodbye = HyparviewDisconnect(0, False, ())
-    effects = core.handle(0, Unsubscribe(0))
-    assert sent(effects) == [(2, goodbye), (3, goodbye)]
+    effects = core.give(Unsubscribe(0))
+    assert sends(effects) == [(2, goodbye), (3, goodbye)]
     assert {Disconnect(2, UNUSED), Disconnect(3, UNUSED)} <= {e for e in effects if isinstance(e, Disconnect)}
-    assert hear(core, 2, HyparviewJoin(0)) == [(2, goodbye)]
-    assert hear(core, 2, PlumtreePrune(0)) == [(2, goodbye)]
-    assert hear(core, 2, goodbye) == []
-    copy = core.handle(0, FrameReceived(2, Data(message_id(5, 1), (0,), 1, UNLIMITED_TTL, b"x")))
+    assert core.hear(2, HyparviewJoin(0)) == [(2, goodbye)]
+    assert core.hear(2, PlumtreePrune(0)) == [(2, goodbye)]
+    assert core.hear(2, goodbye) == []
+    copy = core.receive(2, Data(message_id(5, 1), (0,), 1, UNLIMITED_TTL, b"x"))
     assert not any(isinstance(effect, (Deliver, Send)) for effect in copy)
 
 
@@ -611,7 +603,7 @@ def test_all_nodes_enter_a_swarm_through_one_listed_node():
     asked = Counter()
     for node in range(20):
         core = compose(node, node, (5,), parts, nodes=20)
-        asked.update(dialled(core.handle(0, Started()) + core.handle(0, listed)))
+        asked.update(connects(core.handle(0, Started()) + core.handle(0, listed)))
     assert sorted(asked.values()) == [1, 19]
 
 
@@ -623,113 +615,121 @@ def copy_of(identifier: MessageId, hops: int = 1) -> Data:
 
 
 def test_first_copies_go_on_to_eager_neighbours_and_are_announced_to_lazy_ones_in_batches():
-    core = lone(ihave_delay_ms=5.0)
-    befriend(core, 2, 3, 4)
-    assert hear(core, 4, PlumtreePrune(0)) == []
+    core = Lone(ihave_delay_ms=5.0)
+    core.befriend(2, 3, 4)
+    assert core.hear(4, PlumtreePrune(0)) == []
     first, second = message_id(9, 1), message_id(9, 2)
-    effects = core.handle(7, FrameReceived(2, copy_of(first)))
-    assert sent(effects) == [(3, copy_of(first, 2))]
+    effects = core.at(7).receive(2, copy_of(first))
+    assert sends(effects) == [(3, copy_of(first, 2))]
     assert SetTimer("dissemination/announce", 7 + 5_000_000) in effects
-    assert hear(core, 2, copy_of(second, 4), 8) == [(3, copy_of(second, 5))]
+    assert core.at(8).hear(2, copy_of(second, 4)) == [(3, copy_of(second, 5))]
     announced = PlumtreeIhave(0, (Advert(first, 2), Advert(second, 5)))
-    assert sent(core.handle(5_000_007, TimerFired("dissemination/announce"))) == [(4, announced)]
+    assert sends(core.at(5_000_007).fire("dissemination/announce")) == [(4, announced)]
 
 
 def test_another_copy_makes_its_link_lazy_until_it_brings_a_first_one():
-    core = lone()
-    befriend(core, 2, 3)
-    hear(core, 2, copy_of(message_id(9, 1)))
-    assert hear(core, 3, copy_of(message_id(9, 1))) == [(3, PlumtreePrune(0))]
-    assert hear(core, 2, copy_of(message_id(9, 2))) == []
-    hear(core, 3, copy_of(message_id(9, 3)))
-    assert list(trees_of(core)[0].eager) == [2, 3]
+    core = Lone()
+    core.befriend(2, 3)
+    core.hear(2, copy_of(message_id(9, 1)))
+    assert core.hear(3, copy_of(message_id(9, 1))) == [(3, PlumtreePrune(0))]
+    assert core.hear(2, copy_of(message_id(9, 2))) == []
+    core.hear(3, copy_of(message_id(9, 3)))
+    assert list(core.tree.eager) == [2, 3]
 
 
 def test_an_announced_message_that_does_not_come_is_asked_for_in_turn():
-    core = lone(missing_timeout_ms=40.0, graft_timeout_ms=20.0)
-    befriend(core, 2, 3)
+    core = Lone(missing_timeout_ms=40.0, graft_timeout_ms=20.0)
+    core.befriend(2, 3)
     missing = message_id(9, 1)
     timer = f"dissemination/missing/0/{missing}"
     for peer in (2, 3):
-        hear(core, peer, PlumtreePrune(0))
+        core.hear(peer, PlumtreePrune(0))
     announced = PlumtreeIhave(0, (Advert(missing, 3),))
-    assert SetTimer(timer, 40_000_000) in core.handle(0, FrameReceived(3, announced))
-    assert not core.handle(1, FrameReceived(2, announced)), "the timer runs already"
-    effects = core.handle(40_000_000, TimerFired(timer))
-    assert sent(effects) == [(3, PlumtreeGraft(0, missing))]
+    assert SetTimer(timer, 40_000_000) in core.receive(3, announced)
+    assert not core.at(1).receive(2, announced), "the timer runs already"
+    effects = core.at(40_000_000).fire(timer)
+    assert sends(effects) == [(3, PlumtreeGraft(0, missing))]
     assert SetTimer(timer, 60_000_000) in effects
-    assert sent(core.handle(60_000_000, TimerFired(timer))) == [(2, PlumtreeGraft(0, missing))]
-    assert list(trees_of(core)[0].eager) == [3, 2]
-    assert core.handle(80_000_000, TimerFired(timer)) == []
-    assert not trees_of(core)[0].missing
+    assert sends(core.at(60_000_000).fire(timer)) == [(2, PlumtreeGraft(0, missing))]
+    assert list(core.tree.eager) == [3, 2]
+    assert core.at(80_000_000).fire(timer) == []
+    assert not core.tree.missing
 
 
 def test_a_message_that_comes_in_time_and_one_that_is_here_are_not_asked_for():
-    core = lone()
-    befriend(core, 2, 3)
+    core = Lone()
+    core.befriend(2, 3)
     identifier = message_id(9, 1)
-    hear(core, 3, PlumtreePrune(0))
-    hear(core, 3, PlumtreeIhave(0, (Advert(identifier, 3),)))
-    hear(core, 2, copy_of(identifier))
-    assert not trees_of(core)[0].missing
-    assert (
-        core.handle(0, FrameReceived(3, PlumtreeIhave(0, (Advert(identifier, 3), Advert(message_id(1, 0), 3))))) == []
-    )
+    core.hear(3, PlumtreePrune(0))
+    core.hear(3, PlumtreeIhave(0, (Advert(identifier, 3),)))
+    core.hear(2, copy_of(identifier))
+    assert not core.tree.missing
+    assert core.receive(3, PlumtreeIhave(0, (Advert(identifier, 3), Advert(message_id(1, 0), 3)))) == []
 
 
 @pytest.mark.parametrize(("copy_hops", "is_replaced"), [(8, True), (7, False)])
 def test_a_much_shorter_lazy_link_replaces_the_eager_one(copy_hops: int, is_replaced: bool):
-    core = lone(optimisation_threshold=7)
-    befriend(core, 2, 3)
+    core = Lone(optimisation_threshold=7)
+    core.befriend(2, 3)
     identifier = message_id(9, 1)
-    hear(core, 3, PlumtreePrune(0))
-    hear(core, 3, PlumtreeIhave(0, (Advert(identifier, 1),)))
-    changes = hear(core, 2, copy_of(identifier, copy_hops))
-    tree = trees_of(core)[0]
+    core.hear(3, PlumtreePrune(0))
+    core.hear(3, PlumtreeIhave(0, (Advert(identifier, 1),)))
+    changes = core.hear(2, copy_of(identifier, copy_hops))
+    tree = core.tree
     assert changes == ([(3, PlumtreeGraft(0, None)), (2, PlumtreePrune(0))] if is_replaced else [])
     assert list(tree.eager) == ([3] if is_replaced else [2])
 
 
-def test_a_message_is_sent_on_request_a_few_times_while_it_is_kept():
-    core = lone(cache_s=10.0)
-    befriend(core, 2, 3)
+def test_a_shorter_link_is_grafted_although_it_is_eager_at_this_end():
+    core = Lone(optimisation_threshold=1)
+    core.befriend(2, 3)
     identifier = message_id(9, 1)
-    hear(core, 2, copy_of(identifier))
+    core.hear(3, PlumtreeIhave(0, (Advert(identifier, 1),)))
+    copy, *changes = core.hear(2, copy_of(identifier, 2))
+    assert copy == (3, copy_of(identifier, 3))
+    assert changes == [(3, PlumtreeGraft(0, None)), (2, PlumtreePrune(0))]
+
+
+def test_a_message_is_sent_on_request_a_few_times_while_it_is_kept():
+    core = Lone(cache_s=10.0)
+    core.befriend(2, 3)
+    identifier = message_id(9, 1)
+    core.hear(2, copy_of(identifier))
     asked = PlumtreeGraft(0, identifier)
-    hear(core, 3, PlumtreePrune(0))
-    replies = [hear(core, 3, asked) for _ in range(MOST_REPLIES + 1)]
+    core.hear(3, PlumtreePrune(0))
+    replies = [core.hear(3, asked) for _ in range(MOST_REPLIES + 1)]
     assert replies == [[(3, copy_of(identifier, 2))]] * MOST_REPLIES + [[]]
-    assert list(trees_of(core)[0].eager) == [2, 3]
-    hear(core, 2, copy_of(message_id(9, 2)), 11 * SECOND_NS)
-    assert hear(core, 2, asked, 11 * SECOND_NS) == []
+    assert list(core.tree.eager) == [2, 3]
+    core.at(11 * SECOND_NS).hear(2, copy_of(message_id(9, 2)))
+    assert core.at(11 * SECOND_NS).hear(2, asked) == []
 
 
 def test_no_more_messages_are_kept_than_are_remembered():
-    core = lone(seen_messages=2)
-    befriend(core, 2, 3)
+    core = Lone(seen_messages=2)
+    core.befriend(2, 3)
     identifiers = [message_id(9, number) for number in range(3)]
     for identifier in identifiers:
-        hear(core, 2, copy_of(identifier))
-    replies = [hear(core, 3, PlumtreeGraft(0, identifier)) for identifier in identifiers]
+        core.hear(2, copy_of(identifier))
+    replies = [core.hear(3, PlumtreeGraft(0, identifier)) for identifier in identifiers]
     assert replies == [[], *([(3, copy_of(identifier, 2))] for identifier in identifiers[1:])]
 
 
 def test_a_neighbour_that_goes_takes_its_announcements_along():
-    core = lone()
-    befriend(core, 2, 3)
+    core = Lone()
+    core.befriend(2, 3)
     missing = message_id(9, 1)
-    hear(core, 3, PlumtreeIhave(0, (Advert(missing, 3),)))
-    core.handle(0, LinkDown(3, "crashed"))
-    assert not sent(core.handle(SECOND_NS, TimerFired(f"dissemination/missing/0/{missing}")))
+    core.hear(3, PlumtreeIhave(0, (Advert(missing, 3),)))
+    core.link_down(3, "crashed")
+    assert not sends(core.at(SECOND_NS).fire(f"dissemination/missing/0/{missing}"))
 
 
 def test_a_neighbour_that_announces_too_much_does_not_hide_what_others_announce():
-    core = lone()
-    befriend(core, 2, 3)
+    core = Lone()
+    core.befriend(2, 3)
     for first in range(0, 3 * MOST_ANNOUNCED, MOST_ANNOUNCED):
-        hear(core, 2, PlumtreeIhave(0, tuple(Advert(message_id(9, first + n), 1) for n in range(MOST_ANNOUNCED))))
-    hear(core, 3, PlumtreeIhave(0, (Advert(message_id(8, 0), 1),)))
-    missing = trees_of(core)[0].missing
+        core.hear(2, PlumtreeIhave(0, tuple(Advert(message_id(9, first + n), 1) for n in range(MOST_ANNOUNCED))))
+    core.hear(3, PlumtreeIhave(0, (Advert(message_id(8, 0), 1),)))
+    missing = core.tree.missing
     assert len(missing) == MOST_ANNOUNCED + 1
     assert message_id(8, 0) in missing
 
@@ -758,10 +758,10 @@ def test_a_frame_tells_that_the_nodes_that_it_names_subscribe_to_its_topic(frame
 
 
 def test_whoever_is_in_a_topics_swarm_answers_a_request_and_others_say_that_they_are_not():
-    core = lone()
-    core.handle(0, LinkUp(2, False))
+    core = Lone()
+    core.link_up(2, False)
     mine, foreign = Hyparview.ask_interests(2, (0, 4))
-    told = [list(frame.disclosed(1)) for question in (mine, foreign) for _, frame in hear(core, 2, question)]
+    told = [list(frame.disclosed(1)) for question in (mine, foreign) for _, frame in core.hear(2, question)]
     assert told == [[(1, (0,))], []]
 
 
@@ -772,20 +772,20 @@ def test_copies_follow_links_in_the_swarms_of_topics_and_shuffles_are_background
 
 
 def test_no_more_links_are_opened_at_a_time_than_so_many():
-    core = lone()
-    befriend(core, 2, 3)
+    core = Lone()
+    core.befriend(2, 3)
     opened = set()
     for origin in range(4, 4 + 2 * MOST_DIALS):
-        opened.update(dialled(core.handle(0, FrameReceived(2, HyparviewShuffle(0, origin, 1, ())))))
+        opened.update(connects(core.receive(2, HyparviewShuffle(0, origin, 1, ()))))
     assert len(opened) == MOST_DIALS
 
 
 def test_no_more_frames_wait_for_a_link_than_so_many():
-    core = lone()
-    befriend(core, 2, 3)
+    core = Lone()
+    core.befriend(2, 3)
     for _ in range(2 * MOST_POSTED):
-        hear(core, 2, HyparviewShuffle(0, 9, 1, ()))
-    assert len(sent(core.handle(0, LinkUp(9, True)))) == MOST_POSTED
+        core.hear(2, HyparviewShuffle(0, 9, 1, ()))
+    assert len(sends(core.link_up(9, True))) == MOST_POSTED
 
 
 SCRIPT = """

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from harness.planning.copies import Subscribed
 from harness.planning.overlay_models import FullMembership, Logical, OverlayModel, carry
-from peer.core.bitset import Bitset, members
+from peer.core.bitset import Bitset, choose, members
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 
 
@@ -24,13 +24,15 @@ def model_overlay(parameters: PlumtreeParameters, network: FullMembership) -> Ov
 
 
 def _draw_links(among: Bitset, size: int, network: FullMembership) -> Iterator[tuple[int, int]]:
-    """The links of a swarm: no node has more than ``size``, and no pair has two."""
-    views: dict[int, set[int]] = {node: set() for node in members(among)}
+    """Yield the links of a swarm: no node has more than ``size``, and no pair has two."""
+    linked, room = dict.fromkeys(members(among), 0), among
     for node in network.shuffled(among):
-        fit = [peer for peer in views if peer != node and peer not in views[node] and len(views[peer]) < size]
-        for peer in network.draws.sample(fit, min(size - len(views[node]), len(fit))):
-            views[node].add(peer)
-            views[peer].add(node)
+        while linked[node].bit_count() < size and (fit := room & ~linked[node] & ~(1 << node)):
+            peer = choose(fit, network.draws)
+            for one, other in ((node, peer), (peer, node)):
+                linked[one] |= 1 << other
+                if linked[one].bit_count() >= size:
+                    room &= ~(1 << one)
             yield node, peer
 
 

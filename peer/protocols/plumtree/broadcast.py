@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
@@ -26,7 +27,7 @@ MOST_REPLIES = 3
 """How often a neighbour is sent the same message on request."""
 
 
-class Kept:
+class Kept(Struct):
     """A message that a node can still send on request.
 
     Attributes:
@@ -35,12 +36,9 @@ class Kept:
         replies: how often each neighbour was sent it on request.
     """
 
-    __slots__ = ("copy", "replies", "until_ns")
-
-    def __init__(self, until_ns: int, copy: Data) -> None:
-        self.until_ns = until_ns
-        self.copy = copy
-        self.replies: dict[NodeId, int] = {}
+    until_ns: int
+    copy: Data
+    replies: dict[NodeId, int] = {}
 
 
 class Broadcast(Hyparview, Spreading):
@@ -203,9 +201,8 @@ class Broadcast(Hyparview, Spreading):
         tree.promote(peer)
         best = min(announced, key=announced.__getitem__) if announced else peer
         if best != peer and announced and copy.hops - announced[best] >= self._p.optimisation_threshold:
-            if best in tree.lazy:
-                tree.promote(best)
-                turn.send(best, PlumtreeGraft(swarm, None))
+            tree.promote(best)  # also where it is eager already: it announced the message, so its own end is lazy
+            turn.send(best, PlumtreeGraft(swarm, None))
             self._prune(turn, swarm, peer, tree)
 
     # ---------------------------------------------------------------------------------------------- announcements

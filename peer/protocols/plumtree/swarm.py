@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from peer.core.contract import NodeId
 from peer.core.links import UNWANTED
 from peer.core.parts import State, Turn
@@ -36,7 +38,7 @@ SCARCE = 2
 """A node with so many free places, which nobody that it knows fills, joins again."""
 
 
-class Request:
+class Request(Struct):
     """A join, or a request to become a neighbour, that awaits its answer.
 
     Attributes:
@@ -46,13 +48,10 @@ class Request:
         resent: whether it was sent again, since the other node had closed the link before it read the request.
     """
 
-    __slots__ = ("due_ns", "frame", "resent", "urgent")
-
-    def __init__(self, frame: SwarmFrame, due_ns: int, urgent: bool) -> None:
-        self.frame = frame
-        self.due_ns = due_ns
-        self.urgent = urgent
-        self.resent = False
+    frame: SwarmFrame
+    due_ns: int
+    urgent: bool
+    resent: bool = False
 
 
 class Swarm:
