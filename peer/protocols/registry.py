@@ -23,7 +23,6 @@ from peer.core.processing_delay import UnhurriedNode
 from peer.protocols import (
     complete_graph,
     gossipsub,
-    plumtree,
     random_graph,
     ring_per_topic,
     scribe,
@@ -48,7 +47,6 @@ PROTOCOLS: dict[str, Description] = {
         gossipsub.PROTOCOL,
         gossipsub.BOUNDED,
         scribe.PROTOCOL,
-        plumtree.PROTOCOL,
         topiary.PROTOCOL,
     )
 }
