@@ -79,7 +79,8 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
     overlays = [parts.overlay | given if given else parts.overlay for given in _initial_state(experiment, workload)]
-    behaviour = choose_behaviour(experiment.adversary, adversaries, experiment.workload.topics)
+    topic_count = experiment.workload.topics
+    behaviour = choose_behaviour(experiment.adversary, adversaries, topic_count) if adversaries else None
     return OverlayDocument(
         run=_run_number(experiment),
         protocol=experiment.protocol,

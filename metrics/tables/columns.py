@@ -101,7 +101,7 @@ def of_whole_traces(rows: pa.Table, incomplete: Sequence[int]) -> pa.Table:
     return rows.filter(pc.invert(pc.or_(*ends)))
 
 
-def quantile(values: npt.NDArray[np.float64], share: float) -> float | None:
+def exact_quantile(values: npt.NDArray[np.float64], share: float) -> float | None:
     """An exact quantile, which is one of the values; None where there are none."""
     return float(np.quantile(values, share, method="inverted_cdf")) if len(values) else None
 
