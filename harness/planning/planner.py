@@ -60,7 +60,9 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
     refuse_oversized(experiment, underlay.size)
     workload = draw_workload(experiment, underlay.size, source.parent)
     if not any(isinstance(action, Publish) for action in workload.schedule):
-        raise ExperimentError("$.workload.publish_rate_per_s", "with this seed no message falls into the window")
+        raise ExperimentError(
+            "$.workload.publish_rate_per_s", "no message is published within the window with this seed"
+        )
     plan = Plan(
         name=experiment.name,
         seed=experiment.seed,

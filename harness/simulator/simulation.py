@@ -366,6 +366,6 @@ class Simulation:
         )
 
 
-def _call(wish: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
-    action, arguments = wish
+def _call(request: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
+    action, arguments = request
     action(*arguments)

@@ -61,7 +61,7 @@ def find_asked(pairs: Path, name: str, source: Column, destination: Column) -> p
     """What was asked of the pairs of nodes; null where one has no number, or one that no node has.
 
     Args:
-        pairs: the folder of the matrices, a row and a column a node, NaN = not asked for.
+        pairs: the folder of the matrices, a row and a column per node, NaN = not asked for.
         name: the matrix.
         source: the nodes of the rows.
         destination: those of the columns.

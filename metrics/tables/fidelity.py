@@ -21,7 +21,7 @@ _PRESSURE = ("cpu_busy_ratio", "cpu_some_ratio", "steal_ratio")
 
 
 def build_fidelity(run: RunDir) -> list[dict[str, Any]]:
-    """The table's rows, one a second of the running stage in which anything was recorded.
+    """The table's rows, one per second of the running stage in which anything was recorded.
 
     The run's ``hops`` and ``messages`` must be there. What the data plane counted adds up to its last line.
     """

@@ -54,7 +54,7 @@ def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list
 
 
 def build_parts(intervals: Intervals, instants: list[int]) -> tuple[Rows, Rows]:
-    """The tables ``overlay_topics`` and ``overlay_degrees``: a row an instant and topic, or node that is up."""
+    """The tables ``overlay_topics`` and ``overlay_degrees``: one row per instant and topic, or node that is up."""
     topics: Rows = []
     degrees: Rows = []
     for at_ns in instants:

@@ -226,7 +226,7 @@ class LinkTable(Generic[C]):
         ending = self.connections(peer)
         self.waiting.pop(peer, None)
         if self.pending.get(peer) is not None:
-            del self.pending[peer]  # a new wish need not wait for the end of this connection
+            del self.pending[peer]  # a new request need not wait for the end of this connection
         for connection in ending:
             self.close(connection, reason)
 

@@ -1,4 +1,4 @@
-"""The processes that an agent starts: one a peer, in its host's network namespace."""
+"""The processes that an agent starts: one per peer, in its host's network namespace."""
 
 import contextlib
 import errno

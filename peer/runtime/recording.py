@@ -1,8 +1,9 @@
-"""What a peer's node was told, and what it answered: enough to live its lives again, event by event.
+"""The events and effects of a peer's node, for replaying each of its instances.
 
-A recording is a stream of msgpack arrays, each behind its length (4 bytes, big-endian). ``[life, topics]`` begins a
-life. ``[now_ns, event, fields, digest]`` is an event with its fields in their order and a checksum over all effects
-with which the node answered; frames stand there as the bytes of ``peer.wire``, directories as lists of (node, topics).
+A recording is a stream of msgpack arrays, each behind its length (4 bytes, big-endian). ``[instance, topics]`` begins
+an instance. ``[now_ns, event, fields, digest]`` is an event with its fields in their order and a checksum over all
+effects with which the node answered; frames stand there as the bytes of ``peer.wire``, directories as lists of (node,
+topics).
 """
 
 import zlib

@@ -128,7 +128,7 @@ class Mesh(Part):
         self._controls.send(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """LEAVE: take leave of the mesh."""
+        """LEAVE: prune all peers of the mesh."""
         for peer in list(self.peers[topic]):
             self._prune(turn, topic, peer, "left", to_ns(self._p.unsubscribe_backoff_s))
         del self.peers[topic]

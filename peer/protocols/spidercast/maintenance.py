@@ -42,7 +42,7 @@ class Aim(Protocol):
 
     @property
     def limit(self) -> int:
-        """L_max: from so many neighbours on the task asks for no more."""
+        """L_max: the task asks for no more neighbours once it has this many."""
         ...
 
     def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
