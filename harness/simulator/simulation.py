@@ -297,7 +297,7 @@ class Simulation:
     def _arrive(self, arrival: Arrival) -> None:
         end, frame, off, size = arrival
         host = end.host
-        if end.life is not host.node and not end.reason:
+        if end.instance is not host.node and not end.reason:
             self._say_gone(end)
         if end.reason == CRASHED:
             return
@@ -313,7 +313,7 @@ class Simulation:
     def _handle(self, end: End, frame: Frame) -> None:
         if end.up and frame.kind != Bye.kind:
             end.host.feed(FrameReceived(end.peer, frame))
-        elif end.life is not end.host.node:
+        elif end.instance is not end.host.node:
             if not end.reason:
                 self._say_gone(end)
         elif isinstance(frame, Bye):

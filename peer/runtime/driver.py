@@ -15,7 +15,7 @@ MAX_TIMER_S = 1.0
 
 
 class Driver:
-    """Feeds one node with events and carries out its effects, during one of its lives.
+    """Feeds one node with events and carries out its effects, for one of its instances.
 
     ``feed`` is the only place that calls the node, so recording what it passes is enough to replay the node.
 
@@ -52,7 +52,7 @@ class Driver:
         }
 
     def feed(self, event: Event) -> None:
-        """Give the node an event and carry out what it answers; nothing reaches a node whose life is over."""
+        """Give the node an event and carry out what it answers; nothing reaches an instance that has ended."""
         if self._over:
             return
         for effect in self.node.handle(self._clock.now_ns(), event):
@@ -71,7 +71,7 @@ class Driver:
         self.links.quiesce()
 
     def stop(self) -> None:
-        """The node's life is over; what is left of its links may still be traced."""
+        """The instance has ended; what is left of its links may still be traced."""
         self.quiesce()
         self._over = True
 
