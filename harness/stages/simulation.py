@@ -94,7 +94,7 @@ class SimulatedRun:
         )
         simulation.at(timeline.stop_ns, simulation.quiesce)
         simulation.at(self._close_ns, simulation.close)
-        with step("simulate", 0.0):
+        with step("simulate"):
             simulation.run(timeline.end_ns)
         return self._conclude(offset_ns, self._traces.close(timeline.end_ns))
 

@@ -73,7 +73,7 @@ def _keep_from_quick(document: dict[str, Any], keys: Sequence[str]) -> dict[str,
     return {**document, "quick": quick} if "quick" in document else document
 
 
-def hurry(study: Study, *, keep_seeds: bool = False) -> Study:
+def hurry(study: Study, *, keep_seeds: bool) -> Study:
     """Return the study with its quick profile, without the paper's numbers, which are for other sizes.
 
     Raises:

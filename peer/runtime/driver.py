@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from peer.core import contract
 from peer.core.contract import Effect, Event, Node
-from peer.runtime.clock import UNDILATED, Clock
+from peer.runtime.clock import Clock
 from peer.runtime.pool import LinkPool
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
@@ -32,7 +32,7 @@ class Driver:
 
     links: LinkPool
 
-    def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock = UNDILATED) -> None:
+    def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock) -> None:
         self._clock = clock
         self._events = events
         self.node = node

@@ -78,7 +78,7 @@ class Coverage:
         """Whether an interest holds a topic that fewer than K neighbours share."""
         return not interest.isdisjoint(self.uncovered())
 
-    def critical(self, gone: Sequence[Interest] = ()) -> Interest:
+    def critical(self, gone: Sequence[Interest]) -> Interest:
         """The topics that exactly K neighbours share, not counting those in ``gone``; or as many as can."""
         times, counts = self.times, self._counts
         if self._attainable is not None:

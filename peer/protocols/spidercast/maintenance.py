@@ -65,7 +65,7 @@ class Aim(Protocol):
         """Whether a neighbour with this interest would bring the aim nearer."""
         ...
 
-    def critical(self, gone: Sequence[Interest] = ()) -> Interest:
+    def critical(self, gone: Sequence[Interest]) -> Interest:
         """The topics that count as missing as soon as any neighbour with an interest in them goes too."""
         ...
 
