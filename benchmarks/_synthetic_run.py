@@ -5,8 +5,6 @@ sends each message straight to its followers; a frame takes three segments and t
 a hundred is lost and sent again. Everything is consistent: every frame is in the traces of both ends and at both taps.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

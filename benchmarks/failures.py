@@ -4,8 +4,6 @@ Each run has a machine of its own (a sandbox), on which an observer does somethi
 Nothing is judged: the table says what was seen. ``--kills N`` adds N runs that are killed at random moments.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -8,8 +8,6 @@ Modelled sweeps (``--modelled N``): the same introduction and judgement over a n
 machine stalls at random, at several rates. No process is started.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

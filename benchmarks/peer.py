@@ -7,8 +7,6 @@ other load on the machine matters little. The bare source sends at the rate that
 reads more at a time spends less on each frame. Everything happens inside one sandbox.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -4,8 +4,6 @@ Beside it, in the same run: the same flood over the same graph written in SimPy 
 process and a store for each node. Every figure comes from a process of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -7,8 +7,6 @@ outside tests in which the words of a protocol, an underlay, a check or a measur
 many as have to be touched to add another of its kind.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

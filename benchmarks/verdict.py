@@ -13,8 +13,6 @@ A run takes more than a minute. Every result is a line of ``DIR/results.jsonl``;
 program goes on where it was ended.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The processes of an emulated run by what they do, for those who kill one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from peer.runtime.children import descendants

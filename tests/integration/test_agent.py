@@ -1,7 +1,5 @@
 """The agent with real peer processes on loopback, in a network namespace of their own where the test has root."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

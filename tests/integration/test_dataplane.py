@@ -1,7 +1,5 @@
 """The userspace data plane between real network namespaces: what pings, datagrams and captures see of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

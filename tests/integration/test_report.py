@@ -1,7 +1,5 @@
 """The report and the comparison of runs, from an analysed run directory."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

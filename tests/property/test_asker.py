@@ -1,7 +1,5 @@
 """The adversary that asks, on the pump: what it learns over each protocol, and what it does to be told."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

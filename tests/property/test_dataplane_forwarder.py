@@ -1,7 +1,5 @@
 """The forwarding code on a simulated clock: order, conservation, delays and queues, frame by frame."""
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The rules of links: races, attempts, waiting connections, and that nothing is left at rest."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Recordings: what was recorded is read back and answered alike; what was changed or cut off is noticed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

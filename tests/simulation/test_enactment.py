@@ -1,7 +1,5 @@
 """A plan with churn in the simulator: the instances that the schedule asks for, and links that never outlive them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from pathlib import Path

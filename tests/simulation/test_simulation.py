@@ -1,7 +1,5 @@
 """The simulated hosts keep the rules of the real pool, and a simulation is the same under any PYTHONHASHSEED."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """How long a session waits for its executors."""
 
-from __future__ import annotations
-
 import pytest
 
 from metrics.session import SETTLED_S, WAIT_S, expected_executors, is_cluster, wait_until_settled

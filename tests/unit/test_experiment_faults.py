@@ -1,7 +1,5 @@
 """Malformed experiment files and options: one line that names the place, exit code 2, nothing started or written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The registry of measures: names, units and texts, the documents made from it, and what is computed of which facts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

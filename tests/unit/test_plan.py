@@ -1,7 +1,5 @@
 """Plans: the same for the same seed whatever the hash seed, written once, read back, and predicted by counting."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

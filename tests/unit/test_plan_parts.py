@@ -1,7 +1,5 @@
 """What an experiment's membership and adversaries come to in its plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Study files: one line for every fault, the points that a grid makes, and what a run is known by."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

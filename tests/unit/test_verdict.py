@@ -1,7 +1,5 @@
 """The verdict and the limits behind it, without a JVM."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
