@@ -34,7 +34,7 @@ DELAY_MS = 50.0
 BUILD_S = 10
 """Ten rounds of every protocol here."""
 RECEPTIONS = 1_000_000
-"""Frames that the flood is to bring, whatever the size: messages are published until so many were."""
+"""Frames that the flood is to bring, whatever the size: messages are published until this number is reached."""
 
 
 def main(argv: list[str] | None = None) -> int:

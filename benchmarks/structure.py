@@ -22,7 +22,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[1]
 ROOMS = ("peer", "topologies", "harness", "metrics", "playbooks")
 NAMED = {
-    "protocol scribe": r"scribe",
+    "protocol scribe": r"(?<![a-z])scribe(?![a-z])",
     "protocol spidercast": r"spidercast",
     "protocol topiary": r"topiary",
     "underlay unit-square": r"unit[-_]?square",

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.stalls import Bools, Ints, Late, Stalls
 
@@ -71,9 +72,7 @@ def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, ask
     for name, share in QUANTILES.items():
         limit_ms = limits_ms(asked_ms, name, limits)
         late = Late(int((error_ms > limit_ms).sum()), int(explained(answered, limit_ms + tolerance_ms, stalls).sum()))
-        of_limit, ms = (
-            float(np.quantile(values, share)) if len(values) else 0.0 for values in (error_ms / limit_ms, error_ms)
-        )
+        of_limit, ms = (quantile(values, share) or 0.0 for values in (error_ms / limit_ms, error_ms))
         given = limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"]
         errors[name] = RttErrors(len(error_ms), of_limit, ms, *given, late)
     sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))

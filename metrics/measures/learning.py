@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from metrics.measures.measure import Family, Values
+from metrics.measures.measure import Family, Values, quantile
 
 QUANTILES = tuple(place / 50 for place in range(51))
 """The shares of nodes at which the distribution of scores is recorded."""
@@ -19,7 +17,7 @@ SCORES.add(
     "score_quantiles",
     "",
     "scores of all nodes in order, at each 50th of the nodes",
-    lambda it: ((share, float(np.quantile(it, share))) for share in QUANTILES),
+    lambda it: ((share, quantile(it, share)) for share in QUANTILES),
     "quantile",
 )
 

@@ -65,7 +65,7 @@ class Run(RunDir):
         return self._tables[name]
 
     def values(self, table: str, column: str) -> npt.NDArray[Any]:
-        """(n,) what one column of a table holds, without nulls: of tables with a row a frame, that may be millions."""
+        """(n,) what one column of a table holds, without nulls: of tables of frames, that may be millions."""
         return np.asarray(read_columns(self, table, column)[column].drop_null())
 
     def honest(self, name: str) -> pd.DataFrame | None:

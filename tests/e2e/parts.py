@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from peer.runtime.descendants import descendants
+from peer.runtime.children import descendants
 
 PARTS = {
     "agent": ("peer.runtime.agent", 0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metrics.executors import SETTLED_S, WAIT_S, expected_executors, is_cluster, wait_until_settled
+from metrics.session import SETTLED_S, WAIT_S, expected_executors, is_cluster, wait_until_settled
 
 
 @pytest.mark.parametrize(

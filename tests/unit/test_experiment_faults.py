@@ -130,7 +130,7 @@ FILES = {
     ),
     "no_message": (
         GOOD + "[workload]\npublish_rate_per_s = 1e-9\n",
-        ": $.workload.publish_rate_per_s: with this seed no message falls into the window",
+        ": $.workload.publish_rate_per_s: no message is published within the window with this seed",
     ),
     "duration_zero": (GOOD + "[workload]\nduration_s = 0\n", ": $.workload.duration_s: expected a number > 0"),
     "duration_date": (GOOD + "[workload]\nduration_s = 2020-07-19\n", ": $.workload.duration_s: expected a number"),

@@ -44,11 +44,11 @@ FAULTS = {
     "seeds_none": ('name = "small"', 'name = "small"\nseeds = 0', ": $.seeds: expected an integer >= 1 or a list of"),
     "seeds_twice": ('name = "small"', 'name = "small"\nseeds = [1, 1]', ": $.seeds: a seed occurs twice"),
     "measure": ("degree_mean", "degree_men", ": $.measures[0]: no such measure: 'degree_men'"),
-    "measure_published": ("degree_mean", "delivery_ratio", ": $.measures[0]: length_s: nothing is published"),
+    "measure_published": ("degree_mean", "delivery_ratio", ": $.measures[0]: needs publications"),
     "counted_late": ("length_s = 5", "length_s = 5\ncontrol_from_s = 5", ": $.run.control_from_s: expected less than"),
     "settled_alone": ("length_s = 5", "settled_s = 5", ": $.run.settled_s: needs length_s"),
     "skips": ("length_s = 5", "skip_messages = 1", ": $.run.skip_messages: expected less than epoch_messages"),
-    "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: length_s: nothing is"),
+    "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: needs publications"),
     "run_key": ("length_s", "lenth_s", ": $.run.lenth_s: unknown field; did you mean length_s?"),
     "axis_empty": ("[2, 3]", "[]", ": $.grid.random.degree: expected a list of at least one value"),
     "axis_value": ("[2, 3]", "2", ": $.grid.random.degree: expected a list of at least one value"),
@@ -103,7 +103,7 @@ FAULTS = {
     "at_twice": (
         None,
         TABLE.replace('["degree_mean"]', '[{ of = "last degree_mean", at = 5 }]'),
-        ": $.table[0].measures[0]: at: last says which",
+        ": $.table[0].measures[0]: `at` cannot be combined with last",
     ),
     "label_key": (
         None,
@@ -115,7 +115,7 @@ FAULTS = {
     "figure_at": (
         None,
         FIGURE.replace('"nodes"', '"at_s"').replace('["degree_mean"]', '[{ of = "degree_mean", at = 5 }]'),
-        ": $.figure[0].y: at: at_s is the x axis",
+        ": $.figure[0].y: `at` cannot be given, since at_s is the x axis",
     ),
     "figure_silent": (
         None,

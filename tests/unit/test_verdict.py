@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from metrics.rundir import Check, FinalState, Manifest, Phase, RunDir
+from metrics.summary import judge
 from metrics.tables.traces import TraceState
-from metrics.verdict import judge
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 from tests.sound_evidence import change, failures, of_run
 

@@ -265,7 +265,10 @@ class Task:
         self._overlay.release(turn, peer, "leave", parted=True)
 
     def take_disconnect(self, turn: Turn, peer: NodeId) -> None:
-        """Lines 21-27. Who is no neighbour has parted already, and is told so again."""
+        """Remove the neighbour. Confirm again to a node that is not one.
+
+        Source: lines 21-27.
+        """
         if peer not in self.neighbours:
             turn.send(peer, SpiderDisconnectOk(self._code))
             return
