@@ -81,7 +81,8 @@ def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, ask
 
 def rtt_errors_ms(probes: pa.Table) -> Floats:
     """Return |RTT - RTT asked for| of rows of ``achieved.parquet``, NaN for lost probes."""
-    return np.abs(probes["rtt_ms"].to_numpy() - probes["asked_rtt_ms"].to_numpy())
+    errors_ms: Floats = np.abs(probes["rtt_ms"].to_numpy() - probes["asked_rtt_ms"].to_numpy())
+    return errors_ms
 
 
 def read_achieved(run_dir: Path) -> pa.Table | None:

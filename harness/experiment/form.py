@@ -20,7 +20,10 @@ from peer.protocols.description import section_name
 from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
 
 if TYPE_CHECKING:
-    ProtocolName = MembershipName = DisseminationName = AdversaryName = str
+    ProtocolName = str
+    MembershipName = str
+    DisseminationName = str
+    AdversaryName = str
 else:
     ProtocolName = Literal[tuple(PROTOCOLS)]
     MembershipName = Literal[tuple(MEMBERSHIPS)]

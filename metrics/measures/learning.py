@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from metrics.measures.measure import Family, Values, quantile
+import numpy as np
+
+from metrics.measures.measure import Family, Values
 
 QUANTILES = tuple(place / 50 for place in range(51))
 """The shares of nodes at which the distribution of scores is recorded."""
@@ -17,7 +19,7 @@ SCORES.add(
     "score_quantiles",
     "",
     "scores of all nodes in order, at each 50th of the nodes",
-    lambda it: ((share, quantile(it, share)) for share in QUANTILES),
+    lambda it: ((share, float(np.quantile(it, share))) for share in QUANTILES),
     "quantile",
 )
 

@@ -32,7 +32,7 @@ class Run(RunDir):
 
     @property
     def zero_ns(self) -> int:
-        """The workload's zero, ns of CLOCK_MONOTONIC."""
+        """The workload's zero, virtual ns."""
         return self.manifest.zero_ns
 
     @property
