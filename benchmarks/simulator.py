@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measure() -> dict[str, float]:
-    """Rates in events/s, memory in bytes a node, the growth exponents of the time between the sizes, and the ratios."""
+    """Rates in events/s, bytes per node, the growth exponents of the time between the sizes, and the ratios."""
     found: dict[str, float] = {}
     for what in ("simpy_flood", "flood", *PROTOCOLS):
         taken = {}
@@ -78,7 +78,7 @@ def _in_own_process(what: str, nodes: int) -> dict[str, float]:
 
 
 def measure_one(what: str, nodes: int) -> dict[str, float]:
-    """One measurement in this process: events handled a second, seconds, and resident bytes a node."""
+    """One measurement in this process: events handled per second, seconds, and resident bytes per node."""
     before = _resident_bytes()
     if what == "simpy_flood":
         events, wall_s = _flood_in_simpy(nodes)

@@ -3,7 +3,7 @@
     trellis bench verdict --calm 40 --stalls 20 --overload 20 --out DIR
 
 * ``calm``: the quickstart, one run after the other, with nothing beside it.
-* ``stalls``: the same while every processor is taken for 20 ms at random instants, 0.6 a second, by a process of a
+* ``stalls``: the same while every processor is taken for 20 ms at random instants, 0.6 per second, by a process of a
   higher real-time priority than anything of a run: what a hypervisor does that gives the processors to somebody else.
 * ``overload``: more than the machine carries, in turn: publications at 2 to 8 times the highest rate that it carries
   (``--rate``, found by doubling where it is not given), processors taken in several ways, and a data plane that is

@@ -93,7 +93,7 @@ PAUSES_S = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Pauses before the attempts at a link, each drawn from 50-150 % of its value; after the last one it is given up."""
 
 STABLE_S = 5.0
-"""A link that has been up this long counts as a success: the pauses begin anew."""
+"""A link that has been up this long counts as a success: the pauses start from the first."""
 
 WAIT_S = 5.0
 """How long a connection waits for the end of the link that its node seems to have lost."""

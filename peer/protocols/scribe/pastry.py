@@ -105,7 +105,7 @@ class Pastry:
         return (KEY_BITS - (node_key(node) ^ key).bit_length()) // self._digit_bits
 
     def _know(self, known: Bitset) -> None:
-        """Find the leaf set anew where other nodes are known than before."""
+        """Recompute the leaf set if the known nodes have changed."""
         if known == self._known:
             return
         self._known = known

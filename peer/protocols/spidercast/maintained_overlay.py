@@ -120,7 +120,7 @@ class MaintainedOverlay(Part):
         self.version += 1
         self._telling_until_ns = turn.now_ns + self._suspect_ns + 2 * self._heartbeat_ns
         for task in self.tasks:
-            task.aim_anew(self.state.topics)
+            task.reset_aim(self.state.topics)
         for peer in self._peers():
             self.changed(turn, peer, "left")
 

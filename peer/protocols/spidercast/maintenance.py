@@ -46,7 +46,7 @@ class Aim(Protocol):
         ...
 
     def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
-        """Begin anew with this interest and these neighbours."""
+        """Reset to this interest and these neighbours."""
         ...
 
     def add(self, interest: Interest) -> None:

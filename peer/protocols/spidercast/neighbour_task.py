@@ -333,7 +333,7 @@ class Task:
             record.version, record.interest, record.unsparing = version, interest, -1
             self.aim.add(interest)
 
-    def aim_anew(self, own: Interest) -> None:
+    def reset_aim(self, own: Interest) -> None:
         """The node's own interest is another one now."""
         for record in self.neighbours.values():
             record.unsparing = -1

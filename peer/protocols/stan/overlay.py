@@ -114,7 +114,7 @@ class Stan(Part):
     def _enter(self, topic: TopicId) -> bool:
         """Draw a first view of a topic from the members that are disclosed; whether there is a view.
 
-        A view that is empty, since nobody else subscribed when it was drawn, is drawn anew.
+        A view that is empty, since nobody else subscribed when it was drawn, is drawn again.
         """
         known = self._membership.subscribers(topic)
         if known:
