@@ -111,9 +111,9 @@ class SimulatedHost:
         self.quiet = self.table.quiet = True
         self.timers.clear()
 
-    def end(self, reason: str, *, goodbye: bool) -> list[End]:
-        """Take the node down; return the connections that are left, closed if ``goodbye``."""
-        left = self.table.end(reason if goodbye else "")
+    def end(self, reason: str) -> list[End]:
+        """Take the node down; return the connections that are left."""
+        left = self.table.end()
         self._clear(reason)
         return left
 

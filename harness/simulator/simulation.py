@@ -327,18 +327,24 @@ class Simulation:
             return
         for event in announce_end(host.node, self.now_ns, reason):
             self._observer.trace(event)
-        for end in host.end(reason, goodbye=goodbye):
-            if not goodbye and end.other is not None:
+        for end in host.end(reason):
+            if goodbye:
+                self._say_bye(end, reason)
+            elif end.other is not None:
                 self._break(end, end.other)
             if end.up:
                 self.note("remove_peer", end, reason=reason)
             end.up, end.reason = False, reason
 
+    def _say_bye(self, end: End, reason: str) -> None:
+        if not end.reason:
+            end.reason = reason
+            self.write(end, Bye(reason))
+
     def _say_gone(self, end: End) -> None:
         """Answer a frame on a connection whose instance has ended: with ``Bye`` if it left, else with a reset."""
         if end.host.ended == LEFT:
-            end.reason = LEFT
-            self.write(end, Bye(LEFT))
+            self._say_bye(end, LEFT)
         elif end.other is not None:
             end.reason = CRASHED
             self._break(end, end.other)

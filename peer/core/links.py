@@ -235,11 +235,10 @@ class LinkTable(Generic[C]):
         found = (self.waiting.get(peer), self.pending.get(peer), self.links.get(peer))
         return [connection for connection in found if connection is not None]
 
-    def end(self, reason: str = "") -> list[C]:
+    def end(self) -> list[C]:
         """Forget everything, since the node has ended: it is told nothing, and what is still due has no effect.
 
-        Returns the links, the pending connections and those that wait: closed for the reason, or, without one, for the
-        carrier to break.
+        Returns the links, the pending connections and those that wait, for the carrier to close or break.
         """
         pending = [connection for connection in self.pending.values() if connection is not None]
         ended = [*self.links.values(), *pending, *self.waiting.values()]
@@ -249,10 +248,6 @@ class LinkTable(Generic[C]):
         self.pending.clear()
         self.links.clear()
         self.waiting.clear()
-        for connection in ended:
-            if reason and not connection.reason:
-                connection.reason = reason
-                self._carrier.say_goodbye(connection, reason)
         return ended
 
     # ------------------------------------------------------------------------------------------------ opening
