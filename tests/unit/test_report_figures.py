@@ -165,6 +165,7 @@ def test_round_trips_are_asked_against_measured_with_the_error_by_phase() -> Non
         "phase": ["before", "before", "before", "after"],
         "asked_rtt_ms": [10.0, 20.0, 30.0, 10.0],
         "rtt_ms": [10.5, 19.0, None, 12.0],
+        "error_ms": [0.5, 1.0, None, 2.0],
     }
     left, right = panels(figures.rtt_error(Shown(achieved=achieved)))
     pairs, after, _ = (list(zip(*line.get_data(), strict=True)) for line in left.get_lines())
