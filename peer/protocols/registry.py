@@ -23,6 +23,7 @@ from peer.core.processing_delay import UnhurriedNode
 from peer.protocols import (
     complete_graph,
     gossipsub,
+    plumtree,
     random_graph,
     ring_per_topic,
     scribe,
@@ -47,6 +48,7 @@ PROTOCOLS: dict[str, Description] = {
         gossipsub.PROTOCOL,
         gossipsub.BOUNDED,
         scribe.PROTOCOL,
+        plumtree.PROTOCOL,
         topiary.PROTOCOL,
     )
 }
