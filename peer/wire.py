@@ -84,7 +84,12 @@ def size(frame: Frame) -> int:
         # msgpack: an array of one takes a byte, a byte string's head 2, 3 or 5.
         head_bytes = 3 if payload_bytes < 1 << 8 else 4 if payload_bytes < 1 << 16 else 6
         return HEADER_BYTES + 4 * len(frame.topics) + head_bytes + payload_bytes
-    return len(encode(frame))
+    body_bytes = frame.count_body_bytes()
+    if body_bytes is None:
+        return len(encode(frame))
+    if body_bytes > MAX_FRAME_BYTES - HEADER_BYTES:
+        raise ValueError(f"a frame has at most {MAX_FRAME_BYTES} bytes, got {HEADER_BYTES + body_bytes}")
+    return HEADER_BYTES + body_bytes
 
 
 class Decoder:

@@ -262,13 +262,18 @@ class Simulation:
                 self._send(host, peer, effect.frame)
 
     def _write_each(self, host: SimulatedHost, effect: contract.SendEach) -> None:
-        """Write a frame to several links, with a fast path for fixed delays and unwatched frames."""
+        """Write a frame to several links with fixed delays. Consecutive ones with the same delay are one event."""
         frame, links, heap, now_ns, order = effect.frame, host.links, self._heap, self.now_ns, self._order
+        together: list[End] = []
+        delay_ns = None
         for peer in effect.peers:
             end = links.get(peer)
             if end is not None and not end.reason and end.other is not None:
                 order += 1
-                heapq.heappush(heap, (now_ns + end.delay_ns, order, end.other, frame))  # type: ignore[operator]
+                if end.delay_ns != delay_ns:
+                    together, delay_ns = [], end.delay_ns
+                    heapq.heappush(heap, (now_ns + delay_ns, order, self._arrive_each, (together, frame)))  # type: ignore[operator]
+                together.append(end.other)
         sent = order - self._order
         self._order = order
         host.sent_frames[frame.kind] += sent
@@ -293,6 +298,15 @@ class Simulation:
         """Handle a frame at its receiver's access link, which is first come, first served."""
         end, _, _, size = arrival
         self.at(self._network.pass_down_ns(self.now_ns, end.host.number, size), self._arrive, arrival)
+
+    def _arrive_each(self, arrivals: tuple[list[End], Frame]) -> None:
+        """Handle a frame that arrives at several hosts at one instant."""
+        ends, frame = arrivals
+        for end in ends:
+            if end.up:
+                end.host.feed(FrameReceived(end.peer, frame))
+            else:
+                self._arrive((end, frame, 0, 0))
 
     def _arrive(self, arrival: Arrival) -> None:
         end, frame, off, size = arrival

@@ -22,7 +22,13 @@ def bitset(members: Iterable[int]) -> Bitset:
 
 
 def members(bits: Bitset) -> Iterator[int]:
-    """The members, rising."""
+    """The members, rising. A set with few of them is taken apart bit by bit, any other byte by byte."""
+    if bits.bit_count() << 6 < bits.bit_length():
+        while bits:
+            lowest_bit = bits & -bits
+            yield lowest_bit.bit_length() - 1
+            bits ^= lowest_bit
+        return
     content = bits.to_bytes((bits.bit_length() + 7) >> 3, "little")
     for index, byte in enumerate(content):
         while byte:

@@ -36,6 +36,10 @@ class Frame(Struct, frozen=True, gc=False):
         """What the frame tells its receiver of subscriptions, the sender's and others'."""
         return ((sender, getattr(self, self.own_topics) or ()),) if self.own_topics else ()
 
+    def count_body_bytes(self) -> int | None:
+        """Return the length of the body on the wire, for frames for which that is cheaper than to encode it."""
+        return None
+
 
 def register(frame_type: type[Frame]) -> type[Frame]:
     """Make a frame type known to the codec (a class decorator).
