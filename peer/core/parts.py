@@ -73,6 +73,8 @@ class State:
         numbers: every number below it may be a node's; no node has a higher one, as far as the bootstrap service and
             the plan have named nodes. What remote nodes claim never raises it.
         admits: whether a neighbour may send messages on a topic. Every one may, unless the overlay knows better.
+        directs: the neighbours to which messages on a topic go on, where the overlay computes them. None = those with
+            the topic in ``forwards``.
     """
 
     __slots__ = (
@@ -84,6 +86,7 @@ class State:
         "admits",
         "aside",
         "borrowed",
+        "directs",
         "neighbours",
         "node",
         "numbers",
@@ -98,6 +101,7 @@ class State:
         self.topics = frozenset(topics)
         self.numbers = max(node + 1, nodes)
         self.admits: Callable[[NodeId, TopicId], bool] = admit_all
+        self.directs: Callable[[TopicId], tuple[NodeId, ...]] | None = None
         self._neighbours: dict[NodeId, Neighbour] = {}
         self._borrowed: dict[NodeId, None] = {}
         self._wanted: dict[NodeId, None] = {}
@@ -123,7 +127,9 @@ class State:
         return peer in self._neighbours or peer in self._aside
 
     def receivers(self, topic: TopicId) -> tuple[NodeId, ...]:
-        """The neighbours to which messages on a topic go on, in the order of ``neighbours``."""
+        """The neighbours to which messages on a topic go on, in the order of ``neighbours`` unless ``directs``."""
+        if self.directs is not None:
+            return self.directs(topic)
         peers = self._receivers.get(topic)
         if peers is None:
             peers = tuple(peer for peer, neighbour in self._neighbours.items() if topic in neighbour.forwards)

@@ -1,0 +1,175 @@
+"""Notify and pull: neighbours are told of a message, and each node asks one of those that told it for the message."""
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta, Struct
+
+from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
+from peer.core.dissemination.spread import MOST_HOPS, Spreading
+from peer.core.frames import UNLIMITED_TTL, Data, Frame, register
+from peer.core.identifiers import TopicNumber
+from peer.core.parts import State, Turn
+
+PULL = "dissemination/pull"
+PATIENCE_NS = 2_000_000_000
+"""How long a node waits for a message that it asked for before it asks another neighbour (ns)."""
+
+MOST_PENDING = 4096
+"""Most messages that a node has asked for and not got."""
+
+MOST_SOURCES = 8
+"""Most neighbours that are remembered as having a message."""
+
+MOST_TOPICS = 255
+"""Most topics of a message."""
+
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+@register
+class Notify(Frame, frozen=True):
+    """The sender has a message. ``hops``: links that the message has crossed once the receiver has it."""
+
+    kind: ClassVar[int] = 17
+    message_id: Number
+    topics: tuple[TopicNumber, ...]
+    hops: Annotated[int, Meta(ge=1, le=MOST_HOPS)]
+
+
+@register
+class Pull(Frame, frozen=True):
+    """The receiver is to send the message."""
+
+    kind: ClassVar[int] = 18
+    message_id: Number
+
+
+class NotifyPullParameters(Struct, forbid_unknown_fields=True, frozen=True):
+    """Notifications and pulls along the links that the overlay chose."""
+
+    spreading: Literal["pull", "push"] = "pull"
+    """``pull``: neighbours are notified and ask for the message; ``push``: they get the message at once."""
+    seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
+    """Number of latest messages that a node remembers."""
+    stored_messages: Annotated[int, Meta(ge=1)] = 1024
+    """Number of latest messages that a node keeps for neighbours that ask for them."""
+
+
+class Pending:
+    """A message that a node has asked for: whom it asked, since when, and who else has it."""
+
+    __slots__ = ("asked_ns", "source", "sources")
+
+    def __init__(self, source: NodeId, asked_ns: int) -> None:
+        self.source = source
+        self.asked_ns = asked_ns
+        self.sources: list[NodeId] = []
+
+
+class NotifyPull(Spreading):
+    """Passes each new message on to the neighbours to which the overlay forwards its topics.
+
+    With ``pull``, a node notifies them once it has the message. A neighbour that lacks it asks the first node that
+    notified it, and the next one if that one does not answer in time or is lost. So each node receives each message
+    once. With ``push``, they get copies instead.
+
+    Source: Vitis section III-C.
+    """
+
+    Parameters = NotifyPullParameters
+    frames = (Data, Notify, Pull)
+    __slots__ = ("_pending", "_pulls", "_stored", "_stored_messages")
+
+    def __init__(self, state: State, parameters: NotifyPullParameters) -> None:
+        super().__init__(state, parameters.seen_messages)
+        self._pulls = parameters.spreading == "pull"
+        self._stored_messages = parameters.stored_messages
+        self._stored: dict[MessageId, Data] = {}
+        self._pending: dict[MessageId, Pending] = {}
+
+    def send_own(self, turn: Turn, copy: Data) -> None:
+        self._pass_on(turn, None, copy)
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        if isinstance(frame, Notify):
+            self._take_notification(turn, peer, frame)
+        elif isinstance(frame, Pull):
+            self._answer(turn, peer, frame)
+        else:
+            super().receive(turn, peer, frame)
+
+    def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
+        self._pending.pop(copy.message_id, None)
+        if self.take(turn, peer, copy) is None:
+            self.remember(copy.message_id, copy.topics)
+            hops = min(copy.hops + 1, MOST_HOPS)
+            self._pass_on(turn, peer, Data(copy.message_id, copy.topics, hops, UNLIMITED_TTL, copy.payload))
+
+    def _pass_on(self, turn: Turn, source: NodeId | None, copy: Data) -> None:
+        """Send a copy, or a notification of it, to all but its source."""
+        receivers = [peer for peer in self._receivers(copy.topics) if peer != source]
+        if not self._pulls:
+            turn.send_each(receivers, copy)
+            return
+        self._stored[copy.message_id] = copy
+        if len(self._stored) > self._stored_messages:
+            del self._stored[next(iter(self._stored))]
+        turn.send_each(receivers, Notify(copy.message_id, copy.topics, copy.hops))
+
+    def _receivers(self, topics: tuple[TopicId, ...]) -> tuple[NodeId, ...]:
+        if len(topics) == 1:
+            return self.state.receivers(topics[0])
+        return tuple(dict.fromkeys(peer for topic in topics for peer in self.state.receivers(topic)))
+
+    # ------------------------------------------------------------------------------------------------------ pulls
+
+    def _take_notification(self, turn: Turn, peer: NodeId, frame: Notify) -> None:
+        identifier = frame.message_id
+        if identifier in self.seen:
+            return
+        pending = self._pending.get(identifier)
+        if pending is not None:
+            if len(pending.sources) < MOST_SOURCES and peer not in pending.sources:
+                pending.sources.append(peer)
+        elif publisher_of(identifier) == self.state.node:
+            turn.trace("reject", peer=peer, message_id=identifier, kind=frame.kind, reason="own_message")
+        elif len(self._pending) >= MOST_PENDING or len(frame.topics) > MOST_TOPICS:
+            turn.trace("reject", peer=peer, message_id=identifier, kind=frame.kind, reason="too_much_pending")
+        else:
+            if not self._pending:
+                turn.set_timer(PULL, turn.now_ns + PATIENCE_NS)
+            self._pending[identifier] = Pending(peer, turn.now_ns)
+            turn.send(peer, Pull(identifier))
+
+    def _answer(self, turn: Turn, peer: NodeId, frame: Pull) -> None:
+        copy = self._stored.get(frame.message_id)
+        if copy is None:
+            turn.trace("reject", peer=peer, message_id=frame.message_id, kind=frame.kind, reason="unknown_message")
+        else:
+            turn.send(peer, copy)
+
+    def fire(self, turn: Turn, name: str) -> None:
+        """Ask another neighbour for what did not come in time."""
+        for identifier in [each for each, pending in self._pending.items() if self._is_late(turn, pending)]:
+            self._ask_next(turn, identifier)
+        if self._pending:
+            earliest_ns = min(pending.asked_ns for pending in self._pending.values())
+            turn.set_timer(PULL, max(earliest_ns + PATIENCE_NS, turn.now_ns + 1))
+
+    @staticmethod
+    def _is_late(turn: Turn, pending: Pending) -> bool:
+        return turn.now_ns - pending.asked_ns >= PATIENCE_NS
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        for identifier in [each for each, pending in self._pending.items() if pending.source == peer]:
+            self._ask_next(turn, identifier)
+
+    def _ask_next(self, turn: Turn, identifier: MessageId) -> None:
+        pending = self._pending[identifier]
+        while pending.sources:
+            pending.source = pending.sources.pop(0)
+            if pending.source in self.state.neighbours:
+                pending.asked_ns = turn.now_ns
+                turn.send(pending.source, Pull(identifier))
+                return
+        del self._pending[identifier]

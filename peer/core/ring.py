@@ -1,0 +1,89 @@
+"""A ring of identifiers that nodes and topics share, and the nodes on it in order."""
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+
+from peer.core.identifiers import NodeId, TopicId
+
+KEY_BITS = 64
+SPACE = 1 << KEY_BITS
+MASK = SPACE - 1
+
+Key = int
+"""A point on the ring, 0 .. 2**64 - 1."""
+
+
+def make_key(name: str) -> Key:
+    """Hash a name to a point on the ring: uniform, and the same for every node."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[: KEY_BITS // 8], "big")
+
+
+@lru_cache(maxsize=1 << 17)
+def node_key(node: NodeId) -> Key:
+    """Return the point of a node."""
+    return make_key(f"node/{node}")
+
+
+@lru_cache(maxsize=1 << 17)
+def topic_key(topic: TopicId) -> Key:
+    """Return the point of a topic."""
+    return make_key(f"topic/{topic}")
+
+
+def distance(one: Key, other: Key) -> int:
+    """Return the distance of two points, the shorter way around the ring."""
+    gap = (one - other) & MASK
+    return min(gap, SPACE - gap)
+
+
+def rank(node: NodeId, key: Key) -> tuple[int, NodeId]:
+    """Return what orders nodes by their distance to a point: of two at one distance, the lower number is closer."""
+    return distance(node_key(node), key), node
+
+
+class RingOrder:
+    """Some nodes in the order of their points.
+
+    Attributes:
+        nodes: in rising order of ``keys``; nodes with equal keys are in rising order of their numbers.
+        keys: the point of each.
+    """
+
+    __slots__ = ("_members", "keys", "nodes")
+
+    def __init__(self, nodes: Iterable[NodeId]) -> None:
+        self._members = frozenset(nodes)
+        pairs = sorted([(node_key(node), node) for node in self._members])
+        self.keys = [key for key, _ in pairs]
+        self.nodes = [node for _, node in pairs]
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._members
+
+    def nearest(self, key: Key, taken: Collection[NodeId] = ()) -> NodeId | None:
+        """Return the node closest to a point that is not ``taken``; None if all are."""
+        nodes, keys = self.nodes, self.keys
+        count = len(nodes)
+        right = bisect_left(keys, key)
+        left = right - 1
+        free = count
+        while free and nodes[right % count] in taken:
+            right, free = right + 1, free - 1
+        if not free:
+            return None
+        while nodes[left % count] in taken:
+            left -= 1
+        after, before = right % count, left % count
+        if after == before:
+            return nodes[after]
+        gap_after, gap_before = (keys[after] - key) & MASK, (key - keys[before]) & MASK
+        ahead = min(gap_after, SPACE - gap_after), nodes[after]
+        behind = min(gap_before, SPACE - gap_before), nodes[before]
+        return min(ahead, behind)[1]
+
+    def neighbours(self, key: Key) -> tuple[NodeId, NodeId]:
+        """Return the first node after a point and the last one before it; there must be a node, none at the point."""
+        at = bisect_left(self.keys, key)
+        return self.nodes[at % len(self.nodes)], self.nodes[at - 1]

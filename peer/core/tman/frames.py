@@ -1,0 +1,73 @@
+"""The frames of T-Man: routing tables that are exchanged, profiles, and links that are released."""
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from peer.core.encoded_sizes import count_array_head_bytes, count_integers_bytes, count_set_bytes
+from peer.core.frames import Disclosure, Frame, register
+from peer.core.identifiers import NodeId, NodeNumber, TopicNumber
+
+Topics = frozenset[TopicNumber]
+Ring = Annotated[tuple[NodeNumber, ...], Meta(max_length=2)]
+
+
+class Contact(Struct, frozen=True, array_like=True, gc=False):
+    """What is told of a node: rounds since the teller, or one before it, heard from it, and its subscriptions."""
+
+    node: NodeNumber
+    age: Annotated[int, Meta(ge=0, lt=2**31)]
+    topics: Topics
+
+
+class Exchange(Frame, frozen=True):
+    """One direction of an exchange: random nodes and the sender's routing table."""
+
+    contacts: tuple[Contact, ...]
+
+    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
+        return ((contact.node, contact.topics) for contact in self.contacts)
+
+    def count_body_bytes(self) -> int:
+        """Add up the contacts: an array of three in an array, in the array of the frame's fields."""
+        contacts = self.contacts
+        return (
+            1
+            + count_array_head_bytes(len(contacts))
+            + len(contacts)
+            + sum([count_set_bytes(contact.topics) for contact in contacts])
+            + count_integers_bytes([contact.node for contact in contacts])
+            + count_integers_bytes([contact.age for contact in contacts])
+        )
+
+
+@register
+class TManRequest(Exchange, frozen=True):
+    """The first half of an exchange (Algorithm 2, line 5)."""
+
+    kind: ClassVar[int] = 110
+
+
+@register
+class TManReply(Exchange, frozen=True):
+    """The other half (Algorithm 3, line 5)."""
+
+    kind: ClassVar[int] = 111
+
+
+@register
+class TManRelease(Frame, frozen=True):
+    """The receiver is no longer in the sender's routing table: it closes the link unless the sender is in its own."""
+
+    kind: ClassVar[int] = 112
+
+
+@register
+class Profile(Frame, frozen=True):
+    """A heartbeat: the sender is up, subscribes to these topics, and has these neighbours on the ring."""
+
+    kind: ClassVar[int] = 113
+    own_topics: ClassVar[str] = "topics"
+    topics: Topics
+    ring: Ring

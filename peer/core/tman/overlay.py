@@ -1,0 +1,301 @@
+"""The part of an overlay that T-Man makes: rounds, exchanges, ages and links. Subclasses choose the neighbours."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import ClassVar
+
+from peer.core.bitset import Bitset, members, sample
+from peer.core.contract import Directory, NodeId, TopicId
+from peer.core.frames import Frame
+from peer.core.links import PASSING
+from peer.core.membership.interface import Membership
+from peer.core.parts import Part, State, Turn
+from peer.core.randomness import substream
+from peer.core.tman.frames import Contact, Exchange, Profile, TManRelease, TManReply, TManRequest
+from peer.core.tman.parameters import TManParameters
+
+ROUND = "overlay/round"
+RELEASED, SILENT, LOST = "released", "silent", "lost"
+
+SAMPLES = 20
+"""Most random nodes that one side adds to an exchange."""
+
+MOST_LISTED = 1000
+"""Nodes of a view up to which samples are drawn from a list of them."""
+
+MOST_CONTACTS = 128
+"""Most entries of an exchange; a larger routing table sends a random part of itself."""
+
+MOST_TOPICS = 8192
+"""Most topics of a node, in a profile or as others tell."""
+
+Topics = frozenset[TopicId]
+NOTHING: Topics = frozenset()
+
+
+@lru_cache(maxsize=1 << 15)
+def share(topics: Topics) -> Topics:
+    """Return one set for all that are equal: the neighbours of a node, and the nodes of a simulation, share it."""
+    return topics
+
+
+class TMan(Part):
+    """Keeps a routing table by gossip, and a link to each node in it.
+
+    In each round, at an instant of its own, a node removes neighbours that were silent, exchanges its table with one
+    neighbour from it, opens links to new entries and releases those that left the table, and sends its profile over
+    all links, whichever side opened them. The node at the other end closes a released link unless its own table has
+    this node. A neighbour's age is the number of rounds since its latest profile; in an exchange, ages are told.
+
+    A node whose link failed, or that was silent, is no candidate for twice the age limit: by then, other nodes have
+    removed it too.
+
+    Attributes:
+        table: the routing table: each node in it with its topics, as it or others told them.
+        told: each neighbour that sent a profile, with its topics.
+        round: number of the present round.
+
+    Source: Vitis section III-A and III-D, Algorithms 1-3, 6 and 7; Jelasity, Montresor, Babaoglu: T-Man (Computer
+    Networks 53(13), 2009).
+    """
+
+    frames: ClassVar[tuple[type[Frame], ...]] = (TManRequest, TManReply, TManRelease)
+    writes = frozenset({"outbound", "interests", "forwards", "logical"})
+
+    def __init__(self, state: State, membership: Membership, parameters: TManParameters) -> None:
+        super().__init__(state)
+        self._membership = membership
+        self._period_ns = max(round(parameters.period_s * 1e9), 1)
+        self._age_limit = parameters.age_limit
+        self.draws = substream(state.seed, state.node, "overlay")
+        self.table: dict[NodeId, Topics] = {}
+        self.told: dict[NodeId, Topics] = {}
+        self.round = 0
+        self._heard: dict[NodeId, int] = {}
+        self._opened: dict[NodeId, None] = {}
+        self._lost: dict[NodeId, int] = {}
+        self._partner: NodeId | None = None
+        self._reselects = True
+        self._known: Bitset = -1
+        self._samples: dict[NodeId, Topics] = {}
+        self._sampled: tuple[Contact, ...] = ()
+        self._merged: dict[NodeId, Topics] | None = None
+
+    # ----------------------------------------------------------------------------------- what a protocol decides
+
+    def select(self, pool: Mapping[NodeId, Topics]) -> Iterable[NodeId]:
+        """Return the new routing table's nodes from all nodes that this one knows (Algorithm 4)."""
+        raise NotImplementedError
+
+    def narrow(self, candidates: Mapping[NodeId, Topics]) -> dict[NodeId, Topics]:
+        """Return the nodes that ``select`` may choose if they are added to the latest pool."""
+        raise NotImplementedError
+
+    def make_profile(self, turn: Turn) -> Frame:
+        """Return what to send to all neighbours in this round (Algorithm 6, line 2)."""
+        raise NotImplementedError
+
+    def introduce(self, turn: Turn) -> Frame:
+        """Return what to send to a neighbour whose link came up within a round."""
+        raise NotImplementedError
+
+    def refresh(self, turn: Turn) -> None:
+        """End a round: the profile has been sent."""
+
+    def forget(self, turn: Turn, peer: NodeId) -> None:
+        """A neighbour is gone."""
+
+    def relink(self, turn: Turn, peer: NodeId) -> None:
+        """The topics of a neighbour, or of this node, are not those of before."""
+
+    # --------------------------------------------------------------------------------------------------- rounds
+
+    def start(self, turn: Turn) -> None:
+        """Begin at an instant of one's own within the first period, so that rounds spread over time."""
+        turn.set_timer(ROUND, turn.now_ns + 1 + self.draws.randrange(self._period_ns))
+
+    def meet(self, turn: Turn, directory: Directory) -> None:
+        """Fill an empty routing table (Algorithm 1, line 3)."""
+        if not self.table:
+            self._merge(())
+            self._align_links(turn)
+
+    def fire(self, turn: Turn, name: str) -> None:
+        turn.set_timer(ROUND, turn.now_ns + self._period_ns)
+        self.round += 1
+        self._remove_silent(turn)
+        self._begin_exchange(turn)
+        self._align_links(turn)
+        profile = self.make_profile(turn)
+        turn.send_each(tuple(self.state.neighbours), profile)
+        self.refresh(turn)
+
+    def _remove_silent(self, turn: Turn) -> None:
+        """Remove the neighbours that sent no profile for too long (Algorithm 6, line 5)."""
+        oldest = self.round - self._age_limit
+        for peer in [peer for peer, heard in self._heard.items() if heard < oldest]:
+            self._lose(turn, peer, SILENT)
+        if self._lost:
+            self._lost = {peer: until for peer, until in self._lost.items() if until > self.round}
+
+    def _lose(self, turn: Turn, peer: NodeId, reason: str) -> None:
+        self._lost[peer] = self.round + 2 * self._age_limit
+        for known in (self._opened, self.table, self.told, self._heard):
+            known.pop(peer, None)
+        self._reselects = True
+        turn.disconnect(peer, reason)
+
+    # ------------------------------------------------------------------------------------------------- exchanges
+
+    def _begin_exchange(self, turn: Turn) -> None:
+        """Ask a neighbour from the table, drawn uniformly; without one, take what the peer sampling service has."""
+        linked = [peer for peer in self.table if peer in self.state.neighbours]
+        if linked:
+            self._partner = self.draws.choice(linked)
+            turn.send(self._partner, TManRequest(self._describe()))
+        else:
+            self._partner = None
+            self._merge(())
+
+    def _describe(self) -> tuple[Contact, ...]:
+        """Return what an exchange tells: the samples, then the routing table."""
+        now, heard = self.round, self._heard
+        self._sample()
+        table = [*self.table.items()]
+        if len(table) > MOST_CONTACTS - SAMPLES:
+            table = self.draws.sample(table, MOST_CONTACTS - SAMPLES)
+        told = [Contact(node, now - heard.get(node, now), topics) for node, topics in table]
+        return (*self._sampled, *told)
+
+    def _sample(self) -> dict[NodeId, Topics]:
+        """Return random nodes with their topics from the peer sampling service."""
+        known = self._membership.known
+        if known is not self._known or known.bit_count() > SAMPLES:
+            self._known = known
+            topics_of = self._membership.topics_of
+            self._samples = {node: share(topics_of(node)) for node in self._draw(known)}
+            self._sampled = tuple([Contact(node, 0, topics) for node, topics in self._samples.items()])
+        return self._samples
+
+    def _draw(self, known: Bitset) -> Iterable[NodeId]:
+        """Draw samples: from a list of a small view, without one from a view of most nodes."""
+        count = known.bit_count()
+        if count <= SAMPLES or count > MOST_LISTED:
+            return members(sample(known, SAMPLES, self.draws))
+        return self.draws.sample([*members(known)], SAMPLES)
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        if isinstance(frame, Exchange):
+            self._take_exchange(turn, peer, frame)
+        elif isinstance(frame, Profile):
+            self.hear(turn, peer, frame.topics)
+        elif isinstance(frame, TManRelease) and peer not in self.table:
+            turn.disconnect(peer, RELEASED)
+
+    def _take_exchange(self, turn: Turn, peer: NodeId, frame: Exchange) -> None:
+        """Answer a request with what was known before, and merge (Algorithm 3); merge a reply (Algorithm 2)."""
+        reason = self._fault(frame.contacts)
+        if reason is None and isinstance(frame, TManReply) and peer != self._partner:
+            reason = "unasked"
+        if reason is not None:
+            turn.trace("reject", peer=peer, kind=frame.kind, reason=reason)
+            return
+        if isinstance(frame, TManRequest):
+            turn.send(peer, TManReply(self._describe()))
+        else:
+            self._partner = None
+        self._merge(frame.contacts)
+
+    def _fault(self, contacts: tuple[Contact, ...]) -> str | None:
+        if len(contacts) > MOST_CONTACTS:
+            return "too_many_contacts"
+        if max([contact.node for contact in contacts], default=0) >= self.state.numbers:
+            return "unknown_node"
+        if max([len(contact.topics) for contact in contacts], default=0) > MOST_TOPICS:
+            return "too_many_topics"
+        return None
+
+    def _merge(self, contacts: Iterable[Contact]) -> None:
+        """Select the new routing table from the old one, all neighbours, random nodes and what an exchange told.
+
+        Nothing is selected if no node that is not in the pool already would be chosen.
+        """
+        age_limit = self._age_limit
+        known = {self.state.node: None, **self.table, **self.told, **self._lost}
+        strangers = {
+            contact.node: contact for contact in contacts if contact.node not in known and contact.age <= age_limit
+        }
+        fresh = self.narrow({node: contact.topics for node, contact in strangers.items()})
+        samples = self._sample()
+        if samples is not self._merged or self._reselects:
+            self._merged = samples
+            fresh |= self.narrow({node: topics for node, topics in samples.items() if node not in known})
+        if fresh or self._reselects:
+            self._reselects = False
+            ages = {node: strangers[node].age for node in fresh if node in strangers}
+            self.adopt({**self.table, **self.told, **fresh}, ages)
+
+    def adopt(self, pool: Mapping[NodeId, Topics], ages: Mapping[NodeId, int]) -> None:
+        """Replace the routing table by a selection from the pool; entries that have no age are new."""
+        table, heard, now = self.table, self._heard, self.round
+        self.table = {node: share(pool[node]) for node in self.select(pool)}
+        for node in self.table:
+            if node not in heard:
+                heard[node] = now - ages.get(node, 0)
+        for node in table:
+            if node not in self.table and node not in self.told:
+                heard.pop(node, None)
+
+    # ----------------------------------------------------------------------------------------------------- links
+
+    def hear(self, turn: Turn, peer: NodeId, topics: Topics) -> None:
+        """A profile came: the neighbour is fresh (Algorithm 7)."""
+        self._heard[peer] = self.round
+        if self.told.get(peer) is topics:
+            return
+        if len(topics) > MOST_TOPICS:
+            turn.trace("reject", peer=peer, kind=Profile.kind, reason="too_many_topics")
+            return
+        topics = share(topics)
+        if self.told.get(peer) is not topics:
+            self.told[peer] = topics
+            if peer in self.table:
+                self.table[peer] = topics
+            self._reselects = True
+            self.relink(turn, peer)
+
+    def _align_links(self, turn: Turn) -> None:
+        """Open links to the table's nodes, and release the others that this node opened."""
+        neighbours, table = self.state.neighbours, self.table
+        for peer in table:
+            if peer not in self._opened:
+                self._opened[peer] = None
+                turn.connect(peer)
+                if peer in neighbours:
+                    self.write(peer, outbound=True)
+        for peer in [peer for peer in self._opened if peer not in table]:
+            del self._opened[peer]
+            if peer in neighbours:
+                self.write(peer, outbound=False)
+                turn.send(peer, TManRelease())
+            else:
+                turn.disconnect(peer, RELEASED)
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        self._heard[peer] = self.round
+        if self.state.neighbours[peer].outbound != (peer in self._opened):
+            self.write(peer, outbound=peer in self._opened)
+        turn.send(peer, self.introduce(turn))
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Remove a neighbour whose link failed; one that closed it on purpose may be chosen again."""
+        self.told.pop(peer, None)
+        self.forget(turn, peer)
+        if peer not in self._opened:
+            self._heard.pop(peer, None)
+            if retrying:
+                turn.disconnect(peer, RELEASED)
+        elif not retrying or reason not in PASSING:
+            self._lose(turn, peer, LOST)
+            if reason == RELEASED:
+                del self._lost[peer]

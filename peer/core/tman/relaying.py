@@ -1,0 +1,95 @@
+"""Overlays with relay paths over T-Man's navigable ring: which topics go on over which link."""
+
+from collections.abc import Iterable
+
+from peer.core.contract import NodeId, Publish, TopicId
+from peer.core.frames import Frame
+from peer.core.membership.interface import Membership
+from peer.core.parts import State, Turn
+from peer.core.rendezvous import RelayPaths, RelayRequest
+from peer.core.tman.frames import Profile
+from peer.core.tman.overlay import NOTHING, TMan
+from peer.core.tman.parameters import RingParameters
+from peer.core.tman.selection import SmallWorld
+
+
+class RelayingOverlay(TMan):
+    """Forwards the topics of its relay paths along them, and others as a subclass says.
+
+    Messages on a topic go on to both ends of each of its relay paths, except to the node that they came from. A node
+    that publishes on a topic for which it has no receivers becomes a gateway of it for as many rounds as a silent
+    neighbour is kept.
+
+    Attributes:
+        world: chooses the ring and small-world neighbours.
+        relays: the relay paths.
+    """
+
+    frames = (*TMan.frames, RelayRequest)
+    writes = TMan.writes | {"directs"}
+
+    def __init__(self, state: State, membership: Membership, parameters: RingParameters, long_links: int) -> None:
+        super().__init__(state, membership, parameters)
+        self.world = SmallWorld(state.node, long_links, self.draws, parameters.nodes)
+        self.relays = RelayPaths(state, parameters.age_limit)
+        self._published: dict[TopicId, int] = {}
+        self.write(directs=self._direct)
+
+    def gateways(self) -> Iterable[TopicId]:
+        """Return the topics of which this node is a gateway."""
+        raise NotImplementedError
+
+    def clustered(self, topic: TopicId) -> Iterable[NodeId]:
+        """Return the neighbours to which messages on a topic go on besides those on relay paths."""
+        return ()
+
+    def refresh(self, turn: Turn) -> None:
+        if self._published:
+            self._published = {topic: until for topic, until in self._published.items() if until > self.round}
+        self.relays.refresh(turn, (*self.gateways(), *self._published))
+
+    def publish(self, turn: Turn, publication: Publish) -> None:
+        """Become a gateway of topics that nobody near subscribes to."""
+        for topic in publication.topics:
+            if topic in self._published or not self.state.receivers(topic):
+                self._published[topic] = self.round + self._age_limit
+                self.ask_for_relays(turn, (topic,))
+
+    def ask_for_relays(self, turn: Turn, topics: Iterable[TopicId]) -> None:
+        """Become a gateway of further topics at once."""
+        self.relays.request(turn, topics)
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        if isinstance(frame, RelayRequest):
+            self.relays.receive(turn, peer, frame)
+        else:
+            super().receive(turn, peer, frame)
+            if isinstance(frame, Profile):
+                self.take_hints(frame.ring)
+
+    def take_hints(self, ring: tuple[NodeId, ...]) -> None:
+        """Select again if a neighbour's ring neighbour would be one of this node's."""
+        own, numbers = self.state.node, self.state.numbers
+        fresh = {
+            node: NOTHING
+            for node in ring
+            if node < numbers
+            and node not in self.table
+            and node not in self.told
+            and node not in self._lost
+            and node != own
+            and self.world.is_between(node)
+        }
+        if fresh:
+            self.adopt({**self.table, **self.told, **fresh}, {})
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        self.relays.link_up(peer)
+        super().link_up(turn, peer)
+
+    def forget(self, turn: Turn, peer: NodeId) -> None:
+        self.relays.link_down(turn, peer)
+
+    def _direct(self, topic: TopicId) -> tuple[NodeId, ...]:
+        """Return the neighbours to which messages on a topic go on."""
+        return tuple(dict.fromkeys((*self.clustered(topic), *self.relays.receivers(topic))))
