@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, defstruct, field, to_builtins
 from peer.core.adversary import ADVERSARIES, DropperParameters, SlowNodeParameters
 from peer.core.asker import AskerParameters
 from peer.core.dissemination.flood import FloodParameters
+from peer.core.dissemination.notify_pull import NotifyPullParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.membership.cyclon import CyclonParameters
 from peer.core.membership.newscast import NewscastParameters
@@ -82,7 +83,7 @@ class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
     kind: DisseminationName = "protocol"
     """``protocol``: as the protocol does. ``flood``: to all neighbours, with a TTL. ``topic-flood``: along each topic's
-    links."""
+    links. ``notify-pull``: along the links that the overlay chose for each topic, by notification and pull."""
 
 
 class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -351,6 +352,7 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
     dissemination: DisseminationSpec = field(default_factory=DisseminationSpec)
     flood: FloodParameters = field(default_factory=FloodParameters)
     topic_flood: TopicFloodParameters = field(default_factory=TopicFloodParameters)
+    notify_pull: NotifyPullParameters = field(default_factory=NotifyPullParameters)
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     interests: InterestsSpec = field(default_factory=InterestsSpec)
     churn: ChurnSpec = field(default_factory=ChurnSpec)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from harness.planning.models import find_model
 from harness.planning.overlay_models import OverlayModel, read_parameters
 from peer.core.dissemination.flood import FloodParameters
+from peer.core.dissemination.notify_pull import NotifyPullParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.frames import UNLIMITED_TTL
 from peer.protocols.description import Choice
@@ -142,7 +143,23 @@ def links_of(model: OverlayModel, subscribed: Subscribed, node: int) -> Iterable
     return ((other, subscribed[node] & subscribed[other]) for other in model.neighbours[node])
 
 
+def _notify_pull(
+    parameters: NotifyPullParameters,
+    model: OverlayModel,
+    subscribed: Subscribed,
+    publisher: int,
+    topics: frozenset[int],
+) -> int:
+    """Count one copy per subscriber if nodes pull, or copies along shared topics; relays are left out."""
+    if parameters.spreading == "pull":
+        return sum(node != publisher and not own.isdisjoint(topics) for node, own in enumerate(subscribed))
+    return spread_once(
+        publisher, lambda node: (other for other, carried in links_of(model, subscribed, node) if topics & carried)
+    )
+
+
 _RULES: dict[str, Callable[[Any, OverlayModel, Subscribed, int, frozenset[int]], int]] = {
     "flood": _flood,
     "topic-flood": _topic_flood,
+    "notify-pull": _notify_pull,
 }

@@ -21,6 +21,9 @@ from peer.core.randomness import NETWORK, substream
 from peer.protocols.description import Choice, Composition
 from peer.protocols.registry import OVERLAYS, compose
 
+MOST_CANDIDATES = 1000
+"""Nodes that a modelled node knows when it selects its routing table."""
+
 Links = list[list[int]]
 """Every node's neighbours."""
 
@@ -94,6 +97,19 @@ class FullMembership(Directory):
                 if isinstance(effect, Connect):
                     around.add(effect.peer)
                     links[effect.peer].add(node)
+        return [sorted(others) for others in links]
+
+    def selected_links(self) -> Links:
+        """Return every node's neighbours if it selects its routing table from ``MOST_CANDIDATES`` nodes."""
+        links: list[set[int]] = [set() for _ in range(len(self))]
+        everybody = range(len(self))
+        for node, around in enumerate(links):
+            core: Any = compose(node, self._seed, tuple(sorted(self.topics_of(node))), self._parts)
+            overlay = core.parts["overlay"]
+            drawn = self.draws.sample(everybody, min(len(self), MOST_CANDIDATES))
+            for peer in overlay.select({peer: self.topics_of(peer) for peer in drawn if peer != node}):
+                around.add(peer)
+                links[peer].add(node)
         return [sorted(others) for others in links]
 
 

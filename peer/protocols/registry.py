@@ -11,6 +11,7 @@ import msgspec
 from peer.core.adversary import ADVERSARIES
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.flood import Flood
+from peer.core.dissemination.notify_pull import NotifyPull
 from peer.core.dissemination.topic_flood import TopicFlood
 from peer.core.interests import AnnouncedInterests, PrivateInterests, ToldInterests
 from peer.core.membership.cyclon import Cyclon
@@ -23,14 +24,17 @@ from peer.core.processing_delay import UnhurriedNode
 from peer.protocols import (
     complete_graph,
     gossipsub,
+    opt,
     plumtree,
     random_graph,
     ring_per_topic,
+    rvr,
     scribe,
     similarity,
     spidercast,
     stan,
     topiary,
+    vitis,
 )
 from peer.protocols.description import Choice, Composition, Description
 
@@ -50,6 +54,9 @@ PROTOCOLS: dict[str, Description] = {
         scribe.PROTOCOL,
         plumtree.PROTOCOL,
         topiary.PROTOCOL,
+        vitis.PROTOCOL,
+        rvr.PROTOCOL,
+        opt.PROTOCOL,
     )
 }
 """Every protocol; experiments have their sections in this order."""
@@ -70,7 +77,11 @@ INTERESTS: dict[str, type[Part]] = {
     "private": PrivateInterests,
 }
 OVERLAYS: dict[str, type[Part]] = _own_parts("overlay")
-SHARED_DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "topic-flood": TopicFlood}
+SHARED_DISSEMINATIONS: dict[str, type[Part]] = {
+    "flood": Flood,
+    "topic-flood": TopicFlood,
+    "notify-pull": NotifyPull,
+}
 """Those that work with every protocol."""
 
 DISSEMINATIONS = SHARED_DISSEMINATIONS | _own_parts("dissemination")

@@ -8,12 +8,14 @@ from peer.core.frames import Frame, Subscriptions, frame_type, kind_names
 from peer.core.membership.cyclon import CyclonReply, CyclonShuffle
 from peer.core.membership.gossip import Descriptor
 from peer.core.membership.newscast import NewscastNews, NewscastReply
+from peer.core.tman.frames import Contact, Profile, TManReply, TManRequest
 from peer.protocols.description import section_name
 from peer.protocols.gossipsub.frames import Graft
 from peer.protocols.registry import OVERLAYS
 from peer.protocols.ring_per_topic.frames import RingLink
 from peer.protocols.spidercast.frames import SpiderConnect, SpiderConnectOk, SpiderHeartbeat, SpiderRedirect
 from peer.protocols.stan.frames import StanCollect, StanReply, StanRide
+from peer.protocols.vitis.frames import Proposal, VitisProfile
 
 SENDER = 9
 NEWS = (Descriptor(3, 1, (4, 5)), Descriptor(6, 0, None))
@@ -35,6 +37,10 @@ FRAMES = [
     (NewscastReply(NEWS), [(3, (4, 5)), (6, ())]),
     (Graft((1, 2)), [(SENDER, (1, 2))]),
     (RingLink((1, 2)), [(SENDER, (1, 2))]),
+    (TManRequest((Contact(3, 1, frozenset({4})), Contact(6, 0, frozenset()))), [(3, (4,)), (6, ())]),
+    (TManReply((Contact(3, 1, frozenset({4})),)), [(3, (4,))]),
+    (Profile(frozenset({5}), (1, 2)), [(SENDER, (5,))]),
+    (VitisProfile({4: Proposal(3, 3, 0), 5: Proposal(9, 9, 0)}, (1, 2)), [(SENDER, (4, 5))]),
 ]
 
 

@@ -1,0 +1,23 @@
+"""OPT: an overlay per topic that exploits the correlation of subscriptions, the second baseline of Vitis.
+
+It is what Vitis describes, not SpiderCast: it has the same peer sampling and table exchange as Vitis.
+
+Source: docs/protocols/opt.md.
+"""
+
+from peer.core.tman.frames import Profile, TManReply, TManRequest
+from peer.protocols.description import Composition, Description
+from peer.protocols.opt.overlay import Opt, OptParameters
+
+PROTOCOL = Description(
+    name="opt",
+    composition=Composition(
+        overlay={"name": "opt"},
+        dissemination={"name": "notify-pull"},
+        membership={"name": "newscast"},
+        interests="private",
+    ),
+    parts={"overlay": Opt},
+    parameters=OptParameters,
+    background_frames=(TManRequest, TManReply, Profile),
+)

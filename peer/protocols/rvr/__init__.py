@@ -1,0 +1,23 @@
+"""RVR: rendezvous routing with a tree per topic, the first baseline of Vitis.
+
+Source: docs/protocols/rvr.md.
+"""
+
+from peer.core.rendezvous import RelayRequest
+from peer.core.tman.frames import Profile, TManReply, TManRequest
+from peer.protocols.description import Composition, Description
+from peer.protocols.rvr.overlay import Rvr, RvrParameters
+
+PROTOCOL = Description(
+    name="rvr",
+    composition=Composition(
+        overlay={"name": "rvr"},
+        dissemination={"name": "notify-pull"},
+        membership={"name": "newscast"},
+        interests="private",
+        needs_interests=False,
+    ),
+    parts={"overlay": Rvr},
+    parameters=RvrParameters,
+    background_frames=(TManRequest, TManReply, Profile, RelayRequest),
+)

@@ -1,0 +1,64 @@
+"""RVR: a tree per topic, made of the relay paths of all its subscribers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from peer.core.contract import NodeId, TopicId
+from peer.core.frames import Frame
+from peer.core.membership.interface import Membership
+from peer.core.parts import State, Turn
+from peer.core.ring import RingOrder
+from peer.core.tman.frames import Profile
+from peer.core.tman.overlay import NOTHING, Topics
+from peer.core.tman.parameters import RingParameters
+from peer.core.tman.relaying import RelayingOverlay
+
+RING_LINKS = 2
+"""Predecessor and successor."""
+
+
+class RvrParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
+    """A navigable overlay and a tree per topic."""
+
+    table_size: Annotated[int, Meta(ge=3, le=1000)] = 15
+    """Entries of the routing table: predecessor, successor and small-world neighbours."""
+
+
+class Rvr(RelayingOverlay):
+    """Routes to the rendezvous node of each topic that it subscribes to; the union of these paths is the topic's tree.
+
+    The routing table is oblivious to subscriptions, and nodes tell nobody what they subscribe to, except the next node
+    on the way.
+
+    Source: Vitis section IV (RVR).
+    """
+
+    Parameters = RvrParameters
+    frames = (*RelayingOverlay.frames, Profile)
+
+    def __init__(self, state: State, membership: Membership, parameters: RvrParameters) -> None:
+        super().__init__(state, membership, parameters, parameters.table_size - RING_LINKS)
+        self._profile = Profile(NOTHING, ())
+
+    def select(self, pool: Mapping[NodeId, Topics]) -> Iterable[NodeId]:
+        return self.world.choose(RingOrder(pool))
+
+    def narrow(self, candidates: Mapping[NodeId, Topics]) -> dict[NodeId, Topics]:
+        return {node: topics for node, topics in candidates.items() if self.world.would_choose(node)}
+
+    def make_profile(self, turn: Turn) -> Frame:
+        """An unchanged profile is the same frame as before."""
+        if self._profile.ring != self.world.ring:
+            self._profile = Profile(NOTHING, self.world.ring)
+        return self._profile
+
+    def introduce(self, turn: Turn) -> Frame:
+        return self._profile
+
+    def gateways(self) -> Iterable[TopicId]:
+        return sorted(self.state.topics)
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        self.ask_for_relays(turn, (topic,))

@@ -1,0 +1,55 @@
+"""The election of a topic's gateway: each node of a cluster revises its proposal by those of its neighbours."""
+
+from collections.abc import Container, Mapping
+
+from peer.core.contract import NodeId, TopicId
+from peer.core.ring import MASK, SPACE, node_key, topic_key
+from peer.protocols.vitis.frames import Proposal
+
+
+def elect(
+    node: NodeId,
+    topic: TopicId,
+    offers: Mapping[NodeId, Proposal],
+    *,
+    most_hops: int,
+    failed: Container[NodeId] = (),
+    parent: NodeId | None = None,
+) -> Proposal:
+    """Return a node's proposal for a topic.
+
+    A proposal counts if its neighbour is the gateway itself, or has it from a node that is not a neighbour: otherwise
+    this node has it from there, too. Ours: a proposal whose parent is this node, or whose gateway has just failed, does
+    not count. With the listing alone, neighbours return a failed gateway to each other until its hops exceed the limit.
+
+    Args:
+        node: this node, the first gateway that it proposes.
+        topic: the topic.
+        offers: the latest proposal of each neighbour that subscribes to the topic.
+        most_hops: most hops from a node to its gateway (d).
+        failed: nodes that this one has just lost.
+        parent: the neighbour from which this node has its present proposal, which stays if no other is better. Without
+            that, proposals would go on changing although no gateway does.
+
+    Source: Vitis Algorithm 5, lines 3-18.
+    """
+    best, key = Proposal(node, node, 0), topic_key(topic)
+    gap = (node_key(node) - key) & MASK
+    least = min(gap, SPACE - gap), node
+    first = [(parent, offers[parent])] if parent is not None and parent in offers else []
+    for neighbour, offer in (*first, *offers.items()):
+        origin, gateway = offer.parent, offer.gateway
+        if origin != neighbour and (origin == node or origin in offers):
+            continue
+        hops = offer.hops + 1
+        if hops > most_hops:
+            continue
+        if gateway == best.gateway:
+            if hops < best.hops:
+                best = Proposal(gateway, neighbour, hops)
+            continue
+        gap = (node_key(gateway) - key) & MASK
+        place = min(gap, SPACE - gap), gateway
+        if place < least and gateway not in failed:
+            best, least = Proposal(gateway, neighbour, hops), place
+    return best

@@ -1,0 +1,235 @@
+"""The Vitis overlay: clusters of nodes with similar subscriptions, and gateways that connect them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from msgspec import Meta
+
+from peer.core.contract import NodeId, TopicId
+from peer.core.frames import Frame
+from peer.core.membership.interface import Membership
+from peer.core.parts import State, Turn
+from peer.core.rates import RateLaw, topic_rates
+from peer.core.ring import MASK, RingOrder, node_key
+from peer.core.tman.overlay import MOST_TOPICS, Topics
+from peer.core.tman.parameters import RingParameters
+from peer.core.tman.relaying import RelayingOverlay
+from peer.protocols.vitis.election import elect
+from peer.protocols.vitis.frames import Proposal, VitisProfile
+from peer.protocols.vitis.utility import Preference
+
+RING_LINKS = 2
+"""Predecessor and successor."""
+
+
+class VitisParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
+    """Friends, gateways and relay paths."""
+
+    table_size: Annotated[int, Meta(ge=3, le=1000)] = 15
+    """RT-SIZE: entries of the routing table."""
+    structured_links: Annotated[int, Meta(ge=2, le=1000)] = 3
+    """k: how many of them are for routing: predecessor, successor, small-world neighbours. The others are friends."""
+    gateway_hops: Annotated[int, Meta(ge=1, le=255)] = 5
+    """d: most hops in a cluster from a node to its gateway."""
+
+
+class PlacedVitisParameters(VitisParameters, forbid_unknown_fields=True, frozen=True):
+    """With what the plan gives every node."""
+
+    rates: RateLaw | None = None
+    """Publication rates of the topics; None = all are equal."""
+
+
+class Vitis(RelayingOverlay):
+    """Keeps a routing table of ring, small-world links and friends, and elects gateways for its topics.
+
+    All neighbours that subscribe to a topic, whichever side opened the link, are mates in it: messages on the topic go
+    on to them, and their proposals decide which gateway this node proposes. A node that proposes itself asks for a
+    relay path to the topic's rendezvous node. A topic's proposal is computed again if a mate came, went or changed its
+    own.
+
+    Attributes:
+        mates: by topic, the neighbours that subscribe to it, each with its latest proposal.
+        proposals: this node's own, by topic; the profile has them.
+
+    Source: Vitis sections III-A2, III-B and III-D, Algorithms 4 and 5.
+    """
+
+    Parameters = PlacedVitisParameters
+    frames = (*RelayingOverlay.frames, VitisProfile)
+
+    def __init__(self, state: State, membership: Membership, parameters: PlacedVitisParameters) -> None:
+        long_links = min(parameters.structured_links, parameters.table_size) - RING_LINKS
+        super().__init__(state, membership, parameters, long_links)
+        self._size = parameters.table_size
+        self._most_hops = parameters.gateway_hops
+        self._least_utility = -1.0
+        self._order = node_key(state.node) | 1
+        self._rates = None if parameters.rates is None else topic_rates(parameters.rates)
+        self._profiles: dict[NodeId, VitisProfile] = {}
+        self._shared: dict[NodeId, tuple[TopicId, ...]] = {}
+        self._stale: dict[TopicId, None] = {}
+        self.mates: dict[TopicId, dict[NodeId, Proposal]] = {}
+        self.proposals: dict[TopicId, Proposal] = {}
+        self._own_profile = VitisProfile({}, ())
+        self._adopt_topics()
+
+    # --------------------------------------------------------------------------------------------------- choice
+
+    def select(self, pool: Mapping[NodeId, Topics]) -> Iterable[NodeId]:
+        """Choose ring and small-world neighbours, then the friends with the highest utility (Algorithm 4).
+
+        Of equally useful nodes, those of the table stay; the others are in an order of this node's own, so that not all
+        nodes choose the same ones.
+        """
+        chosen = self.world.choose(RingOrder(pool))
+        utility, table, order = self._preference.utility, self.table, self._order
+        ranked = sorted(
+            [
+                (-utility(topics), node not in table, (node_key(node) * order) & MASK, node)
+                for node, topics in pool.items()
+                if node not in chosen
+            ]
+        )
+        places = self._size - len(chosen)
+        self._least_utility = -ranked[places - 1][0] if 0 < places <= len(ranked) else -1.0 if places else 1.0
+        return [*chosen, *(node for _, _, _, node in ranked[:places])]
+
+    def narrow(self, candidates: Mapping[NodeId, Topics]) -> dict[NodeId, Topics]:
+        utility, least, would_choose = self._preference.utility, self._least_utility, self.world.would_choose
+        return {node: topics for node, topics in candidates.items() if utility(topics) > least or would_choose(node)}
+
+    # -------------------------------------------------------------------------------------------------- profiles
+
+    def make_profile(self, turn: Turn) -> Frame:
+        """Revise the proposals (Algorithm 5). An unchanged profile is the same frame as before."""
+        if self._stale:
+            stale, self._stale = self._stale, {}
+            changed = {
+                topic: proposal
+                for topic in stale
+                if topic in self.proposals and (proposal := self._elect(topic)) != self.proposals[topic]
+            }
+            if changed:
+                self.proposals = {**self.proposals, **changed}
+        return self.introduce(turn)
+
+    def introduce(self, turn: Turn) -> Frame:
+        """Return the present proposals, which are revised once per round."""
+        if self._own_profile.proposals is not self.proposals or self._own_profile.ring != self.world.ring:
+            self._own_profile = VitisProfile(self.proposals, self.world.ring)
+        return self._own_profile
+
+    def _elect(self, topic: TopicId) -> Proposal:
+        mates = self.mates.get(topic, {})
+        parent = self.proposals[topic].parent
+        return elect(self.state.node, topic, mates, most_hops=self._most_hops, failed=self._lost, parent=parent)
+
+    def gateways(self) -> Iterable[TopicId]:
+        """Return the topics for which this node proposes itself, from the d-th round on.
+
+        Before that, a closer gateway may not have been heard of.
+        """
+        if self.round < self._most_hops:
+            return ()
+        own = self.state.node
+        return [topic for topic, proposal in self.proposals.items() if proposal.gateway == own]
+
+    def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        if isinstance(frame, VitisProfile):
+            self._take_profile(turn, peer, frame)
+        else:
+            super().receive(turn, peer, frame)
+
+    def _take_profile(self, turn: Turn, peer: NodeId, frame: VitisProfile) -> None:
+        """Note which proposals are new (Algorithm 7)."""
+        before = self._profiles.get(peer)
+        if frame is before:
+            self._heard[peer] = self.round
+            return
+        proposals, topics = frame.proposals, self.told.get(peer)
+        if len(proposals) > MOST_TOPICS:
+            turn.trace("reject", peer=peer, kind=frame.kind, reason="too_many_topics")
+            return
+        if before is None or topics is None or (proposals is not before.proposals and proposals.keys() != topics):
+            topics, held = frozenset(proposals), {}
+            changed = [topic for topic in proposals if topic in self.state.topics]
+        else:
+            held = before.proposals
+            changed = [topic for topic in self._shared[peer] if proposals[topic] is not held[topic]]
+            changed = [topic for topic in changed if proposals[topic] != held[topic]]
+        if forged := self._find_forged(peer, {topic: proposals[topic] for topic in changed}):
+            turn.trace("reject", peer=peer, kind=frame.kind, topics=forged, reason="forged_proposal")
+            return
+        self._profiles[peer] = frame
+        self._stale.update(dict.fromkeys(changed))
+        if held:
+            for topic in changed:
+                self.mates[topic][peer] = proposals[topic]
+        self.hear(turn, peer, topics)
+        if before is None or frame.ring != before.ring:
+            self.take_hints(frame.ring)
+
+    def _find_forged(self, peer: NodeId, proposals: Mapping[TopicId, Proposal]) -> tuple[TopicId, ...]:
+        """Return the topics of proposals that no honest neighbour makes, such as another gateway at 0 hops."""
+        numbers, most_hops = self.state.numbers, self._most_hops
+        return tuple(
+            [
+                topic
+                for topic, it in proposals.items()
+                if it.gateway >= numbers
+                or it.parent >= numbers
+                or it.hops > most_hops
+                or (it.hops == 0) != (it.gateway == peer)
+            ]
+        )
+
+    # ------------------------------------------------------------------------------------------------- clusters
+
+    def clustered(self, topic: TopicId) -> Iterable[NodeId]:
+        return self.mates.get(topic, ())
+
+    def relink(self, turn: Turn, peer: NodeId) -> None:
+        """Bring the mates in line with the subscriptions of a neighbour and of this node."""
+        topics = self.told[peer]
+        self._unmate(peer)
+        proposals = self._profiles[peer].proposals
+        shared = self._shared[peer] = tuple(sorted(topics & self.state.topics))
+        for topic in shared:
+            self.mates.setdefault(topic, {})[peer] = proposals[topic]
+            self._stale[topic] = None
+        self.write(peer, interests=topics, forwards=frozenset(shared))
+        self.set_logical(turn, peer, shared, "unsubscribed")
+
+    def forget(self, turn: Turn, peer: NodeId) -> None:
+        super().forget(turn, peer)
+        self._profiles.pop(peer, None)
+        self._unmate(peer)
+
+    def _unmate(self, peer: NodeId) -> None:
+        for topic in self._shared.pop(peer, ()):
+            self._stale[topic] = None
+            mates = self.mates[topic]
+            del mates[peer]
+            if not mates:
+                del self.mates[topic]
+
+    # ---------------------------------------------------------------------------------------------- subscriptions
+
+    def subscribe(self, turn: Turn, topic: TopicId) -> None:
+        self._change_topics(turn)
+
+    def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
+        self._change_topics(turn)
+
+    def _change_topics(self, turn: Turn) -> None:
+        self._adopt_topics()
+        for peer in self._profiles:
+            self.relink(turn, peer)
+
+    def _adopt_topics(self) -> None:
+        """Propose this node as the gateway of new topics; the profile names the topics in rising order."""
+        own, topics = Proposal(self.state.node, self.state.node, 0), self.state.topics
+        self._preference = Preference(topics, self._rates)
+        self._reselects = True
+        self.proposals = {topic: self.proposals.get(topic, own) for topic in sorted(topics)}
