@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from peer import wire
 from peer.core.contract import (
@@ -31,7 +32,7 @@ from peer.core.tman.overlay import MOST_CONTACTS, MOST_TOPICS
 from peer.core.tman.selection import TOLERANCE, SmallWorld
 from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.vitis.frames import Proposal, VitisProfile
-from peer.testing import Pump, Solo, sends, traces
+from peer.testing import Pump, Solo, connects, sends, traces
 from tests.hash_seeds import outputs_under_hash_seeds
 from tests.remembered import numbers_stored
 
@@ -43,14 +44,7 @@ interests = st.lists(st.sets(st.integers(0, 5), max_size=4).map(sorted).map(tupl
 
 def make_node(protocol: str, node: NodeId, topics: tuple[int, ...], nodes: int, seed: int = 1, **parameters: object):
     composition = PROTOCOLS[protocol].composition
-    composition = type(composition)(
-        composition.overlay | parameters,
-        composition.dissemination,
-        composition.membership,
-        composition.interests,
-        composition.needs_interests,
-    )
-    return compose(node, seed, topics, composition, nodes=nodes)
+    return compose(node, seed, topics, replace(composition, overlay=composition.overlay | parameters), nodes=nodes)
 
 
 def start(protocol: str, interests: list[tuple[int, ...]], seed: int = 1, rounds: float = 40) -> Pump:
@@ -283,6 +277,50 @@ def test_a_lost_parent_is_replaced_at_once():
     effects = solo.link_down(parent)
     assert (second, RelayRequest((topic,), False)) in sends(effects)
     assert solo.node.state.receivers(topic) == (second, child)
+
+
+# ------------------------------------------------------------------------------------------------------ links
+
+
+def chosen_peer() -> Solo:
+    """A node 0 that has a link to node 1, which is in its routing table; nothing else opens links."""
+    parts = replace(PROTOCOLS["rvr"].composition, membership={"name": "full"})
+    solo = Solo(compose(0, 1, (), parts, nodes=100))
+    solo.start({1: None})
+    solo.link_up(1)
+    solo.receive(1, Profile(frozenset(), ()))
+    solo.forget()
+    return solo
+
+
+def test_a_neighbour_that_closed_the_link_on_purpose_is_dialled_again_in_the_next_round():
+    solo = chosen_peer()
+    solo.link_down(1, "exchanged")
+    assert 1 in solo.part("overlay").table
+    solo.advance(SECOND_NS)
+    assert 1 in connects(solo.effects)
+
+
+@pytest.mark.parametrize(("reason", "retrying"), [("left", False), ("unreachable", False), ("reset", True)])
+def test_a_neighbour_that_is_gone_is_no_candidate_for_a_while(reason: str, retrying: bool):
+    solo = chosen_peer()
+    solo.link_down(1, reason, retrying)
+    assert 1 not in solo.part("overlay").table
+    solo.advance(2 * AGE_LIMIT * SECOND_NS - 1)
+    assert not connects(solo.effects)
+    solo.advance(3 * SECOND_NS)
+    assert 1 in connects(solo.effects)
+
+
+def test_a_link_that_comes_up_again_and_again_without_a_profile_is_given_up():
+    solo = chosen_peer()
+    for _ in range(AGE_LIMIT + 2):
+        solo.link_down(1, "exchanged")
+        solo.advance(SECOND_NS)
+        if 1 in connects(solo.effects):
+            solo.link_up(1)
+        solo.forget()
+    assert 1 not in solo.part("overlay").table
 
 
 # ------------------------------------------------------------------------------------------- notify and pull

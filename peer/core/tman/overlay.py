@@ -13,9 +13,11 @@ from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.core.tman.frames import Contact, Exchange, Profile, TManRelease, TManReply, TManRequest
 from peer.core.tman.parameters import TManParameters
+from peer.trace import LEFT
 
 ROUND = "overlay/round"
 RELEASED, SILENT, LOST = "released", "silent", "lost"
+UNREACHABLE = "unreachable"
 
 SAMPLES = 20
 """Most random nodes that one side adds to an exchange."""
@@ -282,20 +284,24 @@ class TMan(Part):
                 turn.disconnect(peer, RELEASED)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        self._heard[peer] = self.round
+        self._heard.setdefault(peer, self.round)
         if self.state.neighbours[peer].outbound != (peer in self._opened):
             self.write(peer, outbound=peer in self._opened)
         turn.send(peer, self.introduce(turn))
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Remove a neighbour whose link failed; one that closed it on purpose may be chosen again."""
+        """Remove a neighbour whose link broke, that left, or that cannot be reached.
+
+        One that closed the link for another reason is up, and may not have known that this node needs it, as when it
+        had only borrowed the link. If the table has it, the link is opened again in the next round.
+        """
         self.told.pop(peer, None)
         self.forget(turn, peer)
         if peer not in self._opened:
             self._heard.pop(peer, None)
             if retrying:
                 turn.disconnect(peer, RELEASED)
-        elif not retrying or reason not in PASSING:
+        elif reason in (LEFT, UNREACHABLE) or (retrying and reason not in PASSING):
             self._lose(turn, peer, LOST)
-            if reason == RELEASED:
-                del self._lost[peer]
+        elif not retrying:
+            del self._opened[peer]
