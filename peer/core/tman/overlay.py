@@ -137,8 +137,9 @@ class TMan(Part):
         oldest = self.round - self._age_limit
         for peer in [peer for peer, heard in self._heard.items() if heard < oldest]:
             self._lose(turn, peer, SILENT)
-        if self._lost:
-            self._lost = {peer: until for peer, until in self._lost.items() if until > self.round}
+        for peer in [peer for peer, until in self._lost.items() if until <= self.round]:
+            del self._lost[peer]
+            self._merged = None  # it may be among the samples
 
     def _lose(self, turn: Turn, peer: NodeId, reason: str) -> None:
         self._lost[peer] = self.round + 2 * self._age_limit
