@@ -306,7 +306,7 @@ def test_a_neighbour_that_is_gone_is_no_candidate_for_a_while(reason: str, retry
     solo = chosen_peer()
     solo.link_down(1, reason, retrying)
     assert 1 not in solo.part("overlay").table
-    solo.advance(2 * AGE_LIMIT * SECOND_NS - 1)
+    solo.advance((2 * AGE_LIMIT - 1) * SECOND_NS)
     assert not connects(solo.effects)
     solo.advance(3 * SECOND_NS)
     assert 1 in connects(solo.effects)
