@@ -10,7 +10,7 @@ from harness.workload.adversaries import draw_silent, infiltrate
 from harness.workload.churn import Span, draw_sessions
 from harness.workload.interests import Interests, make_model
 from harness.workload.membership import MembershipPlan, follow_script, follow_sessions
-from harness.workload.publications import draw_schedule
+from harness.workload.publications import draw_schedule, publish_rule
 from peer.core.schedule import Action
 
 
@@ -43,7 +43,7 @@ def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
     span = Span(-round(workload.warmup_s * 1e9), round((workload.duration_s + workload.cooldown_s) * 1e9))
     membership = draw_membership(experiment, nodes, folder, span)
     silent = draw_silent(experiment.adversary, nodes, experiment.seed)
-    schedule = draw_schedule(workload, membership, experiment.seed, silent)
+    schedule = draw_schedule(workload, membership, experiment.seed, publish_rule(experiment.interests, silent))
     return Workload(membership.up, membership.interests, schedule)
 
 
