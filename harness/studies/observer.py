@@ -49,6 +49,7 @@ class Watch:
         adversaries: nodes whose copies, changes and scores do not count.
         batch_messages: number of messages in a batch; None = all of them.
         skip_messages: number of messages at the start of each batch that do not count.
+        settle_ns: how long no deliveries are expected of a node after it has joined during the run.
 
     Attributes:
         changed_ns: when a logical link last began or ended.
@@ -63,7 +64,12 @@ class Watch:
     frames = False
 
     def __init__(
-        self, population: Population, adversaries: Bitset, batch_messages: int | None, skip_messages: int = 0
+        self,
+        population: Population,
+        adversaries: Bitset,
+        batch_messages: int | None,
+        skip_messages: int = 0,
+        settle_ns: int = 0,
     ) -> None:
         self.changed_ns = 0
         self.joined_ns: dict[NodeId, int] = {}
@@ -73,6 +79,9 @@ class Watch:
         self._adversaries = adversaries
         self._batch_messages = batch_messages
         self._skip_messages = skip_messages
+        self._settle_ns = settle_ns
+        self._settling: Bitset = 0  # nodes that have joined, until they are settled
+        self._joins: deque[tuple[int, NodeId]] = deque()  # their joins, the oldest first
         self._published = 0
         self.flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # messages in flight, the oldest first
@@ -118,7 +127,7 @@ class Watch:
         assert event.topics and event.message_id is not None, "publications have both"
         for topic in event.topics:
             due |= self._subscribers.get(topic, 0)
-        due &= ~(self._adversaries | 1 << event.node)
+        due &= ~(self._adversaries | self._unsettled(event.ts_ns) | 1 << event.node)
         batch.messages += 1
         batch.due += due.bit_count()
         of_topic = batch.topics.setdefault(event.topics[0], TopicDeliveries())
@@ -127,6 +136,14 @@ class Watch:
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
+
+    def _unsettled(self, now_ns: int) -> Bitset:
+        """Return the nodes that have joined less than ``settle_ns`` ago."""
+        while self._joins and self._joins[0][0] <= now_ns - self._settle_ns:
+            joined_ns, node = self._joins.popleft()
+            if self.joined_ns[node] == joined_ns:
+                self._settling &= ~(1 << node)
+        return self._settling
 
     def _count_copy(self, event: TraceEvent) -> None:
         flight = self.flights.get(event.message_id)
@@ -143,6 +160,8 @@ class Watch:
     def _join(self, event: TraceEvent) -> None:
         if event.reason == JOINED:
             self.joined_ns[event.node] = event.ts_ns
+            self._settling |= 1 << event.node
+            self._joins.append((event.ts_ns, event.node))
         self._count_change(event)
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) | 1 << event.node

@@ -80,7 +80,8 @@ class PointRun:
             topics for node, topics in enumerate(workload.interests) if not self._adversaries >> node & 1
         )
         population = first_population(workload.up, workload.interests)
-        self._watch = Watch(population, self._adversaries, run.epoch_messages, run.skip_messages)
+        settle_ns = round(experiment.workload.settle_s * SECOND_NS)
+        self._watch = Watch(population, self._adversaries, run.epoch_messages, run.skip_messages, settle_ns)
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self.simulation = Simulation(
             network,

@@ -53,6 +53,8 @@ class Description(Struct, frozen=True, kw_only=True):
         check: refuses parameters for a network of this size, by a ``ParameterError``.
         draw_initial_state: what the plan gives the overlay of every node besides the parameters, drawn from every
             node's first topics, the parameters and the seed; may raise ``ParameterError``. None = nothing.
+        needs_rates: whether the overlay of every node is told the topics' relative publication rates: its parameter
+            ``rates``, a ``peer.core.rates.RateLaw``, or nothing if all rates are equal.
         report_note: what a report says of a run, given the protocol's section of its plan.
     """
 
@@ -63,6 +65,7 @@ class Description(Struct, frozen=True, kw_only=True):
     background_frames: tuple[type[Frame], ...] = ()
     check: Callable[[Any, int], None] | None = None
     draw_initial_state: Callable[[Interests, Any, int], list[Choice]] | None = None
+    needs_rates: bool = False
     report_note: Callable[[Mapping[str, Any]], str] | None = None
 
     @property

@@ -37,7 +37,7 @@ PAIRS = [
     if (a, b) != (0, 1)
 ]
 INTEREST_SCHEMA = pa.schema(
-    [("node", pa.int32()), ("topic", pa.int64()), ("from_ns", pa.int64()), ("to_ns", pa.int64())]
+    [("node", pa.int32()), ("topic", pa.int64()), ("due_ns", pa.int64()), ("to_ns", pa.int64())]
 )
 
 nodes = st.sampled_from(NODES)
@@ -83,7 +83,7 @@ handled = st.fixed_dictionaries(
     }
 )
 asked = st.fixed_dictionaries({"message_id": identifiers, "at_ns": instants, "topics": topic_lists})
-interests = st.fixed_dictionaries({"node": nodes, "topic": st.integers(0, 3), "from_ns": instants, "to_ns": instants})
+interests = st.fixed_dictionaries({"node": nodes, "topic": st.integers(0, 3), "due_ns": instants, "to_ns": instants})
 
 
 @contextmanager
@@ -318,7 +318,7 @@ def expected_deliveries(published: list[Row], wanted: list[Row], events: list[Ro
         at_ns = message["publish_ns"] if message["publish_ns"] is not None else message["scheduled_ns"]
         topics: dict[int, int] = {}
         for interest in wanted:
-            during = interest["from_ns"] <= at_ns < interest["to_ns"] and interest["node"] != message["publisher"]
+            during = interest["due_ns"] <= at_ns < interest["to_ns"] and interest["node"] != message["publisher"]
             if during and interest["topic"] in message["topics"]:
                 topics[interest["node"]] = min(interest["topic"], topics.get(interest["node"], 99))
         for node, topic in topics.items():

@@ -98,3 +98,22 @@ def test_an_event_that_the_schedule_could_not_have_made_does_not_end_the_run():
     watch.trace(TraceEvent("leave", 0, 7, topics=(3,)))
     watch.trace(TraceEvent("join", 0, 1, topics=(1,)))
     assert due(watch, 0, SECOND) == {1}
+
+
+def test_a_node_that_has_just_joined_is_not_due_until_it_has_settled():
+    watch = Watch(Population({0: (1,), 1: (1,)}), 0, None, settle_ns=10 * SECOND)
+
+    def change(event: str, at_s: int, node: int) -> None:
+        reason = "joined" if event == "join" else "crashed"
+        watch.trace(TraceEvent(event, at_s * SECOND, node, topics=(1,), reason=reason))
+
+    assert due(watch, 0, 0) == {1}, "nodes that are up from the start have settled"
+    change("join", 5, 2)
+    change("join", 8, 3)
+    assert due(watch, 1, 14 * SECOND) == {1}
+    assert due(watch, 2, 15 * SECOND) == {1, 2}
+    change("leave", 16, 3)
+    change("join", 17, 3)
+    assert due(watch, 3, 20 * SECOND) == {1, 2}, "its earlier instance joined ten seconds ago, this one did not"
+    watch.trace(TraceEvent("join", 21 * SECOND, 4, topics=(1,)))
+    assert due(watch, 4, 27 * SECOND) == {1, 2, 3, 4}, "a subscription of a node that has settled counts at once"
