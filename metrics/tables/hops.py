@@ -218,7 +218,7 @@ def _repeats(events: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
     handled = pc.field("event").isin(["deliver", "relay"])
     taken = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=handled)
     taken = taken.sort_by([("ts_ns", "ascending")]).combine_chunks()
-    own = taken.filter(pc.is_null(taken["peer"]))
+    own = taken.filter(pc.and_(pc.is_null(taken["peer"]), pc.equal(taken["event"], "deliver")))
     taken = taken.filter(pc.is_valid(taken["peer"]))
     first = taken.take(find([taken["node"], taken["message_id"]], [hops["dst_node"], hops["message_id"]]))
     is_copy = pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["log_recv_ns"]))
@@ -227,11 +227,12 @@ def _repeats(events: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
     )
     is_first = pa.array(_firsts(hops, holds(pc.and_(by_it, is_copy))))
     relayed = pa.array(says(first["event"], "relay"))
+    returned = pa.array(holds(pc.is_null(first["event"])) & _returned(hops, own))
     nothing = pa.scalar(None, pa.bool_())
     return {
         "is_dup": pc.if_else(is_copy, pc.invert(is_first), nothing),
         "is_relay": pc.if_else(is_copy, pc.and_(is_first, relayed), nothing),
-        "at_relay": pc.if_else(is_copy, pc.or_(relayed, pa.array(_returned(hops, own))), nothing),
+        "at_relay": pc.if_else(is_copy, pc.or_(relayed, returned), nothing),
     }
 
 

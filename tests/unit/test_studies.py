@@ -49,6 +49,12 @@ FAULTS = {
     "settled_alone": ("length_s = 5", "settled_s = 5", ": $.run.settled_s: needs length_s"),
     "skips": ("length_s = 5", "skip_messages = 1", ": $.run.skip_messages: expected less than epoch_messages"),
     "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: length_s: nothing is"),
+    "windows": ("length_s = 5", "length_s = 5\nwindow_s = 9", ": $.run.window_s: length_s: nothing is published"),
+    "windows_epochs": (
+        "length_s = 5",
+        "window_s = 9\nepoch_messages = 9",
+        ": $.run.window_s: epoch_messages already groups the messages",
+    ),
     "run_key": ("length_s", "lenth_s", ": $.run.lenth_s: unknown field; did you mean length_s?"),
     "axis_empty": ("[2, 3]", "[]", ": $.grid.random.degree: expected a list of at least one value"),
     "axis_value": ("[2, 3]", "2", ": $.grid.random.degree: expected a list of at least one value"),
