@@ -66,7 +66,7 @@ def _deliveries(run: RunDir, adversaries: Nodes) -> Deliveries:
     rows = of_nodes(rows, "node", adversaries, others=True)
     names = ("is_dup", "is_relay", "at_relay")
     hops = of_nodes(read_columns(run, "hops", "dst_node", "kind", *names), "dst_node", adversaries, others=True)
-    arrived = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["is_dup"])))
+    arrived = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["at_relay"])))
     by_node = arrived.group_by("dst_node").aggregate([([], "count_all"), *((name, "sum") for name in names)])
     return Deliveries(
         messages=len(read_columns(run, "messages", "publish_ns")),

@@ -94,7 +94,7 @@ def _points(spec: FigureSpec, runs: Sequence[Result], shown: Shown) -> Iterator[
 
 
 def _counts(runs: Sequence[Result], shown: str, at: float | None) -> Iterator[tuple[Cell, Interval]]:
-    """Yield what a measure counts at ``at``, the first or last moment if asked for, otherwise as ``reduce_run`` does."""
+    """Yield what a measure counts at ``at`` or at the first or last moment, otherwise as ``reduce_run`` does."""
     reduction, name = split_reduction(shown)
     whole = not reduction and name not in SEEN
     counts = []

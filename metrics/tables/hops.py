@@ -212,12 +212,17 @@ def _topics(published: Path, identifiers: pa.Array) -> pa.Array:
 def _repeats(events: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """Of each copy of a message whether the node had it already, and whether the node takes it only to pass it on.
 
-    The first copy at a node came from the neighbour that the node's first ``deliver`` or ``relay`` of it names.
+    The first copy at a node came from the neighbour that the node's first ``deliver`` or ``relay`` of it names. A copy
+    that a node reads on a link that it has closed, or refuses, leads to no event that names its sender.
     """
     said = ["event", "node", "peer", "ts_ns", "message_id"]
-    handled = pc.field("event").isin(["deliver", "relay"])
-    taken = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=handled)
-    taken = taken.sort_by([("ts_ns", "ascending")]).combine_chunks()
+    about_copies = pc.field("event").isin(["deliver", "relay", "duplicate"])
+    known = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=about_copies)
+    key = ("node", "peer", "message_id")
+    handled = pc.is_valid(
+        find([known[name] for name in key], [hops[name] for name in ("dst_node", "src_node", key[2])])
+    )
+    taken = known.filter(pc.not_equal(known["event"], "duplicate")).sort_by([("ts_ns", "ascending")]).combine_chunks()
     own = taken.filter(pc.and_(pc.is_null(taken["peer"]), pc.equal(taken["event"], "deliver")))
     taken = taken.filter(pc.is_valid(taken["peer"]))
     first = taken.take(find([taken["node"], taken["message_id"]], [hops["dst_node"], hops["message_id"]]))
@@ -232,7 +237,7 @@ def _repeats(events: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
     return {
         "is_dup": pc.if_else(is_copy, pc.invert(is_first), nothing),
         "is_relay": pc.if_else(is_copy, pc.and_(is_first, relayed), nothing),
-        "at_relay": pc.if_else(is_copy, pc.or_(relayed, returned), nothing),
+        "at_relay": pc.if_else(pc.and_(is_copy, handled), pc.or_(relayed, returned), nothing),
     }
 
 

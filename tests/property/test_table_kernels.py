@@ -154,11 +154,17 @@ def expected_hops(logs: list[Row], taps: list[Row], events: list[Row]) -> list[R
             firsts.setdefault((event["node"], event["message_id"]), event)
     rows = [expected_hop(key, *sightings, firsts) for key, sightings in frames.items()]
     own = {(event["node"], event["message_id"]) for event in events if is_own_delivery(event)}
+    handled = {
+        (event["peer"], event["node"], event["message_id"])
+        for event in events
+        if event["event"] != "publish" and event["peer"] is not None
+    }
     for row in rows:
         if row["is_dup"] is not None:
             copy = (row["dst_node"], row["message_id"])
             came_back = None not in copy and copy[1] >> 32 == copy[0] and copy not in own
-            row["at_relay"] = firsts[copy]["event"] == "relay" if copy in firsts else came_back
+            at_relay = firsts[copy]["event"] == "relay" if copy in firsts else came_back
+            row["at_relay"] = at_relay if (row["src_node"], *copy) in handled else None
     taken = set()
     for row in sorted(rows, key=lambda row: [row[name] or 0 for name in READ_ORDER]):
         if row["is_dup"] is False:

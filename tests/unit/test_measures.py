@@ -292,7 +292,7 @@ def test_interests_are_measured_at_each_depth_and_level() -> None:
 
 
 def test_slots_and_scores() -> None:
-    numbers = {"adversary_slots_ratio": 0.25, "own_links_mean": 2.0, "own_links_max": 4, "own_links_p99": 3.96}
+    numbers = {"adversary_slots_ratio": 0.25, "own_links_mean": 2.0, "own_links_max": 4, "own_links_p99": 3.97}
     slots = Slots(2, np.array([0, 1, 4, 3]))
     assert SLOTS.numbers(slots) == pytest.approx(numbers)
     assert SLOTS.values(slots, ["own_degrees"]) == [("own_degrees", degree, 1) for degree in (0, 1, 3, 4)]
