@@ -19,10 +19,10 @@ from metrics.measures.snapshots import LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.overlay.nodes import NodeLinks
 from metrics.probing import last_attempts, read_achieved
+from metrics.received import read_received
 from metrics.rundir import RunDir
 from metrics.tables.columns import read_columns
 from metrics.tables.schemas import TABLES
-from peer.core.frames import Data
 
 Nodes = frozenset[int]
 
@@ -64,10 +64,9 @@ def _deliveries(run: RunDir, adversaries: Nodes) -> Deliveries:
     """Deliveries to honest nodes, and the copies that arrived there."""
     rows = read_columns(run, "deliveries", "node", "delivered_ns", "latency_ms", "hops")
     rows = of_nodes(rows, "node", adversaries, others=True)
-    names = ("is_dup", "is_relay", "at_relay")
-    hops = of_nodes(read_columns(run, "hops", "dst_node", "kind", *names), "dst_node", adversaries, others=True)
-    arrived = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["at_relay"])))
-    by_node = arrived.group_by("dst_node").aggregate([([], "count_all"), *((name, "sum") for name in names)])
+    received = read_received(run, adversaries, "is_dup", "is_relay").group_by("dst_node")
+    sums = [(name, "sum") for name in ("is_dup", "is_relay", "at_relay")]
+    by_node = received.aggregate([([], "count_all"), *sums])
     return Deliveries(
         messages=len(read_columns(run, "messages", "publish_ns")),
         expected=len(rows),

@@ -167,6 +167,17 @@ def test_every_combination_is_a_point_and_the_last_axis_varies_fastest(tmp_path)
     assert all(point.experiment.testbed == "simulated" for point in points)
 
 
+def test_over_time_are_snapshots_and_with_windows_also_deliveries_but_no_scores(tmp_path):
+    figure = FIGURE.replace('"nodes"', '"at_s"').replace("degree_mean", "delivery_ratio")
+    figure = figure.replace('["random.degree"]', '["nodes", "random.degree"]')
+    measures = '"degree_mean", "delivery_ratio", "score_mean"'
+    windowed = GOOD.replace("length_s = 5", "window_s = 9").replace('"degree_mean"', measures) + figure
+    assert load_study(write(tmp_path, windowed)).run.window_s == 9
+    for old, new in (("window_s = 9", "snapshot_every_s = 9"), ('y = ["delivery_ratio"]', 'y = ["score_mean"]')):
+        with pytest.raises(ExperimentError, match="not all measures are of the snapshots or windows"):
+            load_study(write(tmp_path, windowed.replace(old, new)))
+
+
 def test_variants_are_the_first_axis_and_set_what_they_name(tmp_path):
     variants = '[[variants]]\nname = "all"\nset = { protocol = "complete" }\n[[variants]]\nname = "some"\n'
     study = load_study(write(tmp_path, GOOD + variants))
