@@ -20,10 +20,10 @@ from harness.deployment.agents import Site, build_agent_specs
 from harness.experiment.form import Experiment
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT
 from harness.machine import sandbox
-from harness.machine.capacity import pss_mib
 from harness.planning.documents import encode_overlay
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.sshd import serving_ssh
+from peer.runtime.agent_metrics import read_pss_bytes
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 HOSTS = 100
@@ -112,7 +112,7 @@ def _time_peers(made: Sequence[hosts.EmulatedHost]) -> tuple[float, float]:
         deployment.start_agents()
         deployment.await_ready(60)
         elapsed = time.monotonic() - start
-        return elapsed, pss_mib(hosts.processes(made)) / len(made)
+        return elapsed, read_pss_bytes(hosts.processes(made)) / 2**20 / len(made)
 
 
 def _site(host: hosts.EmulatedHost) -> Site:
@@ -128,7 +128,7 @@ def _time_plain(count: int) -> tuple[float, float]:
         assert process.stdout is not None
         process.stdout.readline()
     elapsed = time.monotonic() - start
-    memory_mib = pss_mib(process.pid for process in processes) / count
+    memory_mib = read_pss_bytes(process.pid for process in processes) / 2**20 / count
     for process in processes:
         process.communicate()
     return elapsed, memory_mib

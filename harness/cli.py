@@ -3,8 +3,6 @@
 A verb's module is imported when the verb is used, so that no verb waits for the imports of another.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

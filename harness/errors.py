@@ -1,8 +1,7 @@
 """The errors that users see. The CLI prints each on one line: what was asked and what happened."""
 
-from __future__ import annotations
-
 import signal
+from pathlib import Path
 
 
 class TrellisError(Exception):
@@ -52,6 +51,12 @@ def describe_status(status: int) -> str:
         return f"ended by {signal.Signals(-status).name}"
     except ValueError:  # a real-time signal has no name
         return f"ended by signal {-status}"
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log that is not blank, usually the reason of a failure."""
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "no output")
 
 
 def printable(words: str) -> str:

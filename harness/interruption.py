@@ -4,8 +4,6 @@ A command starts its processes in separate sessions, so that a terminal's Ctrl-C
 then ends them in its own order; a second Ctrl-C kills them at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

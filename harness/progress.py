@@ -1,7 +1,5 @@
 """Progress on stderr: a bar on a terminal, otherwise one line per step."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Which nodes of a run misbehaved on purpose: measures look at honest nodes, and at these apart."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ The data plane writes a line about once a second, but not one for each second: a
 lines may follow each other within milliseconds. Such lines are to be added up, and none may be left out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Each stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; the rest of a page is written by hand.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting for a Spark cluster's executors: until they have registered, Spark does not know how many cores it has."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

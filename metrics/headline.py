@@ -1,7 +1,5 @@
 """The headline numbers of a run, from its tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from metrics.measures.registry import HEADLINE
 from metrics.measures.snapshots import LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.overlay.nodes import NodeLinks
-from metrics.probing import last_attempts, read_achieved
+from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
 from metrics.received import read_received
 from metrics.rundir import RunDir
 from metrics.tables.columns import read_columns
@@ -146,8 +144,7 @@ def _rtt_errors(run: RunDir) -> Values:
         return np.empty(0)
     table = last_attempts(achieved).select(["phase", "asked_rtt_ms", "rtt_ms"])
     idle = table.filter(pc.not_equal(table["phase"], "during")).drop_null()
-    errors: Values = np.abs(idle["rtt_ms"].to_numpy() - idle["asked_rtt_ms"].to_numpy())
-    return errors
+    return rtt_errors_ms(idle)
 
 
 def _between(table: pa.Table, instant: str, first_ns: int, last_ns: int) -> pa.Table:

@@ -1,7 +1,5 @@
 """What the rows of ``achieved.parquet`` say: which attempt counts, errors against limits, what stalls explain."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,7 +66,7 @@ def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, ask
     answered = answered.filter(pc.is_valid(answered["rtt_ms"]))
     asked_ms = answered["asked_rtt_ms"].to_numpy()
     tolerance_ms = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
-    error_ms = np.maximum(np.abs(answered["rtt_ms"].to_numpy() - asked_ms) - tolerance_ms, 0)
+    error_ms = np.maximum(rtt_errors_ms(answered) - tolerance_ms, 0)
     errors = {}
     for name, share in QUANTILES.items():
         limit_ms = limits_ms(asked_ms, name, limits)
@@ -80,6 +78,11 @@ def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, ask
         errors[name] = RttErrors(len(error_ms), of_limit, ms, *given, late)
     sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))
     return Sweep(errors, bool(tolerance_ms.any()), tuple(repeats(rows)), sent, received, asked_loss_ratio)
+
+
+def rtt_errors_ms(probes: pa.Table) -> Floats:
+    """Return |RTT - RTT asked for| of rows of ``achieved.parquet``, NaN for lost probes."""
+    return np.abs(probes["rtt_ms"].to_numpy() - probes["asked_rtt_ms"].to_numpy())
 
 
 def read_achieved(run_dir: Path) -> pa.Table | None:

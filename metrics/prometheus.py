@@ -3,8 +3,6 @@
 docs/metrics.md lists what peers, agent and data plane expose.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Sequence

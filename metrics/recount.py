@@ -5,8 +5,6 @@ and a mistake there would also be in a count that relies on it. So this module r
 folds the changes with code of its own.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator

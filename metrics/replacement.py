@@ -1,7 +1,5 @@
 """Results of an analysis replace older ones as a whole: whoever looks finds the old ones, the new ones or none."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 ``python -m metrics.session``, which set-up calls, makes the class archive that lets later sessions start faster.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

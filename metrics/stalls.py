@@ -5,8 +5,6 @@ from the instant at which it was due to the one at which it came, less the part 
 So a stall of a millisecond explains no lateness of a hundred.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

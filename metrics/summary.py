@@ -1,7 +1,5 @@
 """``summary.json``: the verdict, its reasons and the headline numbers, from the tables alone (no Spark)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """The verdict: what the running stage saw, joined with what the analysis checked."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from metrics.rundir import INVALID, SUSPECT, VALID, Check, FinalState, Manifest

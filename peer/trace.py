@@ -6,8 +6,6 @@ one ``stop`` with the number of lines before it. A file without a matching ``sto
 Instants are nanoseconds of CLOCK_MONOTONIC of the peer's machine.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from msgspec import Struct

@@ -19,8 +19,6 @@ Every frame starts with a fixed big-endian header that a capture can be read by 
 keeps its topics in the body, since a node may have more than 255.
 """
 
-from __future__ import annotations
-
 import struct
 from functools import cache
 

@@ -35,7 +35,6 @@ class Pairs(Struct, frozen=True):
     rtt_ms: Vector
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Pairs:
-        """Return the pairs where ``chosen`` is true."""
         return Pairs(self.first[chosen], self.second[chosen], self.distance_km[chosen], self.rtt_ms[chosen])
 
 

@@ -5,8 +5,6 @@ GeoNames (CC BY 4.0). The rule: take the cities by decreasing population (then b
 than 250 km from one already taken, stop at 360. So every continent is covered and no region dominates.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

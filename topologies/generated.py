@@ -1,7 +1,5 @@
 """Underlays that are computed, not measured."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

@@ -1,7 +1,5 @@
 """Cities of the world, and the round-trip time modelled from their distance."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from importlib.resources import files

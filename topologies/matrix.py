@@ -4,8 +4,6 @@ A header line and a first column with the hosts' names are both optional. Blank 
 are skipped.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -14,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from topologies.faults import UnderlayError
 from topologies.generated import plain_underlay
-from topologies.model import Host, Matrix, Underlay
+from topologies.model import Host, Matrix, Underlay, UnderlayError
 
 _Lines = list[tuple[int, list[str]]]
 

@@ -5,8 +5,6 @@ the grouped pings (``source,destination,min,avg,max,mdev``, one row per pair) an
 ``timestamp``), of which it takes the medians.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import math
@@ -18,8 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from topologies.faults import UnderlayError
-from topologies.model import Matrix
+from topologies.model import Matrix, UnderlayError
 from topologies.wondernetwork import Measurements, Server
 
 _PAIR_FILES = ("wn-pairs*.csv.gz", "wn-pairs*.csv", "pings-grouped.csv", "pings*.csv.gz", "pings*.csv")

@@ -1,7 +1,5 @@
 """Chooses sites for hosts: some sites of a data set, or several hosts per site."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from random import Random

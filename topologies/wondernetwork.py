@@ -6,8 +6,6 @@ Latencies stay as measured, per direction. Pairs without a measurement are fille
 Source: WonderNetwork, "A day in the life of the Internet", 19-20 July 2020.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -15,9 +13,8 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topologies.faults import UnderlayError
 from topologies.generated import plain_underlay
-from topologies.model import Host, Matrix, Underlay
+from topologies.model import Host, Matrix, Underlay, UnderlayError
 
 ATTRIBUTION = "Latencies: WonderNetwork (https://wondernetwork.com), 19-20 July 2020"
 

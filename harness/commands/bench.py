@@ -1,7 +1,5 @@
 """``trellis bench``: run the benchmarks. Each is a script that measures one subject and prints ratios."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
@@ -16,7 +14,6 @@ BENCHMARKS = CHECKOUT / "benchmarks"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
     parser.add_argument("name", nargs="?", help=f"one benchmark ({', '.join(discover())}; default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON, one document per benchmark")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="its options, such as --full of pipeline")

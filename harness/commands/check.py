@@ -1,7 +1,5 @@
 """``trellis check``: validate an experiment or a study, including the data that it names. Starts nothing."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -16,7 +14,6 @@ def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     add_experiment_arguments(parser)
 
 

@@ -1,7 +1,5 @@
 """``trellis clean``: remove runs, environment and caches from this checkout."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path
@@ -14,7 +12,6 @@ CACHES = (".pytest_cache", ".mypy_cache", ".ruff_cache", ".import_linter_cache",
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("--runs", action="store_true", help="remove the run directories below runs/ of this checkout")
     parser.add_argument("--venv", action="store_true", help="remove the environment; the next command sets it up again")
     parser.add_argument("--caches", action="store_true", help="remove the caches of tests, linters and builds")

@@ -1,7 +1,5 @@
 """``trellis compare RUN RUN...``: print runs side by side."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path
@@ -16,7 +14,6 @@ UNBOUNDED = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of analysed runs")
     parser.add_argument("--out", type=Path, help="also write an HTML page to this path")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,7 +1,5 @@
 """``trellis doctor``: check this machine and say how to fix each finding."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys
@@ -10,7 +8,6 @@ from harness.doctor.findings import Finding, can_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("--fix", action="store_true", help="run the safe fixes, then check again")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     forms = parser.add_subparsers(dest="form", metavar="FORM", required=True)
     wondernetwork = forms.add_parser("wondernetwork", help="read WonderNetwork's pings from a folder or a file")
     matrix = forms.add_parser("matrix", help="validate a square CSV matrix")
@@ -28,8 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
         ExperimentError: the data is invalid; the message names the file, line and column.
     """
     from harness.errors import ExperimentError
-    from topologies.faults import UnderlayError
     from topologies.matrix import write_matrix
+    from topologies.model import UnderlayError
 
     try:
         names, delay_ms, note = (_wondernetwork if arguments.form == "wondernetwork" else _matrix)(arguments)

@@ -36,7 +36,6 @@ class Segment(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("capture", type=Path, help="a pcap or pcapng file")
     parser.add_argument("--tap", choices=("tx", "rx", "both"), default="tx",
                         help="show frames where they are sent (default), received, or both")  # fmt: skip

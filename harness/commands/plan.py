@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     add_experiment_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print plan.json")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the plan's files into this directory")
@@ -41,12 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(planned: PlannedRun) -> Iterator[str]:
-    import msgspec
-
+    from harness.experiment.form import resolve
     from peer.core.schedule import Publish
 
     plan = planned.plan
-    yield from _sections(msgspec.to_builtins(plan.experiment))
+    yield from _sections(resolve(plan.experiment))
     yield ""
     yield "# the plan"
     first, last = plan.placement[0], plan.placement[-1]

@@ -1,7 +1,5 @@
 """``trellis replay``: replay the recorded peers of a run and compare every effect."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from peer.runtime.spec import NodeSpec, OverlayDocument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("run", type=Path, help="directory of a run with peer.record = true")
     parser.add_argument("--node", type=int, help="replay one node (default: every recorded node)")
 

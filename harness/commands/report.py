@@ -1,13 +1,10 @@
 """``trellis report RUN``: analyse a finished run and write its report."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("run_dir", type=Path, metavar="RUN", help="directory of a finished run")
     parser.add_argument("--master", help="a Spark master (default: all cores of this machine)")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")

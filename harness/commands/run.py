@@ -1,7 +1,5 @@
 """``trellis run``: run an experiment, analyse the run and print the verdict."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from harness.commands.check import add_experiment_arguments
 from harness.errors import ExperimentError
 from harness.experiment.inventory import load_inventory, save_inventory
 from harness.experiment.loader import load_experiment
@@ -21,7 +20,7 @@ from harness.planning import make_plan, write_plan
 from harness.planning.plan import PlannedRun
 from harness.progress import step
 from harness.stages.analysis import EXIT_CODES, analyse
-from harness.stages.repetition import directory_of, is_spoiled_by_host, next_attempt
+from harness.stages.repetition import is_spoiled_by_host, next_attempt
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from metrics.rundir import Attempt, Summary, write_document
 from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
@@ -30,10 +29,7 @@ RUNS = Path("runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
-    parser.add_argument("file", type=Path, help="the experiment (TOML)")
-    parser.add_argument("--seed", type=int, help="override the file's seed")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file")
+    add_experiment_arguments(parser)
     parser.add_argument("--testbed", choices=("emulated", "simulated", "remote"), help="override the file's testbed")
     parser.add_argument("--repeat", type=int, default=1, metavar="R", help="make R runs with seeds N, N+1, ...")
     parser.add_argument(
@@ -91,7 +87,7 @@ def _plan(file: Path, overrides: list[str], seed: int) -> PlannedRun:
 def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None) -> Path:
     """Make the run's directory and write its plan. ``attempt``: None = the first attempt."""
     experiment = planned.plan.experiment
-    out = directory_of(attempt, out) if out and attempt else out
+    out = out.with_name(f"{out.name}-attempt{attempt.attempt}") if out and attempt else out
     run_dir = (out or free_run_dir(experiment.name, experiment.seed)).absolute()
     if run_dir.exists():
         raise ExperimentError(str(run_dir), "exists already; name a new directory")

@@ -1,7 +1,5 @@
 """``trellis serve RUN``: open the run's Prometheus database and its report on loopback, until Ctrl-C."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +15,6 @@ from metrics.rundir.files import MANIFEST_FILE, PROMETHEUS_FOLDER, REPORT_FOLDER
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what ``serve`` takes."""
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of a run")
     parser.add_argument("--port", type=_port, default=0, help="port of the report (default: a free port)")
     parser.add_argument("--prometheus-port", type=_port, default=0, help="port of Prometheus (default: a free port)")

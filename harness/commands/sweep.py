@@ -1,7 +1,5 @@
 """``trellis sweep FILE``: simulate the experiments of a study. An interrupted sweep can be resumed."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path
@@ -21,7 +19,6 @@ LOG = "sweep.log"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("file", type=Path, help="the study (TOML)")
     parser.add_argument("--quick", action="store_true", help="use the study's quick profile: fewer and smaller points")
     parser.add_argument("--seeds", type=int, metavar="N", help="use seeds 1 to N instead of the file's")
@@ -44,18 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
     write_spec(folder, SweepSpec(study, str(source), code_hash(), _options(arguments), versions(), arguments.any_code))
     (folder / "study.toml").write_bytes(source.read_bytes())
     store = Store(folder, None if arguments.any_code else code_hash())
+    inputs = [source.parent, *([Path(data)] if (data := os.environ.get(DATA_VARIABLE)) else [])]
     with counting(f"sweep {study.name}", len(jobs), lambda: store.count(jobs)):
-        run_spark("harness.studies.sweep", folder, LOG, arguments.master, _inputs(source))
+        run_spark("harness.studies.sweep", folder, LOG, arguments.master, inputs)
     for table in study.table:
         print(f"\n{(folder / f'{table.name}.md').read_text(encoding='utf-8')}", end="")
     print(f"\nresults: {folder / 'index.html'}")
     return 0
-
-
-def _inputs(source: Path) -> list[Path]:
-    """Return the folders that runs may read: those of the study and of the data sets."""
-    data = os.environ.get(DATA_VARIABLE)
-    return [source.parent, *([Path(data)] if data else [])]
 
 
 def _options(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -1,13 +1,10 @@
 """``trellis tables RUN``: compute the tables of a finished run."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="directory of a finished run")
     parser.add_argument(
         "--master", help="a Spark master, such as spark://host:7077 (default: all cores of this machine)"

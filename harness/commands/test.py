@@ -1,7 +1,5 @@
 """``trellis test``: run this checkout's tests."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
@@ -11,7 +9,6 @@ from harness.doctor.collisions import CHECKOUT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the verb's arguments."""
     parser.prefix_chars = ""  # every option goes to pytest
     parser.add_argument(
         "pytest_arguments",
@@ -28,11 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
         The exit status of pytest. With CI=true in the environment a skip makes it 1, unless data is missing
         (tests/conftest.py).
     """
-    argv = [sys.executable, "-P", "-m", "pytest", *arguments.pytest_arguments]
-    return subprocess.run(argv, cwd=CHECKOUT, env=_environment(), check=False).returncode
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment with the checkout first on Python's path, also outside the launcher's .venv."""
+    # The checkout comes first on Python's path, also outside the launcher's .venv.
     path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path}
+    argv = [sys.executable, "-P", "-m", "pytest", *arguments.pytest_arguments]
+    return subprocess.run(argv, cwd=CHECKOUT, env={**os.environ, "PYTHONPATH": path}, check=False).returncode

@@ -1,7 +1,5 @@
 """The specifications of the agents: the plan's peers by machine and namespace."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable, Mapping
 from itertools import groupby

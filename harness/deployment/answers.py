@@ -1,7 +1,5 @@
 """Reads the output of machines with limits on time and bytes, since a machine may never stop."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Extracts the files that a machine sends: a tar stream in which every member was requested by name.
+"""Brings a run's files home: from a tar stream in which every member was requested by name, or by renaming them.
 
 A machine is not trusted with the run directory. Whatever it sends, only requested files are created, no existing file
 changes, and no more bytes are written than it may send.
@@ -120,3 +120,23 @@ class _Source:
         if self._left_bytes < 0:
             raise ArchiveError(f"sent more than {self._budget_bytes / 2**20:.0f} MiB, at {what}")
         return piece
+
+
+def move_files(folder: Path, names: Mapping[str, str], destination: Path) -> None:
+    """Move the files that exist from a work folder on this computer's disk, by renaming them, however large they are.
+
+    It moves only regular files in real folders: peers write the folder, and a link could lead readers elsewhere.
+
+    Args:
+        folder: the folder of the files, on the file system of ``destination``.
+        names: path in ``folder`` -> path in ``destination``.
+        destination: the new folder; files with the same names are replaced.
+
+    Raises:
+        OSError: a file could not be moved.
+    """
+    for name, new_name in names.items():
+        source, target = folder / name, destination / new_name
+        if source.is_file() and not (source.is_symlink() or source.parent.is_symlink()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(target)

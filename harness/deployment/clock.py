@@ -1,7 +1,5 @@
 """Estimates the offset of a machine's clocks from this machine's by round trips."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from typing import IO
@@ -22,7 +20,7 @@ while sys.stdin.buffer.readline():
 """
 
 
-def read_clock_offset(session: MachineSession, rounds: int = ROUNDS) -> ClockOffset:
+def read_clock_offset(session: MachineSession) -> ClockOffset:
     """Estimate the offset from the fastest of some round trips over the machine's SSH connection.
 
     The clock is read between a question and its answer. Assuming the middle errs by at most half of the round trip,
@@ -37,7 +35,7 @@ def read_clock_offset(session: MachineSession, rounds: int = ROUNDS) -> ClockOff
     channel.settimeout(COMMAND_S)
     answers = channel.makefile("rb")
     try:
-        return min((_read_once(channel, answers) for _ in range(rounds)), key=lambda offset: offset.error_ns)
+        return min((_read_once(channel, answers) for _ in range(ROUNDS)), key=lambda offset: offset.error_ns)
     finally:
         channel.close()
 

@@ -1,7 +1,5 @@
 """The deployment of a run: each step runs on all machines in parallel."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import sys
@@ -16,11 +14,11 @@ import msgspec
 
 from harness.deployment.agents import files_of
 from harness.deployment.answers import StepError
+from harness.deployment.archive import move_files
 from harness.deployment.clock import merge_offsets, read_clock_offset
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
 from harness.deployment.session import FAULTS, CommandError, MachineSession
-from harness.deployment.transfer import move_files
-from harness.errors import DeploymentError, printable
+from harness.errors import DeploymentError, last_line, printable
 from harness.experiment.inventory import Machine
 from metrics.rundir import ClockOffset, FinalState, write_document
 from metrics.rundir.files import CLOCKS_FILE, agent_log
@@ -272,8 +270,7 @@ class Deployment:
     def _await_ready(self, session: MachineSession, deadline: float) -> None:
         while not self._is_ready(session):
             if (status := session.agent_status) is not None:
-                words = _last_line(self._log_of(session))
-                raise StepError(f"the agent ended with status {status}: {words}")
+                raise StepError(f"the agent ended with status {status}: {last_line(self._log_of(session))}")
             if time.monotonic() > deadline:
                 raise StepError("the peers did not reach the barrier in time")
             time.sleep(POLL_S)
@@ -335,11 +332,6 @@ def _leave(session: MachineSession) -> str:
 
 def _clock_offset(session: MachineSession) -> ClockOffset:
     return read_clock_offset(session) if session.machine.own_clock else ClockOffset(0, 0, 0)
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line for line in reversed(lines) if line.strip()), "no output")
 
 
 def _failure(future: Future[Any]) -> str | None:

@@ -1,7 +1,5 @@
 """The peer package as a file to ship: the same bytes for the same sources."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """One machine, over one SSH connection."""
 
-from __future__ import annotations
-
 import io
 import secrets
 import shlex
@@ -252,7 +250,7 @@ class MachineSession:
             raise StepError("the agent was killed, or the connection to it was lost")
         return status
 
-    def end_agent(self, timeout_s: float = END_S) -> None:
+    def end_agent(self) -> None:
         """Close the agent's lifeline, which ends the agent and its peers, and wait until they have ended.
 
         Raises:
@@ -261,8 +259,8 @@ class MachineSession:
         if self._agent is None or self._agent.exit_status_ready():
             return
         self._agent.shutdown_write()
-        if not self._agent.status_event.wait(timeout_s):
-            raise StepError(f"the agent still runs {timeout_s:g} s after its lifeline was closed")
+        if not self._agent.status_event.wait(END_S):
+            raise StepError(f"the agent still runs {END_S:g} s after its lifeline was closed")
 
     @property
     def is_connected(self) -> bool:

@@ -11,8 +11,6 @@
 The answer is JSON. The file uses only the standard library.
 """
 
-from __future__ import annotations
-
 import grp
 import hashlib
 import json

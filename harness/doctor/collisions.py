@@ -4,8 +4,6 @@ Trellis's top-level packages, the rooms, have common names. An unrelated distrib
 be imported instead of Trellis's, or be hidden by it. Neither may happen silently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from importlib.metadata import packages_distributions
 from importlib.util import find_spec

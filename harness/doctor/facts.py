@@ -1,7 +1,5 @@
 """Facts about a machine. Gathering them is the only part of the doctor that touches the machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource

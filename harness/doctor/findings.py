@@ -1,7 +1,5 @@
 """The findings of the doctor."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The checks: pure functions from facts to findings."""
 
-from __future__ import annotations
-
 from harness.doctor.facts import Facts
 from harness.doctor.findings import Finding, Level
 from harness.doctor.programs import SETUP, Program, read_programs

@@ -1,7 +1,5 @@
 """The programs that Trellis starts, from the table that the set-up uses."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -5,22 +5,25 @@ Every field names its unit. Constraints are part of the types, so that an error 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta, Struct, defstruct, field
+from msgspec import Meta, Struct, defstruct, field, to_builtins
 
+from peer.core.adversary import ADVERSARIES
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.membership.cyclon import CyclonParameters
 from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
 from peer.protocols.description import section_name
-from peer.protocols.registry import DEFAULT, PROTOCOLS
+from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS
 
 if TYPE_CHECKING:
-    ProtocolName = str
+    ProtocolName = MembershipName = AdversaryName = str
 else:
     ProtocolName = Literal[tuple(PROTOCOLS)]
+    MembershipName = Literal[tuple(MEMBERSHIPS)]
+    AdversaryName = Literal["none", *ADVERSARIES]
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
@@ -62,7 +65,7 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
 class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Which nodes a node knows."""
 
-    kind: Literal["full", "partial", "cyclon", "newscast"] = "full"
+    kind: MembershipName = "full"
     """``full``: every node, from the bootstrap service. ``partial``: some of them. ``cyclon``, ``newscast``: a few,
     which nodes exchange with each other. The section of that name has the parameters."""
     refresh_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
@@ -150,7 +153,7 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Nodes that misbehave."""
 
-    kind: Literal["none", "topic-attacker", "eclipse", "slow", "dropper", "asker"] = "none"
+    kind: AdversaryName = "none"
     """``topic-attacker``: subscribes to the victim topics and forwards nothing on them. ``eclipse``: linked with all
     other adversaries. ``slow``: handles every frame late. ``dropper``: does not forward some copies. ``asker``: asks
     every node for its topics."""
@@ -355,3 +358,14 @@ def section_of(experiment: Experiment, part: str) -> Struct | None:
     """Return the section with the parameters of a part or protocol; None if it has no section."""
     section: Struct | None = getattr(experiment, section_name(part), None)
     return section
+
+
+def resolve(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment as plain values with every default filled in.
+
+    The sections of other protocols are left out: they have no effect, and so a plan's hash does not depend on which
+    other protocols there are.
+    """
+    own = PROTOCOLS[experiment.protocol].section
+    others = {protocol.section for protocol in PROTOCOLS.values()} - {own}
+    return {name: value for name, value in to_builtins(experiment).items() if name not in others}

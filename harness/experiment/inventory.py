@@ -4,8 +4,6 @@ An inventory file (``playbooks/inventories/*.toml``) names the machines of a rem
 one ``Machine`` itself, so that the same deployment drives both.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Reads experiment files. Every error is one line with the file and the place in it."""
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

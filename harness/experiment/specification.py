@@ -1,7 +1,5 @@
 """Prints docs/experiment-spec.md from the experiment's form: ``python -m harness.experiment.specification``."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator
@@ -28,7 +26,8 @@ values out of range before anything starts, with the file and the place in it:
     trellis check: wan.toml: $.underlay.hosts: expected an integer >= 2 and <= 10000, got 1
 
 `--set section.key=value` overrides a key (the value is TOML or a bare word), `--seed N` the seed. `trellis plan FILE`
-prints the experiment with every default filled in. Paths are relative to the file.
+prints the experiment with every default filled in, without the sections of other protocols. Paths are relative to the
+file.
 
 If the file does not set a key, the key has the value that the protocol sets for it (its page says which, and
 `trellis plan FILE` prints them), or else the default given here. A section has no effect if nothing of its name is in

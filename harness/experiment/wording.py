@@ -1,7 +1,5 @@
 """Descriptions of the types of a file's keys, for error messages and docs/experiment-spec.md."""
 
-from __future__ import annotations
-
 import re
 
 from msgspec import Struct, inspect
@@ -41,7 +39,10 @@ def field_type(form: type[Struct], path: str) -> inspect.Type:
     """Return the type at a path such as ``$.underlay.hosts``."""
     kind: inspect.Type = inspect.type_info(form)
     for name, index in re.findall(r"\.([^.\[]+)|\[(\d+)\]", path):
-        kind = _item(kind) if index else {field.encode_name: field.type for field in _fields(kind)}[name]
+        if index:
+            kind = next(part.item_type for part in _parts(kind) if isinstance(part, inspect.VarTupleType))
+        else:
+            kind = {field.encode_name: field.type for field in _fields(kind)}[name]
     return kind
 
 
@@ -69,10 +70,6 @@ def _fields(kind: inspect.Type) -> tuple[inspect.Field, ...]:
 def _parts(kind: inspect.Type) -> tuple[inspect.Type, ...]:
     """Return the alternatives of a union, or the type itself."""
     return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
-
-
-def _item(kind: inspect.Type) -> inspect.Type:
-    return next(part.item_type for part in _parts(kind) if isinstance(part, inspect.VarTupleType))
 
 
 def one_of(values: list[str]) -> str:

@@ -4,8 +4,6 @@ The header is declared here a second time on purpose: tests compare the two. Onl
 peer.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

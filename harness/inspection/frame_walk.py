@@ -3,8 +3,6 @@
 Used by ``trellis inspect``. The tables come from ``metrics.pcap``, which reassembles the stream.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -17,16 +17,16 @@ from pathlib import Path
 
 from harness.machine.scheduling import make_session_nice
 from metrics.processors import find_groups, processor_quota
+from peer.runtime.namespaces import die_with_parent
 
-_SET_PARENT_DEATH_SIGNAL = 1
 _NICE = 19
 """The kernel counts time at this priority separately, so ``pressure.jsonl`` can leave it out."""
 
 
-def is_virtual(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def is_virtual() -> bool:
     """Whether this machine is virtual."""
     try:
-        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return False
     return any(line.startswith("flags") and "hypervisor" in line.split() for line in lines)
@@ -83,21 +83,15 @@ def kept_awake() -> Iterator[None]:
 
 
 def _wait_busily(cpu: int, parent: int) -> None:
-    """Wait for a lock that is never released: the C library's loop tells the processor that it only waits.
-
-    The parent may end before this process asks for its death signal: a different parent shows that.
-    """
+    """Wait for a lock that is never released: the C library's loop tells the processor that it only waits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the running stage handles Ctrl-C
-    library = ctypes.CDLL(None)
-    library.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        return
+    die_with_parent(parent)
     os.sched_setaffinity(0, [cpu])
     os.setsid()
     make_session_nice(os.getpid())
     os.nice(_NICE)
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    lock = ctypes.c_int()
+    library, lock = ctypes.CDLL(None), ctypes.c_int()
     library.pthread_spin_init(ctypes.byref(lock), 0)
     library.pthread_spin_lock(ctypes.byref(lock))
     library.pthread_spin_lock(ctypes.byref(lock))

@@ -1,11 +1,7 @@
-"""What this machine can offer a run, and the memory that a run's processes use."""
+"""What this machine can offer a run."""
 
-from __future__ import annotations
-
-import contextlib
 import math
 import resource
-from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,20 +25,6 @@ def this_machine() -> Capacity:
         memory_mib=min(_available_memory_mib(), _cgroup_limit("memory.max", "memory.current") / 2**20),
         open_files=_resource_limit(resource.RLIMIT_NOFILE),
     )
-
-
-def pss_mib(processes: Iterable[int]) -> float:
-    """Return the memory of some processes together; a page that they share counts once.
-
-    A process that has ended counts 0.
-    """
-    total_kib = 0
-    for process in processes:
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{process}/smaps_rollup").read_text(encoding="utf-8").splitlines():
-                if line.startswith("Pss:"):
-                    total_kib += int(line.split()[1])
-    return total_kib / 1024
 
 
 def _process_limit() -> float:

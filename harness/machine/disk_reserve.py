@@ -1,7 +1,5 @@
 """Disk space reserved in a run directory, so that a run can still report that the disk is full."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

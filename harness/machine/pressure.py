@@ -6,8 +6,6 @@ effect of a cgroup's quota, for example of a container. Processes at low priorit
 they do not count as busy.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -13,8 +13,6 @@ mapped uid, an sshd as root could not drop its groups; as a plain user it can se
 still have the capabilities.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import os
@@ -63,7 +61,8 @@ def enter(
         TestbedError: a program is missing, or this kernel refuses the namespaces.
     """
     _check_possible()
-    kept = [f"--keep={path}" for path in sorted({str(path.absolute()) for path in (*_own_folders(), *keep)})]
+    own = (Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix), Path.cwd())  # what this Python needs
+    kept = [f"--keep={path}" for path in sorted({str(path.absolute()) for path in (*own, *keep)})]
     inside = [sys.executable, "-m", __name__, *kept, "--", *argv]
     return subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", "unshare", *_namespaces(), *inside],
@@ -126,11 +125,6 @@ def _children(process: int) -> list[int]:
         return []
 
 
-def rootless() -> bool:
-    """Whether a sandbox needs a user namespace, because this process is not root."""
-    return os.geteuid() != 0
-
-
 def _check_possible() -> None:
     for program in _NEEDED:
         if shutil.which(program) is None:
@@ -142,13 +136,8 @@ def _check_possible() -> None:
 
 def _namespaces() -> list[str]:
     """Return the options of ``unshare``. ``--mount-proc`` gives the PID namespace its own /proc."""
-    user = ["--user", "--map-current-user", "--keep-caps"] if rootless() else []
+    user = ["--user", "--map-current-user", "--keep-caps"] if os.geteuid() != 0 else []
     return [*user, "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
-
-
-def _own_folders() -> list[Path]:
-    """Return the folders that this Python needs: the source tree, its environment and the working directory."""
-    return [Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix), Path.cwd()]
 
 
 # ---------------------------------------------------------------------------------------- inside the sandbox

@@ -7,8 +7,6 @@ time (docs/adr/0015). So the session must be nice, too.
 Source: sched(7), "The autogroup feature".
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from pathlib import Path

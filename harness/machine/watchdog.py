@@ -7,10 +7,7 @@ that cannot be preempted, or another process with a higher priority. docs/verdic
 Without permission for real-time priority nothing is recorded: a late wake-up would only show that other processes ran.
 """
 
-from __future__ import annotations
-
 import contextlib
-import ctypes
 import gc
 import multiprocessing
 import os
@@ -25,6 +22,7 @@ from harness.machine.scheduling import WATCHDOG_PRIORITY
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
 from peer.runtime.clock import Clock
+from peer.runtime.namespaces import die_with_parent
 
 PERIOD_NS = 1_000_000
 """Real time between two wake-ups. A process uses 1 to 3 % of its processor."""
@@ -34,8 +32,6 @@ LATE_NS = 500_000
 
 READY_S = 10.0
 """Time that the processes have to start."""
-
-_SET_PARENT_DEATH_SIGNAL = 1
 
 
 class Watchdog:
@@ -83,9 +79,7 @@ class Watchdog:
 def _watch(cpu: int, parent: int, path: Path, clock: Clock, ready: Barrier) -> None:
     """Write a line for each late wake-up. The stall begins when the process was to wake."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the running stage handles Ctrl-C
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != parent:
-        return
+    die_with_parent(parent)
     gc.disable()
     try:
         os.sched_setaffinity(0, [cpu])

@@ -1,7 +1,5 @@
 """Chooses the parts of an experiment's nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import msgspec

@@ -6,8 +6,6 @@ This module has the rules of shared disseminations; the rule of a protocol's own
 Copies advance hop by hop, in a real run by delay: there a copy with a smaller TTL may arrive first.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """The plan's files in the run directory, and their hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable
@@ -10,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ExperimentError
+from harness.experiment.form import resolve
 from harness.planning.plan import Plan, PlannedRun
 from metrics.rundir import read_document
 from metrics.rundir.files import EXPERIMENT_FILE, PLAN_FILE, UNDERLAY_FILE
@@ -74,7 +73,7 @@ def hash_documents(
 
 def encode_plan(plan: Plan) -> bytes:
     """Return the bytes of ``plan.json``, indented for readers."""
-    return _indented(plan)
+    return _indented(msgspec.to_builtins(plan) | {"experiment": resolve(plan.experiment)})
 
 
 def encode_overlay(overlay: OverlayDocument) -> bytes:

@@ -1,7 +1,5 @@
 """A plan: an experiment with every default, seed, placement and prediction resolved."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec import Struct

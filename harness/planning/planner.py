@@ -1,7 +1,5 @@
 """Makes a plan: the same file, overrides and seed give the same plan on any machine."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

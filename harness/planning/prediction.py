@@ -4,8 +4,6 @@ The needs are sums over the constants below, which docs/experiment-spec.md lists
 model of the overlay in which all nodes are up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from harness.errors import ExperimentError

@@ -1,7 +1,5 @@
 """Makes the underlay of ``[underlay]``: reads or generates it, chooses the sites, and adds jitter, loss and rates."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,11 +10,10 @@ from msgspec.structs import replace
 from harness.errors import ExperimentError
 from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
-from topologies.faults import UnderlayError
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay
 from topologies.geography import world_cities
 from topologies.matrix import matrix_underlay
-from topologies.model import Matrix, Underlay, between
+from topologies.model import Matrix, Underlay, UnderlayError, between
 from topologies.pings import read_measurements
 from topologies.sampling import place_hosts, spread_sample
 from topologies.wondernetwork import build_underlay

@@ -1,7 +1,5 @@
 """Enacts a plan in a simulation: starts the nodes that are up at the start, then follows the schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.simulator.simulation import Simulation

@@ -164,7 +164,6 @@ class SimulatedHost:
         simulation.after(simulation.delay_ns(peer, self.number), self._take_answer, peer, table, listener)
 
     def _take_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
-        """Handle the answer to an attempt."""
         if listener is not None and table.lacks(peer):
             table.opened(self._simulation.join(self, peer, listener), peer)
         else:

@@ -6,8 +6,6 @@ instead of 4 KiB saved 15 and 20 % (1000 nodes, two runs each, alternating).
 Source: docs of ``gc``; madvise(2); MADV_COLLAPSE of Linux 6.1.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import mmap

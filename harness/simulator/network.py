@@ -4,8 +4,6 @@ Frames are carried by TCP, so no frame is lost or reordered: a lost packet arriv
 later packets wait for it. docs/limitations.md lists the other parts of TCP that are not simulated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

@@ -4,8 +4,6 @@ Frames are passed by reference; their size is that of ``peer.wire``'s encoding. 
 runs, with any PYTHONHASHSEED.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ Spark with a local master runs in a sandbox, so that its temporary files are gon
 master is reached over the network, so the analysis runs without a sandbox.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import subprocess
@@ -15,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from harness.errors import TrellisError
+from harness.errors import TrellisError, last_line
 from harness.machine import sandbox
 from metrics.rundir import RunDir, Summary
 from metrics.rundir.files import ANALYSIS_LOG
@@ -91,8 +89,7 @@ def run_spark(module: str, folder: Path, words: str, master: str | None, keep: I
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
     if status:
         said = folder / words
-        last = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-        raise AnalysisError(f"{folder}: status {status}: {''.join(last)} (full log: {said})")
+        raise AnalysisError(f"{folder}: status {status}: {last_line(said)} (full log: {said})")
 
 
 def main() -> None:

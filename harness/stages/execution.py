@@ -4,8 +4,6 @@
 that ends the run raises; any other becomes a problem in the manifest, and so a reason of the verdict.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time
@@ -16,7 +14,7 @@ import msgspec
 
 from harness.deployment import Deployment, build_agent_specs, make_token, nodes_by_machine
 from harness.deployment.agents import DRAIN_S
-from harness.errors import DeploymentError, TestbedError, TrellisError, printable
+from harness.errors import DeploymentError, TestbedError, TrellisError, last_line, printable
 from harness.machine.disk_reserve import Reserve
 from harness.planning import read_plan
 from harness.planning.plan import Plan, PlannedRun
@@ -330,8 +328,8 @@ def _complaints(plan: Plan, run_dir: Path) -> list[tuple[str, str]]:
     if not said:
         return []
     node, path = next(iter(said.items()))
-    last = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1]
-    return [("suspect", f"{len(said)} peers wrote to standard error; the first is peer-{node}: {printable(last)}")]
+    last = printable(last_line(path))
+    return [("suspect", f"{len(said)} peers wrote to standard error; the first is peer-{node}: {last}")]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The contents of ``manifest.json``: phases, clocks, the machine and the versions of programs."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """The Prometheus server as a process: it scrapes during a run, and later shows the data of a finished run."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

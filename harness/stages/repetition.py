@@ -1,7 +1,5 @@
 """Decides, from the ``checks`` table alone, whether to repeat a run that stalls of the host spoiled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from metrics.rundir import VALID, Attempt, Summary
@@ -23,8 +21,3 @@ def next_attempt(run_dir: Path, summary: Summary) -> Attempt:
     """Return the attempt that follows a run."""
     number = summary.attempt.attempt if summary.attempt else 1
     return Attempt(number + 1, str(run_dir), summary.reasons)
-
-
-def directory_of(attempt: Attempt, out: Path) -> Path:
-    """Return the directory of an attempt, beside ``out``, that of the first attempt."""
-    return out.with_name(f"{out.name}-attempt{attempt.attempt}")

@@ -3,8 +3,6 @@
 Nothing is deployed or measured, so this is no ``Testbed``: ``Simulation`` replaces processes, SSH and data plane.
 """
 
-from __future__ import annotations
-
 import hashlib
 import resource
 from pathlib import Path

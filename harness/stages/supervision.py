@@ -1,7 +1,5 @@
 """Watches the parts of a run, and reports a part that ends early within two seconds."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping

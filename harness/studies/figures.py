@@ -1,7 +1,5 @@
 """Draws a study's figures: means with their intervals over an axis, or distributions of nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import cycle, product
 

@@ -3,8 +3,6 @@
 A study is an experiment, the grid of its variations, and the tables and figures of the results.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field

@@ -1,7 +1,5 @@
 """Confidence intervals over a few seeds, by Student's t distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from math import atan, cos, fsum, pi, sin, sqrt

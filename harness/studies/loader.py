@@ -1,7 +1,5 @@
 """Reads study files. Every error is one line with the file and the place in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

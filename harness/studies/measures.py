@@ -1,7 +1,5 @@
 """The measures that a study may name, and the reductions over a run's snapshots or epochs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from metrics.measures.measure import Measure

@@ -3,8 +3,6 @@
 Ten thousand nodes have a hundred million pairs.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """Watches a simulation: the deliveries of its messages, and the last change of the overlay."""
 
-from __future__ import annotations
-
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Writes the output of a sweep: results, tables, figures, and one HTML page that opens without a network."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +69,6 @@ def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table],
 
 
 def _provenance(spec: SweepSpec, results: Sequence[Result]) -> dict[str, Any]:
-    """Return the provenance of the numbers."""
     codes = sorted({result.code for result in results})
     stale = [code for code in codes if code != spec.code]
     return {

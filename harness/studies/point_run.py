@@ -1,7 +1,5 @@
 """Simulates one point with one seed in memory: no run directory, no trace files, no matrix of delays."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -26,10 +24,8 @@ from metrics.measures.learning import SCORES
 from metrics.measures.measure import Facts, Family
 from metrics.measures.snapshots import measure_snapshot
 from metrics.measures.traffic import TRAFFIC, Traffic
-from metrics.rundir import Timeline
+from metrics.rundir.timeline import SECOND_NS, Timeline
 from peer.core.bitset import bitset, members
-
-SECOND_NS = 1_000_000_000
 
 STEP_NS = SECOND_NS
 """Interval at which the run checks whether the overlay has settled."""

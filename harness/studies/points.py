@@ -1,7 +1,5 @@
 """The points of a study: every combination of its axes' values, each an experiment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from itertools import product

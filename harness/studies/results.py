@@ -1,7 +1,5 @@
 """From the runs' values to means with confidence intervals over the seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

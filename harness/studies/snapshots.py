@@ -1,7 +1,5 @@
 """Takes the overlay at an instant of a simulation, as the arrays that ``metrics.overlay`` measures."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

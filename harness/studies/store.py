@@ -1,7 +1,5 @@
 """The files of a sweep: its specification, and the result of every run. Each is written whole or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -12,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from harness.experiment.form import Experiment
+from harness.experiment.form import Experiment, resolve
 from harness.planning.underlays import data_path
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.point_run import Row
@@ -85,7 +83,7 @@ def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
         for seed in seeds_of(study):
             experiment = replace(point.experiment, seed=seed)
             inputs = _digest_inputs(experiment, folder)
-            content = msgspec.json.encode((experiment, study.run, measures, *inputs), order="deterministic")
+            content = msgspec.json.encode((resolve(experiment), study.run, measures, *inputs), order="deterministic")
             key = hashlib.sha256(content).hexdigest()[:24]
             cost = _cost(experiment, study.run)
             made.append(Job(key, point.at, seed, experiment, study.run, measures, str(folder), cost))

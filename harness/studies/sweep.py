@@ -1,14 +1,11 @@
 """Executes a sweep: runs without a result, then tables, figures and the page. It can be resumed at any point."""
 
-from __future__ import annotations
-
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from harness.studies.executor import Failure, Outcome, execute
-from harness.studies.store import Job, Store, SweepSpec, code_hash, jobs_of, read_spec
+from harness.studies.store import Store, code_hash, jobs_of, read_spec
 
 
 def sweep(folder: Path, master: str | None = None) -> list[Failure]:
@@ -35,23 +32,15 @@ def sweep(folder: Path, master: str | None = None) -> list[Failure]:
         else:
             store.write(outcome.result)
 
-    if pending := pending_jobs(store, jobs):
+    # The longest first, so that no core waits long for the last one.
+    pending = sorted((job for job in jobs if store.read(job) is None), key=lambda job: -job.cost)
+    if pending:
         execute(pending, code_hash(), master, take)
     if not failures:
-        _show(folder, spec, jobs, store)
+        from harness.studies.page import write_page
+
+        write_page(folder, spec, [result for job in jobs if (result := store.read(job)) is not None])
     return failures
-
-
-def pending_jobs(store: Store, jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs without a result, the longest first, so that no core waits long for the last one."""
-    return sorted((job for job in jobs if store.read(job) is None), key=lambda job: -job.cost)
-
-
-def _show(folder: Path, spec: SweepSpec, jobs: Sequence[Job], store: Store) -> None:
-    from harness.studies.page import write_page
-
-    results = [result for job in jobs if (result := store.read(job)) is not None]
-    write_page(folder, spec, results)
 
 
 def main() -> None:

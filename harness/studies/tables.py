@@ -1,7 +1,5 @@
 """Makes a study's tables, with the paper's numbers for comparison."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -58,7 +56,6 @@ def _entry(
 
 
 def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None:
-    """Return the paper's value of a cell."""
     if spec.paper is None or head not in spec.paper.columns:
         return None
     place = len(labels) + spec.paper.columns.index(head)

@@ -1,7 +1,5 @@
 """The interface between testbeds and the running stage."""
 
-from __future__ import annotations
-
 from typing import Literal, Protocol
 
 from msgspec import Struct

@@ -4,8 +4,6 @@ Nothing is emulated, so nothing is certified or captured: the traces of the peer
 say so. Delays between machines are as exact as the offsets of their clocks, which the deployment estimates.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.deployment.agents import Site
@@ -41,7 +39,6 @@ class RemoteTestbed:
             raise TestbedError("place the peers as planned", "the inventory has changed since the plan was made")
 
     def machines(self) -> tuple[Machine, ...]:
-        """Return the machines with at least one peer."""
         used = {slot.machine for slot in self._slots}
         return tuple(machine for machine in self._inventory.machines if machine.name in used)
 

@@ -1,7 +1,5 @@
 """Draws the adversaries and their interests."""
 
-from __future__ import annotations
-
 from harness.experiment.form import AdversarySpec
 from harness.workload.interests import InterestModel, Topics
 from peer.core.randomness import NETWORK, substream
@@ -21,11 +19,6 @@ def draw_adversaries(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[in
         return frozenset(spec.nodes)
     draws = substream(seed, NETWORK, "adversaries")
     return frozenset(draws.sample(range(nodes), round(spec.ratio * nodes)))
-
-
-def draw_silent(spec: AdversarySpec, nodes: int, seed: int) -> frozenset[int]:
-    """Return the nodes that never publish: the adversaries, if ``publish = false``. See ``draw_adversaries``."""
-    return frozenset() if spec.publish else draw_adversaries(spec, nodes, seed)
 
 
 class InfiltratedInterests:

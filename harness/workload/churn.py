@@ -1,7 +1,5 @@
 """Churn: the sessions of each node, drawn or read before the run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Reads the files of a workload: interests, and sessions."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Interest models: which topics a node subscribes to each time it joins."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol

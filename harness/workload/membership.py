@@ -1,7 +1,5 @@
 """The population and its changes: turns sessions and interests, or a script, into actions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

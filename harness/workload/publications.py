@@ -1,7 +1,5 @@
 """Draws the publications: instants, topics and publishers."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import Counter, deque
 from itertools import count

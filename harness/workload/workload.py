@@ -1,12 +1,10 @@
 """Draws the workload of an experiment: initial interests, and one schedule of publications and changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 
 from harness.experiment.form import Experiment
-from harness.workload.adversaries import draw_silent, infiltrate
+from harness.workload.adversaries import draw_adversaries, infiltrate
 from harness.workload.churn import Span, draw_sessions
 from harness.workload.interests import Interests, make_model
 from harness.workload.membership import MembershipPlan, follow_script, follow_sessions
@@ -42,7 +40,8 @@ def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
     workload = experiment.workload
     span = Span(-round(workload.warmup_s * 1e9), round((workload.duration_s + workload.cooldown_s) * 1e9))
     membership = draw_membership(experiment, nodes, folder, span)
-    silent = draw_silent(experiment.adversary, nodes, experiment.seed)
+    adversary = experiment.adversary
+    silent = frozenset[int]() if adversary.publish else draw_adversaries(adversary, nodes, experiment.seed)
     schedule = draw_schedule(workload, membership, experiment.seed, silent)
     return Workload(membership.up, membership.interests, schedule)
 

@@ -5,8 +5,6 @@ is a function from parts of the evidence (``evidence.Evidence``) to a ``rule.Jud
 add one.
 """
 
-from __future__ import annotations
-
 from metrics.checks import consistency, machine, network, plane
 from metrics.checks.rule import CheckRule
 from metrics.rundir import Check

@@ -1,7 +1,5 @@
 """Do logs, captures and tables tell the same story?"""
 
-from __future__ import annotations
-
 from metrics.checks import evidence
 from metrics.checks.rule import Judgement, Limit, Rules, at_most, none_of
 from metrics.probing import JITTER_SIGMAS

@@ -3,8 +3,6 @@
 Fields without a unit in their names are counts. Instants are ns of virtual time. A figure over no samples is 0.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from metrics.dataplane import PlaneInterval

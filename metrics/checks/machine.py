@@ -1,7 +1,5 @@
 """Was the machine fast enough? Each limit watches one place where work can accumulate."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from metrics.checks.evidence import Emulation, Outcome, Spread

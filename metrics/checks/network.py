@@ -1,7 +1,5 @@
 """Were publications, round trips and first packets what was asked for?"""
 
-from __future__ import annotations
-
 from metrics.checks.consistency import JITTER
 from metrics.checks.evidence import Emulation, Publications
 from metrics.checks.rule import Judgement, Limit, Rules, at_most, none_of

@@ -1,7 +1,5 @@
 """Was the data plane in time, and was it there?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias

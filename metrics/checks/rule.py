@@ -1,7 +1,5 @@
 """What a check is: when it fails, what a failure makes of the run, and the function that judges the evidence."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Measures of nodes that misbehave on purpose: what they receive, hold and conclude."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

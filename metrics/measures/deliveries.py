@@ -4,8 +4,6 @@ A copy is a frame with the body of a message (``Data``) that a node received, th
 announce a message or ask for one are control traffic (``metrics.measures.traffic``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

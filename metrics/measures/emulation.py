@@ -1,7 +1,5 @@
 """Measures that need what only a run's tables tell: the delays of the emulated network and inside hosts."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from metrics.measures.measure import Family, Values, largest

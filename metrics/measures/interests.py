@@ -1,7 +1,5 @@
 """Measures of the nodes' interests alone, whatever the overlay."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
@@ -35,7 +33,6 @@ class Interests:
         return np.array(pairs, np.int64).reshape(-1, 2)
 
     def top(self, depth: int) -> float | None:
-        """The top-``depth`` intersection."""
         return intersect_top(len(self._nodes), self._pairs, depth)
 
     @cached_property

@@ -1,7 +1,5 @@
 """Measures of protocols that learn their neighbours, by epochs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

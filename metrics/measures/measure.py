@@ -1,7 +1,5 @@
 """What a measure is, and the formulas that many measures share."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
@@ -128,7 +126,6 @@ class Family(Generic[Facts]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the measures, in order."""
         return tuple(measure.name for measure in self.measures)
 
     def values(self, facts: Facts, wanted: Collection[str]) -> list[Value]:

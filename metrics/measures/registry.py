@@ -1,7 +1,5 @@
 """Every measure by its name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from metrics.measures.attacks import ATTACK, DISCLOSURE, SLOTS

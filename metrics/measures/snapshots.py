@@ -1,7 +1,5 @@
 """Measures of an overlay at an instant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np

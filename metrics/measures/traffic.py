@@ -1,7 +1,5 @@
 """Measures of the frames that nodes sent."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct

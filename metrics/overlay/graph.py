@@ -1,7 +1,5 @@
 """Measures of the physical graph as a whole."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import igraph

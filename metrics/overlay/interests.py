@@ -1,7 +1,5 @@
 """What an assignment of interests to nodes is like, whatever the overlay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist
 

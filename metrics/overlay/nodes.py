@@ -1,7 +1,5 @@
 """Views and degrees of every node."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

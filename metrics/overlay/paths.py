@@ -3,8 +3,6 @@
 All pairs: breadth-first searches from 64 nodes at a time, in the bits of one word.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import igraph

@@ -1,7 +1,5 @@
 """Every topic's overlay: its subscribers and the links between them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Source: draft-ietf-opsawg-pcap.
 """
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A capture file of any supported format, opened."""
 
-from __future__ import annotations
-
 from metrics.pcap.classic import is_classic, read_classic
 from metrics.pcap.pcapng import is_pcapng, read_pcapng
 from metrics.pcap.records import EVERYTHING, Records, Selection, no_records

@@ -4,8 +4,6 @@ A connection is its addresses, its ports and its originator's initial sequence n
 connection. One seen by two hosts is two connections here, one a vantage, with the same name and uid.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 

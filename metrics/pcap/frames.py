@@ -1,7 +1,5 @@
 """Overlay frames on reassembled streams: from the payload, or from the stream offsets in the peers' traces."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import Final

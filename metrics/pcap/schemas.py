@@ -6,8 +6,6 @@ Spark takes no nanosecond timestamps, dictionaries or unsigned 32-bit integers f
 A column name has one type in all tables: several can then be read in one pass as their union (``union_schema``).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import pyarrow as pa

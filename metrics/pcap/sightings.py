@@ -1,7 +1,5 @@
 """When located frames were seen at their vantage, by how many packets, and over which seconds."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

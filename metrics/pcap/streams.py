@@ -6,8 +6,6 @@ belongs to the segment that brought it first; a running maximum of first arrival
 which a receiver could have read up to there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

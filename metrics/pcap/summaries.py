@@ -1,7 +1,5 @@
 """What a capture adds up to: its connections, its bytes a second, its interfaces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

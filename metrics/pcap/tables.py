@@ -1,7 +1,5 @@
 """A capture file to tables, a bounded number of packets at a time: the entry point of the kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@ on the next one's start. By induction from the first, whose start is known, that
 walked again by the loop. A capture whose payload is itself a capture costs time, never a record.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The report of a run: figures as PNG, and one HTML page that opens without a network."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs side by side: their headline numbers, and their delay distributions in one figure."""
 
-from __future__ import annotations
-
 import base64
 import io
 from pathlib import Path

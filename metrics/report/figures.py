@@ -3,8 +3,6 @@
 A figure never computes a new measure: it shows columns of the tables, so that every curve can be checked with a query.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.resources import files
@@ -341,8 +339,7 @@ def rtt_error(run: Run) -> Canvas | None:
         if rows.empty:
             continue
         left.plot(rows["asked_rtt_ms"], rows["rtt_ms"], ".", markersize=1.5, color=color, rasterized=True)
-        error = np.abs(rows["rtt_ms"] - rows["asked_rtt_ms"])
-        _cdf(right, np.maximum(error, 1e-4), label=f"{phase}, n = {len(rows):,}", color=color)
+        _cdf(right, np.maximum(rows["error_ms"], 1e-4), label=f"{phase}, n = {len(rows):,}", color=color)
     limit = float(achieved["asked_rtt_ms"].max()) * 1.05
     left.plot((0, limit), (0, limit), color=GREY, linewidth=0.7)
     left.set(xlabel="RTT asked for (ms)", ylabel="RTT measured (ms)")
@@ -381,7 +378,7 @@ def fidelity(run: Run) -> Canvas | None:
     return canvas
 
 
-def _by_second(axes: Axes, seconds: pd.Series[float], values: pd.Series[float], **style: Any) -> None:  # noqa: ANN401
+def _by_second(axes: Axes, seconds: pd.Series, values: pd.Series, **style: Any) -> None:  # noqa: ANN401
     """A marker per second with a value, joined by a line only where the next second has one, too."""
     known = values.notna()
     at, shown = seconds[known].to_numpy(), values[known].to_numpy()

@@ -1,7 +1,5 @@
 """The report's tables of the overlay: its measures over time, and its topics by how they hang together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

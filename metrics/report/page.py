@@ -1,7 +1,5 @@
 """The report's page: one HTML file that opens without a network."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template

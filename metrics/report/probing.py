@@ -1,15 +1,12 @@
 """The report's tables of probing: hosts' first packets by attempt, and how often sweeps were made."""
 
-from __future__ import annotations
-
 from typing import Any
 
-import numpy as np
 import pyarrow.compute as pc
 
 from metrics import first_packets
 from metrics.measures.measure import quantile
-from metrics.probing import read_achieved
+from metrics.probing import read_achieved, rtt_errors_ms
 from metrics.rundir import RunDir
 from metrics.stalls import read_stalls
 
@@ -56,7 +53,7 @@ def sweep_rows(run: RunDir) -> list[dict[str, Any]]:
     for phase, attempt in sorted(groups, key=lambda group: (group[0] != "before", group[1])):
         own = swept.filter(pc.and_(pc.equal(swept["phase"], phase), pc.equal(swept["attempt"], attempt)))
         answered = own.filter(pc.is_valid(own["rtt_ms"]))
-        errors_ms = np.abs(answered["rtt_ms"].to_numpy() - answered["asked_rtt_ms"].to_numpy())
+        errors_ms = rtt_errors_ms(answered)
         quantiles = {"p50_ms": quantile(errors_ms, 0.5), "p99_ms": quantile(errors_ms, 0.99)}
         rows.append({"phase": phase, "attempt": attempt, "pairs": own.num_rows} | quantiles)
     return rows

@@ -1,7 +1,5 @@
 """An analysed run as the report reads it: tables as pandas frames, documents as values."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from metrics.adversaries import read_adversaries
-from metrics.probing import last_attempts, read_achieved
+from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
 from metrics.received import read_received
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
@@ -90,9 +88,12 @@ class Run(RunDir):
         return table if table is None or table.empty else table[table["at_ns"] == table["at_ns"].max()]
 
     def achieved(self) -> pd.DataFrame | None:
-        """The probes' rows that count, None on a testbed without probes."""
+        """The probes' rows that count with their RTT ``error_ms``, None on a testbed without probes."""
         achieved = read_achieved(self.path)
-        return None if achieved is None else last_attempts(achieved).to_pandas()
+        if achieved is None:
+            return None
+        counted = last_attempts(achieved)
+        return counted.to_pandas().assign(error_ms=rtt_errors_ms(counted))
 
     def host_links(self) -> list[tuple[int, int]]:
         """Pairs of hosts (lower number first) whose nodes are physical neighbours halfway through the publishing."""

@@ -1,7 +1,5 @@
 """The documents of a run directory as types. docs/results.md explains every file to users."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

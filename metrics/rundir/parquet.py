@@ -1,7 +1,5 @@
 """The schema version in the metadata of Parquet files. Files of version 0 do not say theirs."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import pyarrow as pa

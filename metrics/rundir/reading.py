@@ -1,7 +1,5 @@
 """How the files of a run directory are read and written: the rules for missing, damaged and unfinished ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The instants of a run, planned or recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Self
 

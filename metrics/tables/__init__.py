@@ -1,7 +1,5 @@
 """From a run directory to its tables, with Spark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from metrics.replacement import replacing

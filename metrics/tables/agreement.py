@@ -1,7 +1,5 @@
 """Links as the captures show them, and whether they are the links that the nodes traced."""
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 

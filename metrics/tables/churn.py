@@ -1,7 +1,5 @@
 """What the traces say of nodes that come and go: their lives, and the connections that crashes broke."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrow columns as NumPy numbers, grouped and looked up: what the kernels of the tables have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias

@@ -3,8 +3,6 @@
 That is a few rows a stream, link or second, on which Spark's joins cost little.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np
@@ -66,9 +64,8 @@ def condense_topics(copies: pa.Table) -> pa.Table:
     """Which topics a connection carried from which node to which: conn, src_node, dst_node, topic."""
     lists = copies["topics"].combine_chunks()
     parents = copies.select(["conn", "src_node", "dst_node"]).take(pc.list_parent_indices(lists))
-    return group_rows(parents.append_column("topic", pc.list_flatten(lists)), "conn", "src_node", "dst_node", "topic")[
-        1
-    ]
+    carried = parents.append_column("topic", pc.list_flatten(lists))
+    return group_rows(carried, *carried.column_names)[1]
 
 
 def condense_copies(copies: pa.Table) -> pa.Table:

@@ -1,7 +1,5 @@
 """The ``conns`` table: one row a TCP connection, each direction's figures from its own sender's end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyspark.sql import DataFrame

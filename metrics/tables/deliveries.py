@@ -1,7 +1,5 @@
 """Messages, and every (message, subscriber) pair that ought to have been a delivery."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -168,7 +166,6 @@ def _handed_on(events: Path, share: Share, key: list[Column]) -> dict[str, Colum
 
 
 def _copies(hops: Path) -> pa.Table:
-    """The hops of messages."""
     names = ["message_id", "src_node", "dst_node", "tap_tx_ns", "tap_rx_ns", "log_recv_ns"]
     return ds.dataset(hops, schema=HOPS).to_table(columns=names, filter=pc.field("kind") == Data.kind)
 

@@ -1,7 +1,5 @@
 """The ``disclosures`` table: how much of what others subscribe to each asker has concluded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

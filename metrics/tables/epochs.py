@@ -1,7 +1,5 @@
 """The ``epochs`` table: what a protocol that learns its neighbours had learned by each of its epochs."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The few numbers over whole tables that the checks judge. Exact, and read here: planning a query costs more."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

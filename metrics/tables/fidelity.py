@@ -1,7 +1,5 @@
 """The ``fidelity`` table: what the emulation did second by second, by data plane, machine and probes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +10,7 @@ import pyarrow.parquet as pq
 
 from metrics.dataplane import last_counters, second_values, spans
 from metrics.pcap.walk import Ints
+from metrics.probing import rtt_errors_ms
 from metrics.rundir import RunDir
 from metrics.rundir.files import ACHIEVED_FILE, DATAPLANE_FILE, PRESSURE_FILE
 from metrics.tables.columns import numbers, quantile, read_columns
@@ -86,12 +85,8 @@ def _probes(run: RunDir) -> dict[int, dict[str, Any]]:
     if not path.exists():
         return {}
     table = pq.read_table(path, columns=["at_ns", "asked_rtt_ms", "rtt_ms"]).drop_null()
-    seconds = (table["at_ns"].to_numpy() - run.manifest.zero_ns) // _SECOND_NS
-    error = np.abs(table["rtt_ms"].to_numpy() - table["asked_rtt_ms"].to_numpy())
+    error = rtt_errors_ms(table)
     return {
-        int(second): {
-            "probes": int((seconds == second).sum()),
-            "probe_error_ms_p99": float(np.quantile(error[seconds == second], 0.99)),
-        }
-        for second in np.unique(seconds)
+        second: {"probes": len(those), "probe_error_ms_p99": float(np.quantile(error[those], 0.99))}
+        for second, those in _by_second(numbers(table["at_ns"]), run.manifest.zero_ns)
     }

@@ -1,7 +1,5 @@
 """The few numbers over all hops that the checks judge: exact ones, over whole columns that are read here."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa

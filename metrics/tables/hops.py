@@ -4,8 +4,6 @@ A kernel that Spark runs on shares of the connections. A frame is known by its s
 direction) and its offset there; its sightings are numbered by that key, and every column is one scatter by number.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Logical and physical links: intervals from the traces, and both views' sizes over time from traces and wire."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

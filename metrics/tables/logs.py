@@ -1,7 +1,5 @@
 """What the peers' traces say: events, the frames they sent and read, and the input of header-only captures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path

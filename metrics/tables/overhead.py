@@ -1,7 +1,5 @@
 """Where the bytes on the wire went: every captured byte in exactly one class, counted once, at its sender's tap."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -37,12 +35,8 @@ def frame_classes(sent: DataFrame, split: DataFrame, spans: DataFrame) -> DataFr
 
 def build_overhead(classes: DataFrame, wire: DataFrame, nodes_by_host: list[int]) -> DataFrame:
     """The ``overhead`` table. Stream bytes in no known frame go to ``other_bytes``."""
-    is_data, useful, framing, body = (
-        (F.col("kind") == Data.kind),
-        F.col("useful"),
-        F.col("framing_bytes"),
-        F.col("body_bytes"),
-    )
+    is_data, useful = F.col("kind") == Data.kind, F.col("useful")
+    framing, body = F.col("framing_bytes"), F.col("body_bytes")
     framed = classes.groupBy("node", "second_ns").agg(
         F.sum(F.when(is_data & useful, body).otherwise(0)).alias("first_payload_bytes"),
         F.sum(F.when(is_data & ~useful, body).otherwise(0)).alias("duplicate_payload_bytes"),

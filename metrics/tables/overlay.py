@@ -1,7 +1,5 @@
 """The overlay at instants of a run: from the intervals of lives, subscriptions and links to ``metrics.overlay``."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,8 +1,8 @@
 """The order in which the tables come from each other, and how they are written."""
 
-from __future__ import annotations
-
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from metrics.tables.condensed import build_and_condense
 from metrics.tables.conns import build_conns
 from metrics.tables.evidence import copies_show_links, gather
 from metrics.tables.overlay import Intervals, build_parts, choose_instants
-from metrics.tables.parallel import in_parallel
 from metrics.tables.schemas import TABLES, arrow_schema
 from metrics.tables.shares import write_shares
 from metrics.tables.staged import STAGED
@@ -40,6 +39,20 @@ from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
 _SMALL = frozenset(("conns", "messages", "links", "physical_links", "sharing", "overhead", "control"))
 _CONDENSED = ("streams", "carried", "copies", "sent", "split")
 _OVERLAY = "nodes array<struct<node bigint, topics array<bigint>, up boolean>>"
+
+_THREADS = 2
+"""Planning a query fills one core, as do a small one's tasks; what Spark itself does side by side fills the others."""
+
+
+def in_parallel(**parts: Callable[[], Any]) -> dict[str, Any]:
+    """Call independent parts, two at a time in the order given, and return what each of them returns.
+
+    Raises:
+        Exception: what the first part that failed raised, after all have ended.
+    """
+    with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+        begun = {name: pool.submit(part) for name, part in parts.items()}
+    return {name: future.result() for name, future in begun.items()}
 
 
 class Pipeline:

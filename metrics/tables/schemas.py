@@ -1,7 +1,5 @@
 """The columns of the tables as Spark types. docs/tables.md has the unit and meaning of each column."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import pyarrow as pa

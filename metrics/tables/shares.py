@@ -3,8 +3,6 @@
 Rows that go through Spark to be joined and grouped cost several times what this costs; see ADR 0008.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ A task may run twice, even at the same time (retries, speculation). So each atte
 renames the file when it is whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -5,8 +5,6 @@ the input of header-only captures, and those that begin a stream to ``beginnings
 block that it refuses is halved until the lines that are no events stand alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """What the captures say: one pass of the ``pcap`` Data Source's tasks, staged as Parquet, and the tables in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession

@@ -4,8 +4,6 @@ What others can see of an adversary is what they can see of any node. Its trace 
 did not pass on, so that a post-mortem can tell attacks from losses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any
 

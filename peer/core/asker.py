@@ -3,8 +3,6 @@
 Otherwise it is an honest node of its protocol. Its trace says ``disclose`` for everything that it concludes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated
 

@@ -4,8 +4,6 @@ A network of ten thousand nodes is 1,250 bytes, and a union or an intersection o
 microsecond, which is what makes interest views of whole networks affordable for every simulated node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from random import Random
 

@@ -17,8 +17,6 @@ Two rules bind every node:
 Source: the design, section 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 

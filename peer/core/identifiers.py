@@ -1,7 +1,5 @@
 """The numbers that nodes, topics and messages go by."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

@@ -1,7 +1,5 @@
 """Interests: what the node subscribes to, and whether it tells its neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

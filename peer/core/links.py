@@ -81,8 +81,6 @@ What differs between carriers
 * Memory: opening takes no time, ``Hello`` and ``Bye`` take the link's delay. There is one attempt in a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import Generic, Protocol, TypeVar

@@ -1,7 +1,5 @@
 """The node: composed of parts, it gives each event to those that it concerns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Links of a node's own choice: a fixed number of them, refilled when some are lost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from peer.core.bitset import Bitset, bitset, choose

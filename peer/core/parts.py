@@ -6,8 +6,6 @@ events and from what parts ask of the ``Turn``: the state has read-only views of
 these views are for the node and the turn only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar

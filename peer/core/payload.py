@@ -8,8 +8,6 @@
 A shorter payload is cut off.
 """
 
-from __future__ import annotations
-
 from peer.core.identifiers import MessageId
 
 _SEQUENCE = slice(8, 12)

@@ -1,7 +1,5 @@
 """Nodes that take time to handle what they receive."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from peer.core.contract import Effect, Event, FrameReceived, LinkDown, NodeId, SetTimer, TimerFired

@@ -1,7 +1,5 @@
 """Randomness from one seed: every node and purpose draws from a stream of its own."""
 
-from __future__ import annotations
-
 import hashlib
 from random import Random
 

@@ -8,8 +8,6 @@ Actions of the same instant happen in the order of the schedule. docs/workload.m
 each topic, keeps it from what ``Population.apply`` returns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """The description of a protocol, for code that treats protocols differently without naming any."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

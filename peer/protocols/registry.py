@@ -3,8 +3,6 @@
 A new protocol adds its ``PROTOCOL`` to ``PROTOCOLS``; nothing else lists names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -25,7 +23,6 @@ from peer.core.processing_delay import UnhurriedNode
 from peer.protocols import (
     complete_graph,
     gossipsub,
-    plumtree,
     random_graph,
     ring_per_topic,
     scribe,
@@ -50,7 +47,6 @@ PROTOCOLS: dict[str, Description] = {
         gossipsub.PROTOCOL,
         gossipsub.BOUNDED,
         scribe.PROTOCOL,
-        plumtree.PROTOCOL,
         topiary.PROTOCOL,
     )
 }

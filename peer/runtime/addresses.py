@@ -1,7 +1,5 @@
 """The addresses of a run's nodes: where they listen, and where their connections come from."""
 
-from __future__ import annotations
-
 import socket
 from collections import Counter
 

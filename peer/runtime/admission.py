@@ -1,7 +1,5 @@
 """How many connections that are no links a node keeps: those that have not said hello, were refused, or are closing."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from peer.runtime.addresses import AddressBook

@@ -14,8 +14,6 @@ leaves nothing behind. The agent also ends when all peers have ended, when one e
 runs out. Its exit status is 0 when every peer ended as expected.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

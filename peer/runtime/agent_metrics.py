@@ -1,7 +1,5 @@
 """The agent's Prometheus metrics: its peers by state, and their memory."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -6,8 +6,6 @@ longer. A node that joins gets the directory of that instant. All nodes that are
 since the one before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The processes that an agent starts: one a peer, in its host's network namespace."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -20,8 +18,7 @@ from msgspec import Struct
 from peer.core.schedule import to_line
 from peer.files import log_file, spec_file, trace_file
 from peer.runtime.clock import Clock
-from peer.runtime.namespaces import die_with_parent, enter_network
-from peer.runtime.privileges import drop_privileges
+from peer.runtime.namespaces import die_with_parent, drop_privileges, enter_network
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.spec import PeerPlace
 

@@ -5,8 +5,6 @@ running stage and data plane alike. Then delays, timers and schedules stretch to
 time by itself: nothing has to be divided back. ADR 0012 has the reasons.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What a peer's program has started: it ends with the peer's agent, whatever it is the child of by then."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -18,9 +16,8 @@ def descendants(process: int) -> dict[int, int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The second field, the program's name in brackets, may hold anything.
-            parents[int(stat.parent.name)] = int(
-                stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
-            )
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(fields[1])
     found: dict[int, int] = {}
     frontier = {process}
     while frontier:

@@ -1,7 +1,5 @@
 """The driver: a node's clock, timers and links on an asyncio loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The instances of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Sequence

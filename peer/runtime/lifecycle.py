@@ -4,8 +4,6 @@ An *instance* of a node lasts from one join to the next leave or crash. Nothing 
 made from the specification again and draws other numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 

@@ -4,8 +4,6 @@ The kernel enforces the soft limit, which a process may raise up to its hard lim
 programs that call select(2); plans use the hard limit.
 """
 
-from __future__ import annotations
-
 import resource
 
 HOST_FILES = 4

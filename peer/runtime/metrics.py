@@ -1,7 +1,5 @@
 """A peer's Prometheus metrics, read from its own counts when they are scraped: counting costs no more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry

@@ -4,8 +4,6 @@
 that it is ready by a byte, the agent says the workload's zero by a line, and a socket that closes before means: end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

@@ -5,8 +5,6 @@ life. ``[now_ns, event, fields, digest]`` is an event with its fields in their o
 with which the node answered; frames stand there as the bytes of ``peer.wire``, directories as lists of (node, topics).
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ action (``peer.core.schedule``). The agent reads them once, before it forks, so 
 memory.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct, field

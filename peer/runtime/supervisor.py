@@ -1,7 +1,5 @@
 """The supervisor: starts the peers of one machine, holds them at the barrier, and reports how each ended."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import encodings.idna  # noqa: F401 - the metrics server looks its address up with it: loaded once, not in every peer

@@ -1,7 +1,5 @@
 """Trace events to a file, away from the hot path."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

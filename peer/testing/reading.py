@@ -1,7 +1,5 @@
 """What a test reads: a node's effects by kind, and its parts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One node alone, whose driver and neighbours are the test."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 

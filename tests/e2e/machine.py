@@ -18,7 +18,7 @@ def observe(fault: str, moment: str, command: list[str], keep: Path, timeout_s: 
     """
     observer = [sys.executable, "-m", "tests.e2e.observer", fault, moment, *command]
     program = (
-        "import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n"
+        "import sys\nfrom pathlib import Path\nfrom harness.machine import sandbox\n"
         f"sys.exit(sandbox.run({observer!r}, keep=[Path({str(keep)!r})]))"
     )
     done = subprocess.run(

@@ -63,7 +63,7 @@ def start(folder: Path, supervision: str, duration_s: float) -> subprocess.Popen
     source.write_text(EXPERIMENT.format(supervision=supervision, duration_s=duration_s))
     write_plan(make_plan(load_experiment(source), source), folder / "run")
     program = (
-        "import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n"
+        "import sys\nfrom pathlib import Path\nfrom harness.machine import sandbox\n"
         "argv = [sys.executable, '-m', 'harness.stages.execution', sys.argv[1]]\n"
         "sys.exit(sandbox.run(argv, keep=[Path(sys.argv[1])]))"
     )

@@ -69,7 +69,7 @@ def test_a_quota_is_found_kept_clear_of_and_its_use_recorded(quota: Path, tmp_pa
     program = LOOK.format(log=tmp_path / "pressure.jsonl")
     if sandboxed:
         inner = f"sys.exit(sandbox.run([sys.executable, '-c', {program!r}], keep=[Path({str(tmp_path)!r})]))"
-        program = f"import sys\nfrom pathlib import Path\nfrom harness.testbeds.emulated import sandbox\n{inner}"
+        program = f"import sys\nfrom pathlib import Path\nfrom harness.machine import sandbox\n{inner}"
     command = ["sh", "-ec", 'echo $$ >"$1"; shift; exec "$@"', "sh", str(quota / "cgroup.procs")]
     done = subprocess.run([*command, sys.executable, "-c", program], capture_output=True, text=True, check=True)
     found_quota, usable, nobody_awake, periods, throttled_us = json.loads(done.stdout)

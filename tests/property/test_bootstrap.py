@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.core.bitset import bitset
-from peer.core.directory import Directory, PeerInfo
-from peer.core.persistent_map import PersistentMap
+from peer.core.directory import Directory, PeerInfo, PersistentMap
 from peer.core.schedule import Action, Crash, Join, Leave, Publish, Subscribe, Unsubscribe
 from peer.runtime.bootstrap import Step, first_directory, tell, timeline
 from peer.runtime.spec import NodeSpec, OverlayDocument

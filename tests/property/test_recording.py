@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
+from peer.protocols.description import Description
 from peer.protocols.registry import PROTOCOLS
-from peer.protocols.stan.initial_views import draw_views
 from peer.runtime.lifecycle import make_node
 from peer.runtime.recording import Recorder, replay
 from peer.runtime.spec import NodeSpec
@@ -19,7 +19,6 @@ from peer.testing import Pump
 
 SECOND_NS = 1_000_000_000
 OVERLAYS = [{"name": "random", "degree": 2}, {"name": "complete"}, {"name": "topiary", "epoch_s": 2.0}]
-OWN_WAYS = ["stan", "spidercast", "similarity", "ring-per-topic", "gossipsub", "scribe", "plumtree"]
 MEMBERSHIPS = [{"name": "full"}, {"name": "cyclon"}, {"name": "newscast"}]
 
 
@@ -60,19 +59,24 @@ def test_every_effect_comes_again(tmp_path_factory, overlay: dict, seed: int):
         assert outcome.events > 10
 
 
-@given(protocol=st.sampled_from(OWN_WAYS), membership=st.sampled_from(MEMBERSHIPS), seed=st.integers(0, 2**32))
-@settings(max_examples=25, deadline=None)
-def test_every_effect_of_every_protocol_comes_again(tmp_path_factory, protocol: str, membership: dict, seed: int):
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+@given(membership=st.sampled_from(MEMBERSHIPS), seed=st.integers(0, 2**32))
+@settings(max_examples=4, deadline=None)
+def test_every_effect_of_every_protocol_comes_again(
+    tmp_path_factory, protocol: Description, membership: dict, seed: int
+):
     folder = tmp_path_factory.mktemp("record")
-    parts = PROTOCOLS[protocol].composition
-    topics = [(node % 2, 2) for node in range(6)]
-    views = draw_views(topics, 1.0, seed)
+    parts, topics = protocol.composition, [(node % 2, 2) for node in range(6)]
+    initial: list[dict] = [{}] * 6
+    if protocol.draw_initial_state is not None:
+        assert protocol.parameters is not None
+        initial = protocol.draw_initial_state(topics, protocol.parameters(), seed)
     specs = [
         NodeSpec(
             node,
             seed,
             topics[node],
-            parts.overlay | ({"views": views[node]} if protocol == "stan" else {}),
+            parts.overlay | initial[node],
             parts.dissemination,
             membership=membership,
             interests=parts.interests,

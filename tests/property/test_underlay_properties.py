@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from topologies.faults import UnderlayError
 from topologies.generated import plain_underlay
 from topologies.matrix import read_matrix, write_matrix
-from topologies.model import Host
+from topologies.model import Host, UnderlayError
 from topologies.sampling import place_hosts, spread_sample
 from topologies.wondernetwork import Measurements, Server, fill_holes
 

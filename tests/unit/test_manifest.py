@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from harness.experiment.loader import load_experiment
-from harness.machine.capacity import pss_mib
 from harness.machine.pressure import PressureLog, PressureReading, count
 from harness.planning import make_plan
 from harness.planning.plan import Plan
 from harness.stages import manifest
 from harness.stages.execution import peer_states
 from metrics.rundir import SCHEMA_VERSION, ClockOffset, FinalState, Manifest
+from peer.runtime.agent_metrics import read_pss_bytes
 from peer.runtime.clock import UNDILATED, Clock
 
 
@@ -54,8 +54,8 @@ def test_a_dilated_phase_log_is_in_virtual_time() -> None:
 def test_memory_of_a_process_that_is_gone_is_nothing() -> None:
     import os
 
-    assert pss_mib([os.getpid()]) > 1
-    assert pss_mib([2**22 + 1]) == 0
+    assert read_pss_bytes([os.getpid()]) > 1 << 20
+    assert read_pss_bytes([2**22 + 1]) == 0
 
 
 def test_manifest_is_written_whole(tmp_path: Path) -> None:

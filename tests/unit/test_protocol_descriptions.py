@@ -16,7 +16,6 @@ from peer.core.frames import Data
 from peer.core.parts import NoParameters
 from peer.protocols.description import Description, section_name
 from peer.protocols.gossipsub.frames import Graft, Prune
-from peer.protocols.plumtree.frames import HyparviewJoin
 from peer.protocols.registry import (
     DISSEMINATIONS,
     INTERESTS,
@@ -104,7 +103,7 @@ def test_a_shared_dissemination_has_no_model_of_its_copies(name: str):
 
 def test_heartbeats_are_sent_whoever_joins_or_leaves_and_replies_to_joins_and_messages_are_not():
     assert {ScribeHeartbeat.kind, SpiderHeartbeat.kind} <= background_kinds()
-    caused = (Data, Graft, Prune, HyparviewJoin, ScribeJoin, ScribeLeave, SpiderConnect, SpiderLeave)
+    caused = (Data, Graft, Prune, ScribeJoin, ScribeLeave, SpiderConnect, SpiderLeave)
     assert not background_kinds() & {frame.kind for frame in caused}
 
 

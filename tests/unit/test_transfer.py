@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.deployment.transfer import move_files
+from harness.deployment.archive import move_files
 
 
 def test_regular_files_are_moved_and_nothing_else(tmp_path: Path) -> None:

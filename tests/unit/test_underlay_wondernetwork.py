@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from harness.cli import main
-from topologies.faults import UnderlayError
 from topologies.matrix import read_matrix
+from topologies.model import UnderlayError
 from topologies.pings import read_measurements
 from topologies.wondernetwork import Measurements, Server, build_underlay, fill_holes
 

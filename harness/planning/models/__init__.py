@@ -11,8 +11,6 @@ A module has one or both of these functions:
 functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The model of GossipSub: its meshes, and the copies that they carry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from harness.planning.copies import Subscribed, links_of, spread_once

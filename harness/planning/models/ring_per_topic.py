@@ -1,7 +1,5 @@
 """The model of the rings, with all nodes on them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The model of the similarity overlay, which SpiderCast's tasks maintain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from harness.planning.models.spidercast import link_maintained

@@ -1,7 +1,5 @@
 """The model of SpiderCast's overlay, and of other protocols with its tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from harness.planning.overlay_models import FullMembership, OverlayModel

@@ -1,7 +1,5 @@
 """The model of StAN's overlay, after nodes have found the lightest subscribers of each topic."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 A probe is repeated only if a stall of the host explains its error. All attempts are recorded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ kernel's (SO_TIMESTAMPNS), and the send instant is read right before the system 
 does not make the measurement less exact. A reply is identified by its index and by the socket that received it.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import socket

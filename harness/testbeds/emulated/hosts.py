@@ -10,8 +10,6 @@ permanent entries and so never overflows. IPv6 is switched off, since each new l
 multicast reports.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import subprocess
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ with hosts and pairs that have exchanged nothing yet decide (``metrics.first_pac
 since the answer uses the way back.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations

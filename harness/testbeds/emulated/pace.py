@@ -1,7 +1,5 @@
 """The rate of probes of an idle network: as fast as the data plane can carry with a margin."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -12,8 +12,6 @@ destination's access link (down), and is written to the destination's device at 
 Source: design section 4.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec import Struct

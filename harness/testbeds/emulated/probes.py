@@ -6,8 +6,6 @@ the emulation's own error. *Sampling* during the workload sends to random pairs 
 configured jitter. ``certifying`` schedules the probes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import multiprocessing
@@ -137,7 +135,8 @@ class Prober:
         self._process.start()
         theirs.close()
         _bound(self._connection, PATIENCE_S)
-        self._await_ready()
+        if problem := self._answer(0):
+            raise TestbedError("start the prober", str(problem))
 
     def sweep(
         self,
@@ -227,11 +226,6 @@ class Prober:
     def _grace_ns(self, *, jittered: bool) -> int:
         longest_ms = (self._asked_rtt_ms + (6 * self._asked_jitter_ms if jittered else 0)).max()
         return int(self._clock.real_s(longest_ms + GRACE_MS) * 1e6)
-
-    def _await_ready(self) -> None:
-        problem = self._answer(0)
-        if problem:
-            raise TestbedError("start the prober", str(problem))
 
     def _instants(self, within_s: float) -> tuple[Instants, Instants]:
         """Return the virtual instants at which the last exchange's requests were sent and answered; 0 = never."""

@@ -9,8 +9,6 @@ must keep the caller's uid (``unshare --map-current-user --keep-caps``), with wh
 capabilities.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

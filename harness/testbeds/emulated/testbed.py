@@ -1,7 +1,5 @@
 """The emulated testbed, inside a sandbox: Mininet hosts, a userspace data plane, and one machine with its own sshd."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,6 @@ from harness.errors import TestbedError
 from harness.experiment.inventory import Machine
 from harness.machine import sandbox
 from harness.machine.awake import make_keep_awake
-from harness.machine.capacity import pss_mib
 from harness.machine.pressure import PressureLog
 from harness.machine.watchdog import Watchdog
 from harness.planning.plan import Plan
@@ -29,6 +26,7 @@ from harness.testbeds.emulated.userspace import UserspacePlane
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from metrics.processors import find_groups, read_throttling
 from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, PRESSURE_FILE, WORK_FOLDER
+from peer.runtime.agent_metrics import read_pss_bytes
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
@@ -129,7 +127,7 @@ class EmulatedTestbed:
     def resources(self) -> dict[str, float]:
         """Return the memory of all processes in the hosts except Mininet's shells, in about 1 ms per process."""
         peers = hosts.processes(self._hosts)
-        return {"peer_processes": float(len(peers)), "peers_pss_mib": pss_mib(peers)}
+        return {"peer_processes": float(len(peers)), "peers_pss_mib": read_pss_bytes(peers) / 2**20}
 
     def stop_recording(self) -> None:
         """Stop the probes before the capture, so that the capture has every reply."""

@@ -3,8 +3,6 @@
 Source: design section 4.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket
@@ -13,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import TestbedError, describe_status
+from harness.errors import TestbedError, describe_status, last_line
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
@@ -179,7 +177,7 @@ class UserspacePlane:
         """Return the processes that have ended, how, and the last lines of their logs."""
         running = {"process": self._process, "monitor": self._monitor, "writer": self._writer}
         ended = {name: status for name, one in running.items() if one and (status := one.poll()) is not None}
-        words = {name: f"{describe_status(status)}; {self._last_words(name)}" for name, status in ended.items()}
+        words = {name: f"{describe_status(status)}; {last_line(self._log(name))}" for name, status in ended.items()}
         return {f"the data plane's {name}": text for name, text in words.items()}
 
     def kill(self) -> None:
@@ -213,7 +211,7 @@ class UserspacePlane:
         except ConnectionError:
             answer = b""
         if not answer:
-            raise TestbedError(asked, f"the forwarding process has ended; {self._last_words('process')}")
+            raise TestbedError(asked, f"the forwarding process has ended; {last_line(self._log('process'))}")
         reply = commands.decode_reply(answer)
         if reply.error is not None:
             raise TestbedError("data plane", reply.error)
@@ -240,15 +238,11 @@ class UserspacePlane:
             self.complaints.append(f"the data plane's {name} still runs after {REPLY_TIMEOUT_S:g} s")
         else:
             if status:
-                text = f"the data plane's {name} {describe_status(status)}; {self._last_words(name)}"
-                self.complaints.append(text)
+                how = f"{describe_status(status)}; {last_line(self._log(name))}"
+                self.complaints.append(f"the data plane's {name} {how}")
 
     def _log(self, name: str) -> Path:
         return self._logs / f"dataplane-{name}.log"
-
-    def _last_words(self, name: str) -> str:
-        lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
-        return lines[-1] if lines else "no output"
 
 
 def _make_pipe() -> tuple[int, int]:

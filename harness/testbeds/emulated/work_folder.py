@@ -1,7 +1,5 @@
 """The work folder of an emulated run, in the run directory, until its files are collected."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

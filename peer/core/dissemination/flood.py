@@ -1,7 +1,5 @@
 """Flooding with a TTL that counts uninterested nodes only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """What all disseminations that flood have in common: every message is delivered once, and every copy is traced."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import ClassVar
 

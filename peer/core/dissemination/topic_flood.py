@@ -1,7 +1,5 @@
 """Flooding along topic-induced links: a message goes only to neighbours that want it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

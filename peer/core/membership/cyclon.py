@@ -1,7 +1,5 @@
 """Cyclon: views of fixed size that nodes shuffle in pairs, the oldest entry's node being asked each time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """The full view: every node that the bootstrap service named last."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from peer.core.bitset import Bitset

@@ -4,8 +4,6 @@ Every period a node tells one node of its view of some others and gets some in r
 they ask, what they tell, and whom they keep.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """What an overlay asks of the membership part."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from peer.core.bitset import Bitset

@@ -1,7 +1,5 @@
 """Newscast: every exchange leaves both nodes with the freshest news of what the two knew."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import Meta

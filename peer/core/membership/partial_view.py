@@ -1,7 +1,5 @@
 """The partial view: a fixed share of all nodes, drawn uniformly."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Annotated
 

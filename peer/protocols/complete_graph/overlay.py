@@ -1,7 +1,5 @@
 """The complete overlay: a link between any two nodes."""
 
-from __future__ import annotations
-
 from peer.core.bitset import members
 from peer.core.contract import Directory, NodeId
 from peer.core.membership.interface import Membership

@@ -1,7 +1,5 @@
 """GossipSub as the Topiary paper compares itself with: the degree bound shared out among the topics."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

@@ -3,8 +3,6 @@
 Source: gossipsub v1.0, Message Cache.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from itertools import takewhile
 

@@ -1,7 +1,5 @@
 """Ambient discovery: the connections over which meshes are woven."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from peer.core.bitset import bitset, choose

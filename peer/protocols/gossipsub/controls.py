@@ -1,7 +1,5 @@
 """The GRAFTs and PRUNEs of one turn, coalesced by peer."""
 
-from __future__ import annotations
-
 from peer.core.contract import NodeId, TopicId
 from peer.core.parts import Turn
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned

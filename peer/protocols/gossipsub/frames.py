@@ -3,8 +3,6 @@
 Control messages are not piggybacked on data frames, so that a report can tell control bytes from payload.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct

@@ -1,7 +1,5 @@
 """Lazy gossip: IHAVE to peers outside the mesh, IWANT for what one has not seen."""
 
-from __future__ import annotations
-
 from peer.core.contract import MessageId, NodeId, TopicId
 from peer.core.parts import State, Turn
 from peer.core.randomness import substream

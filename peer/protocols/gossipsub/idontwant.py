@@ -3,8 +3,6 @@
 Source: gossipsub v1.2, IDONTWANT Message.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What a router remembers for a limited time: backoffs, fanout peers and promises of messages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

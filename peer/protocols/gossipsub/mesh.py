@@ -1,7 +1,5 @@
 """GossipSub's overlay: meshes by topic, woven by GRAFT and PRUNE over the connections that there are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The parameters of GossipSub, and its profiles: the defaults of three sources."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field

@@ -1,7 +1,5 @@
 """GossipSub whole: the meshes, and the messages that go eagerly through them and lazily by gossip."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from peer.core.contract import Message, MessageId, NodeId, Publish, TopicId, publisher_of

@@ -3,8 +3,6 @@
 Source: gossipsub v1.1, Peer Scoring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from peer.core.contract import NodeId, TopicId

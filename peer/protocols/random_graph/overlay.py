@@ -1,7 +1,5 @@
 """The random overlay: a fixed number of outgoing links to nodes drawn uniformly."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -1,7 +1,5 @@
 """The frames of the rings."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from peer.core.frames import Frame, register

@@ -1,7 +1,5 @@
 """One ring for each topic, ordered by node number; links that several rings need are shared."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

@@ -1,7 +1,5 @@
 """A node's place in the groups' trees: its parent and its children in each."""
 
-from __future__ import annotations
-
 from peer.core.contract import NodeId
 
 Group = int

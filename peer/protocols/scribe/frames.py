@@ -1,7 +1,5 @@
 """Scribe's frames. What concerns several groups on a link travels in one frame where it happens at one instant."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from msgspec import Meta

@@ -1,7 +1,5 @@
 """Scribe whole: the trees, and the messages that go up to the group's root and down its tree."""
 
-from __future__ import annotations
-
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spread import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame

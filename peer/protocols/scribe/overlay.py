@@ -1,7 +1,5 @@
 """The Scribe overlay: a tree a group, made of the routes by which its members' JOINs reach the group's root."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import ClassVar
 

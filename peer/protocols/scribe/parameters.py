@@ -1,7 +1,5 @@
 """The parameters of Scribe."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

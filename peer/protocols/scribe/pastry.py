@@ -1,7 +1,5 @@
 """Pastry: keys on a ring, and the next node on the way to the one whose key is numerically closest to a given one."""
 
-from __future__ import annotations
-
 import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The similarity overlay: SpiderCast's tasks with a number of links for an aim, however these cover the interest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Annotated

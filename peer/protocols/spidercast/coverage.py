@@ -1,7 +1,5 @@
 """K-coverage: what SpiderCast's tasks aim at, and how they choose the next neighbour."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 

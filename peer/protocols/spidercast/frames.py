@@ -5,8 +5,6 @@ similarity overlay). ``degree`` is the sender's number of neighbours in that tas
 the sender's changes of interest, so that an older interest never replaces a newer one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
 

@@ -4,8 +4,6 @@ The tasks say who is a neighbour; this part gives them links, heartbeats and the
 is there as long as the neighbour is one of either task, or a request to it is under way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from peer.core.contract import NodeId, TopicId

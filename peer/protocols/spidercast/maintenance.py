@@ -1,7 +1,5 @@
 """What lies around a neighbour maintenance task: its parameters, and what it aims at."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Annotated, Literal, Protocol

@@ -1,7 +1,5 @@
 """SpiderCast: few neighbours that together share every topic of a node's interest K times."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta

@@ -1,7 +1,5 @@
 """StAN's views: for each topic a fixed number of nodes, those that weigh least for the node that has the view."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """StAN's frames. Each names only topics that its sender believes the receiver to subscribe to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
 

@@ -3,8 +3,6 @@
 Source: StAN sections 2 and 3 (Erdos-Renyi, average degree logarithmic in the topic's size).
 """
 
-from __future__ import annotations
-
 import math
 from random import Random
 

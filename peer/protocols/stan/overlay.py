@@ -1,7 +1,5 @@
 """StAN: a random overlay for each topic, aligned so that the overlays share physical links."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The parameters of StAN, and what the plan adds to them."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta, Struct

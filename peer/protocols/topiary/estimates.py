@@ -3,8 +3,6 @@
 Source: Topiary section IV-B (E_theta), which leaves the way to the application and names these two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """Topiary's frames."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from peer.core.frames import Frame, register

@@ -1,7 +1,5 @@
 """What a node sees in an epoch: when each of its neighbours brought it each message."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 

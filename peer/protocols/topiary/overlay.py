@@ -1,7 +1,5 @@
 """The Topiary overlay: keep the neighbours that bring messages early, and explore in place of the others."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

@@ -7,8 +7,6 @@ counts what is missed and the lowest score is kept; ``literal`` does what is pri
 Units: F_d in seconds; F_c and F_w as fractions, of the messages published and of the messages received.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from typing import NamedTuple

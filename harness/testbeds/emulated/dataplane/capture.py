@@ -4,8 +4,6 @@ A pipe carries the finished blocks of a group of hosts to the writer process, wh
 pipe is full, blocks wait in memory up to a limit; beyond it they are dropped and counted by host.
 """
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Sequence

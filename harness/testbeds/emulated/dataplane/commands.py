@@ -3,8 +3,6 @@
 Matrices and pipes are passed as descriptors with the message. The answer to every command is a ``Reply``.
 """
 
-from __future__ import annotations
-
 import io
 import os
 

@@ -1,7 +1,5 @@
 """Injected faults, for tests and benchmarks of the checks that find them. No run of an experiment has one."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

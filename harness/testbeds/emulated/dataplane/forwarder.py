@@ -4,8 +4,6 @@ This is the hot path: it takes no lock, logs nothing and never waits. Reading, w
 that tests run the same code with a simulated clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 

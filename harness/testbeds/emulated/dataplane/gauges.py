@@ -5,8 +5,6 @@ values are followed by rings of the latest bursts of late frames, one ring per k
 before the snapshot that counts it.
 """
 
-from __future__ import annotations
-
 import mmap
 from struct import Struct as Layout
 

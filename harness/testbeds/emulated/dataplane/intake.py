@@ -8,8 +8,6 @@ The bound is too low only for a frame that should have ended a sleep if the loop
 its sleep: by less than ``LOOK_NS + PROMPT_NS``, since it never sleeps longer than ``LOOK_NS``.
 """
 
-from __future__ import annotations
-
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS
 from harness.testbeds.emulated.dataplane.links import AccessLink
 

@@ -4,8 +4,6 @@ The bucket of a lateness is the bit length of its fourth power, so the ratio of 
 quantile is overstated by at most 19 %, never understated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 BUCKETS = 256

@@ -6,8 +6,6 @@ loss and jitter in every run of a seed, however the pairs' frames interleave. A 
 nothing, so its first frame need not compute that start.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Sequence
 
@@ -119,7 +117,6 @@ class Pair:
             self.cursor, self.stride = own & _MASK, own >> 16 & _MASK | 1
 
     def set(self, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
-        """Change the pair's delay, jitter and loss."""
         self.delay_ns = round(delay_ms * MS_NS)
         self.jitter_ns = jitter_ms * MS_NS
         self.loss_ratio = loss_ratio

@@ -5,8 +5,6 @@ second it writes ``dataplane.jsonl``, and the loop's gaps of that second into ``
 port, it serves Prometheus metrics. It ends, with a last line, at the end of its standard input.
 """
 
-from __future__ import annotations
-
 import mmap
 import select
 import signal

@@ -1,7 +1,5 @@
 """Runs code inside another network namespace."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

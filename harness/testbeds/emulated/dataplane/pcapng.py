@@ -4,8 +4,6 @@ Source: draft-ietf-opsawg-pcapng, sections 4.1 (section header), 4.2 (interface 
 and 4.6 (interface statistics).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from struct import Struct, pack
 

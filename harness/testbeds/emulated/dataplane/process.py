@@ -8,8 +8,6 @@ captured records into their pipes) is done every tick, and commands are executed
 All its instants are virtual (``peer.runtime.clock``), so delays, rates and queues of a dilated run need no conversion.
 """
 
-from __future__ import annotations
-
 import gc
 import mmap
 import os
@@ -92,7 +90,7 @@ class Plane:
                 try:
                     all_drained &= forwarder.take_in(link)
                 except OSError:
-                    self._detach(descriptor)
+                    self._poll.unregister(descriptor)  # its device and namespace are gone
             if all_seen:
                 intake.empty_ns = looked_ns
             forwarder.let_out()
@@ -155,10 +153,6 @@ class Plane:
             histogram=tuple(forwarder.histogram),
             intake_histogram=tuple(forwarder.intake.histogram),
         )
-
-    def _detach(self, device: int) -> None:
-        """Remove a host whose device and namespace are gone; writes to it are refused from now on."""
-        self._poll.unregister(device)
 
     # ------------------------------------------------------------------------------------------------ commands
 

@@ -7,8 +7,6 @@ take longer than everything else.
 Source: Documentation/networking/tuntap.rst, linux/if_tun.h, netdevice(7).
 """
 
-from __future__ import annotations
-
 import fcntl
 import ipaddress
 import os
@@ -125,5 +123,4 @@ def _lengthen_queue(port: Port, control: socket.socket) -> None:
 
 
 def _socket_address(address: str) -> bytes:
-    """Return a ``sockaddr_in``."""
     return struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))

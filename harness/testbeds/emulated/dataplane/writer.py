@@ -3,8 +3,6 @@
 It moves the content of each pipe to its file until the pipe ends. The kernel moves the bytes, not this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
