@@ -1,7 +1,5 @@
 """The copies of messages that nodes received in a run."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.compute as pc
 

@@ -255,7 +255,7 @@ def sum_up(batches: Sequence[Batch]) -> Deliveries:
     )
 
 
-def _add_up(counts: Sequence[array[int]]) -> Values:
+def _add_up(counts: "Sequence[array[int]]") -> Values:
     """The sums of the counts by node; an array may end early."""
     whole = np.zeros(max(map(len, counts), default=0), np.int64)
     for part in counts:
