@@ -3,8 +3,6 @@
 Every disturbance ends by itself after ``LONGEST_S``, and with the process that started it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import multiprocessing

@@ -1,7 +1,5 @@
 """A network whose machine stalls at random: what the prober would see of it, without any process or clock."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import cast

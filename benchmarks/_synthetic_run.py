@@ -5,8 +5,6 @@ sends each message straight to its followers; a frame takes three segments and t
 a hundred is lost and sent again. Everything is consistent: every frame is in the traces of both ends and at both taps.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.experiment.form import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
+from metrics.rundir.files import ACHIEVED_FILE, DATAPLANE_FILE, MANIFEST_FILE, PLAN_FILE, PRESSURE_FILE, UNDERLAY_FILE
 from peer.core.frames import Data
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.wire import encode
 from topologies.model import Host, Underlay
 
@@ -278,7 +278,7 @@ def _write_documents(folder: Path, messages: int, delay_ns: Ints, captured: dict
     duration_s = messages * _MESSAGE_GAP_NS / SECOND
     for name, document in _documents(duration_s, delay_ns, captured).items():
         (folder / name).write_text(json.dumps(document), encoding="utf-8")
-    with (folder / "schedule.jsonl").open("w", encoding="utf-8") as file:
+    with (folder / SCHEDULE_FILE).open("w", encoding="utf-8") as file:
         for number in range(messages):
             for node in range(HOSTS):
                 at_ns = number * _MESSAGE_GAP_NS + node * 3_000_000
@@ -294,8 +294,8 @@ def _write_documents(folder: Path, messages: int, delay_ns: Ints, captured: dict
     }
     columns |= {"asked_rtt_ms": rtt, "asked_jitter_ms": rtt * 0, "first_rtt_ms": rtt, "next_rtt_ms": rtt, "rtt_ms": rtt}
     columns |= {"sent": np.full(len(src), 2), "received": np.full(len(src), 2)}
-    pq.write_table(pa.table(columns), folder / "achieved.parquet")
-    for name in ("dataplane.jsonl", "pressure.jsonl"):
+    pq.write_table(pa.table(columns), folder / ACHIEVED_FILE)
+    for name in (DATAPLANE_FILE, PRESSURE_FILE):
         (folder / name).write_text("", encoding="utf-8")
 
 
@@ -321,15 +321,15 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
         probes=ProbeSpec(packets_per_pair=2),
     )
     return {
-        "underlay.json": json.loads(b"".join(underlay.to_json())),
-        "overlay.json": {
+        UNDERLAY_FILE: json.loads(b"".join(underlay.to_json())),
+        OVERLAY_FILE: {
             "run": 1, "protocol": "random",
             "nodes": [
                 {"node": node, "topics": mine, "dissemination": {"name": "flood", "ttl": 0}}
                 for node, mine in topics.items()
             ],
         },
-        "plan.json": {
+        PLAN_FILE: {
             "name": "synthetic", "seed": 1, "hashes": {},
             "experiment": msgspec.to_builtins(experiment),
             "placement": [
@@ -337,7 +337,7 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
                 for node in range(HOSTS)
             ],
         },
-        "manifest.json": {
+        MANIFEST_FILE: {
             "run_id": "synthetic", "testbed": "emulated", "epoch_offset_ns": OFFSET_NS, "zero_ns": ZERO_NS,
             "phases": [{"name": name, "start_ns": start, "end_ns": stop} for name, start, stop in phases],
             "final_states": [], "counters": {"records_written": captured["records"], "records_dropped": 0},

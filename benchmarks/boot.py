@@ -4,8 +4,6 @@ Beside it, in the same run: Mininet's own ``--topo single,N`` through its API, a
 imports the same peer. Everything happens inside one sandbox, a few hundred processes at most.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -10,8 +10,6 @@ Two hosts, 20 ms apart in each direction. Everything happens inside one sandbox 
 A virtual machine's processors are kept awake throughout, for both, as in a run (docs/adr/0015).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -4,8 +4,6 @@ Each run has a machine of its own (a sandbox), on which an observer does somethi
 Nothing is judged: the table says what was seen. ``--kills N`` adds N runs that are killed at random moments.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random
@@ -73,7 +71,7 @@ TIMEOUT_S = 240.0
 def main(argv: list[str] | None = None) -> int:
     """Make the runs and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="all that was seen, one document a line")
+    parser.add_argument("--json", action="store_true", help="print all findings, one JSON document per line")
     parser.add_argument("--only", metavar="TEXT", default="", help="the rows whose name contains the text")
     parser.add_argument("--kills", type=int, default=0, metavar="N", help="SIGKILL at N random moments, too")
     given = parser.parse_args(argv)

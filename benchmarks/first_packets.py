@@ -8,8 +8,6 @@ Modelled sweeps (``--modelled N``): the same introduction and judgement over a n
 machine stalls at random, at several rates. No process is started.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -60,9 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--hosts", type=int, default=HOSTS)
     parser.add_argument("--sweeps", type=int, default=SWEEPS, help="per condition")
     parser.add_argument("--late-ms", type=float, default=LATE_MS, help="by how much first packets are late")
-    parser.add_argument(
-        "--modelled", type=int, default=0, metavar="N", help="model so many sweeps per condition instead"
-    )
+    parser.add_argument("--modelled", type=int, default=0, metavar="N", help="model N sweeps per condition instead")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if not given.modelled and not given.inside:

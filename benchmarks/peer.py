@@ -7,8 +7,6 @@ other load on the machine matters little. The bare source sends at the rate that
 reads more at a time spends less on each frame. Everything happens inside one sandbox.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -32,6 +30,7 @@ from harness.machine import sandbox
 from peer.core.contract import message_id
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.schedule import Publish, encode_schedule
+from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE
 from peer.runtime.agent import SOCKET, call
 from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.wire import encode
@@ -124,9 +123,9 @@ def _write_documents(work: Path, messages: int) -> None:
         for node, bootstrap in chain.items()
     )
     actions = (Publish(k, SOURCE, message_id(SOURCE, k), (0,), PAYLOAD_BYTES) for k in range(messages))
-    (work / "agent.json").write_bytes(msgspec.json.encode(agent))
-    (work / "overlay.json").write_bytes(msgspec.json.encode(OverlayDocument(1, "complete", nodes)))
-    (work / "schedule.jsonl").write_bytes(encode_schedule(actions))
+    (work / AGENT_FILE).write_bytes(msgspec.json.encode(agent))
+    (work / OVERLAY_FILE).write_bytes(msgspec.json.encode(OverlayDocument(1, "complete", nodes)))
+    (work / SCHEDULE_FILE).write_bytes(encode_schedule(actions))
 
 
 def _delivered() -> float:

@@ -6,8 +6,6 @@ reassembly, no sequence analysis. It and scapy read a small file of their own, w
 a second core is to be judged by ``plain_loop_2_over_1_cores``, what a loop without memory or disk gains beside it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import multiprocessing

@@ -4,8 +4,6 @@ Beside it, in the same run: the same flood over the same graph written in SimPy 
 process and a store for each node. Every figure comes from a process of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -34,7 +32,7 @@ DELAY_MS = 50.0
 BUILD_S = 10
 """Ten rounds of every protocol here."""
 RECEPTIONS = 1_000_000
-"""Frames that the flood is to bring, whatever the size: messages are published until so many were."""
+"""Frames that the flood is to bring, whatever the size: messages are published until this number is reached."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -52,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measure() -> dict[str, float]:
-    """Rates in events/s, memory in bytes a node, the growth exponents of the time between the sizes, and the ratios."""
+    """Rates in events/s, bytes per node, the growth exponents of the time between the sizes, and the ratios."""
     found: dict[str, float] = {}
     for what in ("simpy_flood", "flood", *PROTOCOLS):
         taken = {}
@@ -80,7 +78,7 @@ def _in_own_process(what: str, nodes: int) -> dict[str, float]:
 
 
 def measure_one(what: str, nodes: int) -> dict[str, float]:
-    """One measurement in this process: events handled a second, seconds, and resident bytes a node."""
+    """One measurement in this process: events handled per second, seconds, and resident bytes per node."""
     before = _resident_bytes()
     if what == "simpy_flood":
         events, wall_s = _flood_in_simpy(nodes)

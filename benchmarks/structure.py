@@ -7,8 +7,6 @@ outside tests in which the words of a protocol, an underlay, a check or a measur
 many as have to be touched to add another of its kind.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json
@@ -22,7 +20,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[1]
 ROOMS = ("peer", "topologies", "harness", "metrics", "playbooks")
 NAMED = {
-    "protocol scribe": r"scribe",
+    "protocol scribe": r"(?<![a-z])scribe(?![a-z])",
     "protocol spidercast": r"spidercast",
     "protocol topiary": r"topiary",
     "underlay unit-square": r"unit[-_]?square",

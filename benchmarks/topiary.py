@@ -5,8 +5,6 @@ the later of the epochs measured is the least that a study's 50 epochs take: cop
 a study of 100 topics by almost half from the second epoch to the last. ``--full`` simulates all 50.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -3,7 +3,7 @@
     trellis bench verdict --calm 40 --stalls 20 --overload 20 --out DIR
 
 * ``calm``: the quickstart, one run after the other, with nothing beside it.
-* ``stalls``: the same while every processor is taken for 20 ms at random instants, 0.6 a second, by a process of a
+* ``stalls``: the same while every processor is taken for 20 ms at random instants, 0.6 per second, by a process of a
   higher real-time priority than anything of a run: what a hypervisor does that gives the processors to somebody else.
 * ``overload``: more than the machine carries, in turn: publications at 2 to 8 times the highest rate that it carries
   (``--rate``, found by doubling where it is not given), processors taken in several ways, and a data plane that is
@@ -12,8 +12,6 @@
 A run takes more than a minute. Every result is a line of ``DIR/results.jsonl``; called again with the same DIR, the
 program goes on where it was ended.
 """
-
-from __future__ import annotations
 
 import argparse
 import json

@@ -40,10 +40,10 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
-def run_stage(argv: Sequence[str], grace_s: float = GRACE_S) -> int:
+def run_stage(argv: Sequence[str]) -> int:
     """Run a program that ends after SIGINT, and that is killed if this process dies.
 
-    An interrupt is passed on to it as SIGINT. A second interrupt kills it, and so does the end of ``grace_s``.
+    An interrupt is passed on to it as SIGINT. A second interrupt kills it, and so does the end of ``GRACE_S``.
 
     Returns:
         Its exit status.
@@ -56,7 +56,7 @@ def run_stage(argv: Sequence[str], grace_s: float = GRACE_S) -> int:
             print("ending the processes; press Ctrl-C again to kill them", file=sys.stderr, flush=True)
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-            process.wait(grace_s)
+            process.wait(GRACE_S)
         raise interrupt
     finally:
         process.kill()

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from metrics.adversaries import of_nodes, read_adversaries
 from metrics.measures.attacks import ATTACK, DISCLOSURE, Attack, Disclosure
 from metrics.measures.deliveries import DELIVERIES, Deliveries
-from metrics.measures.emulation import EMULATION, Emulation
+from metrics.measures.emulation import EMULATION, EmulationFacts
 from metrics.measures.learning import LEARNING
 from metrics.measures.measure import Values
 from metrics.measures.registry import HEADLINE
@@ -117,7 +117,7 @@ def _traffic(run: RunDir, adversaries: Nodes) -> Traffic:
     )
 
 
-def _emulation(run: RunDir, adversaries: Nodes) -> Emulation:
+def _emulation(run: RunDir, adversaries: Nodes) -> EmulationFacts:
     """RTT errors of the idle network (the sweeps before and after the workload); delays inside hosts, while judged."""
     start_ns, end_ns = run.judged_ns
     stretches = of_nodes(read_columns(run, "deliveries", "node", "stretch"), "node", adversaries, others=True)
@@ -127,7 +127,7 @@ def _emulation(run: RunDir, adversaries: Nodes) -> Emulation:
     fidelity = _between(read_columns(run, "fidelity", "at_ns", "lateness_p99_ns"), "at_ns", start_ns, end_ns)
     checks = read_columns(run, "checks", "name", "tested", "worst").to_pylist()
     worst = {row["name"]: row["worst"] for row in checks if row["tested"]}
-    return Emulation(
+    return EmulationFacts(
         stretches=_present(stretches, "stretch"),
         rtt_errors_ms=_rtt_errors(run),
         wire_error_ms_p99=worst.get("wire_delay"),

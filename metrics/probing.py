@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.stalls import Bools, Ints, Late, Stalls
 
@@ -71,9 +72,7 @@ def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, ask
     for name, share in QUANTILES.items():
         limit_ms = limits_ms(asked_ms, name, limits)
         late = Late(int((error_ms > limit_ms).sum()), int(explained(answered, limit_ms + tolerance_ms, stalls).sum()))
-        of_limit, ms = (
-            float(np.quantile(values, share)) if len(values) else 0.0 for values in (error_ms / limit_ms, error_ms)
-        )
+        of_limit, ms = (quantile(values, share) or 0.0 for values in (error_ms / limit_ms, error_ms))
         given = limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"]
         errors[name] = RttErrors(len(error_ms), of_limit, ms, *given, late)
     sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))
@@ -82,7 +81,8 @@ def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, ask
 
 def rtt_errors_ms(probes: pa.Table) -> Floats:
     """Return |RTT - RTT asked for| of rows of ``achieved.parquet``, NaN for lost probes."""
-    return np.abs(probes["rtt_ms"].to_numpy() - probes["asked_rtt_ms"].to_numpy())
+    errors_ms: Floats = np.abs(probes["rtt_ms"].to_numpy() - probes["asked_rtt_ms"].to_numpy())
+    return errors_ms
 
 
 def read_achieved(run_dir: Path) -> pa.Table | None:

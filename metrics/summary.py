@@ -1,14 +1,17 @@
-"""``summary.json``: the verdict, its reasons and the headline numbers, from the tables alone (no Spark)."""
+"""``summary.json``: the verdict, its reasons and the headline numbers, from the tables alone (no Spark).
 
+The verdict joins what the running stage saw with what the analysis checked.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 
 from metrics.headline import headline
-from metrics.rundir import Check, RunDir, Summary, write_document
+from metrics.rundir import INVALID, SUSPECT, VALID, Check, FinalState, Manifest, RunDir, Summary, write_document
 from metrics.rundir.files import SUMMARY_FILE
-from metrics.verdict import judge
 
 
 def write(run_dir: Path) -> Summary:
@@ -35,3 +38,55 @@ def write(run_dir: Path) -> Summary:
     )
     write_document(run_dir / SUMMARY_FILE, summary)
     return summary
+
+
+def judge(
+    manifest: Manifest, checks: Sequence[Check], delivery_ratio: float | None, delivery_ratio_min: float
+) -> tuple[str, tuple[str, ...]]:
+    """The verdict and its reasons, the graver ones first; a valid run has none.
+
+    Args:
+        manifest: the running stage's findings.
+        checks: every row of the ``checks`` table.
+        delivery_ratio: of the run; None = nothing was to be delivered.
+        delivery_ratio_min: what the experiment expects.
+    """
+    found = list(manifest.problems)
+    found += [(INVALID, sentence) for state in manifest.final_states if (sentence := _unexpected(manifest, state))]
+    found += [(check.severity, describe(check)) for check in checks if check.failed]
+    if delivery_ratio is not None and delivery_ratio < delivery_ratio_min:
+        found.append(
+            (SUSPECT, f"The delivery ratio is {delivery_ratio:.4f}, expected at least {delivery_ratio_min:g}.")
+        )
+    invalid = [text for severity, text in found if severity == INVALID]
+    suspect = [text for severity, text in found if severity != INVALID]
+    verdict = INVALID if invalid else SUSPECT if suspect else VALID
+    return verdict, tuple(text if text.endswith(".") else f"{text}." for text in dict.fromkeys(invalid + suspect))
+
+
+def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
+    """A process's unexpected end, unless one of the manifest's problems speaks of that process already."""
+    cooldown, at_ns = manifest.timeline.phase("cooldown"), state.at_ns
+    early = cooldown is not None and at_ns is not None and state.expected == "exited" and at_ns < cooldown.end_ns
+    if state.state == state.expected and not state.status and not early:
+        return None
+    if any(text.startswith(f"{state.process} ") for _, text in manifest.problems):
+        return None
+    when = "" if at_ns is None else f" at {(at_ns - manifest.zero_ns) / 1e9:.1f} s"
+    how = {
+        "signalled": f"was killed by signal {state.status}",
+        "exited": f"exited with status {state.status}" + (", before the plan's end" if early else ""),
+        "running": "was still running",
+        "missing": "left no word of its end",
+    }.get(state.state, f"ended as {state.state}")
+    detail = f" ({state.detail})" if state.detail else ""
+    return f"{state.process} {how}{when}, expected {state.expected}{detail}"
+
+
+def describe(check: Check) -> str:
+    """A failed check as one sentence with its numbers."""
+    name = check.name.replace("_", " ")
+    worst = f"worst {check.worst:.4g} {check.unit}, tolerance {check.tolerance:.4g}".replace(" ,", ",")
+    counted = f"{check.failed:,} of {check.tested:,} failed, " if check.tested > 1 and check.failed > 1 else ""
+    detail = f": {check.detail}" if check.detail else ""
+    return f"Check {name} failed ({counted}{worst}){detail}"

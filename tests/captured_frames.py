@@ -1,7 +1,5 @@
 """The overlay frames that a capture with whole packets shows, decoded."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

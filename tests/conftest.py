@@ -1,7 +1,5 @@
 """What all tests share: on CI a skipped test is a failed run, and data comes only from $TRELLIS_DATA."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

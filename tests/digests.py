@@ -8,8 +8,6 @@ updates ``tests/golden/digests.json``::
     python -m tests.digests --check [...]      # compare instead of writing
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

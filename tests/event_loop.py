@@ -1,7 +1,5 @@
 """Runs a scenario on uvloop, as peers run, and lets no callback fail unheard."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 

@@ -5,8 +5,6 @@ segments and loses the first transmission of some packets. Traces, header-only c
 the nanosecond, and ``Truth`` says what the tables must contain.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import json

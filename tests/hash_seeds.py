@@ -1,7 +1,5 @@
 """Runs a script under several PYTHONHASHSEEDs: what follows from a seed alone comes out the same under all of them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One GossipSub node whose peers are the test: it says what they send and reads what the node answers."""
 
-from __future__ import annotations
-
 from peer.core.contract import Message, Publish, Send, SendEach, Subscribe, Unsubscribe, message_id
 from peer.core.frames import Data, Frame, Subscriptions
 from peer.protocols.gossipsub.frames import Advert, Graft, Idontwant, Ihave, Iwant, Prune, Pruned

@@ -1,7 +1,5 @@
 """One SpiderCast node whose neighbours are the test."""
 
-from __future__ import annotations
-
 from peer.core.bitset import bitset
 from peer.core.contract import Effect, Started
 from peer.protocols.registry import PROTOCOLS, Composition, compose

@@ -1,7 +1,5 @@
 """One Topiary node whose neighbours are the test: it says which copies they bring and reads what the node does."""
 
-from __future__ import annotations
-
 from peer.core.contract import Effect, Event, message_id
 from peer.core.frames import Data
 from peer.core.payload import make_payload

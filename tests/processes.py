@@ -1,7 +1,5 @@
 """What tests ask of processes that are not their children."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A TCP receiver that handles one byte at a time: slow, obvious, independent of the code it judges."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -1,7 +1,5 @@
 """What an object remembers, whatever its attributes are called: for tests that bound what a node stores."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, ModuleType

@@ -1,7 +1,5 @@
 """The evidence of a sound run, made by hand or from the documents of a fabricated run, and changes to it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

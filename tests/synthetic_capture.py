@@ -1,7 +1,5 @@
 """Captures made up packet by packet: a lossy, reordering path between two recording hosts; pcap and pcapng writers."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Iterable

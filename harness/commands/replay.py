@@ -49,11 +49,11 @@ def _replay(run_dir: Path, spec: NodeSpec) -> Replay:
 
 
 def _sentence(node: int, outcome: Replay) -> str:
-    lives = f" in {outcome.lives} instances" if outcome.lives != 1 else ""
+    among = f" in {outcome.instances} instances" if outcome.instances != 1 else ""
     if (found := outcome.difference) is None:
-        return f"node {node}: {outcome.events:,} events{lives}, every effect as recorded"
+        return f"node {node}: {outcome.events:,} events{among}, every effect as recorded"
     return (
-        f"node {node}: event {found.place:,}{lives} at {found.now_ns} ns: the effects differ from the recorded ones\n"
+        f"node {node}: event {found.place:,}{among} at {found.now_ns} ns: the effects differ from the recorded ones\n"
         f"  event:   {found.event!r}\n"
         f"  effects: {found.effects!r}"
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from harness.commands.check import add_experiment_arguments
+from harness.doctor.collisions import current_collisions
 from harness.errors import ExperimentError
 from harness.experiment.inventory import load_inventory, save_inventory
 from harness.experiment.loader import load_experiment
@@ -57,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError("--out", "names the directory of one run, but --repeat asks for several runs")
     if arguments.retry_host_stalls < 0:
         raise ExperimentError("--retry-host-stalls", f"expected at least 0, got {arguments.retry_host_stalls}")
+    if collisions := current_collisions():
+        raise ExperimentError("import names", "; ".join(collisions))
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
     asked = load_experiment(arguments.file, overrides, arguments.seed)
     verdicts = []

@@ -22,9 +22,9 @@ class Program(Struct, frozen=True):
     purpose: str
 
 
-def read_programs(table: Path = SETUP / "programs.txt") -> list[Program]:
+def read_programs() -> list[Program]:
     """Return the programs of the table, in order."""
-    lines = (line.split(None, 3) for line in table.read_text(encoding="utf-8").splitlines())
+    lines = (line.split(None, 3) for line in (SETUP / "programs.txt").read_text(encoding="utf-8").splitlines())
     return [
         Program(words[0], tuple(words[1].split(",")), tuple(words[2].split(",")), words[3])
         for words in lines

@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, defstruct, field, to_builtins
 
-from peer.core.adversary import ADVERSARIES
+from peer.core.adversary import ADVERSARIES, DropperParameters, SlowNodeParameters
+from peer.core.asker import AskerParameters
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.membership.cyclon import CyclonParameters
 from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
 from peer.protocols.description import section_name
-from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS
+from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
 
 if TYPE_CHECKING:
-    ProtocolName = MembershipName = AdversaryName = str
+    ProtocolName = str
+    MembershipName = str
+    DisseminationName = str
+    AdversaryName = str
 else:
     ProtocolName = Literal[tuple(PROTOCOLS)]
     MembershipName = Literal[tuple(MEMBERSHIPS)]
+    DisseminationName = Literal["protocol", *SHARED_DISSEMINATIONS]
     AdversaryName = Literal["none", *ADVERSARIES]
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
@@ -75,7 +80,7 @@ class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """How a message spreads over the overlay."""
 
-    kind: Literal["protocol", "flood", "topic-flood"] = "protocol"
+    kind: DisseminationName = "protocol"
     """``protocol``: as the protocol does. ``flood``: to all neighbours, with a TTL. ``topic-flood``: along each topic's
     links."""
 
@@ -163,11 +168,11 @@ class AdversarySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Numbers of the nodes that misbehave, instead of ``ratio``."""
     victim_topics: tuple[Annotated[int, Meta(ge=0)], ...] = ()
     """Topics that adversaries of any kind subscribe to at every join, in addition to those of the interest model."""
-    delay_ms: Delay = 500.0
+    delay_ms: Delay = SlowNodeParameters().delay_ms
     """Delay before a frame is handled (``slow``)."""
-    drop_ratio: Ratio = 1.0
+    drop_ratio: Ratio = DropperParameters().drop_ratio
     """Probability that a copy of another node's message is not forwarded (``dropper``)."""
-    ask_interval_ms: Delay = 100.0
+    ask_interval_ms: Delay = AskerParameters(topics=0).ask_interval_ms
     """Time between two questions of an adversary (``asker``)."""
     publish: bool = True
     """Whether adversaries publish like other nodes. ``false``: topics to which only adversaries subscribe have no
@@ -210,6 +215,11 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     def spans_s(self) -> dict[str, float]:
         """The lengths of the phases, in their order."""
         return {"warmup": self.warmup_s, "workload": self.duration_s, "cooldown": self.cooldown_s}
+
+    @property
+    def length_s(self) -> float:
+        """The time from the peers' start to the stop."""
+        return sum(self.spans_s.values())
 
 
 class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):

@@ -88,7 +88,9 @@ class Inventory(Struct, forbid_unknown_fields=True, frozen=True):
         rounds = max(len(row) for row in rows)
         dealt = [row[place] for place in range(rounds) for row in rows if place < len(row)]
         if len(dealt) < count:
-            raise ExperimentError("$.machines", f"{count} hosts are asked for, the machines have {len(dealt)} slots")
+            raise ExperimentError(
+                "$.machines", f"expected at most {len(dealt)} hosts (the machines' slots), got {count}"
+            )
         return tuple(dealt[:count])
 
 

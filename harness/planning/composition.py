@@ -1,11 +1,13 @@
 """Chooses the parts of an experiment's nodes."""
 
 from collections.abc import Collection
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from harness.experiment.form import AdversarySpec, Experiment, section_of
+from peer.core.adversary import ADVERSARIES
 from peer.protocols.description import Choice, Composition
 from peer.protocols.registry import PROTOCOLS
 
@@ -27,14 +29,9 @@ def choose_parts(experiment: Experiment) -> Composition:
 
 def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int], topics: int) -> Choice:
     """Return the behaviour of the adversaries and its parameters. ``topics``: the number of topics."""
-    own: dict[str, Choice] = {
-        "topic-attacker": {"victim_topics": spec.victim_topics},
-        "eclipse": {"accomplices": tuple(sorted(adversaries))},
-        "slow": {"delay_ms": spec.delay_ms},
-        "dropper": {"drop_ratio": spec.drop_ratio},
-        "asker": {"topics": topics, "ask_interval_ms": spec.ask_interval_ms},
-    }
-    return {"name": spec.kind} | own.get(spec.kind, {})
+    given = asdict(spec) | {"accomplices": tuple(sorted(adversaries)), "topics": topics}
+    behaviour: Any = ADVERSARIES[spec.kind]
+    return {"name": spec.kind} | {key: given[key] for key in behaviour.Parameters.__struct_fields__}
 
 
 def _choice(experiment: Experiment, name: str, default: Choice) -> Choice:

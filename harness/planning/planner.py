@@ -60,7 +60,9 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
     refuse_oversized(experiment, underlay.size)
     workload = draw_workload(experiment, underlay.size, source.parent)
     if not any(isinstance(action, Publish) for action in workload.schedule):
-        raise ExperimentError("$.workload.publish_rate_per_s", "with this seed no message falls into the window")
+        raise ExperimentError(
+            "$.workload.publish_rate_per_s", "no message is published within the window with this seed"
+        )
     plan = Plan(
         name=experiment.name,
         seed=experiment.seed,
@@ -79,7 +81,8 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
     overlays = [parts.overlay | given if given else parts.overlay for given in _initial_state(experiment, workload)]
-    behaviour = choose_behaviour(experiment.adversary, adversaries, experiment.workload.topics)
+    topic_count = experiment.workload.topics
+    behaviour = choose_behaviour(experiment.adversary, adversaries, topic_count) if adversaries else None
     return OverlayDocument(
         run=_run_number(experiment),
         protocol=experiment.protocol,

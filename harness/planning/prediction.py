@@ -125,8 +125,7 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
 
 
 def _refuse_busy_churn(experiment: Experiment, hosts: int) -> None:
-    churn, workload = experiment.churn, experiment.workload
-    span_s = workload.warmup_s + workload.duration_s + workload.cooldown_s
+    churn, span_s = experiment.churn, experiment.workload.length_s
     changes = 2 * hosts * span_s / (churn.on_s + mean_off_s(churn))
     if churn.kind == "exponential" and changes > MAX_ACTIONS:
         problem = f"expected at most {MAX_ACTIONS} joins and leaves, got {changes:.0f} in {span_s:g} s"
@@ -156,10 +155,9 @@ def _extras(underlay: UnderlaySpec) -> int:
 
 
 def _wall_s(experiment: Experiment, hosts: int) -> float:
-    workload = experiment.workload
     probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
     probing_s += min(INTRODUCTION_S, hosts * (hosts - 1) / 2 / INTRODUCED_PER_S)
-    running_s = (workload.warmup_s + workload.duration_s + workload.cooldown_s) * _dilation(experiment)
+    running_s = experiment.workload.length_s * _dilation(experiment)
     return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
 
 

@@ -30,20 +30,20 @@ class End(Connection):
         conn: the connection's name in traces.
         written_bytes: length of this side's stream so far.
         latest_ns: when the last of these bytes arrives.
-        life: the instance that opened or accepted the connection; later instances on the host do not use it.
+        instance: the instance that opened or accepted the connection; later instances on the host do not use it.
     """
 
-    __slots__ = ("conn", "delay_ns", "host", "latest_ns", "life", "other", "written_bytes")
+    __slots__ = ("conn", "delay_ns", "host", "instance", "latest_ns", "other", "written_bytes")
 
     peer: NodeId
 
     def __init__(
-        self, host: SimulatedHost, peer: NodeId, opener: bool, conn: str, life: Node | None, delay_ns: int | None
+        self, host: SimulatedHost, peer: NodeId, opener: bool, conn: str, instance: Node | None, delay_ns: int | None
     ) -> None:
         super().__init__(peer, opener)
         self.host = host
         self.delay_ns = delay_ns
-        self.life = life
+        self.instance = instance
         self.conn = conn
         self.other: End | None = None
         self.written_bytes = 0
@@ -111,9 +111,9 @@ class SimulatedHost:
         self.quiet = self.table.quiet = True
         self.timers.clear()
 
-    def end(self, reason: str) -> list[End]:
-        """Take the node down; return the connections that are left."""
-        left = self.table.end()
+    def end(self, reason: str, *, goodbye: bool) -> list[End]:
+        """Take the node down; return the connections that are left, closed if ``goodbye``."""
+        left = self.table.end(reason if goodbye else "")
         self._clear(reason)
         return left
 

@@ -297,7 +297,7 @@ class Simulation:
     def _arrive(self, arrival: Arrival) -> None:
         end, frame, off, size = arrival
         host = end.host
-        if end.life is not host.node and not end.reason:
+        if end.instance is not host.node and not end.reason:
             self._say_gone(end)
         if end.reason == CRASHED:
             return
@@ -313,7 +313,7 @@ class Simulation:
     def _handle(self, end: End, frame: Frame) -> None:
         if end.up and frame.kind != Bye.kind:
             end.host.feed(FrameReceived(end.peer, frame))
-        elif end.life is not end.host.node:
+        elif end.instance is not end.host.node:
             if not end.reason:
                 self._say_gone(end)
         elif isinstance(frame, Bye):
@@ -327,24 +327,18 @@ class Simulation:
             return
         for event in announce_end(host.node, self.now_ns, reason):
             self._observer.trace(event)
-        for end in host.end(reason):
-            if goodbye:
-                self._part(end, reason)
-            elif end.other is not None:
+        for end in host.end(reason, goodbye=goodbye):
+            if not goodbye and end.other is not None:
                 self._break(end, end.other)
             if end.up:
                 self.note("remove_peer", end, reason=reason)
             end.up, end.reason = False, reason
 
-    def _part(self, end: End, reason: str) -> None:
-        if not end.reason:
-            end.reason = reason
-            self.write(end, Bye(reason))
-
     def _say_gone(self, end: End) -> None:
         """Answer a frame on a connection whose instance has ended: with ``Bye`` if it left, else with a reset."""
         if end.host.ended == LEFT:
-            self._part(end, LEFT)
+            end.reason = LEFT
+            self.write(end, Bye(LEFT))
         elif end.other is not None:
             end.reason = CRASHED
             self._break(end, end.other)
@@ -372,6 +366,6 @@ class Simulation:
         )
 
 
-def _call(wish: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
-    action, arguments = wish
+def _call(request: tuple[Callable[..., None], tuple[Any, ...]]) -> None:
+    action, arguments = request
     action(*arguments)

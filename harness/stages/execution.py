@@ -187,7 +187,7 @@ class Execution:
 
     def longest_s(self) -> float:
         """Return an upper bound of the recording's length in virtual seconds."""
-        return self.lead_s + sum(self.plan.experiment.workload.spans_s.values()) + DRAIN_S + STOP_S
+        return self.lead_s + self.plan.experiment.workload.length_s + DRAIN_S + STOP_S
 
     @contextlib.contextmanager
     def noting(self, problem: str, severity: str = "suspect") -> Iterator[None]:

@@ -41,10 +41,10 @@ class PhaseLog:
         self.phases: list[Phase] = []
 
     @contextmanager
-    def phase(self, name: str, text: str = "", expected_s: float = 0.0) -> Iterator[None]:
+    def phase(self, name: str, text: str = "") -> Iterator[None]:
         """Record when a phase began and ended, and show it to the user as ``text``."""
         start_ns = self._clock.now_ns()
-        with step(text or name.replace("_", " "), expected_s):
+        with step(text or name.replace("_", " ")):
             yield
         self.add(name, start_ns, self._clock.now_ns())
 

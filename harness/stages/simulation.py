@@ -26,7 +26,7 @@ LAST_S = 30.0
 """Virtual time after the links close, in which the last bytes arrive."""
 
 
-class Traces:
+class TraceFiles:
     """The observer of a run: it writes one trace file per node, as peers do on other testbeds."""
 
     frames = True
@@ -65,7 +65,7 @@ class SimulatedRun:
         seed = self._planned.plan.seed
         most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-        self._traces = Traces(run_dir, self._planned.overlay.nodes)
+        self._traces = TraceFiles(run_dir, self._planned.overlay.nodes)
         addresses = {place.node: place.wan_ip for place in self._planned.plan.placement}
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._simulation = Simulation(
@@ -94,7 +94,7 @@ class SimulatedRun:
         )
         simulation.at(timeline.stop_ns, simulation.quiesce)
         simulation.at(self._close_ns, simulation.close)
-        with step("simulate", 0.0):
+        with step("simulate"):
             simulation.run(timeline.end_ns)
         return self._conclude(offset_ns, self._traces.close(timeline.end_ns))
 

@@ -73,7 +73,7 @@ def _keep_from_quick(document: dict[str, Any], keys: Sequence[str]) -> dict[str,
     return {**document, "quick": quick} if "quick" in document else document
 
 
-def hurry(study: Study, *, keep_seeds: bool = False) -> Study:
+def hurry(study: Study, *, keep_seeds: bool) -> Study:
     """Return the study with its quick profile, without the paper's numbers, which are for other sizes.
 
     Raises:
@@ -115,6 +115,9 @@ def check_study(study: Study) -> None:
     points_of(study)
 
 
+SILENT = "needs publications, but run.length_s simulates without any"
+
+
 def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
     """Yield every rule as (broken, place, problem)."""
     run = study.run
@@ -124,15 +127,15 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
     publishes = run.length_s is None
     late = run.length_s is not None and run.control_from_s >= run.length_s
     yield late, "$.run.control_from_s", f"expected less than length_s = {run.length_s}, got {run.control_from_s}"
-    yield run.epoch_messages is not None and not publishes, "$.run.epoch_messages", "length_s: nothing is published"
-    yield run.window_s is not None and not publishes, "$.run.window_s", "length_s: nothing is published"
+    yield run.epoch_messages is not None and not publishes, "$.run.epoch_messages", SILENT
+    yield run.window_s is not None and not publishes, "$.run.window_s", SILENT
     both = run.window_s is not None and run.epoch_messages is not None
     yield both, "$.run.window_s", "epoch_messages already groups the messages"
     yield run.skip_messages >= (run.epoch_messages or 1), "$.run.skip_messages", "expected less than epoch_messages"
     for index, name in enumerate(study.measures):
         place = f"$.measures[{index}]"
         yield name not in MEASURES, place, f"no such measure: {name!r}; docs/studies.md lists them"
-        yield name in PUBLISHED and not publishes, place, "length_s: nothing is published"
+        yield name in PUBLISHED and not publishes, place, SILENT
     axes = [axis.name for axis in axes_of(study)]
     for index, table in enumerate(study.table):
         yield from _table_rules(study, table, f"$.table[{index}]", axes)
@@ -161,13 +164,17 @@ def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str])
     yield from _measure_rules(study, figure.y, f"{place}.y")
     measured = {split_reduction(as_shown(shown).of)[1] for shown in figure.y} & MEASURES.keys()
     if figure.x in (AT_S, EPOCH):
-        yield any(as_shown(shown).at is not None for shown in figure.y), f"{place}.y", f"at: {figure.x} is the x axis"
+        yield (
+            any(as_shown(shown).at is not None for shown in figure.y),
+            f"{place}.y",
+            f"`at` cannot be given, since {figure.x} is the x axis",
+        )
     if figure.x == AT_S:
         windowed = WINDOWED if study.run.window_s is not None else frozenset[str]()
-        yield not measured <= SEEN | windowed, f"{place}.x", "not all measures are of the snapshots or windows"
+        yield not measured <= SEEN | windowed, f"{place}.x", "expected measures of snapshots, or of windows, only"
     elif figure.x == EPOCH:
         yield study.run.epoch_messages is None, f"{place}.x", "needs run.epoch_messages"
-        yield not measured <= PUBLISHED, f"{place}.x", "not all measures are of the epochs"
+        yield not measured <= PUBLISHED, f"{place}.x", "expected measures of epochs only"
     elif figure.x not in axes:
         problem = f"no axis is called {figure.x!r}, and not all measures are counted by it"
         yield {MEASURES[name].by for name in measured} != {figure.x}, f"{place}.x", problem
@@ -189,5 +196,5 @@ def _coverage_rules(
 def _measure_rules(study: Study, shown: Sequence[str | Shown], place: str) -> Iterator[tuple[bool, str, str]]:
     for index, each in enumerate(map(as_shown, shown)):
         reduction, name = split_reduction(each.of)
-        yield bool(reduction) and each.at is not None, f"{place}[{index}]", f"at: {reduction} says which"
+        yield bool(reduction) and each.at is not None, f"{place}[{index}]", f"`at` cannot be combined with {reduction}"
         yield name not in study.measures, f"{place}[{index}]", f"{name!r} is not among the study's measures"

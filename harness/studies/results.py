@@ -94,7 +94,7 @@ def aggregate(results: Sequence[Result]) -> Iterator[Mean]:
 
 
 def means_table(means: Sequence[Mean], axes: Sequence[str]) -> pa.Table:
-    """``results.parquet``: a row a mean, a column an axis."""
+    """``results.parquet``: one row per mean, one column per axis."""
     columns: dict[str, Any] = {axis: _column([mean.at[axis] for mean in means]) for axis in axes}
     columns["measure"] = [mean.measure for mean in means]
     columns["moment"] = pa.array([mean.moment for mean in means], pa.float64())
@@ -106,7 +106,7 @@ def means_table(means: Sequence[Mean], axes: Sequence[str]) -> pa.Table:
 
 
 def runs_table(results: Sequence[Result], axes: Sequence[str]) -> pa.Table:
-    """``runs.parquet``: a row a value of a run."""
+    """``runs.parquet``: one row per value of a run."""
     rows = [(result, row) for result in results for row in result.rows]
     columns: dict[str, Any] = {axis: _column([result.at[axis] for result, _ in rows]) for axis in axes}
     columns["seed"] = pa.array([result.seed for result, _ in rows], pa.int64())

@@ -106,9 +106,7 @@ def _digest(file: Path) -> str:
 
 def _cost(experiment: Experiment, run: RunSpec) -> float:
     """Estimate the cost as nodes times seconds."""
-    workload = experiment.workload
-    length_s = run.length_s or workload.warmup_s + workload.duration_s + workload.cooldown_s
-    return (experiment.underlay.hosts or 1) * length_s
+    return (experiment.underlay.hosts or 1) * (run.length_s or experiment.workload.length_s)
 
 
 class Store:

@@ -1,4 +1,4 @@
-"""The checks of a run: rows of the table ``checks``, which the verdict joins (``metrics.verdict``).
+"""The checks of a run: rows of the table ``checks``, which the verdict joins (``metrics.summary``).
 
 A rule (``rule.CheckRule``) says for one check when it fails, what that makes of the run, and why it is made; its judge
 is a function from parts of the evidence (``evidence.Evidence``) to a ``rule.Judgement``. CONTRIBUTING.md says how to

@@ -62,9 +62,9 @@ def schedule_executed(publications: evidence.Publications) -> Judgement:
 def delivery_rows(
     deliveries: int, recount: Recount, publications: evidence.Publications, traces: evidence.Traces
 ) -> Judgement:
-    """Fails if ``deliveries`` has not exactly the rows that subscriptions and schedule, counted anew without Spark,
-    call for. Under churn the count may be off by the pairs whose node joined, left or changed its subscription within
-    {0} (or the longest publication lag) of the publication.
+    """Fails if ``deliveries`` differs from the rows that subscriptions and schedule call for, which are counted again
+    without Spark. Under churn the count may be off by the pairs whose node joined, left or changed its subscription
+    within {0} (or the longest publication lag) of the publication.
 
     There the schedule cannot say which came first.
     """
@@ -112,8 +112,8 @@ def frames_kept(frames: evidence.Outcome, traces: evidence.Traces) -> Judgement:
 
 @RULES.add("consistency", INVALID)
 def churn_executed(traces: evidence.Traces) -> Judgement | None:
-    """Fails if the traces have not as many joins and leaves as the schedule asks for (only where either has any, and
-    every trace is complete).
+    """Fails if the number of joins and leaves in the traces differs from the schedule's (checked if either has any and
+    all traces are complete).
 
     The run is not the experiment that was planned.
     """
@@ -230,7 +230,8 @@ def wire_delay(wire: evidence.WireErrors) -> Judgement:
 
 @RULES.add("certificate", INVALID, JITTER, things="hops")
 def wire_delay_jittered(wire: evidence.WireErrors) -> Judgement | None:
-    """Fails if the same is true of pairs with jitter, of what exceeds {0}.
+    """Fails if the 99th percentile of the part of |wire delay - delay asked for| beyond {0} exceeds
+    ``verdict.wire_error_p99_ms``, over hops with jitter.
 
     Where jitter was asked for, no single delay has an exact expected value.
 
@@ -281,10 +282,10 @@ def link_agreement(links: evidence.Links) -> Judgement:
 
 @RULES.add("consistency", SUSPECT, TOLD)
 def logical_links(links: evidence.Links) -> Judgement:
-    """Fails if a logical link that carried data on the wire is in no trace. Looked at: first and last copy with the
-    same topics on a connection, between nodes that both subscribe to just one of them; the sender must have traced the
-    link when it sent, or the receiver one back (which it may have ended up to {0} before, when the sender had not heard
-    of it).
+    """Fails if a logical link that carried data on the wire is in no trace. Checked for the first and the last copy
+    with the same topics on a connection, between nodes that both subscribe to just one of them: the sender must have
+    traced the link when it sent, or the receiver the reverse link (which it may have ended up to {0} before, when the
+    sender had not heard of it).
 
     Only where nodes flood along topics, to interested neighbours only, or tell all neighbours their interests:
     elsewhere copies rightly travel without a logical link.

@@ -27,8 +27,8 @@ def throttled(emulation: Emulation) -> Judgement:
     second that touches this span, or if ``pressure.jsonl`` ends more than {0} (virtual) before the end of this span.
 
     Where a quota of processor time (a container's, say) is used up, everything that it holds for stands still for the
-    rest of the period, tens of milliseconds as a rule. One such period is enough to be seen in delays, and no other
-    measure tells it from a busy machine. What comes after the record's end is not known.
+    rest of the period, usually tens of milliseconds. One such period is enough to be seen in delays, and no other
+    check distinguishes it from a busy machine. What comes after the record's end is not known.
     """
     (start_ns, end_ns), lines = emulation.judged_ns, emulation.pressure
     begun_ns = [0, *(line.at_ns for line in lines[:-1])]
@@ -48,10 +48,11 @@ def throttled(emulation: Emulation) -> Judgement:
 
 @RULES.add("certificate", SUSPECT)
 def clocks(clocks: Outcome) -> Judgement:
-    """Fails if (``remote``) frames between two machines took no longer than their clocks are unsure. ``worst`` is the
-    largest uncertainty, by which any delay between machines may be wrong ([remote-testbed.md](remote-testbed.md)).
+    """Fails if (``remote``) frames between two machines took less time than the uncertainty of their clocks. ``worst``
+    is the largest uncertainty, by which any delay between machines may be wrong
+    ([remote-testbed.md](remote-testbed.md)).
 
-    Such delays say nothing.
+    Such delays are below the resolution.
     """
     worst_ms, unresolved = clocks.worst / 1e6, clocks.failed
     detail = f"delays between machines, and latencies, are known to within {worst_ms:.3g} ms by their clocks"

@@ -74,7 +74,7 @@ for _phase in PHASES:
             return None
         sent, lost, asked = sweep.sent, sweep.sent - sweep.received, sweep.asked_loss_ratio
         if asked:
-            detail = f"{lost:,} of {sent:,} probes lost; loss was asked for (up to {asked:.2%} a round trip)"
+            detail = f"{lost:,} of {sent:,} probes lost; loss was asked for (up to {asked:.2%} per round trip)"
             return none_of(0, 0, "probes", detail, lost)
         ratio = lost / max(sent, 1)
         detail = f"{lost:,} of {sent:,} probes did not come back" if lost else ""
@@ -119,7 +119,7 @@ def _compare(emulation: Emulation, name: Name) -> Judgement | None:
         if contrast.name == name and contrast.slots
     ]
     if decisive is None:
-        details.append(f"nothing can be found in fewer than {COMPARED[name].fewest}")
+        details.append(f"fewer than {COMPARED[name].fewest} comparisons cannot show a fault")
         return Judgement(0, 0, 0, share, "; ".join(details))
     tally = decisive.tally
     failed, late = tally.first_only if decisive.found else 0, Late(tally.first_only, decisive.explained)

@@ -107,7 +107,7 @@ def _columns(bursts: Iterable[Burst]) -> tuple[Ints, Ints, Ints]:
 def plane_stalls(emulation: Emulation) -> Judgement:
     """Fails if by some line of ``dataplane.jsonl`` a frame left the data plane more than {0} late.
 
-    It stood still, though the percentile may not show it.
+    The data plane stalled; a percentile over the whole run may hide it.
 
     Late: a line; as for ``plane_lateness``, all frames of the line that were over {0} late.
     """
@@ -134,7 +134,7 @@ def _is_explained(span: PlaneInterval, stalls: Stalls) -> bool:
 def plane_present(emulation: Emulation) -> Judgement | None:
     """Fails if the data plane was silent for over {0} of the workload.
 
-    It writes a line a second.
+    It writes one line per second.
 
     Late: two lines; their instants.
     """
@@ -151,8 +151,8 @@ def plane_present(emulation: Emulation) -> Judgement | None:
 
 @RULES.add("overload", SUSPECT, PLANE_BUSY)
 def plane_busy(emulation: Emulation) -> Judgement:
-    """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl``, lines that cover less
-    than half a second being judged together with the next.
+    """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl`` (lines shorter than
+    half a second are merged with the next).
 
     The data plane is one process: near saturation its lateness grows without bound.
     """

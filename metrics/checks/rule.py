@@ -10,7 +10,7 @@ from metrics.rundir import INVALID, Check
 from metrics.stalls import Late
 
 GRAVE_FACTOR = 10
-"""A value above so many times its limit makes the run invalid if the check's rule says ``grave``."""
+"""A value above this many times its limit makes the run invalid if the check's rule says ``grave``."""
 
 _NS = {"ms": 1e6, "s": 1e9}
 

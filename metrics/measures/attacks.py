@@ -51,7 +51,7 @@ DISCLOSURE = Family[Sequence[Disclosure]]("adversaries that ask")
 DISCLOSURE.add(
     "disclosure_ratio",
     "ratio",
-    "share of honest nodes' subscriptions to topics that an asker never had which it concluded",
+    "share of honest nodes' subscriptions, to topics that the asker never subscribed to, that the asker inferred",
     lambda it: ratio(sum(each.disclosed for each in it), sum(each.subscriptions for each in it)),
 )
 

@@ -5,7 +5,7 @@ from msgspec import Struct
 from metrics.measures.measure import Family, Values, largest
 
 
-class Emulation(Struct, frozen=True):
+class EmulationFacts(Struct, frozen=True):
     """What a run's tables tell of the network and the hosts."""
 
     stretches: Values  # of each delivery, its delay over the one-way delay of the direct path
@@ -17,7 +17,7 @@ class Emulation(Struct, frozen=True):
     second_lateness_ms: Values  # of each second, the 99th percentile of the data plane's lateness
 
 
-EMULATION = Family[Emulation]("the network and the hosts")
+EMULATION = Family[EmulationFacts]("the network and the hosts")
 EMULATION.add_statistics(
     "stretch", "", "delay of a delivery / one-way delay of the direct path (stretch)", lambda it: it.stretches, "p50"
 )

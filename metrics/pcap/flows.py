@@ -1,7 +1,7 @@
 """Packets to TCP connections: who opened them, where their byte streams start, what they carried.
 
 A connection is its addresses, its ports and its originator's initial sequence number, so that a reused port is a new
-connection. One seen by two hosts is two connections here, one a vantage, with the same name and uid.
+connection. One seen by two hosts is two connections here, one per vantage, with the same name and uid.
 """
 
 import hashlib

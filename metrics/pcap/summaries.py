@@ -1,4 +1,4 @@
-"""What a capture adds up to: its connections, its bytes a second, its interfaces."""
+"""What a capture adds up to: its connections, its bytes per second, its interfaces."""
 
 from pathlib import Path
 

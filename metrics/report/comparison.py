@@ -14,14 +14,14 @@ from metrics.report.run import Run
 
 
 def headline_rows(runs: list[Run]) -> list[tuple[str, list[Any]]]:
-    """The headline numbers that any of the runs has, in the first run's order: (name, a value a run)."""
+    """The headline numbers that any of the runs has, in the first run's order: (name, a value per run)."""
     names = list(dict.fromkeys(name for run in runs for name in run.summary.headline))
     rows = [(name, [run.summary.headline.get(name) for run in runs]) for name in names]
     return [(name, values) for name, values in rows if any(value is not None for value in values)]
 
 
 def differing_settings(runs: list[Run]) -> list[tuple[str, list[Any]]]:
-    """The experiment settings (dotted path) in which the runs differ: (path, a value a run)."""
+    """The experiment settings (dotted path) in which the runs differ: (path, a value per run)."""
     settings = [dict(_flatten("", run.experiment)) for run in runs]
     paths = list(dict.fromkeys(path for found in settings for path in found))
     rows = [(path, [found.get(path) for found in settings]) for path in paths]

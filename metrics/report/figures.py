@@ -132,7 +132,7 @@ def delay_cdf(run: Run) -> Canvas | None:
 
 @_figure("Delivery ratio")
 def delivery_ratio(run: Run) -> Canvas | None:
-    """Deliveries made of those expected, by second of publication and by topic."""
+    """Share of expected deliveries that were made, by second of publication and by topic."""
     deliveries = run.honest("deliveries")
     if deliveries is None or deliveries.empty:
         return None
@@ -177,8 +177,8 @@ def link_sharing(run: Run) -> Canvas | None:
 
 @_figure("Degree distribution")
 def degrees(run: Run) -> Canvas | None:
-    """At the workload's end: how many nodes have so many physical links, opened so many of them, have so many different
-    nodes in their views, and are in the views of so many others.
+    """At the workload's end, the distribution over nodes of the number of physical links, of those that the node
+    opened, of different nodes in a node's views, and of nodes whose views contain it.
     """
     nodes = run.last("overlay_degrees")
     if nodes is None or not nodes["degree"].any():
@@ -240,7 +240,7 @@ def learning(run: Run) -> Canvas | None:
 
 @_figure("Duplicates")
 def duplicates(run: Run) -> Canvas | None:
-    """Further copies that a subscriber received of a message."""
+    """Copies of a message that a subscriber received after the first."""
     deliveries = run.honest("deliveries")
     if deliveries is None or deliveries.empty:
         return None
@@ -322,12 +322,12 @@ def overhead(run: Run) -> Canvas | None:
         step="post",
     )
     highest = float(by_second.sum(axis=1).max())
-    axes.set(xlabel="time from the workload's zero (s)", ylabel="kB a second on the wire", ylim=(0, 1.45 * highest))
+    axes.set(xlabel="time from the workload's zero (s)", ylabel="kB per second on the wire", ylim=(0, 1.45 * highest))
     axes.legend(loc="upper left", fontsize=7.5, ncols=2)
     return canvas
 
 
-@_figure("The emulated network against what was asked")
+@_figure("Measured and configured round-trip times")
 def rtt_error(run: Run) -> Canvas | None:
     """Echo requests over every directed pair before and after the workload, random pairs during it."""
     achieved = run.achieved()
@@ -350,8 +350,8 @@ def rtt_error(run: Run) -> Canvas | None:
 
 @_figure("Fidelity over time")
 def fidelity(run: Run) -> Canvas | None:
-    """Above: how late the data plane released packets, and the lengths of times in which a processor (x) or the data
-    plane (+) stood still. Below: CPU. Shaded: the publishing window.
+    """Above: how late the data plane released packets, and the lengths of stalls of a processor (x) and of the data
+    plane (+). Below: CPU. Shaded: the publishing window.
     """
     table = run.table("fidelity")
     if table is None or table.empty or table["lateness_p50_ns"].isna().all():

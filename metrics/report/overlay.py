@@ -14,7 +14,7 @@ def measures_over_time(run: Run) -> dict[str, Any] | None:
     """The overlay's measures at warm-up's first instants with links, at zero, midway and at the end.
 
     Returns:
-        ``times`` (s from zero) and ``rows`` of a label and a value a time; None where there is nothing to show.
+        ``times`` (s from zero) and ``rows`` of a label and one value per time; None where there is nothing to show.
     """
     overlay = run.table("overlay")
     if overlay is None or overlay.empty:
@@ -30,7 +30,7 @@ def measures_over_time(run: Run) -> dict[str, Any] | None:
 
 
 def topics_by_shape(run: Run) -> list[dict[str, Any]]:
-    """At the workload's end: how many topics have so many components and such a diameter, worst first."""
+    """At the workload's end: topics by their number of components and diameter, worst first."""
     topics = run.last("overlay_topics")
     if topics is None or topics.empty:
         return []

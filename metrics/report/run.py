@@ -33,7 +33,7 @@ class Run(RunDir):
 
     @property
     def zero_ns(self) -> int:
-        """The workload's zero, ns of CLOCK_MONOTONIC."""
+        """The workload's zero, virtual ns."""
         return self.manifest.zero_ns
 
     @property
@@ -66,7 +66,7 @@ class Run(RunDir):
         return self._tables[name]
 
     def values(self, table: str, column: str) -> npt.NDArray[Any]:
-        """(n,) what one column of a table holds, without nulls: of tables with a row a frame, that may be millions."""
+        """(n,) what one column of a table holds, without nulls: of tables of frames, that may be millions."""
         return np.asarray(read_columns(self, table, column)[column].drop_null())
 
     def honest(self, name: str) -> pd.DataFrame | None:

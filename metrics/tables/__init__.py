@@ -18,7 +18,7 @@ def build(run_dir: Path, master: str | None = None, *, packets: bool = False) ->
     Args:
         run_dir: a run directory with ``manifest.json``. A cluster's workers must see it under the same path.
         master: a Spark master; None = all cores of this machine.
-        packets: also write the ``packets`` table, a row a captured packet.
+        packets: also write the ``packets`` table, one row per captured packet.
 
     Raises:
         RunDirError: the run did not finish (no manifest), or a document of it cannot be read.

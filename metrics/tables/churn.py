@@ -1,4 +1,4 @@
-"""What the traces say of nodes that come and go: their lives, and the connections that crashes broke."""
+"""What the traces say of nodes that come and go: their instances, and the connections that crashes broke."""
 
 from collections import Counter
 from pathlib import Path
@@ -25,7 +25,7 @@ _AFTER_NS = 60 * _SECOND_NS
 """A frame that was never read is put down to a crash of its sender or receiver in this span around its sending."""
 
 
-def lives(overlay: DataFrame, events: DataFrame) -> DataFrame:
+def instances(overlay: DataFrame, events: DataFrame) -> DataFrame:
     """Intervals in which a node is up: node, from_ns, to_ns (half open); 0 and 2^63-1 stand for the run's ends.
 
     Not made with ``peer.core.schedule.Population``, for the reason that ``deliveries.subscriptions`` gives.

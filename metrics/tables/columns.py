@@ -61,7 +61,7 @@ def find_asked(pairs: Path, name: str, source: Column, destination: Column) -> p
     """What was asked of the pairs of nodes; null where one has no number, or one that no node has.
 
     Args:
-        pairs: the folder of the matrices, a row and a column a node, NaN = not asked for.
+        pairs: the folder of the matrices, a row and a column per node, NaN = not asked for.
         name: the matrix.
         source: the nodes of the rows.
         destination: those of the columns.
@@ -101,7 +101,7 @@ def of_whole_traces(rows: pa.Table, incomplete: Sequence[int]) -> pa.Table:
     return rows.filter(pc.invert(pc.or_(*ends)))
 
 
-def quantile(values: npt.NDArray[np.float64], share: float) -> float | None:
+def exact_quantile(values: npt.NDArray[np.float64], share: float) -> float | None:
     """An exact quantile, which is one of the values; None where there are none."""
     return float(np.quantile(values, share, method="inverted_cdf")) if len(values) else None
 

@@ -1,4 +1,4 @@
-"""The ``conns`` table: one row a TCP connection, each direction's figures from its own sender's end."""
+"""The ``conns`` table: one row per TCP connection, each direction's figures from its own sender's end."""
 
 from typing import Any
 

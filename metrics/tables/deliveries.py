@@ -113,7 +113,7 @@ def subscriptions(overlay: DataFrame, events: DataFrame) -> DataFrame:
 def build_deliveries(sources: DeliverySources, share: Share) -> dict[str, pa.Table]:
     """The rows of the ``deliveries`` table for a share of the nodes.
 
-    A row a message and node other than its publisher that subscribed to one of its topics when it was published. The
+    A row per message and node other than its publisher that subscribed to one of its topics when it was published. The
     delay is taken twice: from the logs, and from the captures alone.
     """
     messages = pq.read_table(sources.published)

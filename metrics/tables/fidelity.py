@@ -9,18 +9,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from metrics.dataplane import last_counters, second_values, spans
+from metrics.measures.measure import quantile
 from metrics.pcap.walk import Ints
 from metrics.probing import rtt_errors_ms
 from metrics.rundir import RunDir
 from metrics.rundir.files import ACHIEVED_FILE, DATAPLANE_FILE, PRESSURE_FILE
-from metrics.tables.columns import numbers, quantile, read_columns
+from metrics.tables.columns import exact_quantile, numbers, read_columns
 
 _SECOND_NS = 1_000_000_000
 _PRESSURE = ("cpu_busy_ratio", "cpu_some_ratio", "steal_ratio")
 
 
 def build_fidelity(run: RunDir) -> list[dict[str, Any]]:
-    """The table's rows, one a second of the running stage in which anything was recorded.
+    """The table's rows, one per second of the running stage in which anything was recorded.
 
     The run's ``hops`` and ``messages`` must be there. What the data plane counted adds up to its last line.
     """
@@ -57,7 +58,7 @@ def _hops(run: RunDir) -> dict[int, dict[str, Any]]:
     for second, those in _by_second(numbers(rows["log_send_ns"]), run.manifest.zero_ns):
         some = rows.take(pa.array(those))
         found[second] = {
-            name: quantile(some[column].drop_null().to_numpy() / 1e6, 0.99) for name, column in columns.items()
+            name: exact_quantile(some[column].drop_null().to_numpy() / 1e6, 0.99) for name, column in columns.items()
         }
     return found
 
@@ -87,6 +88,6 @@ def _probes(run: RunDir) -> dict[int, dict[str, Any]]:
     table = pq.read_table(path, columns=["at_ns", "asked_rtt_ms", "rtt_ms"]).drop_null()
     error = rtt_errors_ms(table)
     return {
-        second: {"probes": len(those), "probe_error_ms_p99": float(np.quantile(error[those], 0.99))}
+        second: {"probes": len(those), "probe_error_ms_p99": quantile(error[those], 0.99)}
         for second, those in _by_second(numbers(table["at_ns"]), run.manifest.zero_ns)
     }

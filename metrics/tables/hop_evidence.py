@@ -11,7 +11,16 @@ from metrics.pcap.walk import Bools, Ints
 from metrics.probing import JITTER_SIGMAS
 from metrics.rundir import RunDir
 from metrics.stalls import Late
-from metrics.tables.columns import Column, group_rows, numbers, of_whole_traces, outside, quantile, read_columns, valid
+from metrics.tables.columns import (
+    Column,
+    exact_quantile,
+    group_rows,
+    numbers,
+    of_whole_traces,
+    outside,
+    read_columns,
+    valid,
+)
 from metrics.tables.condensed import INSTANTS
 
 _SEND, _TX, _RX, _READ = INSTANTS.values()
@@ -123,7 +132,7 @@ def _excused(run: RunDir, rows: pa.Table, limit_ms: float) -> Bools:
 
 def spread(values_ms: npt.NDArray[np.float64], late: Late) -> Spread:
     """Return the quantiles that the checks judge; ``late``: the values beyond a limit."""
-    p50, p99, largest = (quantile(values_ms, share) or 0.0 for share in (0.5, 0.99, 1.0))
+    p50, p99, largest = (exact_quantile(values_ms, share) or 0.0 for share in (0.5, 0.99, 1.0))
     return Spread(len(values_ms), p50, p99, largest, late)
 
 

@@ -39,7 +39,7 @@ def build_links(events: DataFrame, physical: DataFrame, end_ns: int) -> DataFram
 
 
 def build_sharing(
-    source: str, logical: DataFrame, physical: DataFrame, lives: DataFrame, grid: tuple[int, int, int]
+    source: str, logical: DataFrame, physical: DataFrame, instances: DataFrame, grid: tuple[int, int, int]
 ) -> DataFrame:
     """Rows of the ``sharing`` table for one source.
 
@@ -47,12 +47,12 @@ def build_sharing(
         source: ``trace`` or ``wire``.
         logical: node, peer, topic, from_ns, to_ns.
         physical: node, peer, from_ns, to_ns.
-        lives: node, from_ns, to_ns of every time that a node is up; only then it has rows.
+        instances: node, from_ns, to_ns of every time that a node is up; only then it has rows.
         grid: (zero_ns, first, last): the instants are zero_ns + k seconds, k = first..last.
     """
     zero_ns, _, _ = grid
     keys = ["node", "k"]
-    every = present(lives, grid).select(*keys).distinct()
+    every = present(instances, grid).select(*keys).distinct()
     views = present(logical, grid).groupBy(keys)
     sizes = views.agg(
         F.count_distinct("peer", "topic").alias("view_size_total"), F.count_distinct("peer").alias("view_size_unique")

@@ -1,4 +1,4 @@
-"""The overlay at instants of a run: from the intervals of lives, subscriptions and links to ``metrics.overlay``."""
+"""The overlay at instants of a run: from the intervals of instances, subscriptions and links to ``metrics.overlay``."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 class Intervals(NamedTuple):
     """What lasts from when to when (from_ns, to_ns; half open)."""
 
-    lives: pa.Table  # node
+    instances: pa.Table  # node
     interests: pa.Table  # node, topic
     physical: pa.Table  # node, peer, opened (by the node); by the word of either
     logical: pa.Table  # node, peer, topic; by the word of the node
@@ -30,7 +30,7 @@ class Intervals(NamedTuple):
 
     def at(self, at_ns: int) -> tuple[npt.NDArray[np.int64], Snapshot]:
         """The numbers of the honest nodes that are up, rising, and the overlay then."""
-        nodes = np.unique(_lasting(self.lives, at_ns, "node"))
+        nodes = np.unique(_lasting(self.instances, at_ns, "node"))
         interests = _lasting(self.interests, at_ns, "node", "topic")
         links = _lasting(self.physical, at_ns, "node", "peer", "opened")
         openings = np.where(links[:, 2:] == 1, links[:, :2], links[:, 1::-1])
@@ -55,7 +55,7 @@ def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list
 
 
 def build_parts(intervals: Intervals, instants: list[int]) -> tuple[Rows, Rows]:
-    """The tables ``overlay_topics`` and ``overlay_degrees``: a row an instant and topic, or node that is up."""
+    """The tables ``overlay_topics`` and ``overlay_degrees``: one row per instant and topic, or node that is up."""
     topics: Rows = []
     degrees: Rows = []
     for at_ns in instants:

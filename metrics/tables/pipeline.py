@@ -89,7 +89,7 @@ class Pipeline:
         ship_code(self._spark)
         in_parallel(raw=self._stage_raw, plan=self._stage_plan)
         self.interests = self._stage_rows("interests", deliveries.subscriptions(self.overlay, self.events))
-        self.lives = churn.lives(self.overlay, self.events)
+        self.instances = churn.instances(self.overlay, self.events)
 
     def _stage_raw(self) -> None:
         traces = logs.Logs(self._spark, self._staging)
@@ -183,12 +183,12 @@ class Pipeline:
         streams, carried, copies = (self._staged(name) for name in ("streams", "carried", "copies"))
         self._save("conns", build_conns(self.wire.table("conns"), self.nodes, streams, carried, self.interests))
         grid = self._run.timeline.grid
-        rows = links.build_sharing("trace", logical, physical, self.lives, grid)
+        rows = links.build_sharing("trace", logical, physical, self.instances, grid)
         if self._run.captures:
             self.ends = self._stage_rows("ends", agreement.wire_ends(streams, self._table("conns")))
             self.proven = self._stage_rows("proven", agreement.proven_links(copies, self.interests))
             used = agreement.wire_links(self.proven, logical)
-            rows = rows.unionByName(links.build_sharing("wire", used, self.ends, self.lives, grid))
+            rows = rows.unionByName(links.build_sharing("wire", used, self.ends, self.instances, grid))
         self._save("sharing", rows)
 
     def _staged(self, name: str) -> DataFrame:
@@ -252,8 +252,8 @@ class Pipeline:
         run, timeline = self._run, self._run.timeline
         end_ns = timeline.published_ns
         physical, logical = (pq.read_table(self._path(name)) for name in ("physical_links", "links"))
-        lives, interests = self.lives.toArrow(), self.interests.toArrow()
-        intervals = Intervals(lives, interests, physical, logical, read_adversaries(run))
+        instances, interests = self.instances.toArrow(), self.interests.toArrow()
+        intervals = Intervals(instances, interests, physical, logical, read_adversaries(run))
         instants = choose_instants(timeline.grid, end_ns, len(run.nodes))
         rows = [{"at_ns": at_ns} | measure_overlay(intervals.at(at_ns)[1]) for at_ns in instants]
         self._save_small("overlay", rows)

@@ -55,7 +55,7 @@ class TopicAttackerParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class TopicAttacker(Withholder):
-    """Professes interest in the victim topics and passes nothing on that is published on any of them.
+    """Subscribes to the victim topics and passes nothing on that is published on any of them.
 
     That it subscribes to them is its configuration's business, as with any node.
 
@@ -129,7 +129,7 @@ class EclipseMesh(Part):
 
     def meet(self, turn: Turn, directory: Directory) -> None:
         self._directory = directory
-        self._mend(turn)
+        self._restore(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """Restore the mesh, after a while: also where the driver would, since the protocol may tell it not to."""
@@ -137,9 +137,9 @@ class EclipseMesh(Part):
             turn.set_timer(MESH, turn.now_ns + MESH_RETRY_NS)
 
     def fire(self, turn: Turn, name: str) -> None:
-        self._mend(turn)
+        self._restore(turn)
 
-    def _mend(self, turn: Turn) -> None:
+    def _restore(self, turn: Turn) -> None:
         for peer in members(self._targets & self._directory.nodes & ~bitset(self.state.neighbours)):
             turn.connect(peer)
 

@@ -21,7 +21,7 @@ ASK = "adversary/ask"
 STAY_NS = 3_000 * MILLISECOND_NS
 """How long the asker keeps a link that it opened to ask: answers and messages may come."""
 
-MOST_GUESTS = 64
+MOST_PROBED = 64
 """Such links at a time."""
 
 
@@ -38,14 +38,14 @@ class Asking(Part):
     """Asks one node after the other, and remembers what it has concluded.
 
     Attributes:
-        guests: the nodes to which there is a link, or is to be one, only to ask; with the instant at which it ends.
+        probed: the nodes to which there is a link, or is to be one, only to ask; with the instant at which it ends.
     """
 
     overhears = (Frame,)
 
     def __init__(self, state: State, parts: dict[str, Part], parameters: AskerParameters) -> None:
         super().__init__(state)
-        self.guests: dict[NodeId, int] = {}
+        self.probed: dict[NodeId, int] = {}
         self.opened: set[NodeId] = set()
         self.asked: list[Effect] = []
         self._interval_ns = round(parameters.ask_interval_ms * MILLISECOND_NS)
@@ -69,14 +69,14 @@ class Asking(Part):
     def fire(self, turn: Turn, name: str) -> None:
         """Leave those that were asked long ago, and ask the next node."""
         turn.set_timer(ASK, turn.now_ns + self._interval_ns)
-        for peer in [peer for peer, until_ns in self.guests.items() if until_ns <= turn.now_ns]:
-            del self.guests[peer]
+        for peer in [peer for peer, until_ns in self.probed.items() if until_ns <= turn.now_ns]:
+            del self.probed[peer]
             turn.disconnect(peer, "asked")
         following = self._next()
         if following in self.state.neighbours:
             self._ask(following)
-        elif following not in self.state.wanted | {self.state.node} and len(self.guests) < MOST_GUESTS:
-            self.guests[following] = turn.now_ns + STAY_NS
+        elif following not in self.state.wanted | {self.state.node} and len(self.probed) < MOST_PROBED:
+            self.probed[following] = turn.now_ns + STAY_NS
             self.opened.add(following)
             turn.connect(following)
 
@@ -93,12 +93,12 @@ class Asking(Part):
         self.asked += [Send(peer, frame) for frame in self._questions]
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        if peer in self.guests:
+        if peer in self.probed:
             self._ask(peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """A guest that closed the link is asked again in the next round."""
-        if self.guests.pop(peer, None) is not None and retrying:
+        if self.probed.pop(peer, None) is not None and retrying:
             turn.disconnect(peer, "asked")
 
     def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
@@ -141,5 +141,5 @@ class Asker(ComposedNode):
         """Whether an effect is not one that another part wants on a guest's link."""
         asking = self._asking
         if isinstance(effect, Connect) and effect.peer not in asking.opened:
-            asking.guests.pop(effect.peer, None)  # it is a neighbour from now on
-        return not (isinstance(effect, (Send, Disconnect)) and effect.peer in asking.guests)
+            asking.probed.pop(effect.peer, None)  # it is a neighbour from now on
+        return not (isinstance(effect, (Send, Disconnect)) and effect.peer in asking.probed)

@@ -114,7 +114,7 @@ class Directory:
         return self._interests.get(node) or NOTHING
 
     def discloses(self, node: NodeId) -> bool:
-        """Whether it is said what a node subscribes to, be it nothing."""
+        """Whether the topics of a node are known, including that it has none."""
         return self._interests.get(node) is not None
 
     def subscribers(self, topic: TopicId) -> Bitset:

@@ -79,6 +79,8 @@ What differs between carriers
 * Simulated TCP: every sender is who it says. Connections that are no longer awaited are never made. Both ends of a
   connection vanish when a ``Bye`` is read; only a pending opener waits for the answer to its own ``Bye``.
 * Memory: opening takes no time, ``Hello`` and ``Bye`` take the link's delay. There is one attempt in a row.
+* Each carrier tells ``Hello``, ``Bye`` and other frames apart by itself, since the simulator looks for other frames
+  first, for speed. Over TCP a second ``Hello`` on a link is refused; no honest node sends one.
 """
 
 from collections.abc import Sequence
@@ -91,7 +93,7 @@ PAUSES_S = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Pauses before the attempts at a link, each drawn from 50-150 % of its value; after the last one it is given up."""
 
 STABLE_S = 5.0
-"""A link that has been up this long counts as a success: the pauses begin anew."""
+"""A link that has been up this long counts as a success: the pauses start from the first."""
 
 WAIT_S = 5.0
 """How long a connection waits for the end of the link that its node seems to have lost."""
@@ -224,7 +226,7 @@ class LinkTable(Generic[C]):
         ending = self.connections(peer)
         self.waiting.pop(peer, None)
         if self.pending.get(peer) is not None:
-            del self.pending[peer]  # a new wish need not wait for the end of this connection
+            del self.pending[peer]  # a new request need not wait for the end of this connection
         for connection in ending:
             self.close(connection, reason)
 
@@ -233,10 +235,11 @@ class LinkTable(Generic[C]):
         found = (self.waiting.get(peer), self.pending.get(peer), self.links.get(peer))
         return [connection for connection in found if connection is not None]
 
-    def end(self) -> list[C]:
+    def end(self, reason: str = "") -> list[C]:
         """Forget everything, since the node has ended: it is told nothing, and what is still due has no effect.
 
-        Returns the links, the pending connections and those that wait, for the carrier to close or break.
+        Returns the links, the pending connections and those that wait: closed for the reason, or, without one, for the
+        carrier to break.
         """
         pending = [connection for connection in self.pending.values() if connection is not None]
         ended = [*self.links.values(), *pending, *self.waiting.values()]
@@ -246,6 +249,10 @@ class LinkTable(Generic[C]):
         self.pending.clear()
         self.links.clear()
         self.waiting.clear()
+        for connection in ended:
+            if reason and not connection.reason:
+                connection.reason = reason
+                self._carrier.say_goodbye(connection, reason)
         return ended
 
     # ------------------------------------------------------------------------------------------------ opening

@@ -242,15 +242,16 @@ class Part:
         Raises:
             AttributeError: a field is not in ``writes``.
         """
-        if not self.writes.issuperset(fields):
-            raise AttributeError(f"{type(self).__name__} writes {sorted(self.writes)}, not {sorted(fields)}")
+        state = self.state
         for field, value in fields.items():
+            if field not in self.writes:
+                raise AttributeError(f"{type(self).__name__} writes {sorted(self.writes)}, not {field}")
             if peer is None:
-                object.__setattr__(self.state, field, value)
+                object.__setattr__(state, field, value)
             else:
-                force_setattr(self.state.neighbours[peer], field, value)
-        if "forwards" in fields:
-            self.state._receivers.clear()
+                force_setattr(state._neighbours[peer], field, value)
+            if field == "forwards":
+                state._receivers.clear()
 
     def set_logical(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...], reason: str) -> None:
         """Say which topics' logical links the link to a neighbour carries now, and trace those that begin or end.
@@ -261,7 +262,7 @@ class Part:
             topics: in rising order.
             reason: why links end.
         """
-        before = self.state.neighbours[peer].logical
+        before = self.state._neighbours[peer].logical
         if topics == before:
             return
         self.write(peer, logical=topics)

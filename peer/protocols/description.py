@@ -50,7 +50,7 @@ class Description(Struct, frozen=True, kw_only=True):
         parameters: the form of its section of an experiment, with which its own parts are made; None = it has none.
         background_frames: frames that nodes send on their own clock, whoever joins or leaves, such as heartbeats.
             Studies do not count them as caused by churn.
-        check: refuses parameters for a network of so many nodes, by a ``ParameterError``.
+        check: refuses parameters for a network of this size, by a ``ParameterError``.
         draw_initial_state: what the plan gives the overlay of every node besides the parameters, drawn from every
             node's first topics, the parameters and the seed; may raise ``ParameterError``. None = nothing.
         report_note: what a report says of a run, given the protocol's section of its plan.

@@ -68,7 +68,10 @@ INTERESTS: dict[str, type[Part]] = {
     "private": PrivateInterests,
 }
 OVERLAYS: dict[str, type[Part]] = _own_parts("overlay")
-DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "topic-flood": TopicFlood, **_own_parts("dissemination")}
+SHARED_DISSEMINATIONS: dict[str, type[Part]] = {"flood": Flood, "topic-flood": TopicFlood}
+"""Those that work with every protocol."""
+
+DISSEMINATIONS = SHARED_DISSEMINATIONS | _own_parts("dissemination")
 
 
 def background_kinds() -> frozenset[int]:

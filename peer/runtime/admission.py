@@ -1,4 +1,4 @@
-"""How many connections that are no links a node keeps: those that have not said hello, were refused, or are closing."""
+"""Limits the connections that are not links: those that have not said hello, were refused, or are closing."""
 
 from collections import Counter
 

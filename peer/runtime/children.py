@@ -1,4 +1,7 @@
-"""The processes that an agent starts: one a peer, in its host's network namespace."""
+"""The processes that an agent starts: one per peer, in its host's network namespace.
+
+What a peer's program has started ends with the peer's agent, whatever it is the child of by then.
+"""
 
 import contextlib
 import errno
@@ -8,7 +11,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +28,8 @@ from peer.runtime.spec import PeerPlace
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_STATUS = os.EX_IOERR
 """What a Python peer exits with when it could not write its trace: its log may be on the same disk."""
+
+END_S = 10.0
 
 
 class Exit(Struct, frozen=True):
@@ -187,3 +192,43 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
         "time_dilation": agent.time_dilation,
         "send_queue_bytes": agent.send_queue_bytes,
     }
+
+
+def descendants(process: int) -> dict[int, int]:
+    """All processes below one -> their parents. Those that have ended and were not waited for are among them."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The second field, the program's name in brackets, may hold anything.
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(fields[1])
+    found: dict[int, int] = {}
+    frontier = {process}
+    while frontier:
+        frontier = {child for child, parent in parents.items() if parent in frontier}
+        found |= {child: parents[child] for child in frontier}
+    return found
+
+
+def reap_orphans(known: Collection[int]) -> None:
+    """Wait for this process's ended children, as far as they are not among the ``known``, which others wait for."""
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in known:
+                return  # it is waited for soon, and the next call goes on
+            os.waitpid(ended.si_pid, os.WNOHANG)
+
+
+def end_descendants() -> list[int]:
+    """Kill everything below this process, which adopts orphans (``namespaces.adopt_orphans``).
+
+    Returns what is left after ``END_S``: nothing, unless the kernel itself holds it.
+    """
+    deadline = time.monotonic() + END_S
+    while (left := descendants(os.getpid())) and time.monotonic() < deadline:
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        reap_orphans(())
+        time.sleep(0.02)
+    return list(left)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from peer.core import contract
 from peer.core.contract import Effect, Event, Node
-from peer.runtime.clock import UNDILATED, Clock
+from peer.runtime.clock import Clock
 from peer.runtime.pool import LinkPool
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
@@ -15,7 +15,7 @@ MAX_TIMER_S = 1.0
 
 
 class Driver:
-    """Feeds one node with events and carries out its effects, during one of its lives.
+    """Feeds one node with events and carries out its effects, for one of its instances.
 
     ``feed`` is the only place that calls the node, so recording what it passes is enough to replay the node.
 
@@ -32,7 +32,7 @@ class Driver:
 
     links: LinkPool
 
-    def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock = UNDILATED) -> None:
+    def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock) -> None:
         self._clock = clock
         self._events = events
         self.node = node
@@ -52,7 +52,7 @@ class Driver:
         }
 
     def feed(self, event: Event) -> None:
-        """Give the node an event and carry out what it answers; nothing reaches a node whose life is over."""
+        """Give the node an event and carry out what it answers; nothing reaches an instance that has ended."""
         if self._over:
             return
         for effect in self.node.handle(self._clock.now_ns(), event):
@@ -71,7 +71,7 @@ class Driver:
         self.links.quiesce()
 
     def stop(self) -> None:
-        """The node's life is over; what is left of its links may still be traced."""
+        """The instance has ended; what is left of its links may still be traced."""
         self.quiesce()
         self._over = True
 

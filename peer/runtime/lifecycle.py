@@ -81,12 +81,12 @@ def enact(step: Step, spec: NodeSpec, slot: Slot[Joining]) -> Joining | None:
     return None
 
 
-def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None) -> StatefulNode:
+def make_node(spec: NodeSpec, instance: int = 0, topics: Sequence[int] | None = None) -> StatefulNode:
     """The node of a specification.
 
     Args:
         spec: which parts it is made of.
-        life: how many instances there were before; each draws from streams of its own.
+        instance: how many instances there were before; each draws from streams of its own.
         topics: what this one subscribes to; None = what the specification says.
 
     Raises:
@@ -94,12 +94,14 @@ def make_node(spec: NodeSpec, life: int = 0, topics: Sequence[int] | None = None
     """
     parts = Composition(spec.overlay, spec.dissemination, spec.membership, spec.interests)
     chosen = spec.topics if topics is None else tuple(topics)
-    return compose(spec.node, life_seed(spec.seed, life), chosen, parts, spec.behaviour, spec.processing_ns, spec.nodes)
+    return compose(
+        spec.node, instance_seed(spec.seed, instance), chosen, parts, spec.behaviour, spec.processing_ns, spec.nodes
+    )
 
 
-def life_seed(seed: int, life: int) -> int:
+def instance_seed(seed: int, instance: int) -> int:
     """The seed from which the parts of an instance draw; that of the first one is the run's own."""
-    return substream(seed, life, "lives").getrandbits(63) if life else seed
+    return substream(seed, instance, "lives").getrandbits(63) if instance else seed
 
 
 def announce_join(node: StatefulNode, now_ns: int) -> TraceEvent:

@@ -3,7 +3,7 @@
 ``peer.core.links`` has the rules: when to open a connection, which of two survives, when to try again. The pool carries
 them out with sockets. What is left to it is what only real connections need:
 
-* A connection must come from an address at which nodes live, and only so many per address may be no links
+* A connection must come from the address of a node, and only a few per address may be no links
   (``Admission``). Its ``Hello`` must come in time, have the run's secret number, and name a node of that address. This
   does not protect against other users of a machine that carries peers: a listener at the address and port of a node
   that is down is sent the number in the next ``Hello``.

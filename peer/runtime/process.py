@@ -37,7 +37,7 @@ FLUSH_S = 1.0
 
 NAP_S = 1.0
 """No timer is set for longer. One of many seconds, set while hundreds of peers start, was measured to fire up to 100 ms
-late under uvloop; set anew shortly before it is due, it was 5 ms late at most."""
+late under uvloop; set again shortly before it is due, it was 5 ms late at most."""
 
 SWITCH_S = 0.0005
 """How long a scrape, which is served by a thread, may keep a frame waiting."""

@@ -1,8 +1,9 @@
-"""What a peer's node was told, and what it answered: enough to live its lives again, event by event.
+"""The events and effects of a peer's node, for replaying each of its instances.
 
-A recording is a stream of msgpack arrays, each behind its length (4 bytes, big-endian). ``[life, topics]`` begins a
-life. ``[now_ns, event, fields, digest]`` is an event with its fields in their order and a checksum over all effects
-with which the node answered; frames stand there as the bytes of ``peer.wire``, directories as lists of (node, topics).
+A recording is a stream of msgpack arrays, each behind its length (4 bytes, big-endian). ``[instance, topics]`` begins
+an instance. ``[now_ns, event, fields, digest]`` is an event with its fields in their order and a checksum over all
+effects with which the node answered; frames stand there as the bytes of ``peer.wire``, directories as lists of (node,
+topics).
 """
 
 import zlib
@@ -25,14 +26,14 @@ _LENGTH_BYTES = 4
 
 
 class Recorder:
-    """Writes the recording of one peer's lives."""
+    """Writes the recording of one peer's instances."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=BUFFER_BYTES)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 
-    def watch(self, node: StatefulNode, life: int) -> Node:
-        self._write([life, sorted(node.state.topics)])
+    def watch(self, node: StatefulNode, instance: int) -> Node:
+        self._write([instance, sorted(node.state.topics)])
         return _Recorded(node, self)
 
     def note(self, now_ns: int, event: Event, effects: list[Effect]) -> None:
@@ -72,7 +73,7 @@ class Difference(Struct, frozen=True):
 class Replay(Struct, frozen=True):
     """A replay's outcome; ``difference`` is None when every effect was the recorded one."""
 
-    lives: int
+    instances: int
     events: int
     difference: Difference | None = None
 
@@ -84,22 +85,22 @@ def replay(path: Path, spec: NodeSpec) -> Replay:
         OSError: there is no such recording.
         ValueError: it is not one, or not this node's.
     """
-    lives = events = 0
+    instances = events = 0
     node: Node | None = None
     for entry in _entries(path):
         match entry:
-            case [int() as life, list() as topics]:
-                node = make_node(spec, life, tuple(topics))
-                lives += 1
+            case [int() as instance, list() as topics]:
+                node = make_node(spec, instance, tuple(topics))
+                instances += 1
             case [int() as now_ns, str() as name, list() as fields, int() as recorded] if node is not None:
                 event = _event(name, fields)
                 effects = node.handle(now_ns, event)
                 if digest(effects) != recorded:
-                    return Replay(lives, events, Difference(events, now_ns, event, effects))
+                    return Replay(instances, events, Difference(events, now_ns, event, effects))
                 events += 1
             case _:
-                raise ValueError(f"{path}: entry {lives + events} is not a recording's")
-    return Replay(lives, events)
+                raise ValueError(f"{path}: entry {instances + events} is not a recording's")
+    return Replay(instances, events)
 
 
 def digest(effects: list[Effect]) -> int:

@@ -70,7 +70,7 @@ class AgentSpec(Struct, frozen=True):
     """``agent.json``: the peers of this machine and how to run them.
 
     Attributes:
-        run: the number that the run's peers put into their Hello, drawn anew for each run. Other users of a machine
+        run: the number that the run's peers put into their Hello, drawn for each run. Other users of a machine
             that carries peers can learn it (docs/remote-testbed.md).
         addresses: the (address, port) of every node of the run, index = node.
         warmup_ns: peers start this long before the workload's zero.

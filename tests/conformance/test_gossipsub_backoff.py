@@ -1,7 +1,5 @@
 """Backoffs and peer exchange, by the text of the libp2p specification. Each test names its section."""
 
-from __future__ import annotations
-
 import pytest
 
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned

@@ -1,7 +1,5 @@
 """Explicit peering agreements, by the text of the libp2p specification, v1.1, section of that name."""
 
-from __future__ import annotations
-
 from peer.core.frames import Data
 from peer.protocols.gossipsub.frames import Graft, Ihave, Prune
 from peer.protocols.gossipsub.mesh import EXPLICIT

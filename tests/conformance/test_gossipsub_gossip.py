@@ -1,7 +1,5 @@
 """The message cache and gossip, by the text of the libp2p specification. Each test names its section."""
 
-from __future__ import annotations
-
 import pytest
 
 from peer.core.contract import Publish, message_id

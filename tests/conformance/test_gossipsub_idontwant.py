@@ -1,7 +1,5 @@
 """IDONTWANT, by the text of the libp2p specification (gossipsub-v1.2.md). Each test names its section."""
 
-from __future__ import annotations
-
 import pytest
 
 from peer.core.contract import message_id

@@ -1,7 +1,5 @@
 """GossipSub's meshes, by the text of the libp2p specification (pubsub/gossipsub). Each test names its section."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages, publishing and fanout, by the text of the libp2p specification. Each test names its section."""
 
-from __future__ import annotations
-
 import pytest
 
 from peer.core.contract import message_id

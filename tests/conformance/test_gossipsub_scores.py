@@ -1,7 +1,5 @@
 """Peer scores, by the text of the libp2p specification, v1.1. Each test names its section."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

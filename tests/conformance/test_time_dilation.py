@@ -5,8 +5,6 @@ degrees and control traffic within 15 %; median delay within 5 ms or 5 %. Contro
 timer that did not stretch would double it. Access rates and jitter are on, so they must stretch too.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -6,8 +6,6 @@ and of topic components; median delay within 10 ms or 10 %. Both draw the same n
 frames in another order now and then, and every later choice of a node may depend on that.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import Counter

@@ -1,7 +1,5 @@
 """A machine of its own for a run that is to be ended: what an observer on it saw."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -10,8 +10,6 @@ the first process of its PID namespace, the observer inherits whatever outlives 
 does not die.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

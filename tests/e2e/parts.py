@@ -1,10 +1,8 @@
 """The processes of an emulated run by what they do, for those who kill one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-from peer.runtime.descendants import descendants
+from peer.runtime.children import descendants
 
 PARTS = {
     "agent": ("peer.runtime.agent", 0),

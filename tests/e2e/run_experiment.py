@@ -1,7 +1,5 @@
 """A small experiment, and the command that runs it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """One small experiment from the file to the verdict, and what must add up on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

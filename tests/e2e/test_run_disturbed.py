@@ -1,7 +1,5 @@
 """Runs with a fault in them, or beside another run: each says what is wrong with it, and keeps to itself."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

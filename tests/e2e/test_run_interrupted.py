@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM in every phase of a run: one line, an exit status, and nothing left but the run directory."""
 
-from __future__ import annotations
-
 import re
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """kill -9 of a run at any moment leaves nothing on the machine but the run directory."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

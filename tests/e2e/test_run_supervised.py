@@ -1,7 +1,5 @@
 """A part of a run that dies: said at once, a reason against the run, and the end of it; what there is is collected."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 ``PYTHONPATH`` names the folder with the code to this process only: the executors have to get it from ``register``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Namespaces that act as machines, for the tests of the deployment: each has its own network, processes and sshd."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -1,7 +1,5 @@
 """The agent with real peer processes on loopback, in a network namespace of their own where the test has root."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource
@@ -22,7 +20,7 @@ import pytest
 from peer.core.contract import message_id
 from peer.core.schedule import Publish, encode_schedule
 from peer.runtime.agent import call
-from peer.runtime.descendants import descendants
+from peer.runtime.children import descendants
 from peer.runtime.limits import needed_files
 from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent

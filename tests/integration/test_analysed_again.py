@@ -1,7 +1,5 @@
 """A run that is analysed again: a failure leaves the old results whole, and two at once do not mix theirs."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The processes that keep a virtual machine's processors awake."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The standalone cluster lives in a network namespace of its own without a way out, and ends with its processes.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

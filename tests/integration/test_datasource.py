@@ -1,7 +1,5 @@
 """The Data Source on Spark's masters: the same rows as the kernels give, wherever the code has to be shipped to."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The deployment's steps against real sshds, with a stand-in for the agent that answers at once."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """An sshd and a deployment in a sandbox made without root: the session has the capabilities that peers need."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

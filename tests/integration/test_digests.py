@@ -1,7 +1,5 @@
 """What Trellis computes stays as it is, unless a commit changes the digests on record, too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A disk that becomes full: who says so. Small file systems in memory, in mount namespaces of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Ends of connections as the captures show them, on hand-made hops: every way in which a link begins and ends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A node's timers, at the clock's own speed and slowed down."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

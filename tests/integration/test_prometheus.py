@@ -1,7 +1,5 @@
 """The real Prometheus server: what it scrapes is there, what it misses is counted, and it can be opened again."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

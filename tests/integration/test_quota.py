@@ -1,7 +1,5 @@
 """A real quota of processor time on this machine's cgroups, of whichever version they are."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A whole run on three machines: real agents, real peers, Prometheus, traces; and nothing left when it is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The Fabric tasks, run by the real ``fab`` against machines in namespaces."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Which sshd a run starts: the one that the doctor finds."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A sweep that is killed at ten random moments and resumed shows what an uninterrupted one shows."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Sweeps on Spark whose tasks die: what was computed is kept, what was lost is tried again, what stays lost is said."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The analysis of a fabricated run: every value that the toy simulation knows, exactly."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run with attackers and a study of the same experiment: both measure the honest nodes, and find the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The analysis of a run in which nodes come and go: a simulated one, whose traces a slow reader reads too."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

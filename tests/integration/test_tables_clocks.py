@@ -1,7 +1,5 @@
 """The analysis of a run on machines with clocks of their own: their traces are brought to one clock first."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The processes that watch the processors."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

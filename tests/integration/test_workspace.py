@@ -1,7 +1,5 @@
 """The work folder on a machine: whom it trusts, and what it removes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Adversaries on the pump: what they never do, and that nobody else does anything otherwise for it."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 
 import pytest

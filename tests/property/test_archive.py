@@ -1,7 +1,5 @@
 """What a machine sends home cannot touch anything but the files that were asked of it."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,12 +1,10 @@
 """The adversary that asks, on the pump: what it learns over each protocol, and what it does to be told."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.core.asker import MOST_GUESTS, STAY_NS, Asking
+from peer.core.asker import MOST_PROBED, STAY_NS, Asking
 from peer.core.bitset import bitset
 from peer.core.contract import Connect, Directory, Disconnect, PeerInfo, Publish, Send, message_id
 from peer.core.parts import Turn
@@ -129,14 +127,14 @@ def test_a_guest_is_asked_and_told_nothing_else_and_its_link_ends():
             ends[effect.peer] = at_ns + STAY_NS
         if isinstance(effect, Disconnect):
             assert 0 <= at_ns - ends.pop(effect.peer) <= 50_000_000
-    assert len(ends) <= MOST_GUESTS
+    assert len(ends) <= MOST_PROBED
 
 
-def test_no_more_than_so_many_guests_at_a_time():
+def test_no_more_than_the_limit_of_probed_nodes_at_a_time():
     wanted = [(0,)] * 2 + [(1,)] * 120
     pump = make_pump("stan", wanted, 5, None, interval_ms=1.0)
     most = 0
     for _ in range(40):
         pump.run(SECOND_NS // 10)
-        most = max(most, len(pump.part(ASKER, "adversary").guests))
-    assert most == MOST_GUESTS
+        most = max(most, len(pump.part(ASKER, "adversary").probed))
+    assert most == MOST_PROBED

@@ -1,7 +1,5 @@
 """Sets as integers against Python's own sets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,7 +1,5 @@
 """The bootstrap service's answers against a slow reference, and the structure that makes them cheap."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

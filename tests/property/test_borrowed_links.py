@@ -1,7 +1,5 @@
 """A link is there as long as a part of one of its two nodes uses it, where some parts share links and one borrows."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

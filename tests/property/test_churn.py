@@ -1,7 +1,5 @@
 """Churn: sessions alternate and are stationary, and what the schedule says is possible at every instant."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import time

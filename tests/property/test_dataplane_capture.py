@@ -1,7 +1,5 @@
 """Captures: what goes in comes out of a strict reader and of scapy's, and a slow writer costs records, never time."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os

@@ -1,7 +1,5 @@
 """Where a pair's draws begin: by seed and pair alone, spread over the tables, and only for pairs that draw."""
 
-from __future__ import annotations
-
 import socket
 
 import numpy as np

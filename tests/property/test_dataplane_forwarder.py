@@ -1,7 +1,5 @@
 """The forwarding code on a simulated clock: order, conservation, delays and queues, frame by frame."""
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
@@ -99,8 +97,6 @@ waits = st.tuples(st.just("wait"), st.integers(0, 20 * MS_NS))
 changes = st.one_of(
     st.tuples(st.just("pair"), hosts, hosts, st.floats(0, 30), st.floats(0, 5), st.sampled_from([0.0, 0.3])),
     st.tuples(st.just("rate"), hosts, st.sampled_from([0.0, 0.5, 10.0]), st.floats(0, 20)),
-    st.tuples(st.just("fail"), hosts),
-    st.tuples(st.just("restore"), hosts),
     st.tuples(st.just("refuse"), st.booleans()),
 )
 
@@ -116,10 +112,6 @@ def act(bench: Bench, action: tuple) -> None:
             forwarder.network.set_pair(source, destination, values)
         case ("rate", host, rate_mbit, queue_ms):
             forwarder.network.links[host].set_rate(rate_mbit, queue_ms)
-        case ("fail", host):
-            forwarder.fail(host)
-        case ("restore", host):
-            forwarder.network.set_failed(host, False)
         case ("refuse", refusing):
             bench.refusing = refusing
 
@@ -226,14 +218,9 @@ def test_names_the_cause_of_every_drop() -> None:
     bench.give(0, bytes([0x60]) + bytes(59))
     bench.give(0, bytes([0x45]))
     bench.send(0, 1)
-    bench.forwarder.fail(1)
-    bench.send(0, 1)
-    bench.send(1, 2)
-    bench.forwarder.network.set_failed(1, False)
-    bench.send(0, 1)
     bench.refusing = True
     bench.drain()
-    assert bench.drops == {"unknown_destination": 2, "not_ip": 1, "failed": 3, "device_full": 1}
+    assert bench.drops == {"unknown_destination": 2, "not_ip": 1, "device_full": 1}
     assert not bench.written
 
 

@@ -1,7 +1,5 @@
 """The bounds of frames' waits against the waits themselves, on a simulated clock and a loop like the data plane's."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A directory changed step by step is the one made afresh; the old one stays as it was."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

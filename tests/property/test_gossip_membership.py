@@ -1,7 +1,5 @@
 """Cyclon and Newscast on the pump: what a view is at any instant, and what views are together after a while."""
 
-from __future__ import annotations
-
 from collections import Counter
 from statistics import pstdev
 

@@ -1,7 +1,5 @@
 """GossipSub on the pump: meshes agree on both ends and keep their bounds, nobody gets a message twice."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given, settings

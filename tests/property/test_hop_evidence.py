@@ -1,7 +1,5 @@
 """What the checks ask of the hops, against loops over dictionaries."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import tempfile

@@ -1,7 +1,5 @@
 """Any frames from a node that keeps to no protocol: StAN and SpiderCast store and dial no more than the run's nodes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

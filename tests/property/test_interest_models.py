@@ -1,7 +1,5 @@
 """Interest models: marginals, bounds, and draws that depend on nothing but the seed, the node and its life."""
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile

@@ -1,7 +1,5 @@
 """The rules of links: races, attempts, waiting connections, and that nothing is left at rest."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -363,7 +361,8 @@ def test_a_quiet_table_keeps_its_links_opens_none_and_takes_none():
     assert not (side.did("pause") or side.table.dialling or side.table.links)
 
 
-def test_nothing_that_is_due_has_an_effect_after_the_end():
+@pytest.mark.parametrize("reason", ["", "left"])
+def test_nothing_that_is_due_has_an_effect_after_the_end(reason):
     net = Network(4)
     side = net.sides[3]
     table = side.table
@@ -374,9 +373,11 @@ def test_nothing_that_is_due_has_an_effect_after_the_end():
     table.attempt(1)
     table.introduced(old := net.join(2, 3).other, 2)
     table.introduced(waiting := net.join(2, 3).other, 2)
-    told = list(side.told)
-    assert table.end() == [old, pending, waiting]
+    told, under_way = list(side.told), len(net.heap)
+    assert table.end(reason) == [old, pending, waiting]
+    assert len(net.heap) - under_way == (3 if reason else 0), "a goodbye on each"
     for end in (old, pending, waiting):
+        assert end.reason == reason
         end.up, end.reason = False, "left"
         table.lost(end, BROKEN)
     table.wait_over(waiting)

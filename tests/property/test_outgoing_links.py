@@ -1,7 +1,5 @@
 """Links of a node's own choice: how many there are, which nodes are drawn, and how long a failure counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The measures of overlays against plain searches over small graphs, and on graphs whose values are known."""
 
-from __future__ import annotations
-
 import itertools
 from collections import deque
 from math import sqrt

@@ -1,7 +1,5 @@
 """The partial view: its size, its fairness, and that it never drifts."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Patterns of fields: what a pattern admits is one line. ``$`` would admit a newline after the last character."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterator
 from importlib import import_module

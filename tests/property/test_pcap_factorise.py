@@ -1,7 +1,5 @@
 """Rows of columns as dense numbers, whatever the columns' ranges, against a dictionary."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Damaged captures: nothing raises, everything that is not understood is counted."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Arbitrary segments of a stream, in any order and overlapping, against the receiver that handles single bytes."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

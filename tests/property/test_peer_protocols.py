@@ -1,7 +1,5 @@
 """The protocols on the pump: who gets a message, that nobody gets it twice, and that a seed says it all."""
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter, defaultdict
 from random import Random

@@ -1,7 +1,5 @@
 """What holds of every workload and every plan, whatever the parameters."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """The fold over a schedule's changes against a naive model, and what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

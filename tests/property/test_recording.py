@@ -1,7 +1,5 @@
 """Recordings: what was recorded is read back and answered alike; what was changed or cut off is noticed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 
@@ -23,7 +21,7 @@ MEMBERSHIPS = [{"name": "full"}, {"name": "cyclon"}, {"name": "newscast"}]
 
 
 def record(folder: Path, overlay: dict, seed: int, nodes: int = 6) -> list[NodeSpec]:
-    """Recordings of every node of a small network, each of which lives twice."""
+    """Recordings of every node of a small network, each of which has two instances."""
     specs = [NodeSpec(node, seed, (node % 2, 2), overlay, {"name": "flood"}) for node in range(nodes)]
     return record_specs(folder, specs, seed)
 
@@ -33,14 +31,14 @@ def record_specs(folder: Path, specs: list[NodeSpec], seed: int) -> list[NodeSpe
     nodes = len(specs)
     recorders = {spec.node: Recorder(folder / f"{spec.node}.msgpack") for spec in specs}
     draws = Random(seed)
-    for life in range(2):
-        lives = {spec.node: recorders[spec.node].watch(make_node(spec, life), life) for spec in specs}
-        pump = Pump(lives, seed=seed + life)
+    for instance in range(2):
+        instances = {spec.node: recorders[spec.node].watch(make_node(spec, instance), instance) for spec in specs}
+        pump = Pump(instances, seed=seed + instance)
         pump.start()
         for sequence in range(5):
             pump.run(SECOND_NS)
             publisher = draws.randrange(nodes)
-            pump.give(publisher, Publish((2,), message_id(publisher, 10 * life + sequence), b"payload"))
+            pump.give(publisher, Publish((2,), message_id(publisher, 10 * instance + sequence), b"payload"))
             pump.give(draws.randrange(nodes), draws.choice([Subscribe(5), Unsubscribe(2)]))
         pump.run(SECOND_NS)
     for recorder in recorders.values():
@@ -55,7 +53,7 @@ def test_every_effect_comes_again(tmp_path_factory, overlay: dict, seed: int):
     for spec in record(folder, overlay, seed):
         outcome = replay(folder / f"{spec.node}.msgpack", spec)
         assert outcome.difference is None
-        assert outcome.lives == 2
+        assert outcome.instances == 2
         assert outcome.events > 10
 
 
@@ -86,7 +84,7 @@ def test_every_effect_of_every_protocol_comes_again(
     for spec in record_specs(folder, specs, seed):
         outcome = replay(folder / f"{spec.node}.msgpack", spec)
         assert outcome.difference is None
-        assert outcome.lives == 2
+        assert outcome.instances == 2
 
 
 def test_another_seed_is_noticed_at_its_first_draw(tmp_path: Path):

@@ -1,7 +1,5 @@
 """Deliveries recounted from the documents, against a slow reference and with instants that change places."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Ring per topic and similarity on the pump: the links that each promises, and that the rings close again."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Scribe on the pump: trees that reach every member and hold no circle, degrees that hold, nobody is told twice."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

@@ -1,7 +1,5 @@
 """SpiderCast on the pump: what holds at every instant, what holds at rest, and that rest is found again."""
 
-from __future__ import annotations
-
 from random import Random
 
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """What stalls of the host explain, against a count nanosecond by nanosecond."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

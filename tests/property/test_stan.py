@@ -1,7 +1,5 @@
 """StAN on the pump: what its views are at any instant, which links they leave at rest, and who learns what of whom."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from random import Random

@@ -1,7 +1,5 @@
 """The kernels of ``hops``, ``deliveries`` and ``messages`` against loops over dictionaries, whole and in shares."""
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile

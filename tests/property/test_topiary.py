@@ -1,7 +1,5 @@
 """Topiary's scores against the formulas written out, its choice of neighbours, and its life on the pump."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

@@ -1,7 +1,5 @@
 """Topiary's estimates of what was published: gaps in publishers' numbers, and what forged numbers can do to them."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Whom a Topiary node explores: Eq. 6-10, from what a node sees to whom it connects."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """A Topiary node's links: which it keeps, gives up and replaces, and that both ends agree."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

@@ -1,7 +1,5 @@
 """What holds of every underlay, whatever the data."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The codec: what goes in comes out, however the stream is cut, and garbage ends a stream without harm."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

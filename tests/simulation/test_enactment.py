@@ -1,6 +1,4 @@
-"""A plan with churn in the simulator: the lives that the schedule asks for, and links that never outlive them."""
-
-from __future__ import annotations
+"""A plan with churn in the simulator: the instances that the schedule asks for, and links that never outlive them."""
 
 import hashlib
 from collections import Counter
@@ -66,8 +64,8 @@ def enact(seed: int, crash_ratio: float = 0.5, protocol: str = "random"):
     return planned, simulation, record
 
 
-def lives(events: list[TraceEvent]) -> list[tuple[int, str, int]]:
-    """(node, what, instant) of every beginning and end of a life that is traced."""
+def instances(events: list[TraceEvent]) -> list[tuple[int, str, int]]:
+    """(node, what, instant) of every beginning and end of an instance that is traced."""
     return [
         (e.node, e.reason, e.ts_ns)
         for e in events
@@ -81,7 +79,7 @@ def test_lives_are_those_of_the_schedule_and_links_never_outlive_them(seed: int,
     planned, simulation, record = enact(seed, ratio, protocol)
     words = {Join: "joined", Leave: "left", Crash: "crashed"}
     asked = [(a.node, words[type(a)], a.at_ns + ZERO_NS) for a in planned.schedule if type(a) in words]
-    assert Counter(lives(record.events)) == Counter(asked)
+    assert Counter(instances(record.events)) == Counter(asked)
     up = {spec.node: spec.up for spec in planned.overlay.nodes}
     open_links: dict[tuple[int, int, str], int] = {}
     for event in record.events:
@@ -107,7 +105,7 @@ def test_orderly_leaves_lose_no_frame(seed: int) -> None:
         {(e.conn, e.direction, e.off, e.len_bytes, e.kind) for e in record.events if e.event == name}
         for name in ("send", "receive")
     )
-    assert lives(record.events)
+    assert instances(record.events)
     assert sent == received
 
 

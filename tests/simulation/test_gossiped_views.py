@@ -1,7 +1,5 @@
 """Gossiping memberships over simulated links, whose rules are those of the real pool: refusals, retries, crashes."""
 
-from __future__ import annotations
-
 from random import Random
 
 import igraph

@@ -1,7 +1,5 @@
 """IDONTWANT spares duplicates where sending takes time, and changes nothing where it takes none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

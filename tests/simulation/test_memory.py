@@ -1,7 +1,5 @@
 """Large pages: asked for when the process has grown, and not before."""
 
-from __future__ import annotations
-
 import gc
 import os
 import re

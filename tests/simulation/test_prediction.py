@@ -1,7 +1,5 @@
 """What a plan predicts of links and data frames, against what a simulation of the same experiment counts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

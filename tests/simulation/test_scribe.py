@@ -1,7 +1,5 @@
 """Scribe over simulated links: whom its trees reach with and without a degree that binds, and under churn."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

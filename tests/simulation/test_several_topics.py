@@ -1,7 +1,5 @@
 """Messages on several topics, over the overlays of topics as they come: who gets them, and over which links."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A study's run in memory: the same under any PYTHONHASHSEED, and in agreement with a run directory's traces."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The simulated hosts keep the rules of the real pool, and a simulation is the same under any PYTHONHASHSEED."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest
@@ -123,7 +121,7 @@ def test_a_hello_that_waits_to_be_processed_does_not_reach_the_next_instance(how
     simulation.start(1, node, Directory([PeerInfo(0), PeerInfo(1)]), joins=True)
     simulation.run(60 * SECOND_NS)
     assert links(simulation) == {(0, 1), (1, 0)}
-    assert simulation.hosts[1].links[0].life is node
+    assert simulation.hosts[1].links[0].instance is node
 
 
 def test_a_connection_waits_5_s_for_the_end_of_a_live_link_and_a_second_one_not_at_all():

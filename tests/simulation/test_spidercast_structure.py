@@ -1,7 +1,5 @@
 """SpiderCast's graph against its baselines' at a few hundred nodes, with the paper's workload."""
 
-from __future__ import annotations
-
 from random import Random
 
 import igraph

@@ -1,7 +1,5 @@
 """StAN over simulated links, whose rules are those of the real pool, with the paper's kind of interests."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Topiary learns: the delay falls epoch by epoch, and with the scores as printed it grows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.experiment.form import Experiment

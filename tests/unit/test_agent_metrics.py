@@ -1,7 +1,5 @@
 """What an agent serves to Prometheus, and what it must not do for it."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Views without links: what stays in them, what they forget, and the weights by which they choose."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What a machine that is not trusted may say: bounded in time and bytes, and without control characters."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The rules of the checks: their registry, their page, and each limit from both sides, with the number written out."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

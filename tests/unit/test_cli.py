@@ -180,3 +180,11 @@ def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path, mo
         taken.append(free)
     assert len(set(taken)) == 3
     assert all("seed7" in free.name for free in taken)
+
+
+def test_run_refuses_an_import_name_that_another_distribution_owns(monkeypatch: pytest.MonkeyPatch, capsys):
+    from harness.commands import run
+
+    monkeypatch.setattr(run, "current_collisions", lambda: ["peer is owned by x", "metrics is owned by y"])
+    assert cli.main(["run", "no-such-file.toml"]) == 2
+    assert "import names: peer is owned by x; metrics is owned by y" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """How long the forwarding loop sleeps, and what it then knows about the devices."""
 
-from __future__ import annotations
-
 import mmap
 import select
 import socket

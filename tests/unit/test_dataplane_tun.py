@@ -1,7 +1,5 @@
 """What a user reads when TUN devices are unavailable."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

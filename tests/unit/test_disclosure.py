@@ -1,7 +1,5 @@
 """The measure of what askers have concluded, against counting pairs one by one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The documents' tables that are made from code."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

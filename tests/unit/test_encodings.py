@@ -1,7 +1,5 @@
 """Text files are UTF-8 whatever the user's locale says: every call that opens one says so."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

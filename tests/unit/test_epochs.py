@@ -1,7 +1,5 @@
 """The ``epochs`` table's arithmetic: messages by the epoch of their publication, undelivered pairs counted."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

@@ -1,7 +1,5 @@
 """The running stage against a testbed that only notes when it was asked."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,10 +1,8 @@
 """How long a session waits for its executors."""
 
-from __future__ import annotations
-
 import pytest
 
-from metrics.executors import SETTLED_S, WAIT_S, expected_executors, is_cluster, wait_until_settled
+from metrics.session import SETTLED_S, WAIT_S, expected_executors, is_cluster, wait_until_settled
 
 
 @pytest.mark.parametrize(

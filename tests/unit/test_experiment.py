@@ -1,7 +1,5 @@
 """Experiment files that are right: defaults, overrides, and the reference made from the form."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

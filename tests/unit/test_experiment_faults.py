@@ -1,7 +1,5 @@
 """Malformed experiment files and options: one line that names the place, exit code 2, nothing started or written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -130,7 +128,7 @@ FILES = {
     ),
     "no_message": (
         GOOD + "[workload]\npublish_rate_per_s = 1e-9\n",
-        ": $.workload.publish_rate_per_s: with this seed no message falls into the window",
+        ": $.workload.publish_rate_per_s: no message is published within the window with this seed",
     ),
     "duration_zero": (GOOD + "[workload]\nduration_s = 0\n", ": $.workload.duration_s: expected a number > 0"),
     "duration_date": (GOOD + "[workload]\nduration_s = 2020-07-19\n", ": $.workload.duration_s: expected a number"),

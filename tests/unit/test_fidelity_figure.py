@@ -1,7 +1,5 @@
 """The fidelity figure, by the data of its axes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

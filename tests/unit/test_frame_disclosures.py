@@ -1,7 +1,5 @@
 """What each frame tells its receiver of subscriptions; an asking adversary concludes just that."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The overlays that StAN begins with: what every drawn graph is, how large, and what cannot be drawn."""
 
-from __future__ import annotations
-
 import math
 from random import Random
 

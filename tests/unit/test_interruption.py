@@ -1,7 +1,5 @@
 """What Ctrl-C and SIGTERM do to a command and to what it has started."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

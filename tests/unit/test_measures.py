@@ -1,7 +1,5 @@
 """The registry of measures: names, units and texts, the documents made from it, and what is computed of which facts."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +15,7 @@ from harness.studies.measures import PUBLISHED, SEEN, WINDOWED
 from metrics.measures import snapshots
 from metrics.measures.attacks import SLOTS, Slots
 from metrics.measures.deliveries import DELIVERIES, Deliveries, TopicDeliveries
-from metrics.measures.emulation import EMULATION, Emulation
+from metrics.measures.emulation import EMULATION, EmulationFacts
 from metrics.measures.interests import INTERESTS, LEVELS, Interests
 from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
@@ -318,8 +316,8 @@ def test_learning_compares_the_first_and_the_last_epoch() -> None:
 
 def test_the_networks_measures_are_none_without_samples() -> None:
     none, some = np.empty(0), np.arange(101.0)
-    assert set(EMULATION.numbers(Emulation(none, none, None, none, none, None, none)).values()) == {None}
-    found = EMULATION.numbers(Emulation(some + 1, some + 2, 3.0, some + 4, some + 5, 6.0, some + 7))
+    assert set(EMULATION.numbers(EmulationFacts(none, none, None, none, none, None, none)).values()) == {None}
+    found = EMULATION.numbers(EmulationFacts(some + 1, some + 2, 3.0, some + 4, some + 5, 6.0, some + 7))
     assert found == {
         "stretch_p50": 51,
         "rtt_error_ms_p50": 52,

@@ -1,7 +1,5 @@
 """What the observer of a study's run keeps of messages, and for how long."""
 
-from __future__ import annotations
-
 from harness.studies.observer import LATEST_NS, Watch, sum_up
 from peer.core.contract import Message
 from peer.core.schedule import Population

@@ -1,7 +1,5 @@
 """Who writes a node's state, and which parts go together."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

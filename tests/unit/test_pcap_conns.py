@@ -1,7 +1,5 @@
 """The connections and wire tables on exchanges small enough to be counted by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

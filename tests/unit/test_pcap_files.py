@@ -1,7 +1,5 @@
 """Capture formats, link layers and headers: every field of every packet, and the vectorised walk against the loop."""
 
-from __future__ import annotations
-
 import random
 import struct
 from pathlib import Path

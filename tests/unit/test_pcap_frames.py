@@ -1,7 +1,5 @@
 """Frames and their times, from payload and from traced offsets, against a receiver that handles a byte at a time."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

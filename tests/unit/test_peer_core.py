@@ -1,7 +1,5 @@
 """A node alone: what a driver may not do, and what a remote node cannot cause."""
 
-from __future__ import annotations
-
 import pytest
 
 from peer.core import contract

@@ -1,7 +1,5 @@
 """The pages about peers say what the code says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

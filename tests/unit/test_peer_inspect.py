@@ -1,7 +1,5 @@
 """``trellis inspect`` on captures made by Scapy: whole, cut, with holes, and no captures at all."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plans: the same for the same seed whatever the hash seed, written once, read back, and predicted by counting."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -289,7 +287,7 @@ def test_a_remote_plan_sits_on_the_inventory(file: Path) -> None:
     (file.parent / "lab.toml").write_text("".join(machine.format(number) for number in (1, 2)))
     planned = plan(file, "testbed=remote", "inventory=lab.toml")
     assert {place.machine for place in planned.plan.placement} == {"m1", "m2"}
-    with pytest.raises(ExperimentError, match="13 hosts are asked for, the machines have 12 slots"):
+    with pytest.raises(ExperimentError, match=r"at most 12 hosts .*, got 13"):
         plan(file, "testbed=remote", "inventory=lab.toml", "underlay.hosts=13")
 
 

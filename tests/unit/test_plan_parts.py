@@ -1,7 +1,5 @@
 """What an experiment's membership and adversaries come to in its plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec
@@ -125,7 +123,7 @@ def test_every_node_knows_how_many_the_plan_has(plan) -> None:
     planned = plan()
     again = msgspec.json.decode(msgspec.json.encode(planned.overlay), type=OverlayDocument)
     for spec in again.nodes:
-        assert [make_node(spec, life).state.numbers for life in (0, 1)] == [len(planned.overlay.nodes)] * 2
+        assert [make_node(spec, instance).state.numbers for instance in (0, 1)] == [len(planned.overlay.nodes)] * 2
 
 
 @pytest.mark.parametrize("kind", ["constant", "uniform", "exponential"])

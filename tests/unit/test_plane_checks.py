@@ -1,7 +1,5 @@
 """What the data plane's own record says about it, and which of its lateness stalls of the host explain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Quotas of processors as cgroups of either version and containers show them: fabricated trees of kernel files."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

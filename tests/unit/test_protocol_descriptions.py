@@ -1,7 +1,5 @@
 """What protocols say of themselves, and that everything which reads it finds all of it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Only a protocol's package and its model name it or its frames: all else in harness and metrics reads descriptions."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

@@ -1,7 +1,5 @@
 """Runs that stalls of the host spoiled are repeated, and no others."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path

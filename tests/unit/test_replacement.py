@@ -1,7 +1,5 @@
 """Results are replaced as a whole, by one process at a time."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

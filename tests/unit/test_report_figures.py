@@ -1,7 +1,5 @@
 """The report's figures by what they draw: the data of their axes against numbers counted by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The lines of ``schedule.jsonl``, what each action is to a node, and the order of what happens at one instant."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What one Scribe node does when its degree binds, when others misbehave, and with messages on several topics."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What Spark's workers import is what the sweep was started with, and results say what it was."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

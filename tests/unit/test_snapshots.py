@@ -1,7 +1,5 @@
 """Which links of a simulation the studies' snapshots count."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from harness.studies.snapshots import count_slots, take_snapshot

@@ -1,7 +1,5 @@
 """SpiderCast's routines one by one, against the figures and lines of the paper that they come from."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

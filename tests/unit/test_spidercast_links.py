@@ -1,7 +1,5 @@
 """What SpiderCast's figures leave open: links, heartbeats, changes of interest, the adaptive K_r."""
 
-from __future__ import annotations
-
 from peer.core.contract import (
     Subscribe,
     Unsubscribe,

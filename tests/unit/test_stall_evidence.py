@@ -1,7 +1,5 @@
 """Publications and deliveries that stalls of the host explain, by rows counted by hand, and what the checks say."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

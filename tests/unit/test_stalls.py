@@ -1,7 +1,5 @@
 """When a failed check is the host's fault."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec import structs
 

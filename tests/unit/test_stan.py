@@ -1,7 +1,5 @@
 """One StAN node alone: what it answers to each frame and each end of a link."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

@@ -1,7 +1,5 @@
 """Study files: one line for every fault, the points that a grid makes, and what a run is known by."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -44,12 +42,12 @@ FAULTS = {
     "seeds_none": ('name = "small"', 'name = "small"\nseeds = 0', ": $.seeds: expected an integer >= 1 or a list of"),
     "seeds_twice": ('name = "small"', 'name = "small"\nseeds = [1, 1]', ": $.seeds: a seed occurs twice"),
     "measure": ("degree_mean", "degree_men", ": $.measures[0]: no such measure: 'degree_men'"),
-    "measure_published": ("degree_mean", "delivery_ratio", ": $.measures[0]: length_s: nothing is published"),
+    "measure_published": ("degree_mean", "delivery_ratio", ": $.measures[0]: needs publications"),
     "counted_late": ("length_s = 5", "length_s = 5\ncontrol_from_s = 5", ": $.run.control_from_s: expected less than"),
     "settled_alone": ("length_s = 5", "settled_s = 5", ": $.run.settled_s: needs length_s"),
     "skips": ("length_s = 5", "skip_messages = 1", ": $.run.skip_messages: expected less than epoch_messages"),
-    "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: length_s: nothing is"),
-    "windows": ("length_s = 5", "length_s = 5\nwindow_s = 9", ": $.run.window_s: length_s: nothing is published"),
+    "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: needs publications"),
+    "windows": ("length_s = 5", "length_s = 5\nwindow_s = 9", ": $.run.window_s: needs publications"),
     "windows_epochs": (
         "length_s = 5",
         "window_s = 9\nepoch_messages = 9",
@@ -109,7 +107,7 @@ FAULTS = {
     "at_twice": (
         None,
         TABLE.replace('["degree_mean"]', '[{ of = "last degree_mean", at = 5 }]'),
-        ": $.table[0].measures[0]: at: last says which",
+        ": $.table[0].measures[0]: `at` cannot be combined with last",
     ),
     "label_key": (
         None,
@@ -121,7 +119,7 @@ FAULTS = {
     "figure_at": (
         None,
         FIGURE.replace('"nodes"', '"at_s"').replace('["degree_mean"]', '[{ of = "degree_mean", at = 5 }]'),
-        ": $.figure[0].y: at: at_s is the x axis",
+        ": $.figure[0].y: `at` cannot be given, since at_s is the x axis",
     ),
     "figure_silent": (
         None,
@@ -174,7 +172,7 @@ def test_over_time_are_snapshots_and_with_windows_also_deliveries_but_no_scores(
     windowed = GOOD.replace("length_s = 5", "window_s = 9").replace('"degree_mean"', measures) + figure
     assert load_study(write(tmp_path, windowed)).run.window_s == 9
     for old, new in (("window_s = 9", "snapshot_every_s = 9"), ('y = ["delivery_ratio"]', 'y = ["score_mean"]')):
-        with pytest.raises(ExperimentError, match="not all measures are of the snapshots or windows"):
+        with pytest.raises(ExperimentError, match="expected measures of snapshots, or of windows, only"):
             load_study(write(tmp_path, windowed.replace(old, new)))
 
 

@@ -1,7 +1,5 @@
 """From runs to what a study shows: intervals, reductions, tables and figures."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import pytest

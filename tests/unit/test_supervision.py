@@ -1,7 +1,5 @@
 """Lost parts and late starts: what is said, and what becomes of the run."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

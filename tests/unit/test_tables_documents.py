@@ -1,7 +1,5 @@
 """docs/tables.md against the schema, and the trace schema against its type."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Trace files to staged Parquet: lines that are no events, whole files in parts, and what is counted of each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The test kit: what Solo and Pump promise to the tests that use them, and the examples of their page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What of a machine's files is moved home."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.deployment.archive import move_files

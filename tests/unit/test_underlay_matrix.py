@@ -1,7 +1,5 @@
 """Matrices from CSV: forms that are read, faults that are named, values that stay as they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

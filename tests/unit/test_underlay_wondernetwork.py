@@ -1,7 +1,5 @@
 """The importer of WonderNetwork's pings: its three forms, its holes, its faults; and the real data."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from pathlib import Path

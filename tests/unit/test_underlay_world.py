@@ -1,7 +1,5 @@
 """The embedded cities, the distance model, and the choice of sites."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections import Counter

@@ -1,7 +1,5 @@
 """The verdict and the limits behind it, without a JVM."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from metrics.rundir import Check, FinalState, Manifest, Phase, RunDir
+from metrics.summary import judge
 from metrics.tables.traces import TraceState
-from metrics.verdict import judge
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 from tests.sound_evidence import change, failures, of_run
 

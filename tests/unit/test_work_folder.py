@@ -1,7 +1,5 @@
 """What becomes of the folder in which the peers of an emulated run work."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock

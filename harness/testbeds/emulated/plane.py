@@ -16,10 +16,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-DROP_CAUSES = ("loss", "queue", "failed", "unknown_destination", "not_ip", "device_full", "overload")
-"""Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full; ``failed``: the source or
-the destination has failed; ``device_full``: the destination's kernel refused the frame, or its namespace is gone;
-``overload``: the data plane holds as many frames as it may."""
+DROP_CAUSES = ("loss", "queue", "unknown_destination", "not_ip", "device_full", "overload")
+"""Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full;
+``device_full``: the destination's kernel refused the frame, or its namespace is gone; ``overload``: the data plane
+holds as many frames as it may."""
 
 
 class Port(Struct, frozen=True):

@@ -115,16 +115,6 @@ class UserspacePlane:
         self._check(host)
         self._ask(commands.SetRate(host, rate_mbit, queue_ms))
 
-    def fail(self, host: int) -> None:
-        """Drop every frame from or to the host from now on, including those in flight."""
-        self._check(host)
-        self._ask(commands.Fail(host))
-
-    def restore(self, host: int) -> None:
-        """Undo ``fail``."""
-        self._check(host)
-        self._ask(commands.Restore(host))
-
     def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
         """Record every frame at ingress and at egress, one file per group of hosts; times are virtual + the offset."""
         if self._writer:

@@ -48,7 +48,7 @@ class Spreading(Part):
         raise NotImplementedError
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Take a copy. One of a message of this node's own that it has not published is forged, or of an earlier life.
+        """Take a copy. One of this node's own message that it has not published is forged, or an earlier instance's.
 
         Ids are predictable. If the copy were taken, the node would later not publish its own message of that id.
         """

@@ -8,7 +8,10 @@ from peer.core.parts import NoParameters, Part, State, Turn
 
 
 class CompleteGraph(Part):
-    """Opens a link to every candidate with a higher number: of two nodes the lower one opens."""
+    """Opens a link to every candidate with a higher number: of two nodes the lower one opens.
+
+    It keeps all links, so it retries failed ones itself: ``OutgoingLinks`` would draw among the candidates.
+    """
 
     def __init__(self, state: State, membership: Membership, parameters: NoParameters) -> None:
         super().__init__(state)

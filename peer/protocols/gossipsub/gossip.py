@@ -36,7 +36,7 @@ class Gossip:
         self._asked: dict[NodeId, int] = {}
 
     def emit(self, turn: Turn) -> None:
-        """Advertise the latest windows on the topics of meshes and fanout, one frame a peer; begin to count anew."""
+        """Advertise the latest windows on the topics of meshes and fanout, a frame per peer; reset the counters."""
         self._heard.clear()
         self._asked.clear()
         adverts: dict[NodeId, list[Advert]] = {}
@@ -55,7 +55,7 @@ class Gossip:
         return self._draws.sample(peers, min(wanted, len(peers)))
 
     def _some(self, message_ids: list[MessageId]) -> tuple[MessageId, ...]:
-        """All of them, or so many as an IHAVE may have: others for every peer."""
+        """Return all, or a random sample of the maximum size, drawn per peer."""
         limit = self._p.max_ihave_length
         return tuple(message_ids if len(message_ids) <= limit else self._draws.sample(message_ids, limit))
 

@@ -40,7 +40,7 @@ class Unwanted:
         return any(message_id in window.get(peer, ()) for window in self._windows)
 
     def beat(self) -> None:
-        """A heartbeat: count anew, and forget what was said too many heartbeats ago."""
+        """Reset the counters and drop entries older than the limit, at a heartbeat."""
         self._taken.clear()
         self._windows.appendleft({})
 

@@ -11,7 +11,6 @@ from peer.core.outgoing import REFILL
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.gossipsub.connections import Connections
-from peer.protocols.gossipsub.controls import Controls
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
 from peer.protocols.gossipsub.memory import Backoffs, Fanout, Promises
 from peer.protocols.gossipsub.parameters import GossipsubParameters, to_ns
@@ -128,7 +127,7 @@ class Mesh(Part):
         self._controls.send(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """LEAVE: take leave of the mesh."""
+        """LEAVE: prune all peers of the mesh."""
         for peer in list(self.peers[topic]):
             self._prune(turn, topic, peer, "left", to_ns(self._p.unsubscribe_backoff_s))
         del self.peers[topic]
@@ -343,3 +342,31 @@ def choose_survivors(
             break
         kept[place] = newcomer
     return kept
+
+
+class Controls:
+    """Collects control messages until they are sent: one GRAFT and one PRUNE frame a peer.
+
+    Within a turn no (peer, topic) is both grafted and pruned, so the order of the two frames has no meaning.
+
+    Source: gossipsub v1.0, Control Message Piggybacking (control messages with each other, not with data).
+    """
+
+    def __init__(self) -> None:
+        self._grafts: dict[NodeId, list[TopicId]] = {}
+        self._prunes: dict[NodeId, list[Pruned]] = {}
+
+    def graft(self, peer: NodeId, topic: TopicId) -> None:
+        self._grafts.setdefault(peer, []).append(topic)
+
+    def prune(self, peer: NodeId, pruned: Pruned) -> None:
+        """Tell a peer that it is not in a mesh."""
+        self._prunes.setdefault(peer, []).append(pruned)
+
+    def send(self, turn: Turn) -> None:
+        grafts, self._grafts = self._grafts, {}
+        prunes, self._prunes = self._prunes, {}
+        for peer, topics in grafts.items():
+            turn.send(peer, Graft(tuple(topics)))
+        for peer, pruned in prunes.items():
+            turn.send(peer, Prune(tuple(pruned)))

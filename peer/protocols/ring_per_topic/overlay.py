@@ -67,14 +67,14 @@ class RingPerTopic(Part):
         self._refresh(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """One ring less; who holds this node for its next there is told."""
+        """Leave the topic's ring and tell each node whose successor this node is."""
         for peer, topics in self._heard.items():
             if topic in topics:
                 turn.send(peer, RingRefusal((topic,)))
         self._refresh(turn)
 
     def _refresh(self, turn: Turn) -> None:
-        """Find the successors anew, and links to them."""
+        """Recompute the successors and open links to them."""
         found: dict[NodeId, list[TopicId]] = {}
         passed = bitset(self._failed)
         for topic in sorted(self.state.topics):
@@ -138,7 +138,7 @@ class RingPerTopic(Part):
         self._settle(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Close the gap: pass over who is gone, but not who only closed a link that it took for unneeded."""
+        """Close the gap: skip a node that has failed, but not one that closed the link as unneeded."""
         if retrying:
             turn.disconnect(peer, "lost")
         if peer not in self._closing and reason != UNNEEDED:

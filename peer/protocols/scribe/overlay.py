@@ -26,15 +26,15 @@ PASSED_OVER_NS = 30 * SECOND_NS
 """How long routes avoid a node whose link was lost."""
 
 MOST_DEPTH = 64
-"""A heartbeat that has come so far runs in a circle."""
+"""A heartbeat that has passed this many nodes runs in a circle."""
 
 
 class Scribe(Part):
     """Keeps the node's place in the trees of its groups, and in those of other groups whose JOINs come by.
 
-    A node that wants into a group asks the next node on Pastry's way to the group's key to be its parent; that one
-    takes it for a child, and asks on unless it is in the tree already. Heartbeats run down from the root, so whoever
-    hears none is cut off from it, and asks anew. Who has neither interest nor children leaves.
+    To join a group, a node sends JOIN to the next node on Pastry's way to the group's key. That node accepts it as a
+    child, and sends its own JOIN unless it is in the tree. Heartbeats run down from the root. A node that receives none
+    joins again. A node without interest and children leaves.
 
     Degrees are bounded: where a full node is asked, it sends a child of its largest group down to the child's siblings,
     or the new one to its siblings-to-be, or refuses it.

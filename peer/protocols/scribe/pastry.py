@@ -82,7 +82,7 @@ class Pastry:
     def next_hop(self, key: Key, known: Bitset, attempt: int = 0) -> NodeId | None:
         """The known node to go to on the way to a key; None where this one's key is the closest.
 
-        ``attempt`` counts the table's entries that turned out to be of no use: so many are passed over.
+        ``attempt``: how many of the table's entries turned out to be of no use and are skipped.
         """
         self._know(known)
         if self._arc is None or (key - self._arc[0]) % SPACE <= self._arc[1]:
@@ -105,7 +105,7 @@ class Pastry:
         return (KEY_BITS - (node_key(node) ^ key).bit_length()) // self._digit_bits
 
     def _know(self, known: Bitset) -> None:
-        """Find the leaf set anew where other nodes are known than before."""
+        """Recompute the leaf set if the known nodes have changed."""
         if known == self._known:
             return
         self._known = known

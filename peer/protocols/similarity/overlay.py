@@ -47,7 +47,7 @@ class LinkCount:
         """Any neighbour helps while some are missing."""
         return self.missing() > 0
 
-    def critical(self, gone: Sequence[Interest] = ()) -> Interest:
+    def critical(self, gone: Sequence[Interest]) -> Interest:
         """No topic: the loss of one neighbour is as bad as that of another."""
         return frozenset()
 

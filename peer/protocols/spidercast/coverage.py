@@ -18,7 +18,7 @@ class Coverage:
     Args:
         times: K.
         attainable: how many neighbours can share a topic at most; more are not missed. None = K are wanted on every
-            topic, as in the paper, be there so many or not.
+            topic, as in the paper, even if fewer exist.
 
     Attributes:
         times: K, the number of neighbours wanted on every topic.
@@ -71,14 +71,14 @@ class Coverage:
         return self._counts[topic] - sum(topic in interest for interest in gone)
 
     def _lacks(self, topic: TopicId, count: int) -> bool:
-        """Whether so many neighbours are too few for a topic."""
+        """Whether a topic has too few neighbours."""
         return count < self.times and (self._attainable is None or count < self._attainable(topic))
 
     def gains_by(self, interest: Interest) -> bool:
         """Whether an interest holds a topic that fewer than K neighbours share."""
         return not interest.isdisjoint(self.uncovered())
 
-    def critical(self, gone: Sequence[Interest] = ()) -> Interest:
+    def critical(self, gone: Sequence[Interest]) -> Interest:
         """The topics that exactly K neighbours share, not counting those in ``gone``; or as many as can."""
         times, counts = self.times, self._counts
         if self._attainable is not None:

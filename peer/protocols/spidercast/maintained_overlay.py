@@ -33,9 +33,10 @@ TASKS = ("overlay/greedy", "overlay/random")
 class MaintainedOverlay(Part):
     """Two maintenance tasks, their links, and what neighbours tell each other.
 
-    Who asked for a link closes it once nothing of its own needs it; so does who is told LEAVE or suspects the other
-    side. The other side learns of it by ``LinkDown``, which ends whatever relation it still believes in. So both sides
-    agree in the end whatever is lost on the way, and the physical degree at rest is the number of distinct neighbours.
+    A node closes a link that it asked for when none of its tasks needs it, when it receives LEAVE, or when it suspects
+    the other side. The other side learns of it by ``LinkDown``, which ends whatever relation it still believes in. So
+    both sides agree in the end whatever is lost on the way, and the physical degree at rest is the number of distinct
+    neighbours.
 
     Two neighbours tell each other their interests, so a logical link is there for every topic that they share, from
     the beginning of the first to the end of the last relation.
@@ -119,7 +120,7 @@ class MaintainedOverlay(Part):
         self.version += 1
         self._telling_until_ns = turn.now_ns + self._suspect_ns + 2 * self._heartbeat_ns
         for task in self.tasks:
-            task.aim_anew(self.state.topics)
+            task.reset_aim(self.state.topics)
         for peer in self._peers():
             self.changed(turn, peer, "left")
 

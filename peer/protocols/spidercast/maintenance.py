@@ -42,11 +42,11 @@ class Aim(Protocol):
 
     @property
     def limit(self) -> int:
-        """L_max: from so many neighbours on the task asks for no more."""
+        """L_max: the task asks for no more neighbours once it has this many."""
         ...
 
     def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
-        """Begin anew with this interest and these neighbours."""
+        """Reset to this interest and these neighbours."""
         ...
 
     def add(self, interest: Interest) -> None:
@@ -65,7 +65,7 @@ class Aim(Protocol):
         """Whether a neighbour with this interest would bring the aim nearer."""
         ...
 
-    def critical(self, gone: Sequence[Interest] = ()) -> Interest:
+    def critical(self, gone: Sequence[Interest]) -> Interest:
         """The topics that count as missing as soon as any neighbour with an interest in them goes too."""
         ...
 

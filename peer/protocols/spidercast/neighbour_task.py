@@ -265,7 +265,10 @@ class Task:
         self._overlay.release(turn, peer, "leave", parted=True)
 
     def take_disconnect(self, turn: Turn, peer: NodeId) -> None:
-        """Lines 21-27. Who is no neighbour has parted already, and is told so again."""
+        """Remove the neighbour. Confirm again to a node that is not one.
+
+        Source: lines 21-27.
+        """
         if peer not in self.neighbours:
             turn.send(peer, SpiderDisconnectOk(self._code))
             return
@@ -330,7 +333,7 @@ class Task:
             record.version, record.interest, record.unsparing = version, interest, -1
             self.aim.add(interest)
 
-    def aim_anew(self, own: Interest) -> None:
+    def reset_aim(self, own: Interest) -> None:
         """The node's own interest is another one now."""
         for record in self.neighbours.values():
             record.unsparing = -1

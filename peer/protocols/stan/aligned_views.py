@@ -8,7 +8,7 @@ from peer.core.contract import NodeId, TopicId
 NOBODY: frozenset[NodeId] = frozenset()
 
 KEPT_WEIGHTS = 4096
-"""Weights remembered before all are forgotten and computed anew."""
+"""Weights remembered before all are forgotten and recomputed."""
 
 
 class AlignedViews:

@@ -24,7 +24,7 @@ MOST_WALKS = 16
 """Walks of a topic whose answers are awaited at a time; a walk that got lost is never answered."""
 
 MOST_DIALS = 2
-"""Links that a node opens in a period to answer an originator's walks in a topic; an honest one has one a period."""
+"""Links that a node opens in a period to answer an originator's walks in a topic; an honest one has one per period."""
 
 _parse_members: Callable[[str], Bitset] = lru_cache(1 << 12)(lambda digits: int(digits, 16))
 """One list for all nodes of a process that have the same."""
@@ -114,7 +114,7 @@ class Stan(Part):
     def _enter(self, topic: TopicId) -> bool:
         """Draw a first view of a topic from the members that are disclosed; whether there is a view.
 
-        A view that is empty, since nobody else subscribed when it was drawn, is drawn anew.
+        A view that is empty, since nobody else subscribed when it was drawn, is drawn again.
         """
         known = self._membership.subscribers(topic)
         if known:

@@ -28,7 +28,7 @@ class SequenceEstimate:
     publisher's last one, up or down, than ``MISSED_ALLOWANCE`` plus twice the most that came in on the topic, from all
     publishers together, in this epoch or any earlier one: an epoch of which nothing came in does not make the losses in
     it unbelievable. A number beyond that counts as one message, and the count goes on from it: so one forged number
-    changes nothing, and the next genuine one begins anew.
+    changes nothing, and the next genuine one starts from the beginning.
 
     The last number is remembered of ``REMEMBERED`` publishers on each of the node's own topics; where one more is
     heard, the one that has been remembered longest makes way.

@@ -64,8 +64,8 @@ class Topiary(Part):
     It opens ``degree`` links, watches for an epoch when each outgoing neighbour brings each message, keeps the subset
     with the best score, and draws new neighbours that serve the topics on which the subset does less well.
 
-    A link that both its nodes chose counts for both, so who gives one up says ``Release``, and the other side closes it
-    unless it keeps it.
+    A link that both its nodes chose counts for both, so a node that gives one up sends ``Release``, and the other side
+    closes it unless it keeps it.
 
     Source: Topiary section IV, Algorithm 1.
     """
@@ -157,7 +157,7 @@ class Topiary(Part):
     # ------------------------------------------------------------------------------------------------ epochs
 
     def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Note when a copy came, from whom; what the node does not subscribe to only where that counts."""
+        """Record the arrival of a copy; copies on topics that the node does not subscribe to only if they count."""
         assert isinstance(frame, Data)
         if not self._observes_all and self.state.topics.isdisjoint(frame.topics):
             return
@@ -231,7 +231,7 @@ class Topiary(Part):
         self.links.fill(turn, lambda fresh: (self._subscribers_among(fresh, worse), None))
 
     def _switch(self, columns: tuple[NodeId, ...], kept: Subset) -> None:
-        """Give up whom the subset leaves out; who took the place of a lost neighbour meanwhile stays."""
+        """Release the neighbours outside the subset, except replacements of neighbours that failed meanwhile."""
         stay = {columns[column] for column in kept}
         self._given_up = tuple(peer for peer in columns if peer in self.links.chosen and peer not in stay)
         for peer in self._given_up:

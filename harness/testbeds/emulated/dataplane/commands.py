@@ -52,18 +52,6 @@ class SetRate(Struct, frozen=True, tag=True):
     queue_ms: float
 
 
-class Fail(Struct, frozen=True, tag=True):
-    """Fail a host."""
-
-    host: int
-
-
-class Restore(Struct, frozen=True, tag=True):
-    """Restore a host."""
-
-    host: int
-
-
 class StartCapture(Struct, frozen=True, tag=True):
     """Start a capture. Descriptors: one pipe per group of hosts."""
 
@@ -83,7 +71,7 @@ class Close(Struct, frozen=True, tag=True):
     """Return the last counters and end."""
 
 
-Command = Attach | SetPair | SetPairs | SetRate | Fail | Restore | StartCapture | StopCapture | Count | Close
+Command = Attach | SetPair | SetPairs | SetRate | StartCapture | StopCapture | Count | Close
 
 
 class CaptureTally(Struct, frozen=True):

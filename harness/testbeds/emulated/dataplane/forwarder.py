@@ -5,7 +5,7 @@ that tests run the same code with a simulated clock.
 """
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
 from harness.testbeds.emulated.dataplane.intake import Burst, Intake
@@ -184,14 +184,6 @@ class Forwarder:
         link.down_free_ns = due_ns
         self._ordinal += 1
         heappush(self._held, (due_ns, self._ordinal, pair, frame, True))
-
-    def fail(self, host: int) -> None:
-        """Fail a host: drop frames from and to it, including those in flight."""
-        self.network.set_failed(host, True)
-        kept = [entry for entry in self._held if host not in (entry[2].source.host, entry[2].destination.host)]
-        self.drops["failed"] += len(self._held) - len(kept)
-        heapify(kept)
-        self._held = kept
 
     def note_lateness(self, lateness_ns: int) -> None:
         """Count a lateness of the loop that ends now and delayed no frame."""

@@ -164,7 +164,6 @@ class EmulatedNetwork:
         self._asked = asked
         self._addresses: list[bytes] = []
         self._host_of: dict[bytes, int] = {}
-        self._failed: set[int] = set()
         nobody = AccessLink(-1, -1, 0, 0)
         self._nowhere = Pair(nobody, nobody)
         self._nowhere.dead_end = "unknown_destination"
@@ -188,7 +187,6 @@ class EmulatedNetwork:
         pair.set(*self._asked[:, source, destination].tolist())
         if pair.uneven:
             pair.seed(self.draws.seed)
-        pair.dead_end = "failed" if self._failed & {source, destination} else None
         self.links[source].route[address] = pair
         return pair
 
@@ -203,12 +201,6 @@ class EmulatedNetwork:
         for link, earlier in zip(self.links, self._earlier, strict=True):
             earlier.update(link.route)
             link.route.clear()
-
-    def set_failed(self, host: int, failed: bool) -> None:
-        (self._failed.add if failed else self._failed.discard)(host)
-        for other in range(len(self.links)):
-            self._forget(host, other)
-            self._forget(other, host)
 
     def _forget(self, source: int, destination: int) -> None:
         """Remove a pair, so that it is made again when its next frame comes."""

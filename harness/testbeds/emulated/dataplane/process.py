@@ -201,14 +201,6 @@ class Plane:
         self.forwarder.network.links[command.host].set_rate(command.rate_mbit, command.queue_ms)
         return Reply()
 
-    def _fail(self, command: commands.Fail, _: list[int]) -> Reply:
-        self.forwarder.fail(command.host)
-        return Reply()
-
-    def _restore(self, command: commands.Restore, _: list[int]) -> Reply:
-        self.forwarder.network.set_failed(command.host, False)
-        return Reply()
-
     def _start_capture(self, command: commands.StartCapture, descriptors: list[int]) -> Reply:
         self._recorder = CaptureRecorder(
             descriptors, len(self._links), command.snaplen_bytes, command.epoch_offset_ns, self.clock.now_ns()
@@ -247,8 +239,6 @@ class Plane:
         commands.SetPair: _set_pair,
         commands.SetPairs: _set_pairs,
         commands.SetRate: _set_rate,
-        commands.Fail: _fail,
-        commands.Restore: _restore,
         commands.StartCapture: _start_capture,
         commands.StopCapture: _stop_capture,
         commands.Count: _count,
