@@ -17,10 +17,10 @@ from metrics.measures.snapshots import LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.overlay.nodes import NodeLinks
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
+from metrics.received import read_received
 from metrics.rundir import RunDir
 from metrics.tables.columns import read_columns
 from metrics.tables.schemas import TABLES
-from peer.core.frames import Data
 
 Nodes = frozenset[int]
 
@@ -62,22 +62,19 @@ def _deliveries(run: RunDir, adversaries: Nodes) -> Deliveries:
     """Deliveries to honest nodes, and the copies that arrived there."""
     rows = read_columns(run, "deliveries", "node", "delivered_ns", "latency_ms", "hops")
     rows = of_nodes(rows, "node", adversaries, others=True)
-    links = _present(rows, "hops")
-    hops = of_nodes(
-        read_columns(run, "hops", "dst_node", "kind", "is_dup", "is_relay"), "dst_node", adversaries, others=True
-    )
-    arrived = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["is_dup"])))
-    duplicates, relays = (pc.sum(arrived[name]).as_py() or 0 for name in ("is_dup", "is_relay"))
+    received = read_received(run, adversaries, "is_dup", "is_relay").group_by("dst_node")
+    sums = [(name, "sum") for name in ("is_dup", "is_relay", "at_relay")]
+    by_node = received.aggregate([([], "count_all"), *sums])
     return Deliveries(
         messages=len(read_columns(run, "messages", "publish_ns")),
         expected=len(rows),
         delivered=len(rows) - rows["delivered_ns"].null_count,
         delays_ms=_present(rows, "latency_ms"),
-        hops=int(links.sum()),
-        counted=len(links),
-        firsts=len(arrived) - duplicates - relays,
-        relays=relays,
-        duplicates=duplicates,
+        hops=_present(rows, "hops"),
+        relays=pc.sum(by_node["is_relay_sum"]).as_py() or 0,
+        duplicates=pc.sum(by_node["is_dup_sum"]).as_py() or 0,
+        copies=by_node["count_all"].to_numpy(),
+        at_relay=by_node["at_relay_sum"].to_numpy().astype(np.int64),
     )
 
 
@@ -92,7 +89,8 @@ def _links(run: RunDir, adversaries: Nodes) -> NodeLinks:
     instants = np.unique(_present(rows, "at_ns"))
     middle = rows.filter(pc.equal(rows["at_ns"], int(instants[len(instants) // 2]))) if len(instants) else rows
     total, unique = _present(rows, "view_size_total"), _present(rows, "view_size_unique")
-    return NodeLinks(total, unique, np.empty(0, np.int64), _present(middle, "degree"))
+    nothing = np.empty(0, np.int64)
+    return NodeLinks(total, unique, nothing, _present(middle, "degree"), nothing, nothing)
 
 
 def _overlay(run: RunDir) -> dict[str, Any]:

@@ -13,22 +13,28 @@ from typing import Any, NamedTuple
 from metrics.rundir import RunDir
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 
-ENDS = ("leave", "crash")
+ENDS = ("leave", "crash", "vanish")
 
 
 class Recount(NamedTuple):
     """Expected (message, subscriber) pairs; of ``uncertain`` more or fewer, the documents cannot say.
 
-    Those are the pairs whose node joined, left or changed its mind at about the instant of the publication, where the
-    order in which both happened is a matter of the peers' delays.
+    Those are the pairs whose node joined, settled, left or changed its mind at about the instant of the publication,
+    where the order in which both happened is a matter of the peers' delays.
     """
 
     expected: int
     uncertain: int
 
 
-def recount(run: RunDir, margin_ns: int) -> Recount:
-    """Count; ``margin_ns``: how close to each other two instants of the schedule may have changed places."""
+def recount(run: RunDir, margin_ns: int, settle_ns: int) -> Recount:
+    """Count the deliveries that are expected.
+
+    Args:
+        run: the run.
+        margin_ns: how close to each other two instants of the schedule may have changed places.
+        settle_ns: how long no deliveries are expected of a node after it has joined.
+    """
     nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
     topics = {spec["node"]: set(spec["topics"]) for spec in nodes}
     members: dict[int, set[int]] = {}
@@ -36,15 +42,22 @@ def recount(run: RunDir, margin_ns: int) -> Recount:
         for topic in own:
             members.setdefault(topic, set()).add(node)
     expected = 0
+    due_ns: dict[int, int] = {}  # of the nodes that have joined: from when on deliveries are expected
     publications: list[dict[str, Any]] = []
     changes: list[tuple[int, int, frozenset[int]]] = []
     for action in run.lines(SCHEDULE_FILE):
         if action["action"] == "publish":
             interested = set().union(*(members.get(topic, set()) for topic in action["topics"]))
-            expected += len(interested - {action["node"]})
+            at_ns, others = action["at_ns"], interested - {action["node"]}
+            expected += sum(due_ns.get(node, at_ns) <= at_ns for node in others)
             publications.append(action)
         else:
-            changes.append((action["at_ns"], action["node"], frozenset(_apply(action, topics, members))))
+            at_ns, node, changed = action["at_ns"], action["node"], frozenset(_apply(action, topics, members))
+            changes.append((at_ns, node, changed))
+            if action["action"] == "join":
+                due_ns[node] = at_ns + settle_ns
+                changes.append((due_ns[node], node, changed))
+    changes.sort(key=lambda change: change[0])
     return Recount(expected, sum(_count_close(publications, changes, margin_ns)))
 
 

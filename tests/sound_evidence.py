@@ -105,7 +105,7 @@ def of_run(run: RunDir, fabrication: Fabrication) -> Evidence:
             "scheduled": published, "messages": published, "with_schedule": published, "subscribers": expected
         },
         deliveries=expected,
-        recount=recount(run, 100 * MS),
+        recount=recount(run, 100 * MS, run.settle_ns),
         captures={
             "records": len(fabrication.packets), "plane_frames": counters["frames_in"] + counters["frames_out"]
         },

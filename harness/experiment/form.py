@@ -89,10 +89,11 @@ class DisseminationSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Which nodes subscribe to which topics."""
 
-    kind: Literal["independent", "popularity", "grid", "file"] = "independent"
+    kind: Literal["independent", "popularity", "grid", "buckets", "follower-graph", "file"] = "independent"
     """``independent``: every node takes every topic with the same probability. ``popularity``: a number of topics,
-    drawn by popularity (SpiderCast 3.1). ``grid``: the topics within a radius on a grid (StAN 3). ``file``: your own
-    file."""
+    drawn by popularity (SpiderCast 3.1). ``grid``: the topics within a radius on a grid (StAN 3). ``buckets``: topics
+    from a few buckets (Vitis IV-A). ``follower-graph``: a sample of a graph in which every user is a node and a topic
+    (Vitis IV-E). ``file``: your own file."""
     ratio: Ratio = 0.2
     """Probability of every pair of node and topic (``independent``); a node may end up with no topic."""
     popularity: Literal["zipf", "nyse", "uniform"] = "zipf"
@@ -114,9 +115,15 @@ class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Exponent of the power law of the nodes' radii of interest (``grid``)."""
     radius_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 50
     """Largest radius in cells (``grid``)."""
+    buckets: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    """Number of buckets of equal size into which the topics are divided (``buckets``)."""
+    buckets_per_node: Count = 2
+    """Number of buckets of each node (``buckets``)."""
+    topics_per_bucket: Count = 25
+    """Number of topics that a node takes from each of its buckets (``buckets``)."""
     path: FilePath | None = None
-    """CSV lines ``node,topic``, or a .jsonl file of lines ``{"node": 3, "topics": [1, 7]}`` (``file``); relative to
-    this file."""
+    """CSV lines ``node,topic``, or a .jsonl file of lines ``{"node": 3, "topics": [1, 7]}`` (``file``); lines
+    ``follower followee followee ...``, may be gzipped (``follower-graph``). Relative to this file."""
 
 
 class ScriptedAction(Struct, forbid_unknown_fields=True, frozen=True):
@@ -126,8 +133,8 @@ class ScriptedAction(Struct, forbid_unknown_fields=True, frozen=True):
     """Seconds after the start of the publishing window; negative during the warm-up."""
     node: Annotated[int, Meta(ge=0)]
     """Number of the node."""
-    action: Literal["join", "leave", "crash", "subscribe", "unsubscribe"]
-    """What the node does. A node whose first entry is a join is down at the start."""
+    action: Literal["join", "leave", "crash", "vanish", "subscribe", "unsubscribe"]
+    """What the node does. A node whose first entry is a join is down at the start. ``vanish``: a silent crash."""
     topics: tuple[Annotated[int, Meta(ge=0)], ...] = ()
     """Topics of a subscribe, an unsubscribe or a join; a join without topics takes those of the interest model."""
 
@@ -144,14 +151,29 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Mean time that a node is down (``exponential``). Default: a quarter of ``on_s``."""
     crash_ratio: Ratio = 0.0
     """Share of departures that are crashes (``exponential``, ``sessions``); the others are orderly leaves."""
+    silent_ratio: Ratio = 0.0
+    """Share of crashes that are silent (``exponential``, ``sessions``): the host vanishes without closing its
+    connections. Only the ``simulated`` testbed has them."""
     new_interests: bool = True
     """Draw new topics for a node at every join instead of keeping its first ones (``exponential``, ``sessions``)."""
     path: FilePath | None = None
     """CSV lines ``node,from_s,to_s``, may be gzipped (``sessions``); relative to this file."""
     origin_s: float = 0.0
     """The trace's instant at which the run starts (``sessions``)."""
+    end_s: float | None = None
+    """End of the window of the trace, which starts at ``origin_s`` (``sessions``). Only nodes with a session in the
+    window are used, in an order drawn from the seed. If there are more nodes in the run, the trace's nodes are used
+    again, each time with their sessions shifted cyclically within the window by a time drawn from the seed. Default:
+    no window; the trace's nodes are used in the order of their first lines, each once."""
     speedup: Positive = 1.0
     """Seconds of the trace per second of the run (``sessions``)."""
+    flash_ratio: Ratio = 0.0
+    """Share of the nodes that form a flash crowd, drawn from the seed: instead of following ``kind``, they are down,
+    join around ``flash_at_s``, and stay (all kinds except ``script``)."""
+    flash_at_s: float = 0.0
+    """Instant at which the flash crowd begins to join, in seconds after the start of the publishing window."""
+    flash_span_s: NonNegative = 10.0
+    """Time within which the flash crowd joins, each node at an instant drawn uniformly."""
     script: tuple[ScriptedAction, ...] = ()
     """The changes in order of time (``script``)."""
 
@@ -199,8 +221,12 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     publish_interval: Literal["poisson", "fixed"] = "poisson"
     """Time between two publications in the whole network: exponentially distributed, or always the same."""
     publish_rate_per_s: Positive = 2.0
-    """Messages per second on all topics together. Topics are drawn uniformly among those that have a subscriber, the
-    publisher among the subscribers of the first topic."""
+    """Messages per second on all topics together. Topics are drawn among those that have a subscriber, the publisher
+    uniformly among the subscribers of the first topic; with ``interests.kind = "follower-graph"`` it is the topic's own
+    user."""
+    rate_exponent: Annotated[float, Meta(ge=0, le=10)] = 0.0
+    """Exponent of the power law of the topics' shares of the messages: a topic is drawn with a probability proportional
+    to rank to the power of -exponent, with ranks drawn from the seed (Vitis IV-D). 0 = all topics are equal."""
     topics_per_message: Annotated[int, Meta(ge=1, le=255)] = 1
     """Number of topics of every message."""
     payload_bytes: Annotated[int, Meta(ge=0, le=1_000_000)] = 200
@@ -211,6 +237,9 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Length of the publishing window."""
     cooldown_s: Span = 3.0
     """Time from the publishing window to the stop, in which the last messages arrive."""
+    settle_s: Span = 0.0
+    """A message counts as an expected delivery only at nodes that joined at least this long before it was published
+    (Vitis IV-E: 10 s). Nodes that are up from the start always count."""
 
     @property
     def spans_s(self) -> dict[str, float]:

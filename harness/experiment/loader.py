@@ -129,8 +129,8 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 
 def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     interests, topics = experiment.interests, experiment.workload.topics
-    reads_file = interests.kind == "file"
-    yield reads_file and not interests.path, "$.interests.path", 'missing: kind = "file" needs it'
+    reads_file = interests.kind in ("file", "follower-graph")
+    yield reads_file and not interests.path, "$.interests.path", f'missing: kind = "{interests.kind}" needs it'
     yield bool(interests.path) and not reads_file, "$.interests.path", f'kind = "{interests.kind}" reads no file'
     if interests.kind == "popularity":
         fewest, most = interests.subscriptions_min, interests.subscriptions_max
@@ -138,6 +138,18 @@ def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         yield fewest > most, "$.interests.subscriptions_min", problem
         problem = f"expected at most workload.topics = {topics}, got {most}"
         yield most > topics, "$.interests.subscriptions_max", problem
+    if interests.kind == "buckets":
+        size, rest = divmod(topics, interests.buckets)
+        yield (
+            rest > 0,
+            "$.interests.buckets",
+            f"expected a divisor of workload.topics = {topics}, got {interests.buckets}",
+        )
+        drawn, taken = interests.buckets_per_node, interests.topics_per_bucket
+        problem = f"expected at most buckets = {interests.buckets}, got {drawn}"
+        yield drawn > interests.buckets, "$.interests.buckets_per_node", problem
+        problem = f"expected at most the {size} topics of a bucket, got {taken}"
+        yield taken > size, "$.interests.topics_per_bucket", problem
 
 
 def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
@@ -147,6 +159,15 @@ def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield bool(churn.path) and churn.kind != "sessions", "$.churn.path", unused
     yield churn.kind == "script" and not churn.script, "$.churn.script", 'missing: kind = "script" needs it'
     yield bool(churn.script) and churn.kind != "script", "$.churn.script", unused
+    ends_early = churn.end_s is not None and churn.end_s <= churn.origin_s
+    yield ends_early, "$.churn.end_s", f"expected more than origin_s = {churn.origin_s:g}, got {churn.end_s}"
+    yield churn.end_s is not None and churn.kind != "sessions", "$.churn.end_s", unused
+    yield churn.flash_ratio > 0 and churn.kind == "script", "$.churn.flash_ratio", unused
+    simulated = experiment.testbed == "simulated"
+    problem = f'testbed = "{experiment.testbed}" has no silent crashes: only simulated hosts vanish'
+    yield churn.silent_ratio > 0 and not simulated, "$.churn.silent_ratio", problem
+    vanishes = any(entry.action == "vanish" for entry in churn.script)
+    yield vanishes and not simulated, "$.churn.script", problem
 
 
 def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
@@ -160,6 +181,9 @@ def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str, str]]:
     unknown = [node for node in experiment.adversary.nodes if node >= hosts]
     yield bool(unknown), "$.adversary.nodes", f"expected nodes from 0 to {hosts - 1}, got {unknown}"
+    topics, is_graph = experiment.workload.topics, experiment.interests.kind == "follower-graph"
+    problem = f"expected {hosts} as there are hosts, since every user is a node and a topic, got {topics}"
+    yield is_graph and topics != hosts, "$.workload.topics", problem
     protocol = PROTOCOLS[experiment.protocol]
     if protocol.check is not None:
         try:

@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
@@ -16,6 +17,7 @@ from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.interests import Interests
+from harness.workload.publications import rate_law
 from harness.workload.workload import Workload, draw_workload
 from metrics.rundir import Placement
 from peer.core.randomness import substream
@@ -80,7 +82,8 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
     """Return every node's specification: all that a testbed needs to know of the overlay."""
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
-    overlays = [parts.overlay | given if given else parts.overlay for given in _initial_state(experiment, workload)]
+    common = parts.overlay | _rates(experiment)
+    overlays = [common | given if given else common for given in _initial_state(experiment, workload)]
     topic_count = experiment.workload.topics
     behaviour = choose_behaviour(experiment.adversary, adversaries, topic_count) if adversaries else None
     return OverlayDocument(
@@ -105,6 +108,14 @@ def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
         discloses=parts.interests != "private" or parts.needs_interests,
         refresh_ns=round(experiment.membership.refresh_s * 1e9),
     )
+
+
+def _rates(experiment: Experiment) -> Choice:
+    """Return what the overlay is told of the topics' rates; empty if they are equal or the protocol does not ask."""
+    law = rate_law(experiment.workload, experiment.seed)
+    if law is None or not PROTOCOLS[experiment.protocol].needs_rates:
+        return {}
+    return {"rates": msgspec.to_builtins(law)}
 
 
 def _initial_state(experiment: Experiment, workload: Workload) -> list[Choice]:

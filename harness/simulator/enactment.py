@@ -36,6 +36,9 @@ class SimulatedSlot:
     def crash(self) -> None:
         self._simulation.crash(self.spec.node)
 
+    def vanish(self) -> None:
+        self._simulation.vanish(self.spec.node)
+
     def feed(self, event: Event) -> None:
         """Give the instance an event; nothing happens while the node is down."""
         self._simulation.give(self.spec.node, event)

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 RESET = "ConnectionResetError"
 """Reason of a connection that breaks because the process at the other side has ended."""
 
+TIMEOUT = "TimeoutError"
+"""Reason of a connection that breaks because the host at the other side no longer answers."""
+
+DIAL_TIMEOUT_NS = 10_000_000_000
+"""How long an attempt to open a connection waits for an answer (``CONNECT_TIMEOUT_S`` of ``peer.runtime.pool``)."""
+
 
 class End(Connection):
     """One side of a connection. Frames may be sent while it is ``up``.
@@ -65,6 +71,8 @@ class SimulatedHost:
         ready_ns: when it has processed the frames that have arrived.
         sent_frames, sent_bytes: counters of the frames that it sends.
         ended: why the latest instance ended.
+        silent: whether the host itself has vanished: it answers nothing until its next instance starts.
+        unanswered: the ends of connections of which the other side does not know yet that this host has vanished.
     """
 
     __slots__ = (
@@ -79,8 +87,10 @@ class SimulatedHost:
         "ready_ns",
         "sent_bytes",
         "sent_frames",
+        "silent",
         "table",
         "timers",
+        "unanswered",
     )
 
     def __init__(self, simulation: Simulation, number: NodeId, draws: Random) -> None:
@@ -91,6 +101,8 @@ class SimulatedHost:
         self.quiet = False
         self.port = 32768
         self.ready_ns = 0
+        self.silent = False
+        self.unanswered: list[End] = []
         self.sent_frames, self.sent_bytes = simulation.sent_frames, simulation.sent_bytes
         self._clear("")
 
@@ -137,11 +149,11 @@ class SimulatedHost:
             if table.pending.get(self.number) is other:
                 self._simulation.after(self._simulation.delay_ns(self.number, end.peer), table.lost, other, RESET)
 
-    def lose(self, end: End) -> None:
+    def lose(self, end: End, error: str = RESET) -> None:
         if end.other is not None:
             end.other.other = None
             end.other = None
-        self.table.lost(end, RESET)
+        self.table.lost(end, error)
 
     # -------------------------------------------------------------------------------------- told by the table
 
@@ -152,7 +164,7 @@ class SimulatedHost:
         self._simulation.after(round(pause_s * 1e9), self.table.attempt, peer)
 
     def open(self, peer: NodeId) -> None:
-        """Begin an attempt, which succeeds or is refused one round trip later."""
+        """Begin an attempt, which succeeds or is refused one round trip later; vanished hosts do not answer it."""
         simulation = self._simulation
         simulation.after(simulation.delay_ns(self.number, peer), self._reach, peer, self.table)
 
@@ -161,6 +173,10 @@ class SimulatedHost:
         simulation = self._simulation
         there = simulation.hosts.get(peer)
         listener = there.node if there is not None and peer != self.number else None
+        if there is not None and there.silent:
+            passed_ns = simulation.delay_ns(self.number, peer)
+            simulation.after(max(0, DIAL_TIMEOUT_NS - passed_ns), self._take_answer, peer, table, None)
+            return
         simulation.after(simulation.delay_ns(peer, self.number), self._take_answer, peer, table, listener)
 
     def _take_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:

@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from harness.simulator.hosts import End, SimulatedHost
+from harness.simulator.hosts import TIMEOUT, End, SimulatedHost
 from harness.simulator.memory import LargePages, rare_collections
 from harness.simulator.network import SimulatedNetwork
 from peer import wire
@@ -27,6 +27,10 @@ KINDS = 256
 
 PAGES_NS = 1_000_000_000
 """Virtual time between two checks whether the memory has grown."""
+
+SILENCE_NS = 30_000_000_000
+"""How long after a host has vanished the other sides' kernels break its connections, by the peers' ``TCP_USER_TIMEOUT``
+(``peer.runtime.link``), which counts both for data and for keepalive probes."""
 
 Arrival = tuple[End, Frame, int, int]
 """The receiver's end of a connection, a frame, its offset in the stream, and its length in bytes."""
@@ -136,6 +140,7 @@ class Simulation:
         """Start a node on its host now. ``joins``: it joins during the run, which is traced."""
         host = self.hosts[number]
         host.node = node
+        self._return(host)
         if joins:
             self._observer.trace(announce_join(node, self.now_ns))
         host.feed(contract.Started())
@@ -154,6 +159,11 @@ class Simulation:
     def crash(self, number: NodeId) -> None:
         """Crash a node: its links break, and its neighbours learn of it when the resets arrive."""
         self._end(self.hosts[number], CRASHED, goodbye=False)
+
+    def vanish(self, number: NodeId) -> None:
+        """Crash a node with its host, which sends nothing more; its neighbours' kernels notice it after a while."""
+        self.hosts[number].silent = True
+        self.crash(number)
 
     def quiesce(self) -> None:
         """Stop timers, publications and new links; frames are still received and forwarded."""
@@ -363,8 +373,22 @@ class Simulation:
             end.reason = CRASHED
             self._break(end, end.other)
 
+    def _return(self, host: SimulatedHost) -> None:
+        """Let a host that had vanished answer again: it resets the connections of which it knows nothing."""
+        unanswered, host.unanswered, host.silent = host.unanswered, [], False
+        for end in unanswered:
+            if end.other is not None:
+                self._break(end, end.other)
+
     def _break(self, end: End, other: End) -> None:
-        """Break a connection of a killed process; the other side learns of it after all that was sent."""
+        """Break a connection of a killed process; the other side learns of it after all that was sent.
+
+        If the host has vanished, the other side learns of it when its kernel gives up.
+        """
+        if end.host.silent:
+            end.host.unanswered.append(end)
+            self.after(SILENCE_NS, self._time_out, end)
+            return
         arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, 0)
         end.latest_ns = max(arrival_ns, end.latest_ns)
         self.at(end.latest_ns, self._hear_break, other)
@@ -375,6 +399,12 @@ class Simulation:
         if self._network.limits_rates:
             at_ns = self._network.pass_down_ns(at_ns, end.host.number, 0)
         self.at(max(at_ns, end.host.ready_ns), self._reset, end)
+
+    def _time_out(self, end: End) -> None:
+        """Break the other side of a connection of a vanished host, unless it has ended in the meantime."""
+        other = end.other
+        if other is not None and other.host.node is not None:
+            other.host.lose(other, TIMEOUT)
 
     def _reset(self, end: End) -> None:
         if end.host.node is not None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from harness.studies.form import Cell, FigureSpec, Shown, as_shown
 from harness.studies.intervals import Interval, interval
 from harness.studies.loader import AT_S, EPOCH
-from harness.studies.measures import MEASURES, split_reduction
+from harness.studies.measures import MEASURES, SEEN, split_reduction
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
 from metrics.report.figures import STYLE, plain_axes
@@ -92,13 +92,14 @@ def _points(spec: FigureSpec, runs: Sequence[Result], shown: Shown) -> Iterator[
 
 
 def _counts(runs: Sequence[Result], shown: str, at: float | None) -> Iterator[tuple[Cell, Interval]]:
-    """Yield what a measure counts at ``at``, otherwise at the last moment; ``first`` means the first moment."""
+    """Yield what a measure counts at ``at`` or at the first or last moment, otherwise as ``reduce_run`` does."""
     reduction, name = split_reduction(shown)
+    whole = not reduction and name not in SEEN
     counts = []
     for run in runs:
         rows = [row for row in run.rows if row.measure == name and row.by is not None]
         moments = sorted({row.moment for row in rows if row.moment is not None})
-        moment = at if at is not None or not moments else moments[0 if reduction == "first" else -1]
+        moment = at if at is not None or whole or not moments else moments[0 if reduction == "first" else -1]
         counts.append({row.by: row.value for row in rows if row.moment == moment})
     for by in sorted({key for count in counts for key in count if key is not None}):
         yield by, interval([count.get(by, 0.0) for count in counts if by in count or MEASURES[name].counts])

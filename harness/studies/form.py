@@ -34,6 +34,8 @@ class RunSpec(Struct, forbid_unknown_fields=True, frozen=True):
     window."""
     epoch_messages: Count | None = None
     """Also measure deliveries separately for each group of this many messages."""
+    window_s: Positive | None = None
+    """Also measure deliveries separately by publication time, in windows of this length from the workload's zero."""
     skip_messages: Annotated[int, Meta(ge=0)] = 0
     """Leave the first messages of each ``epoch_messages`` (this many) out of all measures of deliveries, such as those
     that use the links of two epochs in Topiary's overlap."""
@@ -51,13 +53,14 @@ class Shown(Struct, forbid_unknown_fields=True, frozen=True):
     """A measure in a table or figure."""
 
     of: str
-    """A measure's name, optionally after ``first``, ``last``, ``mean``, ``min`` or ``max`` over the snapshots."""
+    """A measure's name, optionally after ``first``, ``last``, ``mean``, ``min`` or ``max`` over the snapshots, epochs
+    or windows."""
     label: str = ""
     """The name to show instead."""
     by: float | None = None
     """For a measure that is counted by something, such as topics: the count to show."""
     at: float | None = None
-    """The epoch, or the instant of the snapshot (s), to show."""
+    """The epoch, or the instant of the snapshot or the beginning of the window (s), to show."""
 
     @property
     def title(self) -> str:
@@ -109,8 +112,8 @@ class FigureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     name: Name
     title: str
     x: str
-    """An axis of numbers, or ``at_s`` (the instants of the snapshots), or what a measure is counted by, such as
-    ``epoch``, ``degree`` or ``rank``."""
+    """An axis of numbers, or ``at_s`` (the instants of the snapshots, or the beginnings of the windows), or what a
+    measure is counted by, such as ``epoch``, ``degree`` or ``rank``."""
     y: tuple[str | Shown, ...]
     """Measures, each with its own curves."""
     series: tuple[str, ...] = ()
@@ -119,7 +122,7 @@ class FigureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Only points with these values."""
     kind: Literal["line", "bars", "histogram", "cdf", "rank"] = "line"
     """``line``: means with their intervals. ``histogram``, ``cdf``: distribution of a measure that counts nodes by
-    ``degree``. ``bars``: shares of what a measure counts. ``rank``: a line on logarithmic axes."""
+    ``degree`` or ``percent``. ``bars``: shares of what a measure counts. ``rank``: a line on logarithmic axes."""
     begin_s: Number = 0
     """With ``x = "at_s"``: the instant of the axis's 0."""
     unit_s: Positive = 1

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from harness.errors import ExperimentError
 from harness.experiment.loader import decode, is_study, read_document
 from harness.studies.form import FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec, as_shown
-from harness.studies.measures import MEASURES, PUBLISHED, SEEN, split_reduction
+from harness.studies.measures import MEASURES, PUBLISHED, SEEN, WINDOWED, split_reduction
 from harness.studies.points import assign, axes_of, points_of, seeds_of
 
 MEASURE = "measure"
 """The axis of a table's measures."""
 
 AT_S, EPOCH = "at_s", "epoch"
-"""The axes of a figure's snapshots and epochs."""
+"""The axes of a figure's snapshots or windows, and of its epochs."""
 
 
 def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None = None, quick: bool = False) -> Study:
@@ -128,6 +128,9 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
     late = run.length_s is not None and run.control_from_s >= run.length_s
     yield late, "$.run.control_from_s", f"expected less than length_s = {run.length_s}, got {run.control_from_s}"
     yield run.epoch_messages is not None and not publishes, "$.run.epoch_messages", SILENT
+    yield run.window_s is not None and not publishes, "$.run.window_s", SILENT
+    both = run.window_s is not None and run.epoch_messages is not None
+    yield both, "$.run.window_s", "epoch_messages already groups the messages"
     yield run.skip_messages >= (run.epoch_messages or 1), "$.run.skip_messages", "expected less than epoch_messages"
     for index, name in enumerate(study.measures):
         place = f"$.measures[{index}]"
@@ -167,7 +170,8 @@ def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str])
             f"`at` cannot be given, since {figure.x} is the x axis",
         )
     if figure.x == AT_S:
-        yield not measured <= SEEN, f"{place}.x", "expected measures of snapshots only"
+        windowed = WINDOWED if study.run.window_s is not None else frozenset[str]()
+        yield not measured <= SEEN | windowed, f"{place}.x", "expected measures of snapshots, or of windows, only"
     elif figure.x == EPOCH:
         yield study.run.epoch_messages is None, f"{place}.x", "needs run.epoch_messages"
         yield not measured <= PUBLISHED, f"{place}.x", "expected measures of epochs only"

@@ -6,15 +6,18 @@ from metrics.measures.measure import Measure
 from metrics.measures.registry import STUDIED
 
 REDUCTIONS = ("first", "last", "mean", "min", "max", "change")
-"""What may stand before a measure's name: over a run's snapshots, or over its epochs where messages are measured.
-``change`` is the last over the first, less one."""
+"""What may stand before a measure's name: over a run's snapshots, or over its epochs or windows where messages
+are measured. ``change`` is the last over the first, less one."""
 
 MEASURES: dict[str, Measure[Any]] = {measure.name: measure for family in STUDIED for measure in family.measures}
 
 SEEN = frozenset(name for family in STUDIED if family.when == "snapshot" for name in family.names)
 """Those that are measured at the snapshots."""
 
-PUBLISHED = frozenset(name for family in STUDIED if family.when == "messages" for name in family.names)
+WINDOWED = frozenset(name for family in STUDIED if family.when == "messages" for name in family.names)
+"""Those that can be measured by windows of publication time."""
+
+PUBLISHED = WINDOWED | {name for family in STUDIED if family.when == "epochs" for name in family.names}
 """Those that need publications."""
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from metrics.measures.deliveries import Deliveries, TopicDeliveries
+from metrics.measures.measure import Values
 from peer.core.bitset import Bitset, bitset
 from peer.core.contract import Message, MessageId, NodeId, TopicId
 from peer.core.schedule import Population
@@ -19,24 +20,50 @@ not count, and only the batch of the message is kept."""
 
 
 class Batch:
-    """Consecutive messages: their expected deliveries and those that happened."""
+    """Consecutive messages: their expected deliveries and those that happened, and their copies by node."""
 
-    __slots__ = ("delays_ns", "due", "duplicates", "hops", "messages", "relays", "topics")
+    __slots__ = (
+        "at_relay",
+        "copies",
+        "delays_ns",
+        "due",
+        "duplicates",
+        "hops",
+        "messages",
+        "number",
+        "relays",
+        "topics",
+    )
 
-    def __init__(self) -> None:
-        self.messages = self.due = self.hops = self.duplicates = self.relays = 0
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.messages = self.due = self.duplicates = self.relays = 0
         self.delays_ns = array("q")
+        self.hops = array("B")
+        self.copies = array("I")
+        self.at_relay = array("I")
         self.topics: dict[TopicId, TopicDeliveries] = {}
+
+    def count_copy(self, node: NodeId, at_relay: bool) -> None:
+        """Count a copy that a node received."""
+        missing = node + 1 - len(self.copies)
+        if missing > 0:
+            self.copies.extend([0] * missing)
+            self.at_relay.extend([0] * missing)
+        self.copies[node] += 1
+        self.at_relay[node] += at_relay
 
 
 class Flight(Struct):
-    """A message in flight. ``due``: the honest subscribers at its publication, except the publisher.
+    """A message in flight.
 
-    Nodes to which it was delivered are removed.
+    ``due``: the honest subscribers at its publication, except the publisher; nodes to which it was delivered are
+    removed. ``relays``: the nodes that relayed or published it without a subscription.
     """
 
     published_ns: int
     due: Bitset
+    relays: Bitset
     batch: Batch
     topic: TopicDeliveries
 
@@ -49,12 +76,15 @@ class Watch:
         adversaries: nodes whose copies, changes and scores do not count.
         batch_messages: number of messages in a batch; None = all of them.
         skip_messages: number of messages at the start of each batch that do not count.
+        settle_ns: how long no deliveries are expected of a node after it has joined during the run.
+        window_ns: length of the span of publication time of a batch, instead of ``batch_messages``.
+        zero_ns: the instant at which the first of these spans begins.
 
     Attributes:
         changed_ns: when a logical link last began or ended.
         joined_ns: when each node last joined during the run.
         changes: joins, leaves and crashes of honest nodes so far.
-        batches: the batches in order of publication.
+        batches: the batches in order of publication, those without messages left out.
         scores: scores of the neighbours that honest nodes kept, by epoch.
         concluded: conclusions of asking adversaries so far: asker -> topic -> nodes.
         ever: every topic's subscribers so far, including former ones.
@@ -63,7 +93,15 @@ class Watch:
     frames = False
 
     def __init__(
-        self, population: Population, adversaries: Bitset, batch_messages: int | None, skip_messages: int = 0
+        self,
+        population: Population,
+        adversaries: Bitset,
+        batch_messages: int | None,
+        skip_messages: int = 0,
+        *,
+        settle_ns: int = 0,
+        window_ns: int | None = None,
+        zero_ns: int = 0,
     ) -> None:
         self.changed_ns = 0
         self.joined_ns: dict[NodeId, int] = {}
@@ -73,6 +111,11 @@ class Watch:
         self._adversaries = adversaries
         self._batch_messages = batch_messages
         self._skip_messages = skip_messages
+        self._settle_ns = settle_ns
+        self._settling: Bitset = 0  # nodes that have joined, until they are settled
+        self._joins: deque[tuple[int, NodeId]] = deque()  # their joins, the oldest first
+        self._window_ns = window_ns
+        self._zero_ns = zero_ns
         self._published = 0
         self.flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # messages in flight, the oldest first
@@ -98,44 +141,65 @@ class Watch:
 
     def deliver(self, now_ns: int, node: NodeId, message: Message) -> None:
         flight = self.flights.get(message.message_id)
-        if flight is not None and flight.due >> node & 1:
+        if flight is None or self._adversaries >> node & 1:
+            return
+        if message.hops:
+            flight.batch.count_copy(node, at_relay=False)
+        if flight.due >> node & 1:
             flight.due ^= 1 << node
             delay_ns = now_ns - flight.published_ns
             flight.batch.delays_ns.append(delay_ns)
-            flight.batch.hops += message.hops
+            flight.batch.hops.append(message.hops)
             flight.topic.delivered += 1
             flight.topic.delay_ns += delay_ns
 
     def _publish(self, event: TraceEvent) -> None:
-        place = self._published % self._batch_messages if self._batch_messages else self._published
+        number, place = self._place(event.ts_ns)
         self._published += 1
-        if place == 0:
-            self.batches.append(Batch())
+        if not self.batches or self.batches[-1].number < number:
+            self.batches.append(Batch(number))
         if place < self._skip_messages:
             return
         batch = self.batches[-1]
-        due = 0
+        due, own = 0, 1 << event.node
         assert event.topics and event.message_id is not None, "publications have both"
         for topic in event.topics:
             due |= self._subscribers.get(topic, 0)
-        due &= ~(self._adversaries | 1 << event.node)
+        relays = own & ~due
+        due &= ~(self._adversaries | self._unsettled(event.ts_ns) | own)
         batch.messages += 1
         batch.due += due.bit_count()
         of_topic = batch.topics.setdefault(event.topics[0], TopicDeliveries())
         of_topic.expected += due.bit_count()
-        self.flights[event.message_id] = Flight(event.ts_ns, due, batch, of_topic)
+        self.flights[event.message_id] = Flight(event.ts_ns, due, relays, batch, of_topic)
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
+
+    def _unsettled(self, now_ns: int) -> Bitset:
+        """Return the nodes that have joined less than ``settle_ns`` ago."""
+        while self._joins and self._joins[0][0] <= now_ns - self._settle_ns:
+            joined_ns, node = self._joins.popleft()
+            if self.joined_ns[node] == joined_ns:
+                self._settling &= ~(1 << node)
+        return self._settling
+
+    def _place(self, now_ns: int) -> tuple[int, int]:
+        """Return the number of the batch of a message that is published now, and the message's place there."""
+        if self._window_ns is not None:
+            return (now_ns - self._zero_ns) // self._window_ns, 0
+        return divmod(self._published, self._batch_messages) if self._batch_messages else (0, self._published)
 
     def _count_copy(self, event: TraceEvent) -> None:
         flight = self.flights.get(event.message_id)
         if flight is None or self._adversaries >> event.node & 1:
             return
         if event.event == "relay":
+            flight.relays |= 1 << event.node
             flight.batch.relays += 1
         else:
             flight.batch.duplicates += 1
+        flight.batch.count_copy(event.node, at_relay=bool(flight.relays >> event.node & 1))
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns
@@ -143,6 +207,8 @@ class Watch:
     def _join(self, event: TraceEvent) -> None:
         if event.reason == JOINED:
             self.joined_ns[event.node] = event.ts_ns
+            self._settling |= 1 << event.node
+            self._joins.append((event.ts_ns, event.node))
         self._count_change(event)
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) | 1 << event.node
@@ -181,6 +247,8 @@ def _by_topic(population: Population) -> dict[TopicId, Bitset]:
 def sum_up(batches: Sequence[Batch]) -> Deliveries:
     """The deliveries of some batches together. The publisher's own copy is not due."""
     delays_ns = np.frombuffer(b"".join(batch.delays_ns.tobytes() for batch in batches), np.int64)
+    hops = np.frombuffer(b"".join(batch.hops.tobytes() for batch in batches), np.uint8)
+    copies, at_relay = _add_up([batch.copies for batch in batches]), _add_up([batch.at_relay for batch in batches])
     topics: dict[TopicId, TopicDeliveries] = {}
     for batch in batches:
         for topic, part in batch.topics.items():
@@ -193,10 +261,18 @@ def sum_up(batches: Sequence[Batch]) -> Deliveries:
         expected=sum(batch.due for batch in batches),
         delivered=len(delays_ns),
         delays_ms=delays_ns / 1e6,
-        hops=sum(batch.hops for batch in batches),
-        counted=len(delays_ns),
-        firsts=len(delays_ns),
+        hops=hops,
         relays=sum(batch.relays for batch in batches),
         duplicates=sum(batch.duplicates for batch in batches),
+        copies=copies[copies > 0],
+        at_relay=at_relay[copies > 0],
         topics=dict(sorted(topics.items())),
     )
+
+
+def _add_up(counts: "Sequence[array[int]]") -> Values:
+    """The sums of the counts by node; an array may end early."""
+    whole = np.zeros(max(map(len, counts), default=0), np.int64)
+    for part in counts:
+        whole[: len(part)] += np.frombuffer(part, np.uint32)
+    return whole

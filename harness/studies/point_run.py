@@ -34,7 +34,8 @@ STEP_NS = SECOND_NS
 class Row(Struct, frozen=True, array_like=True):
     """A value of a run.
 
-    ``moment``: the snapshot's instant (s after the nodes' start) or the epoch's number; None = the whole run.
+    ``moment``: the snapshot's instant or the window's beginning (s after the nodes' start), or the epoch's number;
+    None = the whole run.
     ``by``: the item that the measure is counted by; None = a single number.
     """
 
@@ -80,7 +81,15 @@ class PointRun:
             topics for node, topics in enumerate(workload.interests) if not self._adversaries >> node & 1
         )
         population = first_population(workload.up, workload.interests)
-        self._watch = Watch(population, self._adversaries, run.epoch_messages, run.skip_messages)
+        self._watch = Watch(
+            population,
+            self._adversaries,
+            run.epoch_messages,
+            run.skip_messages,
+            settle_ns=round(experiment.workload.settle_s * SECOND_NS),
+            window_ns=None if run.window_s is None else round(run.window_s * SECOND_NS),
+            zero_ns=self._times.zero_ns,
+        )
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self.simulation = Simulation(
             network,
@@ -136,19 +145,23 @@ class PointRun:
         snapshot = take_snapshot(self.simulation, newcomers, list(members(self._adversaries)))
         at_s = (now_ns - START_NS) / SECOND_NS
         rows = [Row(name, at_s, by, value) for name, by, value in measure_snapshot(snapshot, self._measures)]
-        return rows + self._rows(SLOTS, count_slots(self.simulation, self._adversaries), at_s)
+        return rows + self._rows(SLOTS, count_slots(self.simulation, newcomers, self._adversaries), at_s)
 
     def _delivery_rows(self) -> list[Row]:
-        batches = self._watch.batches
+        batches, window_s = self._watch.batches, self._run.window_s
         rows = self._batch_rows(batches)
         if self._run.epoch_messages is not None:
-            for epoch, batch in enumerate(batches):
-                rows += self._batch_rows([batch], epoch)
+            for batch in batches:
+                rows += self._batch_rows([batch], batch.number)
+        elif window_s is not None:
+            zero_s = (self._times.zero_ns - START_NS) / SECOND_NS
+            for batch in batches:
+                rows += self._batch_rows([batch], zero_s + batch.number * window_s)
         return rows
 
-    def _batch_rows(self, batches: Sequence[Batch], epoch: int | None = None) -> list[Row]:
+    def _batch_rows(self, batches: Sequence[Batch], moment: float | None = None) -> list[Row]:
         """Single numbers first, then topic by topic."""
-        rows = self._rows(DELIVERIES, sum_up(batches), epoch)
+        rows = self._rows(DELIVERIES, sum_up(batches), moment)
         return sorted(rows, key=lambda row: -1 if row.by is None else row.by)
 
     def _score_rows(self) -> list[Row]:

@@ -36,7 +36,7 @@ def values_along(results: Sequence[Result], axis: str) -> list[Cell]:
 
 
 def reduce_run(result: Result, shown: str, by: float | None = None, at: float | None = None) -> float | None:
-    """One number of a run: a measure, or a reduction of it over snapshots or epochs; None = it has no value.
+    """One number of a run: a measure, or a reduction of it over snapshots, epochs or windows; None = it has no value.
 
     Without a reduction, measures of the overlay are those of the last snapshot, and others those of the whole run.
 
@@ -44,7 +44,7 @@ def reduce_run(result: Result, shown: str, by: float | None = None, at: float | 
         result: the run.
         shown: a measure's name, perhaps after a reduction.
         by: of a measure that is counted by something, which count.
-        at: the epoch or the snapshot's instant (s) whose value is asked for.
+        at: the epoch, the snapshot's instant or the window's beginning (s) whose value is asked for.
     """
     reduction, name = split_reduction(shown)
     rows = [row for row in result.rows if row.measure == name and row.by == by]

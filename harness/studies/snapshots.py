@@ -2,7 +2,10 @@
 
 from collections.abc import Collection
 
+import numpy as np
+
 from harness.simulator.simulation import Simulation
+from metrics.measures.attacks import Slots
 from metrics.overlay.snapshot import Snapshot
 from peer.core.bitset import Bitset
 from peer.core.contract import NodeId
@@ -27,25 +30,28 @@ def take_snapshot(
         for peer, neighbour in state.neighbours.items()
         if not neighbour.brief
     ]
+    hosts = simulation.hosts
+    openings = [(a, b) if hosts[a].links[b].opener else (b, a) for a, b in links if b in hosts[a].links]
     views = [
         (number, peer, topic)
         for number, state in states.items()
         for peer, neighbour in state.neighbours.items()
         for topic in neighbour.logical
     ]
-    return Snapshot.of(list(states), interests, links, views, adversaries)
+    return Snapshot.of(list(states), interests, links, views, adversaries, openings)
 
 
-def count_slots(simulation: Simulation, adversaries: Bitset) -> tuple[int, int]:
-    """Return how many of the links that honest nodes opened lead to adversaries, and how many there are.
+def count_slots(simulation: Simulation, leave_out: Collection[NodeId], adversaries: Bitset) -> Slots:
+    """Return the links of honest nodes' own choice, without those that are brief at the node that chose them.
 
-    Links that are brief at the node that opened them are left out.
+    Args:
+        simulation: its present instant counts.
+        leave_out: nodes whose links do not count.
+        adversaries: the nodes that misbehave.
     """
-    slots = [
-        adversaries >> peer & 1
+    own = [
+        [peer for peer, neighbour in host.node.state.neighbours.items() if neighbour.outbound and not neighbour.brief]
         for number, host in simulation.hosts.items()
-        if host.node is not None and not adversaries >> number & 1
-        for peer, neighbour in host.node.state.neighbours.items()
-        if neighbour.outbound and not neighbour.brief
+        if host.node is not None and number not in leave_out and not adversaries >> number & 1
     ]
-    return sum(slots), len(slots)
+    return Slots(sum(adversaries >> peer & 1 for peers in own for peer in peers), np.array([*map(len, own)], np.int64))

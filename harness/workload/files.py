@@ -11,6 +11,9 @@ from msgspec import Meta, Struct
 
 from harness.errors import ExperimentError
 
+Recorded = list[tuple[float, float]]
+"""A node's sessions in a trace, in order of time: from when to when it was up (s)."""
+
 Number = Annotated[int, Meta(ge=0)]
 
 
@@ -48,7 +51,7 @@ def read_interests(path: Path, nodes: int, topics: int) -> tuple[tuple[int, ...]
 def _pairs(path: Path) -> Iterator[tuple[int, int, int]]:
     """Yield (line number, node, topic) of every pair in the file."""
     reads_json = path.suffix in (".jsonl", ".json")
-    for number, line in _read_lines(path):
+    for number, line in read_lines(path):
         if reads_json:
             try:
                 entry = msgspec.json.decode(line, type=InterestLine)
@@ -66,18 +69,16 @@ def _parse_pair(line: str, place: str) -> tuple[int, int]:
     return int(words[0]), int(words[1])
 
 
-def read_sessions(path: Path, nodes: int) -> list[list[tuple[float, float]]]:
-    """Return the sessions (from, to in s) of a file's nodes in order of time.
+def read_sessions(path: Path) -> list[Recorded]:
+    """Return the sessions of each of a file's nodes, in the order of their first lines.
 
-    The file is CSV (may be .gz) with the columns node, from_s, to_s, and may have a header. Node i of the run is the
-    i-th node of the file in order of first appearance; further nodes are left out. Sessions that overlap or touch are
-    merged.
+    The file is CSV (may be .gz) with the columns node, from_s, to_s, and may have a header.
 
     Raises:
         ExperimentError: the file is invalid; the place is the file and the line.
     """
     found: dict[str, list[tuple[float, float]]] = {}
-    for number, line in _read_lines(path):
+    for number, line in read_lines(path):
         words = [word.strip() for word in line.split(",")]
         if number == 1 and words[0].lower() == "node":
             continue
@@ -88,14 +89,14 @@ def read_sessions(path: Path, nodes: int) -> list[list[tuple[float, float]]]:
         if not from_s < to_s:
             raise ExperimentError(f"{path}:{number}", f"expected node,from_s,to_s with from < to, got {line[:40]!r}")
         found.setdefault(name, []).append((from_s, to_s))
-    if len(found) < nodes:
-        raise ExperimentError(str(path), f"expected sessions of {nodes} nodes, got {len(found)}")
-    return [_joined(sorted(own)) for own in list(found.values())[:nodes]]
+    return [join_sessions(own) for own in found.values()]
 
 
-def _joined(sessions: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    joined = sessions[:1]
-    for from_s, to_s in sessions[1:]:
+def join_sessions(sessions: Recorded) -> Recorded:
+    """Return the sessions in order of time; those that overlap or touch become one."""
+    first, *others = sorted(sessions)
+    joined = [first]
+    for from_s, to_s in others:
         if from_s <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(joined[-1][1], to_s))
         else:
@@ -103,7 +104,7 @@ def _joined(sessions: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return joined
 
 
-def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the non-blank lines with their numbers; a .gz file is unpacked.
 
     Raises:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from harness.errors import ExperimentError
 from harness.experiment.form import InterestsSpec
 from harness.workload.files import read_interests
+from harness.workload.follower_graph import sample_followers
 from peer.core.randomness import NETWORK, substream
 
 Reals = npt.NDArray[np.float64]
@@ -144,8 +145,29 @@ def power_law(exponent: float, largest: int) -> Reals:
     return chances
 
 
+class BucketInterests:
+    """Topics from a few buckets: the fewer buckets a node draws from, the more topics similar nodes share.
+
+    The topics are divided into buckets of equal size by their numbers. A node draws some buckets, and some topics from
+    each of them, uniformly and without replacement. All topics are equally popular on average.
+
+    Source: Vitis section IV-A.
+    """
+
+    def __init__(self, spec: InterestsSpec, topics: int, seed: int) -> None:
+        self._spec = spec
+        self._size = topics // spec.buckets
+        self._seed = seed
+
+    def draw(self, node: int, life: int) -> Topics:
+        spec, draws = self._spec, generator(self._seed, node, f"interests/{life}")
+        chosen = draws.choice(spec.buckets, spec.buckets_per_node, replace=False)
+        within = [draws.choice(self._size, spec.topics_per_bucket, replace=False) for _ in chosen]
+        return tuple(sorted((chosen[:, None] * self._size + np.stack(within)).ravel().tolist()))
+
+
 class FixedInterests:
-    """The interests in a file, the same at every join."""
+    """Interests from a file, the same at every join."""
 
     def __init__(self, interests: Interests) -> None:
         self._interests = interests
@@ -171,6 +193,10 @@ def make_model(spec: InterestsSpec, topics: int, nodes: int, seed: int, folder: 
         "independent": lambda: IndependentInterests(spec.ratio, topics, seed),
         "popularity": lambda: PopularityInterests(spec, topics, seed),
         "grid": lambda: GridInterests(spec, topics, seed),
+        "buckets": lambda: BucketInterests(spec, topics, seed),
+        "follower-graph": lambda: FixedInterests(
+            sample_followers(_path(spec, folder), nodes, substream(seed, NETWORK, "follower graph"))
+        ),
         "file": lambda: FixedInterests(read_interests(_path(spec, folder), nodes, topics)),
     }
     return recipes[spec.kind]()
@@ -178,5 +204,5 @@ def make_model(spec: InterestsSpec, topics: int, nodes: int, seed: int, folder: 
 
 def _path(spec: InterestsSpec, folder: Path) -> Path:
     if spec.path is None:
-        raise ExperimentError("$.interests.path", 'missing: kind = "file" needs it')
+        raise ExperimentError("$.interests.path", f'missing: kind = "{spec.kind}" needs it')
     return folder / Path(spec.path).expanduser()

@@ -7,9 +7,9 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.experiment.form import ScriptedAction
-from harness.workload.churn import Sessions, Span
+from harness.workload.churn import Session, Sessions, Span
 from harness.workload.interests import InterestModel, Interests, Topics
-from peer.core.schedule import Change, Crash, Join, Leave, Population
+from peer.core.schedule import Change, Crash, Join, Leave, Population, Vanish
 
 
 class MembershipPlan(NamedTuple):
@@ -38,10 +38,15 @@ def follow_sessions(sessions: Sessions, model: InterestModel, span: Span, new_in
                 topics = model.draw(node, life if new_interests else 0)
                 changes.append(Join(session.from_ns, node, topics))
             if session.to_ns < span.end_ns:
-                at_ns = session.to_ns
-                changes.append(Crash(at_ns, node) if session.crashes else Leave(at_ns, node))
+                changes.append(_make_end(session, node))
     changes.sort(key=lambda action: action.at_ns)
     return MembershipPlan(tuple(up), tuple(interests), tuple(changes))
+
+
+def _make_end(session: Session, node: int) -> Change:
+    if not session.crashes:
+        return Leave(session.to_ns, node)
+    return Vanish(session.to_ns, node) if session.silent else Crash(session.to_ns, node)
 
 
 def follow_script(
@@ -107,7 +112,7 @@ def _make_change(entry: ScriptedAction, model: InterestModel, life: int) -> Chan
         ValueError: the entry names topics for an action that takes none.
     """
     topics = tuple(sorted(entry.topics))
-    if topics and entry.action in ("leave", "crash"):
+    if topics and entry.action in ("leave", "crash", "vanish"):
         raise ValueError(f'"{entry.action}" takes no topics')
     if entry.action == "join":
         topics = topics or model.draw(entry.node, life)

@@ -2,35 +2,50 @@
 
 from bisect import bisect_left, insort
 from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
 
+import numpy as np
+
 from harness.errors import ExperimentError
-from harness.experiment.form import WorkloadSpec
+from harness.experiment.form import InterestsSpec, WorkloadSpec
+from harness.workload.interests import generator
 from harness.workload.membership import MembershipPlan, first_population
 from peer.core.contract import NodeId, TopicId, message_id
 from peer.core.randomness import NETWORK, substream
+from peer.core.rates import RateLaw, topic_rates
 from peer.core.schedule import Action, Change, Publish
+
+MayPublish = Callable[[NodeId, TopicId], bool]
+"""Whether a node publishes on a topic while it subscribes to it."""
+
+
+def publish_rule(interests: InterestsSpec, silent: frozenset[NodeId] = frozenset()) -> MayPublish:
+    """Return who publishes: subscribers, or the user whose topic it is; never ``silent`` nodes."""
+    if interests.kind == "follower-graph":
+        return lambda node, topic: node == topic and node not in silent
+    return lambda node, topic: node not in silent
 
 
 class Audience:
-    """The nodes that may publish on each topic: its subscribers that are up and not silent, updated with each change.
+    """The nodes that may publish on each topic: those of its subscribers that are up, updated with each change.
 
     Args:
         membership: the population at the start.
-        silent: nodes that never publish.
+        may_publish: which subscribers count.
 
     Attributes:
         topics: the topics with such a subscriber, in ascending order.
     """
 
-    def __init__(self, membership: MembershipPlan, silent: frozenset[NodeId]) -> None:
+    def __init__(self, membership: MembershipPlan, may_publish: MayPublish) -> None:
         self._population = first_population(membership.up, membership.interests)
-        self._silent = silent
+        self._may_publish = may_publish
         self._subscribers: dict[TopicId, list[NodeId]] = {}
         for node, topics in enumerate(membership.interests):
-            if node not in silent:
-                for topic in topics:
+            for topic in topics:
+                if may_publish(node, topic):
                     self._subscribers.setdefault(topic, []).append(node)
         self.topics = sorted(self._subscribers)
 
@@ -40,12 +55,12 @@ class Audience:
 
     def apply(self, change: Change) -> None:
         begun, ended = self._population.apply(change)
-        if change.node in self._silent:
-            return
         for topic in begun:
-            self._add(change.node, topic)
+            if self._may_publish(change.node, topic):
+                self._add(change.node, topic)
         for topic in ended:
-            self._remove(change.node, topic)
+            if self._may_publish(change.node, topic):
+                self._remove(change.node, topic)
 
     def _add(self, node: NodeId, topic: TopicId) -> None:
         if topic not in self._subscribers:
@@ -62,25 +77,27 @@ class Audience:
 
 
 def draw_schedule(
-    workload: WorkloadSpec, membership: MembershipPlan, seed: int, silent: frozenset[NodeId] = frozenset()
+    workload: WorkloadSpec, membership: MembershipPlan, seed: int, may_publish: MayPublish
 ) -> tuple[Action, ...]:
     """Draw the publications, and return them with the changes in order of time. Publications lie in [0, duration).
 
-    Topics are drawn uniformly from those with a subscriber that is up at that instant, the publisher uniformly from the
-    subscribers of the first topic, so that it is up and subscribes to at least one of the message's topics. If too few
-    topics have a subscriber, nothing is published at that instant. Changes come before publications of the same
-    instant. ``silent`` nodes do not count as subscribers here.
+    Topics are drawn by their rates from those on which a node that is up may publish, the publisher uniformly from the
+    nodes that may publish on the first topic, so that it is up and subscribes to at least one of the message's topics.
+    If there are too few such topics, nothing is published at that instant. Changes come before publications of the same
+    instant.
 
     Args:
         workload: the section ``[workload]``.
         membership: the population and its changes.
         seed: the seed of the run.
-        silent: nodes that never publish.
+        may_publish: which subscribers of a topic publish on it.
 
     Raises:
-        ExperimentError: at no instant do enough topics have a subscriber.
+        ExperimentError: at no instant do enough topics have such a subscriber.
     """
-    audience = Audience(membership, silent)
+    audience = Audience(membership, may_publish)
+    law = rate_law(workload, seed)
+    chooser = TopicChooser(law) if law is not None else None
     random = substream(seed, NETWORK, "publications")
     counts: Counter[tuple[NodeId, TopicId]] = Counter()
     numbers = count()
@@ -93,13 +110,39 @@ def draw_schedule(
             audience.apply(change)
             schedule.append(change)
         if len(audience.topics) >= workload.topics_per_message:
-            schedule.append(_draw_publication(workload, audience, at_ns, next(numbers), counts, random))
+            wanted = workload.topics_per_message
+            topics = audience.topics
+            chosen = random.sample(topics, wanted) if chooser is None else chooser.draw(topics, wanted)
+            schedule.append(_draw_publication(workload, audience, at_ns, next(numbers), chosen, counts, random))
     if instants and not counts:
         wanted, found = workload.topics_per_message, len(audience.topics)
-        who = "a subscriber that publishes" if silent else "a subscriber"
-        problem = f"{found} of {workload.topics} topics have {who}, but a message needs {wanted}"
+        problem = f"{found} of {workload.topics} topics have a subscriber that publishes, but a message needs {wanted}"
         raise ExperimentError("$.interests", problem)
     return (*schedule, *waiting)
+
+
+def rate_law(workload: WorkloadSpec, seed: int) -> RateLaw | None:
+    """Return the law of the topics' rates, None if all are equal."""
+    return RateLaw(workload.topics, workload.rate_exponent, seed) if workload.rate_exponent else None
+
+
+class TopicChooser:
+    """Draws different topics, each from those not yet drawn, with probabilities proportional to their rates.
+
+    The first k arrivals of independent exponential clocks are such a sample (see ``PopularityInterests``).
+    """
+
+    def __init__(self, law: RateLaw) -> None:
+        self._rates = np.array(topic_rates(law))
+        self._draws = generator(law.seed, NETWORK, "publication topics")
+
+    def draw(self, topics: Sequence[TopicId], wanted: int) -> list[TopicId]:
+        """Return ``wanted`` of these topics, in the order in which they are drawn."""
+        candidates = np.array(topics)
+        arrivals = self._draws.standard_exponential(len(candidates)) / self._rates[candidates]
+        first = np.argpartition(arrivals, wanted - 1)[:wanted]
+        ordered: list[TopicId] = candidates[first[np.argsort(arrivals[first])]].tolist()
+        return ordered
 
 
 def _draw_publication(
@@ -107,11 +150,11 @@ def _draw_publication(
     audience: Audience,
     at_ns: int,
     number: int,
+    chosen: Sequence[TopicId],
     counts: Counter[tuple[NodeId, TopicId]],
     random: Random,
 ) -> Publish:
     """Draw one publication. ``counts``: earlier publications by (publisher, first topic)."""
-    chosen = random.sample(audience.topics, workload.topics_per_message)
     publisher = random.choice(audience.subscribers(chosen[0]))
     topics = tuple(sorted(chosen))
     of_topic = (publisher, topics[0])

@@ -8,7 +8,7 @@ from harness.workload.adversaries import draw_adversaries, infiltrate
 from harness.workload.churn import Span, draw_sessions
 from harness.workload.interests import Interests, make_model
 from harness.workload.membership import MembershipPlan, follow_script, follow_sessions
-from harness.workload.publications import draw_schedule
+from harness.workload.publications import draw_schedule, publish_rule
 from peer.core.schedule import Action
 
 
@@ -42,7 +42,7 @@ def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
     membership = draw_membership(experiment, nodes, folder, span)
     adversary = experiment.adversary
     silent = frozenset[int]() if adversary.publish else draw_adversaries(adversary, nodes, experiment.seed)
-    schedule = draw_schedule(workload, membership, experiment.seed, silent)
+    schedule = draw_schedule(workload, membership, experiment.seed, publish_rule(experiment.interests, silent))
     return Workload(membership.up, membership.interests, schedule)
 
 

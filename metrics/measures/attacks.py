@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from metrics.measures.deliveries import Deliveries
-from metrics.measures.measure import Family, ratio
+from metrics.measures.measure import Family, Values, count_values, ratio
 
 NodeSet = int
 """Bit i is set for node i."""
@@ -55,10 +55,26 @@ DISCLOSURE.add(
     lambda it: ratio(sum(each.disclosed for each in it), sum(each.subscriptions for each in it)),
 )
 
-SLOTS = Family[tuple[int, int]]("nodes' links (snapshots)", "snapshot")
-"""Of the links that honest nodes opened: how many lead to adversaries, and how many there are."""
+
+class Slots(NamedTuple):
+    """The links of honest nodes' own choice, of each node the entries of its routing table."""
+
+    to_adversaries: int  # how many of them lead to adversaries
+    of_nodes: Values  # how many each honest node has
+
+
+SLOTS = Family[Slots]("nodes' links (snapshots)", "snapshot")
 SLOTS.add(
-    "adversary_slots_ratio", "ratio", "share of honest nodes' own links that lead to adversaries", lambda it: ratio(*it)
+    "adversary_slots_ratio",
+    "ratio",
+    "share of honest nodes' own links that lead to adversaries",
+    lambda it: ratio(it.to_adversaries, int(it.of_nodes.sum())),
+)
+SLOTS.add_statistics(
+    "own_links", "links", "links of a node's own choice (routing table)", lambda it: it.of_nodes, "mean", "max", "p99"
+)
+SLOTS.add(
+    "own_degrees", "nodes", "nodes by the links of their own choice", lambda it: count_values(it.of_nodes), "degree"
 )
 
 

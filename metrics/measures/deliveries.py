@@ -1,10 +1,17 @@
-"""Measures of messages: what was delivered, when, and in how many copies."""
+"""Measures of messages: what was delivered, when, and in how many copies.
+
+A copy is a frame with the body of a message (``Data``) that a node received, the first one or not. Frames that only
+announce a message or ask for one are control traffic (``metrics.measures.traffic``).
+"""
 
 from collections.abc import Mapping
 
+import numpy as np
 from msgspec import Struct
 
-from metrics.measures.measure import Family, Values, ratio
+from metrics.measures.measure import Family, Values, count_values, ratio
+
+NOTHING: Values = np.empty(0, np.int64)
 
 
 class TopicDeliveries(Struct):
@@ -22,12 +29,27 @@ class Deliveries(Struct, frozen=True):
     expected: int  # pairs of a message and a node other than its publisher that subscribed when it was published
     delivered: int  # how many of them were delivered
     delays_ms: Values  # from publication to delivery, where both are known
-    hops: int = 0  # links that delivered copies crossed, added up
-    counted: int = 0  # delivered copies of which that is known
-    firsts: int = 0  # first copies at subscribers
+    hops: Values = NOTHING  # links that each delivered copy crossed, where that is known
     relays: int = 0  # first copies at nodes that subscribe to none of the topics
-    duplicates: int = 0  # all other copies
+    duplicates: int = 0  # copies after the first
+    copies: Values = NOTHING  # of each node that received a copy, how many it received
+    at_relay: Values = NOTHING  # how many of these are of messages to whose topics the node did not subscribe
     topics: Mapping[int, TopicDeliveries] = {}  # by the number of the messages' first topic
+
+    @property
+    def received(self) -> int:
+        """All copies."""
+        return int(self.copies.sum())
+
+    @property
+    def overheads(self) -> Values:
+        """The traffic overhead of each node that received a copy: the share of its copies that are at a relay."""
+        return self.at_relay / self.copies
+
+    @property
+    def overhead_percents(self) -> Values:
+        """The same in percent, rounded up, so that no more than 20 % is 20."""
+        return -(-100 * self.at_relay // self.copies)
 
 
 DELIVERIES = Family[Deliveries]("deliveries", "messages")
@@ -39,18 +61,53 @@ DELIVERIES.add(
 DELIVERIES.add_statistics(
     "propagation_delay_ms", "ms", "propagation delay", lambda it: it.delays_ms, "mean", "p50", "p90", "p99", "max"
 )
-DELIVERIES.add("hops_mean", "links", "links that a delivered copy crossed, mean", lambda it: ratio(it.hops, it.counted))
+DELIVERIES.add_statistics(
+    "hops", "links", "links that a delivered copy crossed", lambda it: it.hops, "mean", "p50", "p90", "p99", "max"
+)
+DELIVERIES.add(
+    "delivery_hops",
+    "deliveries",
+    "deliveries by the links that the copy crossed",
+    lambda it: count_values(it.hops),
+    "length",
+)
 DELIVERIES.add(
     "duplicates_per_delivery",
     "copies",
     "duplicate copies per delivery, including copies at relays",
-    lambda it: ratio(it.duplicates, it.firsts),
+    lambda it: ratio(it.duplicates, it.received - it.relays - it.duplicates),
 )
 DELIVERIES.add(
     "relay_ratio",
     "ratio",
     "share of all copies that are the first copy at a relay",
-    lambda it: ratio(it.relays, it.firsts + it.relays + it.duplicates),
+    lambda it: ratio(it.relays, it.received),
+)
+DELIVERIES.add(
+    "traffic_overhead_ratio",
+    "ratio",
+    "traffic overhead: share of all copies that are at a relay, first copies or not",
+    lambda it: ratio(int(it.at_relay.sum()), it.received),
+)
+DELIVERIES.add_statistics(
+    "node_traffic_overhead_ratio",
+    "ratio",
+    "traffic overhead per node that received a copy",
+    lambda it: it.overheads,
+    *("mean", "p50", "p90", "p99", "max"),
+)
+DELIVERIES.add(
+    "traffic_overhead_above_20_ratio",
+    "ratio",
+    "share of the nodes that received a copy whose traffic overhead is above 20 %",
+    lambda it: ratio(int((it.overhead_percents > 20).sum()), len(it.copies)),
+)
+DELIVERIES.add(
+    "node_traffic_overheads",
+    "nodes",
+    "nodes by traffic overhead, rounded up to whole percents",
+    lambda it: count_values(it.overhead_percents),
+    "percent",
 )
 DELIVERIES.add(
     "topic_delivery_ratio",

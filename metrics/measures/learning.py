@@ -12,7 +12,7 @@ QUANTILES = tuple(place / 50 for place in range(51))
 
 _DELAY = "latency_ms_mean"
 
-SCORES = Family[Values]("scores (epochs)", "messages")
+SCORES = Family[Values]("scores (epochs)", "epochs")
 """Of the scores of some nodes (at least one). Source: Topiary section V-A, performance measures 3 and 4."""
 SCORES.add_statistics("score", "", "score of the neighbours that a node keeps at an epoch's end", lambda it: it, "mean")
 SCORES.add(

@@ -1,7 +1,7 @@
 """What a measure is, and the formulas that many measures share."""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -20,8 +20,8 @@ pairs of what a count is of and the count."""
 Value = tuple[str, float | None, float]
 """A measure's name, what it is counted by (None for a single number), and its value."""
 
-COUNTERS = ("degree", "rank", "kind", "length")
-"""What nodes, frames or pairs are counted by: there, a count that is missing is 0."""
+COUNTERS = ("degree", "rank", "kind", "length", "percent")
+"""What nodes, frames, pairs or deliveries are counted by: there, a count that is missing is 0."""
 
 
 def ratio(part: float, whole: float) -> float | None:
@@ -43,6 +43,12 @@ def largest(values: Values) -> float | None:
 def quantile(values: Values, share: float) -> float | None:
     """A quantile, interpolated between two values; None where there are none."""
     return float(np.quantile(values, share)) if len(values) else None
+
+
+def count_values(values: Values) -> Iterator[tuple[int, int]]:
+    """How often each integer occurs, in rising order."""
+    found, counts = np.unique(values, return_counts=True)
+    return zip(found.tolist(), counts.tolist(), strict=True)
 
 
 STATISTICS: dict[str, tuple[str, Callable[[Values], float | None]]] = {
@@ -89,10 +95,11 @@ class Family(Generic[Facts]):
 
     Args:
         title: what they are of.
-        when: what they need in a study: a run, a snapshot of its overlay, or its messages.
+        when: what they need in a study: a run, a snapshot of its overlay, its messages, or the epochs of a protocol
+            that learns.
     """
 
-    def __init__(self, title: str, when: Literal["run", "snapshot", "messages"] = "run") -> None:
+    def __init__(self, title: str, when: Literal["run", "snapshot", "messages", "epochs"] = "run") -> None:
         self.title = title
         self.when = when
         self.measures: list[Measure[Facts]] = []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
-from metrics.measures.measure import Facts, Family, Value, ratio
+from metrics.measures.measure import Facts, Family, Value, count_values, ratio
 from metrics.overlay.graph import PhysicalGraph, measure_graph
 from metrics.overlay.nodes import NodeLinks, count_links
 from metrics.overlay.paths import count_distances
@@ -43,10 +43,6 @@ def _histogram(counts: Integers) -> Iterator[tuple[int, int]]:
     return ((place, count) for place, count in enumerate(counts.tolist()) if count)
 
 
-def _nodes_by(values: Integers) -> Iterator[tuple[int, int]]:
-    return _histogram(np.bincount(values))
-
-
 def _link_sharing(links: NodeLinks) -> float | None:
     return ratio(int(links.view_size_total.sum()), int(links.view_size_unique.sum()))
 
@@ -78,11 +74,33 @@ LINKS.add_statistics(
     "view_size_unique", "nodes", "different nodes in a node's views", lambda it: it.view_size_unique, "mean", "max"
 )
 LINKS.add_statistics("in_degree", "nodes", "in-degree in the graph of views", lambda it: it.in_degree, "max")
-LINKS.add_statistics("degree", "links", "physical links per node (degree)", lambda it: it.degree, "mean", "max")
+LINKS.add_statistics(
+    "degree", "links", "physical links per node (degree)", lambda it: it.degree, "mean", "max", "p50", "p90", "p99"
+)
+LINKS.add_statistics(
+    "opened_links", "links", "physical links that a node opened", lambda it: it.opened, "mean", "max", "p99"
+)
+LINKS.add_statistics(
+    "accepted_links", "links", "physical links that others opened to a node", lambda it: it.accepted, "max", "p99"
+)
 LINKS.add("link_sharing_ratio", "", "logical links per different node in the views", _link_sharing)
-LINKS.add("degrees", "nodes", "nodes by degree", lambda it: _nodes_by(it.degree), "degree")
-LINKS.add("out_degrees", "nodes", "nodes by out-degree", lambda it: _nodes_by(it.view_size_unique), "degree")
-LINKS.add("in_degrees", "nodes", "nodes by in-degree", lambda it: _nodes_by(it.in_degree), "degree")
+LINKS.add("degrees", "nodes", "nodes by degree", lambda it: count_values(it.degree), "degree")
+LINKS.add(
+    "opened_degrees",
+    "nodes",
+    "nodes by the physical links that they opened",
+    lambda it: count_values(it.opened),
+    "degree",
+)
+LINKS.add(
+    "accepted_degrees",
+    "nodes",
+    "nodes by the physical links that others opened to them",
+    lambda it: count_values(it.accepted),
+    "degree",
+)
+LINKS.add("out_degrees", "nodes", "nodes by out-degree", lambda it: count_values(it.view_size_unique), "degree")
+LINKS.add("in_degrees", "nodes", "nodes by in-degree", lambda it: count_values(it.in_degree), "degree")
 
 GRAPH = Family[PhysicalGraph]("the physical graph (snapshots)", "snapshot")
 GRAPH.add("components", "components", "components of the physical graph", lambda it: it.components)

@@ -17,6 +17,8 @@ class NodeLinks(NamedTuple):
     view_size_unique: Integers  # different nodes in all its views; the out-degree of the graph of views
     in_degree: Integers  # different honest nodes that have it in a view
     degree: Integers  # physical links
+    opened: Integers  # connections that the node opened
+    accepted: Integers  # connections that other nodes opened to it
 
 
 def count_links(snapshot: Snapshot) -> NodeLinks:
@@ -25,7 +27,7 @@ def count_links(snapshot: Snapshot) -> NodeLinks:
     Where views are one-way, ``degree`` counts a link at both its ends and ``view_size_unique`` only at the node whose
     view it stands in. Where both sides hold every logical link, ``view_size_unique`` is ``in_degree``.
     """
-    count = snapshot.count
+    count, openings = snapshot.count, snapshot.openings
     holders, known, _ = np.concatenate((snapshot.views, snapshot.views_aside)).T
     width = int(known.max(initial=count)) + 1
     arcs = np.unique(holders * width + known)
@@ -34,4 +36,6 @@ def count_links(snapshot: Snapshot) -> NodeLinks:
         np.bincount(arcs // width, minlength=count),
         np.bincount(arcs % width, minlength=count)[:count],
         np.bincount(np.concatenate((snapshot.links.ravel(), snapshot.links_aside[:, 0])), minlength=count),
+        np.bincount(openings[:, 0], minlength=count)[:count],
+        np.bincount(openings[:, 1], minlength=count)[:count],
     )

@@ -25,6 +25,9 @@ class Snapshot:
     views: Integers  # (v, 3) logical links (node, neighbour, topic), each by the word of the node alone, each once
     links_aside: Integers  # (., 2) physical links with adversaries, the honest node first
     views_aside: Integers  # (., 3) logical links with adversaries, by the honest node's word
+    openings: (
+        Integers  # (o, 2) the connections of the physical links, each once: the node that opened it, the other one
+    )
 
     @classmethod
     def of(
@@ -34,6 +37,7 @@ class Snapshot:
         links: npt.ArrayLike,
         views: npt.ArrayLike,
         adversaries: Collection[int] = (),
+        openings: npt.ArrayLike = (),
     ) -> Snapshot:
         """Put nodes into their places; leave out what concerns a node that is not up, and what is there twice.
 
@@ -43,6 +47,7 @@ class Snapshot:
             links: (., 2) node, neighbour: by the word of one of them or of both.
             views: (., 3) node, neighbour, topic.
             adversaries: which of all nodes misbehave.
+            openings: (., 2) opener, other node: by the word of one of them or of both.
         """
         numbers = np.unique(np.asarray(nodes, np.int64))
         bad = np.isin(numbers, list(adversaries))
@@ -52,9 +57,11 @@ class Snapshot:
         pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
         held = np.unique(_place(numbers, places, _rows(views, 3), 2), axis=0)
         wanted = np.unique(_place(numbers, places, _rows(interests, 2), 1), axis=0)
+        opened = np.unique(_place(numbers, places, _rows(openings, 2), 2), axis=0)
         pairs, held, wanted = (rows[rows[:, 0] < count] for rows in (pairs, held, wanted))
         among, known = pairs[:, 1] < count, held[:, 1] < count
-        return cls(count, wanted, pairs[among], held[known], pairs[~among], held[~known])
+        opened = opened[(opened.min(axis=1, initial=count) < count) & (opened[:, 0] != opened[:, 1])]
+        return cls(count, wanted, pairs[among], held[known], pairs[~among], held[~known], opened)
 
 
 def _rows(values: npt.ArrayLike, width: int) -> Integers:

@@ -177,8 +177,8 @@ def link_sharing(run: Run) -> Canvas | None:
 
 @_figure("Degree distribution")
 def degrees(run: Run) -> Canvas | None:
-    """At the workload's end, the distribution over nodes of the number of physical links, of different nodes in a
-    node's views, and of nodes whose views contain it.
+    """At the workload's end, the distribution over nodes of the number of physical links, of those that the node
+    opened, of different nodes in a node's views, and of nodes whose views contain it.
     """
     nodes = run.last("overlay_degrees")
     if nodes is None or not nodes["degree"].any():
@@ -187,7 +187,7 @@ def degrees(run: Run) -> Canvas | None:
     values, counts = np.unique(nodes["degree"], return_counts=True)
     mean = float(nodes["degree"].mean())
     axes.bar(values, counts, color=BLUE, alpha=0.45, width=0.85, label=f"physical links, mean {mean:.2f}")
-    curves = [("view_size_unique", "nodes in its views", ORANGE)]
+    curves = [("opened", "physical links that it opened", GREY), ("view_size_unique", "nodes in its views", ORANGE)]
     if not nodes["in_degree"].equals(nodes["view_size_unique"].rename("in_degree")):
         curves.append(("in_degree", "nodes in whose views it is", GREEN))
     for column, label, color in curves:
@@ -251,6 +251,24 @@ def duplicates(run: Run) -> Canvas | None:
     values, counts = np.unique(received["copies"] - 1, return_counts=True)
     axes.bar(values, counts / counts.sum(), color=ORANGE, width=0.85)
     axes.set(xlabel="duplicate copies received with a delivery", ylabel="share of deliveries")
+    return canvas
+
+
+@_figure("Traffic overhead")
+def traffic_overhead(run: Run) -> Canvas | None:
+    """Share of the copies that arrive at nodes that subscribe to none of the message's topics: by second of
+    publication, and of each node that received a copy.
+    """
+    copies = run.received()
+    if copies is None or copies.empty:
+        return None
+    second = (copies["publish_ns"] - run.zero_ns) // 1_000_000_000
+    by_second = copies["at_relay"].groupby(second).mean()
+    canvas, (left, right) = _axes_grid(3.0, columns=2, width_ratios=(3, 2))
+    left.plot(by_second.index, by_second.to_numpy(), marker="o", markersize=3, color=ORANGE)
+    left.set(xlabel="second of publication", ylabel="share of copies at relays", ylim=(0, 1.03))
+    _cdf(right, copies["at_relay"].groupby(copies["dst_node"]).mean(), color=ORANGE)
+    right.set(xlabel="share of a node's copies", ylabel="share of nodes", xlim=(0, 1), ylim=(0, 1.02))
     return canvas
 
 

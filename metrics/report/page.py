@@ -14,6 +14,7 @@ from peer.protocols.registry import PROTOCOLS
 _NUMBERS = (
     *("delivery_ratio", "propagation_delay_ms_mean", "propagation_delay_ms_p50", "propagation_delay_ms_p99"),
     *("view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio", "duplicates_per_delivery", "relay_ratio"),
+    *("traffic_overhead_ratio", "traffic_overhead_above_20_ratio"),
     *("disclosure_ratio", "degree_mean", "degree_max", "topics_partitioned", "topic_diameter_max"),
     *("control_bytes_per_peer_per_s", "rtt_error_ms_p50", "rtt_error_ms_p99"),
 )

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from metrics.adversaries import read_adversaries
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
+from metrics.received import read_received
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
 from metrics.tables.columns import read_columns
@@ -72,6 +73,14 @@ class Run(RunDir):
         """A table's rows of honest nodes, None when the run has no table of that name."""
         table = self.table(name)
         return table if table is None else table[~table["node"].isin(self.adversaries)]
+
+    def received(self) -> pd.DataFrame | None:
+        """The copies that honest nodes received: dst_node, message_id, at_relay, and publish_ns of the message."""
+        messages = self.table("messages")
+        if messages is None:
+            return None
+        copies = read_received(self, self.adversaries, "message_id").to_pandas()
+        return copies.merge(messages[["message_id", "publish_ns"]], on="message_id")
 
     def last(self, name: str) -> pd.DataFrame | None:
         """A table's rows of its latest instant, None when the run has no table of that name."""

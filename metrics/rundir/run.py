@@ -13,7 +13,7 @@ from msgspec.json import Decoder
 from metrics.rundir import files
 from metrics.rundir.documents import SCHEMA_VERSION, Attempt, ClockOffset, Header, Manifest, PlanOutline, Summary
 from metrics.rundir.reading import DamagedError, RunDirError, read_document, read_lines
-from metrics.rundir.timeline import Phase, Timeline
+from metrics.rundir.timeline import SECOND_NS, Phase, Timeline
 
 if TYPE_CHECKING:
     from metrics.stalls import Stalls
@@ -89,6 +89,11 @@ class RunDir:
     @property
     def experiment(self) -> dict[str, Any]:
         return self.plan.experiment
+
+    @property
+    def settle_ns(self) -> int:
+        """How long no deliveries are expected of a node after it has joined during the run."""
+        return round(float(self.experiment["workload"].get("settle_s", 0)) * SECOND_NS)
 
     @property
     def attempt(self) -> Attempt | None:

@@ -21,6 +21,7 @@ from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Share
 from metrics.tables.traces import EVENTS
 from peer.core.frames import Data
+from peer.trace import JOINED
 
 DELIVERIES: Final = arrow_schema("deliveries")
 MESSAGES: Final = arrow_schema("messages")
@@ -90,8 +91,10 @@ def _scheduled(schedule: Path) -> pa.Table:
     return actions.filter(pc.equal(actions["action"], "publish"))
 
 
-def subscriptions(overlay: DataFrame, events: DataFrame) -> DataFrame:
+def subscriptions(overlay: DataFrame, events: DataFrame, settle_ns: int) -> DataFrame:
     """Intervals in which a node subscribes to a topic: node, topic, from_ns, to_ns (half open).
+
+    Deliveries are expected from ``due_ns`` on: at least ``settle_ns`` after the node has joined.
 
     Not made with ``peer.core.schedule.Population``: each ``join`` and ``leave`` event names the topics that it begins
     or ends, so that the rows of each node and topic suffice and Spark can distribute them.
@@ -101,20 +104,26 @@ def subscriptions(overlay: DataFrame, events: DataFrame) -> DataFrame:
         F.explode("spec.topics").alias("topic"),
         F.lit(0).cast("bigint").alias("ts_ns"),
         F.lit(True).alias("joins"),
+        F.lit(0).cast("bigint").alias("due_ns"),
     )
-    changes = events.where(F.col("event").isin("join", "leave")).select(
-        "node", F.explode("topics").alias("topic"), "ts_ns", (F.col("event") == "join").alias("joins")
+    is_join = F.col("event") == "join"
+    settled_ns = F.when(is_join & (F.col("reason") == JOINED), F.col("ts_ns") + settle_ns)
+    joined = F.last(settled_ns, ignorenulls=True).over(Window.partitionBy("node").orderBy("ts_ns"))
+    changes = (
+        events.where(F.col("event").isin("join", "leave"))
+        .withColumn("due_ns", F.greatest("ts_ns", joined))
+        .select("node", F.explode("topics").alias("topic"), "ts_ns", is_join.alias("joins"), "due_ns")
     )
     following = F.lead("ts_ns", 1, _FOREVER).over(Window.partitionBy("node", "topic").orderBy("ts_ns"))
     spans = initial.unionByName(changes).withColumn("to_ns", following)
-    return spans.where("joins").select("node", "topic", F.col("ts_ns").alias("from_ns"), "to_ns")
+    return spans.where("joins").select("node", "topic", F.col("ts_ns").alias("from_ns"), "to_ns", "due_ns")
 
 
 def build_deliveries(sources: DeliverySources, share: Share) -> dict[str, pa.Table]:
     """The rows of the ``deliveries`` table for a share of the nodes.
 
-    A row per message and node other than its publisher that subscribed to one of its topics when it was published. The
-    delay is taken twice: from the logs, and from the captures alone.
+    A row per message and node other than its publisher that subscribed to one of its topics when it was published, and
+    had joined ``workload.settle_s`` before. The delay is taken twice: from the logs, and from the captures alone.
     """
     messages = pq.read_table(sources.published)
     row, node, topic = _expected(messages, _shared(pq.read_table(sources.interests), "node", share))
@@ -145,9 +154,9 @@ def _expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints
     interest = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
     row, topic = np.repeat(row, counts), np.repeat(topic, counts)
     at_ns = numbers(pc.coalesce(messages["publish_ns"], messages["scheduled_ns"]), -1)[row]
-    since_ns, to_ns = (numbers(interests[name])[interest] for name in ("from_ns", "to_ns"))
+    due_ns, to_ns = (numbers(interests[name])[interest] for name in ("due_ns", "to_ns"))
     node = numbers(interests["node"])[interest]
-    asked = (since_ns <= at_ns) & (at_ns < to_ns) & (node != numbers(messages["publisher"], -1)[row])
+    asked = (due_ns <= at_ns) & (at_ns < to_ns) & (node != numbers(messages["publisher"], -1)[row])
     row, node, topic = row[asked], node[asked], topic[asked]
     pair, count = factorise(row, node)
     one = np.empty(count, np.int64)

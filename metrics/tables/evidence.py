@@ -69,7 +69,7 @@ def gather(
         ),
         publications=publications,
         deliveries=len(deliveries),
-        recount=recount(run, round(margin_ms * 1e6)),
+        recount=recount(run, round(margin_ms * 1e6), run.settle_ns),
         order=order,
         frames=frames,
         clocks=clocks if run.clocks else None,

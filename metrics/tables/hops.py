@@ -22,7 +22,7 @@ from metrics.pcap.frames import DIRECTIONS
 from metrics.pcap.schemas import CONNS
 from metrics.pcap.schemas import FRAMES as TAPS
 from metrics.pcap.walk import Bools, Ints
-from metrics.tables.columns import Groups, conform, find, find_asked, holds, numbers, says
+from metrics.tables.columns import Groups, conform, find, find_asked, holds, numbers, says, valid
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share
 from metrics.tables.traces import EVENTS, locate
@@ -208,27 +208,52 @@ def _topics(published: Path, identifiers: pa.Array) -> pa.Array:
 
 
 def _repeats(events: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """Of each copy of a message whether the node had it already, or took it only to pass it on.
+    """Of each copy of a message whether the node had it already, and whether the node takes it only to pass it on.
 
-    The first copy at a node came from the neighbour that the node's first ``deliver`` or ``relay`` of it names.
+    The first copy at a node came from the neighbour that the node's first ``deliver`` or ``relay`` of it names. A copy
+    that a node reads on a link that it has closed, or refuses, leads to no event that names its sender.
     """
     said = ["event", "node", "peer", "ts_ns", "message_id"]
-    handled = (pc.field("event").isin(["deliver", "relay"])) & pc.field("peer").is_valid()
-    taken = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=handled)
-    taken = taken.sort_by([("ts_ns", "ascending")]).combine_chunks()
-    place = find([taken["node"], taken["message_id"]], [hops["dst_node"], hops["message_id"]])
-    first = taken.take(place)
+    about_copies = pc.field("event").isin(["deliver", "relay", "duplicate"])
+    known = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=about_copies)
+    key = ("node", "peer", "message_id")
+    handled = pc.is_valid(
+        find([known[name] for name in key], [hops[name] for name in ("dst_node", "src_node", key[2])])
+    )
+    taken = known.filter(pc.not_equal(known["event"], "duplicate")).sort_by([("ts_ns", "ascending")]).combine_chunks()
+    own = taken.filter(pc.and_(pc.is_null(taken["peer"]), pc.equal(taken["event"], "deliver")))
+    taken = taken.filter(pc.is_valid(taken["peer"]))
+    first = taken.take(find([taken["node"], taken["message_id"]], [hops["dst_node"], hops["message_id"]]))
     is_copy = pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["log_recv_ns"]))
     by_it = pc.and_(
         pc.equal(hops["src_node"], first["peer"].cast(pa.int64())), pc.less_equal(hops["log_recv_ns"], first["ts_ns"])
     )
     is_first = pa.array(_firsts(hops, holds(pc.and_(by_it, is_copy))))
     relayed = pa.array(says(first["event"], "relay"))
+    returned = pa.array(holds(pc.is_null(first["event"])) & _returned(hops, own))
     nothing = pa.scalar(None, pa.bool_())
     return {
         "is_dup": pc.if_else(is_copy, pc.invert(is_first), nothing),
         "is_relay": pc.if_else(is_copy, pc.and_(is_first, relayed), nothing),
+        "at_relay": pc.if_else(pc.and_(is_copy, handled), pc.or_(relayed, returned), nothing),
     }
+
+
+def _returned(hops: dict[str, pa.Array], delivered: pa.Table) -> Bools:
+    """Which messages came back to a publisher that did not subscribe.
+
+    Args:
+        hops: their message_id and dst_node.
+        delivered: node and message_id of the publishers' own deliveries.
+    """
+    node, message = hops["dst_node"], hops["message_id"]
+    came_back = holds(pc.equal(pc.shift_right(message.cast(pa.int64()), 32), node.cast(pa.int64())))
+    rows = np.flatnonzero(came_back)
+    place = find(
+        [delivered["node"], delivered["message_id"]], [node.take(pa.array(rows)), message.take(pa.array(rows))]
+    )
+    came_back[rows] = ~valid(place)
+    return came_back
 
 
 def _firsts(hops: dict[str, pa.Array], candidates: Bools) -> Bools:

@@ -16,8 +16,10 @@ def build_physical_links(events: DataFrame, end_ns: int) -> DataFrame:
     following = Window.partitionBy("node", "peer", "conn").orderBy("ts_ns")
     spans = changes.withColumn("to_ns", F.lead("ts_ns", 1, end_ns).over(following))
     up = spans.where(F.col("event") == "add_peer")
+    opened = F.col("direction") == "orig"
     return up.select(
-        "node", "peer", "conn", F.col("ts_ns").alias("from_ns"), F.greatest("ts_ns", "to_ns").alias("to_ns")
+        *("node", "peer", "conn", opened.alias("opened"), F.col("ts_ns").alias("from_ns")),
+        F.greatest("ts_ns", "to_ns").alias("to_ns"),
     )
 
 

@@ -24,7 +24,7 @@ class Intervals(NamedTuple):
 
     instances: pa.Table  # node
     interests: pa.Table  # node, topic
-    physical: pa.Table  # node, peer; by the word of either
+    physical: pa.Table  # node, peer, opened (by the node); by the word of either
     logical: pa.Table  # node, peer, topic; by the word of the node
     adversaries: frozenset[int] = frozenset()  # the nodes that misbehave on purpose
 
@@ -32,10 +32,11 @@ class Intervals(NamedTuple):
         """The numbers of the honest nodes that are up, rising, and the overlay then."""
         nodes = np.unique(_lasting(self.instances, at_ns, "node"))
         interests = _lasting(self.interests, at_ns, "node", "topic")
-        links = _lasting(self.physical, at_ns, "node", "peer")
+        links = _lasting(self.physical, at_ns, "node", "peer", "opened")
+        openings = np.where(links[:, 2:] == 1, links[:, :2], links[:, 1::-1])
         views = _lasting(self.logical, at_ns, "node", "peer", "topic")
         honest = nodes[~np.isin(nodes, list(self.adversaries))]
-        return honest, Snapshot.of(nodes, interests, links, views, self.adversaries)
+        return honest, Snapshot.of(nodes, interests, links[:, :2], views, self.adversaries, openings)
 
 
 def _lasting(table: pa.Table, at_ns: int, *columns: str) -> npt.NDArray[np.int64]:

@@ -88,7 +88,8 @@ class Pipeline:
         """Read the raw files once: traces to ``logs``, captures to ``wire``; small inputs as they are."""
         ship_code(self._spark)
         in_parallel(raw=self._stage_raw, plan=self._stage_plan)
-        self.interests = self._stage_rows("interests", deliveries.subscriptions(self.overlay, self.events))
+        subscribed = deliveries.subscriptions(self.overlay, self.events, self._run.settle_ns)
+        self.interests = self._stage_rows("interests", subscribed)
         self.instances = churn.instances(self.overlay, self.events)
 
     def _stage_raw(self) -> None:

@@ -26,7 +26,8 @@ _COLUMNS: Final = {
         conn string, incarnation int, direction string, off bigint, len_bytes bigint, kind smallint, message_id bigint,
         topics array<bigint>, src_node int, dst_node int, log_send_ns bigint, tap_tx_ns bigint, tap_tx_last_ns bigint,
         tap_rx_ns bigint, log_recv_ns bigint, d_sndbuf_ns bigint, d_wire_ns bigint, d_rcv_ns bigint,
-        asked_delay_ms double, asked_jitter_ms double, n_retx int, n_seconds int, is_dup boolean, is_relay boolean
+        asked_delay_ms double, asked_jitter_ms double, n_retx int, n_seconds int, is_dup boolean, is_relay boolean,
+        at_relay boolean
     """,
     "deliveries": """
         message_id bigint, topic bigint, publisher int, node int, publish_ns bigint, delivered_ns bigint,
@@ -44,7 +45,7 @@ _COLUMNS: Final = {
         t100_ms double, n_transmissions bigint, n_reached bigint, redundancy double
     """,
     "links": "node int, peer int, topic bigint, from_ns bigint, to_ns bigint",
-    "physical_links": "node int, peer int, conn string, from_ns bigint, to_ns bigint",
+    "physical_links": "node int, peer int, conn string, opened boolean, from_ns bigint, to_ns bigint",
     "sharing": """
         source string, at_ns bigint, node int, view_size_total bigint, view_size_unique bigint, degree bigint,
         link_sharing_ratio double
@@ -53,6 +54,8 @@ _COLUMNS: Final = {
         at_ns bigint, nodes bigint, subscriptions bigint, logical_links bigint, physical_links bigint,
         view_size_total_mean double, view_size_total_max bigint, view_size_unique_mean double,
         view_size_unique_max bigint, in_degree_max bigint, degree_mean double, degree_max bigint,
+        degree_p50 double, degree_p90 double, degree_p99 double, opened_links_mean double, opened_links_max bigint,
+        opened_links_p99 double, accepted_links_max bigint, accepted_links_p99 double,
         link_sharing_ratio double, components bigint, largest_component bigint, clustering double,
         clustering_global double, diameter bigint, path_length_mean double, topics bigint, topic_components bigint,
         topic_components_max bigint, topics_partitioned bigint, topic_diameter_max bigint, topic_view_components bigint,
@@ -64,7 +67,7 @@ _COLUMNS: Final = {
     """,
     "overlay_degrees": """
         at_ns bigint, node int, subscriptions bigint, view_size_total bigint, view_size_unique bigint, in_degree bigint,
-        degree bigint
+        degree bigint, opened bigint, accepted bigint
     """,
     "overhead": """
         node int, second_ns bigint, first_payload_bytes bigint, duplicate_payload_bytes bigint, framing_bytes bigint,

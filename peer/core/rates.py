@@ -1,7 +1,5 @@
 """The relative publication rates of the topics: what the workload draws from, and a protocol may weigh topics by."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from msgspec import Struct

@@ -44,7 +44,11 @@ class Leave(_Scheduled, frozen=True):
 
 
 class Crash(_Scheduled, frozen=True):
-    """The node ends without telling anybody."""
+    """The node's process ends without telling anybody; its host closes the connections."""
+
+
+class Vanish(_Scheduled, frozen=True):
+    """The node's host vanishes with the node and closes no connection: a silent crash. It is back at the next join."""
 
 
 class Subscribe(_Scheduled, frozen=True):
@@ -59,7 +63,7 @@ class Unsubscribe(_Scheduled, frozen=True):
     topics: tuple[TopicId, ...]
 
 
-Change: TypeAlias = Join | Leave | Crash | Subscribe | Unsubscribe
+Change: TypeAlias = Join | Leave | Crash | Vanish | Subscribe | Unsubscribe
 Action: TypeAlias = Publish | Change
 
 
@@ -126,7 +130,7 @@ class Population:
         """
         if problem := self._problem(change):
             raise ValueError(f"node {change.node} {problem} at {change.at_ns / 1e9:g} s")
-        if isinstance(change, Leave | Crash):
+        if isinstance(change, Leave | Crash | Vanish):
             return Turnover((), tuple(sorted(self.interests.pop(change.node))))
         topics = frozenset(change.topics)
         if isinstance(change, Unsubscribe):
@@ -142,7 +146,7 @@ class Population:
         own = self.interests.get(change.node)
         if (own is not None) == isinstance(change, Join):
             return "is down" if own is None else "is up"
-        if isinstance(change, Leave | Crash):
+        if isinstance(change, Leave | Crash | Vanish):
             return ""
         if len(set(change.topics)) < len(change.topics):
             return f"names a topic twice in {list(change.topics)}"

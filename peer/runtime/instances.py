@@ -98,6 +98,14 @@ class Instances:
         """End the instance as a dying process does: the kernel closes its connections."""
         self._end(CRASHED)
 
+    def vanish(self) -> None:
+        """Refuse: the kernel closes the connections of every process that ends. No plan asks real peers to vanish.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("only simulated hosts can vanish without closing their connections")
+
     def quiesce(self) -> None:
         """Fire no more timers and open no more connections; frames are still received and forwarded."""
         if self.driver is not None:

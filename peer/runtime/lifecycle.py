@@ -12,7 +12,7 @@ from peer.core.contract import Directory, Event, TopicId
 from peer.core.node import StatefulNode
 from peer.core.payload import make_payload
 from peer.core.randomness import substream
-from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe
+from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe, Vanish
 from peer.protocols.description import Composition
 from peer.protocols.registry import compose
 from peer.runtime.bootstrap import Step, tell
@@ -38,6 +38,10 @@ class Slot(Protocol[Joining]):
 
     def crash(self) -> None:
         """End the instance as a killed process does."""
+        ...
+
+    def vanish(self) -> None:
+        """End the instance as a host does that loses its power: it closes no connection and answers nothing."""
         ...
 
     def feed(self, event: Event) -> None:
@@ -75,6 +79,8 @@ def enact(step: Step, spec: NodeSpec, slot: Slot[Joining]) -> Joining | None:
             slot.leave()
         case Crash():
             slot.crash()
+        case Vanish():
+            slot.vanish()
         case None:
             assert directory is not None, "a refresh has a directory"
             slot.feed(contract.PeerList(directory))

@@ -70,6 +70,7 @@ def test_the_overlays_measures_are_the_studys(attacked: Attacked) -> None:
     [row] = [row for row in attacked.table("overlay") if row["at_ns"] == attacked.end_ns]
     common = at_end.keys() & row.keys()
     assert common > {"nodes", "degree_mean", "clustering", "path_length_mean", "topic_components"}
+    assert common > {"degree_p99", "opened_links_max", "opened_links_mean", "accepted_links_p99"}
     assert {name: row[name] for name in common} == {name: at_end[name] for name in common}
 
 
@@ -78,7 +79,9 @@ def test_the_headline_is_the_studys(attacked: Attacked) -> None:
     assert headline["adversaries"] == 9
     assert (headline["degree_mean"], headline["degree_max"]) == (middle["degree_mean"], middle["degree_max"])
     rest = attacked.study(None, END_S)
-    names = ("control_bytes_per_peer_per_s", "delivery_ratio", "clustering", "diameter", "topic_components")
+    names = ["control_bytes_per_peer_per_s", "delivery_ratio", "clustering", "diameter", "topic_components"]
+    names += [name for name in headline if name.startswith(("hops_", "propagation_", "traffic_", "node_traffic_"))]
+    names += ["relay_ratio", "duplicates_per_delivery"]
     assert {name: headline[name] for name in names} == pytest.approx({name: rest[name] for name in names})
 
 

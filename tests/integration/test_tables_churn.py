@@ -29,12 +29,14 @@ topics = 4
 publish_rate_per_s = 8
 warmup_s = 3
 duration_s = 25
+settle_s = 2
 [interests]
 ratio = 0.5
 [churn]
 kind = "exponential"
 on_s = 8
 crash_ratio = 0.5
+silent_ratio = 0.5
 """
 
 
@@ -60,6 +62,11 @@ class Analysed:
     def table(self, name: str) -> pd.DataFrame:
         return pq.read_table(self.run_dir / "tables" / f"{name}.parquet").to_pandas()
 
+    def is_settled(self, node: int, at_ns: int) -> bool:
+        """Whether the node's last join is at least two seconds ago."""
+        joins = [e["ts_ns"] for e in self.events[node] if e["event"] == "join" and e["ts_ns"] <= at_ns]
+        return not joins or at_ns - joins[-1] >= 2_000_000_000
+
     def state_at(self, node: int, at_ns: int) -> tuple[bool, set[int]]:
         """Whether the node is up, and its topics."""
         up, topics = self.specs[node]["up"], set(self.specs[node]["topics"])
@@ -75,7 +82,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Analysed:
     return Analysed(tmp_path_factory.mktemp("churn"))
 
 
-def test_deliveries_are_expected_of_who_is_up_and_subscribed_at_the_publication(run: Analysed) -> None:
+def test_deliveries_are_expected_of_nodes_that_are_up_settled_and_subscribed_at_the_publication(run: Analysed) -> None:
     expected = {
         (event["message_id"], node)
         for publisher, events in run.events.items()
@@ -83,6 +90,7 @@ def test_deliveries_are_expected_of_who_is_up_and_subscribed_at_the_publication(
         if event["event"] == "publish"
         for node in run.specs
         if node != publisher and run.state_at(node, event["ts_ns"])[1] & set(event["topics"])
+        if run.is_settled(node, event["ts_ns"])
     }
     deliveries = run.table("deliveries")
     assert set(zip(deliveries["message_id"], deliveries["node"], strict=True)) == expected

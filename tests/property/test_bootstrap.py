@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from peer.core.bitset import bitset
 from peer.core.directory import Directory, PeerInfo, PersistentMap
-from peer.core.schedule import Action, Crash, Join, Leave, Publish, Subscribe, Unsubscribe
+from peer.core.schedule import Action, Crash, Join, Leave, Publish, Subscribe, Unsubscribe, Vanish
 from peer.runtime.bootstrap import Step, first_directory, tell, timeline
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
@@ -40,14 +40,14 @@ def draw_action(draw: st.DrawFn, topics: dict[int, set[int]], at_ns: int) -> Act
     if own is None:
         topics[node] = set(named)
         return Join(at_ns, node, named)
-    kind = draw(st.sampled_from([Leave, Crash, Subscribe, Unsubscribe, Publish]))
+    kind = draw(st.sampled_from([Leave, Crash, Vanish, Subscribe, Unsubscribe, Publish]))
     if kind is Subscribe and (new := set(named) - own):
         own |= new
         return Subscribe(at_ns, node, tuple(sorted(new)))
     if kind is Unsubscribe and (old := set(named) & own):
         own -= old
         return Unsubscribe(at_ns, node, tuple(sorted(old)))
-    if kind in (Leave, Crash):
+    if kind in (Leave, Crash, Vanish):
         del topics[node]
         return kind(at_ns, node)
     return Publish(at_ns, node, 1, named)
@@ -60,7 +60,7 @@ def reference(overlay: OverlayDocument, known: list[Action]) -> Directory:
         match action:
             case Join():
                 topics[action.node] = set(action.topics)
-            case Leave() | Crash():
+            case Leave() | Crash() | Vanish():
                 del topics[action.node]
             case Subscribe():
                 topics[action.node] |= set(action.topics)

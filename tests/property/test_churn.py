@@ -6,6 +6,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,12 +16,19 @@ from harness.experiment.form import ChurnSpec, Experiment, InterestsSpec, Script
 from harness.workload.churn import Sessions, Span, draw_sessions, mean_off_s
 from harness.workload.workload import Workload, draw_workload
 from peer.core.contract import message_id
-from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe
+from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe, Vanish
 
 HERE = Path()
 SECOND = 1_000_000_000
 SPAN = Span(-5 * SECOND, 60 * SECOND)
-KINDS = {"join": Join, "leave": Leave, "crash": Crash, "subscribe": Subscribe, "unsubscribe": Unsubscribe}
+KINDS = {
+    "join": Join,
+    "leave": Leave,
+    "crash": Crash,
+    "vanish": Vanish,
+    "subscribe": Subscribe,
+    "unsubscribe": Unsubscribe,
+}
 seeds = st.integers(0, 2**63 - 1)
 workloads = st.builds(
     WorkloadSpec,
@@ -37,7 +45,11 @@ churns = st.builds(
     on_s=st.floats(0.5, 40),
     off_s=st.none() | st.floats(0.5, 40),
     crash_ratio=st.floats(0, 1),
+    silent_ratio=st.floats(0, 1),
     new_interests=st.booleans(),
+    flash_ratio=st.floats(0, 1),
+    flash_at_s=st.floats(0, 0.5),
+    flash_span_s=st.floats(0, 0.4),
 )
 
 
@@ -52,9 +64,50 @@ def check_sessions(sessions: Sessions, span: Span) -> None:
 def test_sessions_alternate_within_the_span_and_repeat(spec: ChurnSpec, nodes: int, seed: int) -> None:
     sessions = draw_sessions(spec, nodes, SPAN, seed, HERE)
     check_sessions(sessions, SPAN)
-    assert draw_sessions(spec, nodes + 7, SPAN, seed, HERE)[:nodes] == sessions
-    if spec.kind == "none":
-        assert sessions == (((*SPAN, False),),) * nodes
+    if not spec.flash_ratio:
+        assert draw_sessions(spec, nodes + 7, SPAN, seed, HERE)[:nodes] == sessions
+    if spec.kind == "none" and not spec.flash_ratio:
+        assert sessions == (((*SPAN, False, False),),) * nodes
+
+
+@given(churns, st.integers(1, 30), seeds)
+def test_a_flash_crowd_joins_in_its_span_and_stays_and_the_others_do_not_change(
+    spec: ChurnSpec, nodes: int, seed: int
+) -> None:
+    sessions = draw_sessions(spec, nodes, SPAN, seed, HERE)
+    calm = draw_sessions(msgspec.structs.replace(spec, flash_ratio=0.0), nodes, SPAN, seed, HERE)
+    first_ns = round(spec.flash_at_s * 1e9)
+    last_ns = first_ns + round(spec.flash_span_s * 1e9)
+    crowd = [
+        own
+        for own in sessions
+        if len(own) == 1 and own[0][1:] == (SPAN.end_ns, False, False) and first_ns <= own[0].from_ns <= last_ns
+    ]
+    changed = sum(own != before for own, before in zip(sessions, calm, strict=True))
+    assert changed <= round(spec.flash_ratio * nodes) <= len(crowd)
+
+
+def test_a_flash_crowd_joins_at_different_instants() -> None:
+    spec = ChurnSpec(flash_ratio=0.5, flash_at_s=3, flash_span_s=10)
+    joins = [own[0].from_ns for own in draw_sessions(spec, 2000, SPAN, 1, HERE) if own[0].from_ns > SPAN.start_ns]
+    assert len(joins) == 1000
+    for share in (0.25, 0.5, 0.75):
+        assert sum(at_ns < (3 + 10 * share) * 1e9 for at_ns in joins) / 1000 == pytest.approx(share, abs=0.06)
+
+
+@given(churns, st.integers(1, 10), seeds)
+def test_only_crashes_are_silent_and_silence_changes_nothing_else(spec: ChurnSpec, nodes: int, seed: int) -> None:
+    sessions = draw_sessions(spec, nodes, SPAN, seed, HERE)
+    heard = draw_sessions(msgspec.structs.replace(spec, silent_ratio=0.0), nodes, SPAN, seed, HERE)
+    assert [[s[:3] for s in own] for own in sessions] == [[s[:3] for s in own] for own in heard]
+    assert not any(s.silent for own in heard for s in own)
+    assert not any(s.silent and not s.crashes for own in sessions for s in own)
+
+
+def test_crashes_are_silent_in_their_share() -> None:
+    spec = ChurnSpec(kind="exponential", on_s=9, crash_ratio=0.5, silent_ratio=0.25)
+    crashes = [s.silent for own in draw_sessions(spec, 900, SPAN, 1, HERE) for s in own if s.crashes]
+    assert sum(crashes) / len(crashes) == pytest.approx(0.25, abs=5 * math.sqrt(0.19 / len(crashes)))
 
 
 def share_up(sessions: Sessions, at_ns: int) -> float:
@@ -105,7 +158,7 @@ def check_possible(drawn: Workload, experiment: Experiment) -> None:
         assert -workload.warmup_s * 1e9 - 1 <= action.at_ns < (workload.duration_s + workload.cooldown_s) * 1e9 + 1
         assert up[action.node] != isinstance(action, Join)
         own = topics[action.node]
-        if not isinstance(action, Leave | Crash):
+        if not isinstance(action, Leave | Crash | Vanish):
             assert list(action.topics) == sorted(set(action.topics))
         match action:
             case Publish():
@@ -116,7 +169,7 @@ def check_possible(drawn: Workload, experiment: Experiment) -> None:
                 published += 1
             case Join():
                 up[action.node], topics[action.node] = True, set(action.topics)
-            case Leave() | Crash():
+            case Leave() | Crash() | Vanish():
                 up[action.node], topics[action.node] = False, set()
             case Subscribe():
                 assert not own & set(action.topics)
@@ -297,3 +350,40 @@ def test_the_papers_churn_of_thousands_is_drawn_in_seconds() -> None:
     check_possible(drawn, experiment)
     joins = sum(isinstance(action, Join) for action in drawn.schedule)
     assert joins == pytest.approx(2500 * 1000 / 625, rel=0.1)
+
+
+WINDOW = "node,start_s,end_s\nearly,0,99\na,90,120\na,150,170\nb,0,300\nlate,200,400\nc,130,140\n"
+
+
+def in_window(tmp_path: Path, nodes: int, seed: int = 1, **given: object) -> Sessions:
+    (tmp_path / "x.csv").write_text(WINDOW)
+    spec = ChurnSpec(kind="sessions", path="x.csv", origin_s=100, end_s=200, **given)
+    return draw_sessions(spec, nodes, Span(-5 * SECOND, 95 * SECOND), seed, tmp_path)
+
+
+def test_a_window_has_the_nodes_with_sessions_in_it_in_an_order_of_the_seed(tmp_path: Path) -> None:
+    own = [[(-5, 15), (45, 65)], [(-5, 95)], [(25, 35)]]
+    orders = [seconds(in_window(tmp_path, 3, seed)) for seed in range(20)]
+    assert all(sorted(order) == sorted(own) for order in orders)
+    assert len({str(order) for order in orders}) > 3
+    assert [seconds(in_window(tmp_path, 2, seed)) for seed in range(20)] == [order[:2] for order in orders]
+
+
+def test_a_trace_with_too_few_nodes_is_used_again_shifted_within_the_window(tmp_path: Path) -> None:
+    sessions = in_window(tmp_path, 60)
+    check_sessions(sessions, Span(-5 * SECOND, 95 * SECOND))
+    assert sessions[:3] == in_window(tmp_path, 3)
+    up_s = [round(sum(to_s - from_s for from_s, to_s in own), 6) for own in seconds(sessions)]
+    assert up_s == up_s[:3] * 20, "a shift keeps the time that a node is up"
+    places = [at_s for own in seconds(sessions) for at_s, _ in own if len(own) == 1]
+    assert len(set(places)) > 15, "no two of them join together"
+    assert any(own[0][0] == -5 and own[-1][1] == 95 and len(own) > 1 for own in seconds(sessions)), "one wraps around"
+
+
+def test_a_window_must_hold_the_run_and_some_session(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"\$\.churn\.end_s: expected at least 210, the trace's instant at which"):
+        in_window(tmp_path, 3, speedup=1.1)
+    (tmp_path / "y.csv").write_text("a,0,9\n")
+    spec = ChurnSpec(kind="sessions", path="y.csv", origin_s=9, end_s=90)
+    with pytest.raises(ExperimentError, match=r"y\.csv: no session between 9 and 90 s"):
+        draw_sessions(spec, 3, SPAN, 1, tmp_path)

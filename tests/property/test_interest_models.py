@@ -1,5 +1,6 @@
 """Interest models: marginals, bounds, and draws that depend on nothing but the seed, the node and its life."""
 
+import gzip
 import json
 import math
 import tempfile
@@ -24,6 +25,7 @@ from harness.workload.interests import (
     power_law,
     topic_weights,
 )
+from peer.core.randomness import NETWORK, substream
 
 HERE = Path()
 
@@ -73,6 +75,92 @@ def test_draws_depend_on_seed_node_and_life_alone(spec: InterestsSpec, topics: i
     asked = [(node, life) for node in range(5) for life in range(3)]
     forward = [once.draw(*which) for which in asked]
     assert [again.draw(*which) for which in reversed(asked)] == forward[::-1]
+
+
+buckets = st.builds(
+    lambda count, size, drawn, taken: (
+        InterestsSpec(
+            kind="buckets", buckets=count, buckets_per_node=min(drawn, count), topics_per_bucket=min(taken, size)
+        ),
+        count * size,
+    ),
+    *[st.integers(1, 8)] * 4,
+)
+
+
+@given(buckets, seeds)
+def test_a_node_takes_equally_many_topics_from_each_of_its_buckets(drawn: tuple[InterestsSpec, int], seed: int) -> None:
+    spec, topics = drawn
+    model, again = (make_model(spec, topics, nodes, seed, HERE) for nodes in (3, 300))
+    for chosen in draw_interests(model, 3):
+        assert list(chosen) == sorted(set(chosen))
+        assert all(0 <= topic < topics and type(topic) is int for topic in chosen)
+        of_bucket = Counter(topic // (topics // spec.buckets) for topic in chosen)
+        assert list(of_bucket.values()) == [spec.topics_per_bucket] * spec.buckets_per_node
+    assert [again.draw(node, life) for life in (1, 0) for node in range(3)] == [
+        model.draw(node, life) for life in (1, 0) for node in range(3)
+    ]
+
+
+@pytest.mark.parametrize(("drawn", "taken"), [(5, 10), (2, 25)])
+def test_buckets_leave_popularity_uniform_and_correlate_interests(drawn: int, taken: int) -> None:
+    """The paper's low and high correlation: 50 of 5000 topics, from 5 or 2 of 100 buckets."""
+    nodes = 2000
+    spec = InterestsSpec(kind="buckets", buckets=100, buckets_per_node=drawn, topics_per_bucket=taken)
+    interests = draw_interests(make_model(spec, 5000, nodes, 1, HERE), nodes)
+    popular = np.bincount(np.concatenate([np.array(topics) for topics in interests]), minlength=5000)
+    assert popular.mean() == nodes / 100
+    assert popular.var() == pytest.approx(nodes * 0.01 * 0.99, rel=0.15)
+    own = [frozenset(topics) for topics in interests[:400]]
+    shared = [len(a & b) for place, a in enumerate(own) for b in own[:place]]
+    sharing = sum(1 for count in shared if count) / len(shared)
+    none_common = math.comb(100 - drawn, drawn) / math.comb(100, drawn)
+    assert sharing == pytest.approx(1 - none_common, rel=0.15), (
+        "nodes with a bucket in common share topics, others none"
+    )
+    assert sum(shared) / len(shared) == pytest.approx(0.5, rel=0.1), "as many as with random interests"
+
+
+def follower_model(lines: str, nodes: int, seed: int, name: str = "x.adj") -> InterestModel:
+    with tempfile.TemporaryDirectory() as folder:
+        content = lines.encode()
+        Path(folder, name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        return make_model(InterestsSpec(kind="follower-graph", path=name), nodes, nodes, seed, Path(folder))
+
+
+follows = st.dictionaries(st.integers(0, 15), st.sets(st.integers(0, 15)), min_size=1)
+
+
+@given(follows, st.integers(2, 16), seeds, st.sampled_from(["x.adj", "x.adj.gz"]))
+@settings(max_examples=60, deadline=None)
+def test_a_sample_of_followers_has_all_relations_within_it(
+    graph: dict[int, set[int]], nodes: int, seed: int, name: str
+) -> None:
+    users = {*graph, *(user for own in graph.values() for user in own)}
+    lines = "".join(f"{' '.join(map(str, [user, *own]))}\n" for user, own in graph.items())
+    if len(users) < nodes:
+        with pytest.raises(ExperimentError, match=f"expected a graph of at least {nodes} users, got {len(users)}"):
+            follower_model(lines, nodes, seed, name)
+        return
+    interests = draw_interests(follower_model(lines, nodes, seed, name), nodes)
+    starts = list(graph)
+    substream(seed, NETWORK, "follower graph").shuffle(starts)
+    order = list(dict.fromkeys(user for start in starts for user in [start, *graph[start]]))[:nodes]
+    assert interests == tuple(
+        tuple(number for number, other in enumerate(order) if other == user or other in graph.get(user, ()))
+        for user in order
+    )
+
+
+def test_a_sample_starts_with_a_follower_that_the_seed_draws() -> None:
+    lines = "a b c\n" + "d e f\n" + "g h i\nb c\n"
+    samples = {draw_interests(follower_model(lines, 3, seed), 3) for seed in range(20)}
+    assert samples == {
+        ((0, 1, 2), (1,), (2,)),  # d or g with its followees
+        ((0, 1, 2), (1, 2), (2,)),  # a with b, which follows c
+        ((0, 1), (1,), (2,)),  # b and c, then d or g without its followees
+        ((0, 1), (1,), (0, 1, 2)),  # b and c, then a
+    }
 
 
 @pytest.mark.parametrize("kind", ["independent", "popularity", "grid"])

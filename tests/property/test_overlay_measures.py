@@ -68,13 +68,13 @@ def test_adversaries_are_neighbours_of_honest_nodes_and_nothing_else(overlay, ad
     up, interests, links, views = overlay
     honest = sorted(set(up) - adversaries)
     whole = (list(interests), links, list(views))
-    snapshot = Snapshot.of(up, *whole, adversaries)
+    snapshot = Snapshot.of(up, *whole, adversaries, openings=links)
     assert measure_graph(snapshot) == measure_graph(Snapshot.of(honest, *whole))
     assert measure_topics(snapshot) == measure_topics(Snapshot.of(honest, *whole))
-    everybody = count_links(Snapshot.of(up, *whole))
+    everybody = count_links(Snapshot.of(up, *whole, openings=links))
     mine = [sorted(up).index(node) for node in honest]
     counted = count_links(snapshot)
-    for name in ("view_size_total", "view_size_unique", "degree"):
+    for name in ("view_size_total", "view_size_unique", "degree", "opened", "accepted"):
         assert getattr(counted, name).tolist() == getattr(everybody, name)[mine].tolist()
     assert counted.in_degree.tolist() == count_links(Snapshot.of(honest, *whole)).in_degree.tolist()
 
@@ -103,7 +103,7 @@ def test_every_topic_is_measured_as_a_plain_search_does(overlay) -> None:
 @settings(max_examples=150, deadline=None)
 def test_nodes_and_the_physical_graph_are_measured_as_a_plain_search_does(overlay) -> None:
     up, interests, links, views = overlay
-    snapshot = Snapshot.of(up, list(interests), links, list(views))
+    snapshot = Snapshot.of(up, list(interests), links, list(views), openings=links)
     nodes, arcs = set(up), {(a, b) for a, b in both_ways(links) if {a, b} <= set(up)}
     counts, order = count_links(snapshot), sorted(up)
     held = [(a, b, topic) for a, b, topic in views if {a, b} <= nodes]
@@ -111,6 +111,9 @@ def test_nodes_and_the_physical_graph_are_measured_as_a_plain_search_does(overla
     assert counts.view_size_unique.tolist() == [len({b for a, b, _ in held if a == node}) for node in order]
     assert counts.in_degree.tolist() == [len({a for a, b, _ in held if b == node}) for node in order]
     assert counts.degree.tolist() == [sum(a == node for a, _ in arcs) for node in order]
+    opened = arcs & set(links)
+    assert counts.opened.tolist() == [sum(a == node for a, _ in opened) for node in order]
+    assert counts.accepted.tolist() == [sum(b == node for _, b in opened) for node in order]
 
     graph, parts = measure_graph(snapshot), components(nodes, arcs)
     assert (graph.components, graph.largest_component) == (len(parts), max(map(len, parts)))

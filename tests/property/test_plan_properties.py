@@ -12,7 +12,7 @@ from harness.experiment.form import Experiment, InterestsSpec, UnderlaySpec, Wor
 from harness.planning import make_plan
 from harness.workload.interests import IndependentInterests
 from harness.workload.membership import MembershipPlan
-from harness.workload.publications import draw_instants, draw_schedule
+from harness.workload.publications import draw_instants, draw_schedule, publish_rule
 from peer.core.contract import message_id
 from peer.core.schedule import Publish
 from peer.protocols.random_graph.overlay import RandomParameters
@@ -34,7 +34,9 @@ def test_schedules_are_sorted_inside_the_window_and_published_by_subscribers(
 ) -> None:
     model = IndependentInterests(ratio, workload.topics, seed)
     interests = tuple(model.draw(node, 0) for node in range(nodes))
-    schedule = draw_schedule(workload, MembershipPlan((True,) * nodes, interests, ()), seed)
+    schedule = draw_schedule(
+        workload, MembershipPlan((True,) * nodes, interests, ()), seed, publish_rule(InterestsSpec())
+    )
     instants = [action.at_ns for action in schedule]
     assert instants == sorted(set(instants))
     assert all(0 <= at_ns < round(workload.duration_s * 1e9) for at_ns in instants)

@@ -1,7 +1,5 @@
 """Plumtree over HyParView on the pump: views that agree, trees that reach everybody, and repair after failures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

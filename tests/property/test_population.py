@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from peer.core.schedule import Change, Crash, Join, Leave, Population, Subscribe, Turnover, Unsubscribe
+from peer.core.schedule import Change, Crash, Join, Leave, Population, Subscribe, Turnover, Unsubscribe, Vanish
 
 SECOND = 1_000_000_000
 NODES, TOPICS = 4, 4
@@ -17,6 +17,7 @@ changes = st.one_of(
     st.builds(Join, instants, nodes, topic_lists),
     st.builds(Leave, instants, nodes),
     st.builds(Crash, instants, nodes),
+    st.builds(Vanish, instants, nodes),
     st.builds(Subscribe, instants, nodes, topic_lists),
     st.builds(Unsubscribe, instants, nodes, topic_lists),
 )
@@ -34,13 +35,13 @@ class Model:
             return change.node not in self.up and len(change.topics) == len(set(change.topics))
         if change.node not in self.up:
             return False
-        if isinstance(change, Leave | Crash):
+        if isinstance(change, Leave | Crash | Vanish):
             return True
         exist = {(change.node, topic) in self.pairs for topic in change.topics}
         return len(change.topics) == len(set(change.topics)) and exist == {isinstance(change, Unsubscribe)}
 
     def apply(self, change: Change) -> None:
-        if isinstance(change, Leave | Crash):
+        if isinstance(change, Leave | Crash | Vanish):
             self.up.remove(change.node)
             self.pairs = {pair for pair in self.pairs if pair[0] != change.node}
             return

@@ -31,21 +31,23 @@ class Documents:
         return self._actions
 
 
-def counted(nodes: list[tuple[int, ...]], actions: list[dict[str, Any]], margin_ns: int = 0) -> tuple[Recount, int]:
+def counted(
+    nodes: list[tuple[int, ...]], actions: list[dict[str, Any]], margin_ns: int = 0, settle_ns: int = 0
+) -> tuple[Recount, int]:
     with TemporaryDirectory() as folder:
         run: Any = Documents(Path(folder), nodes, actions)
-        return recount(run, margin_ns), count_changes(run)
+        return recount(run, margin_ns, settle_ns), count_changes(run)
 
 
-@given(st.integers(0, 2**32), st.floats(0.5, 20), st.floats(0.2, 1), st.integers(2, 15))
+@given(st.integers(0, 2**32), st.floats(0.5, 20), st.floats(0.2, 1), st.integers(2, 15), st.sampled_from([0, 3]))
 @settings(max_examples=60, deadline=None)
-def test_the_count_equals_a_slow_reference(seed: int, on_s: float, ratio: float, nodes: int) -> None:
+def test_the_count_equals_a_slow_reference(seed: int, on_s: float, ratio: float, nodes: int, settle_s: int) -> None:
     experiment = Experiment(
         "x",
         seed=seed,
         workload=WorkloadSpec(topics=5, topics_per_message=2, duration_s=10),
         interests=InterestsSpec(ratio=ratio),
-        churn=ChurnSpec(kind="exponential", on_s=on_s, crash_ratio=0.5),
+        churn=ChurnSpec(kind="exponential", on_s=on_s, crash_ratio=0.5, silent_ratio=0.5),
     )
     try:
         drawn = draw_workload(experiment, nodes, Path())
@@ -56,13 +58,15 @@ def test_the_count_equals_a_slow_reference(seed: int, on_s: float, ratio: float,
         if not isinstance(publication, Publish):
             continue
         for node in set(range(nodes)) - {publication.node}:
-            own = drawn.interests[node]
+            own, joined_ns = drawn.interests[node], -(2**62)
             for action in drawn.schedule[:place]:
                 if action.node == node and not isinstance(action, Publish):
                     own = action.topics if isinstance(action, Join) else ()
-            expected += bool(set(own) & set(publication.topics))
+                    joined_ns = action.at_ns
+            settled = publication.at_ns >= joined_ns + settle_s * SECOND
+            expected += settled and bool(set(own) & set(publication.topics))
     actions = [json.loads(line) for line in encode_schedule(drawn.schedule).splitlines()]
-    found, changes = counted(list(drawn.interests), actions)
+    found, changes = counted(list(drawn.interests), actions, 0, settle_s * SECOND)
     assert found == Recount(expected, found.uncertain)
     assert changes == sum(not isinstance(action, Publish) for action in drawn.schedule)
 
@@ -83,3 +87,14 @@ def test_what_changes_near_a_publication_is_uncertain() -> None:
     nodes = [(7,), (7, 8), (7,), (7,), (7,)]
     assert counted(nodes, actions, SECOND // 10) == (Recount(3 + 1, 2), 4)
     assert counted(nodes, actions) == (Recount(4, 0), 4)
+
+
+def test_a_node_that_settles_near_a_publication_is_uncertain() -> None:
+    actions = [
+        at(1, 1, "join", 7),
+        at(2, 2, "join", 7),
+        at(2.95, 0, "publish", 7),  # node 1 settles 0.05 s later, node 2 after another second
+        at(5, 0, "publish", 7),
+    ]
+    nodes = [(7,), (), (), (7,)]
+    assert counted(nodes, actions, SECOND // 10, 2 * SECOND)[0] == Recount(1 + 3, 1)

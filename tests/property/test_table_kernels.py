@@ -37,7 +37,7 @@ PAIRS = [
     if (a, b) != (0, 1)
 ]
 INTEREST_SCHEMA = pa.schema(
-    [("node", pa.int32()), ("topic", pa.int64()), ("from_ns", pa.int64()), ("to_ns", pa.int64())]
+    [("node", pa.int32()), ("topic", pa.int64()), ("due_ns", pa.int64()), ("to_ns", pa.int64())]
 )
 
 nodes = st.sampled_from(NODES)
@@ -83,7 +83,7 @@ handled = st.fixed_dictionaries(
     }
 )
 asked = st.fixed_dictionaries({"message_id": identifiers, "at_ns": instants, "topics": topic_lists})
-interests = st.fixed_dictionaries({"node": nodes, "topic": st.integers(0, 3), "from_ns": instants, "to_ns": instants})
+interests = st.fixed_dictionaries({"node": nodes, "topic": st.integers(0, 3), "due_ns": instants, "to_ns": instants})
 
 
 @contextmanager
@@ -151,6 +151,18 @@ def expected_hops(logs: list[Row], taps: list[Row], events: list[Row]) -> list[R
         if event["event"] in ("deliver", "relay") and event["peer"] is not None:
             firsts.setdefault((event["node"], event["message_id"]), event)
     rows = [expected_hop(key, *sightings, firsts) for key, sightings in frames.items()]
+    own = {(event["node"], event["message_id"]) for event in events if is_own_delivery(event)}
+    handled = {
+        (event["peer"], event["node"], event["message_id"])
+        for event in events
+        if event["event"] != "publish" and event["peer"] is not None
+    }
+    for row in rows:
+        if row["is_dup"] is not None:
+            copy = (row["dst_node"], row["message_id"])
+            came_back = None not in copy and copy[1] >> 32 == copy[0] and copy not in own
+            at_relay = firsts[copy]["event"] == "relay" if copy in firsts else came_back
+            row["at_relay"] = at_relay if (row["src_node"], *copy) in handled else None
     taken = set()
     for row in sorted(rows, key=lambda row: [row[name] or 0 for name in READ_ORDER]):
         if row["is_dup"] is False:
@@ -158,6 +170,10 @@ def expected_hops(logs: list[Row], taps: list[Row], events: list[Row]) -> list[R
             row["is_relay"] = row["is_relay"] and not row["is_dup"]
             taken.add((row["dst_node"], row["message_id"]))
     return rows
+
+
+def is_own_delivery(event: Row) -> bool:
+    return event["event"] == "deliver" and event["peer"] is None
 
 
 def expected_hop(key: tuple[Any, ...], logs: list[Row], taps: list[Row], firsts: dict[tuple[int, int], Row]) -> Row:
@@ -177,7 +193,7 @@ def expected_hop(key: tuple[Any, ...], logs: list[Row], taps: list[Row], firsts:
     hop["tap_tx_last_ns"] = best(min, (row["t_last_ns"] for row in tx))
     hop["tap_rx_ns"] = best(min, (row["t_last_ns"] for row in rx))
     hop |= {name: best(max, (row[name] for row in tx)) for name in ("n_retx", "n_seconds")}
-    hop["is_dup"] = hop["is_relay"] = None
+    hop["is_dup"] = hop["is_relay"] = hop["at_relay"] = None
     if hop["kind"] == Data.kind and hop["log_recv_ns"] is not None:
         first = firsts.get((hop["dst_node"], hop["message_id"]))
         is_first = first is not None and first["peer"] == hop["src_node"] and hop["log_recv_ns"] <= first["ts_ns"]
@@ -201,7 +217,7 @@ def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: lis
         found = hops.build_hops(sources, Share()).to_pylist()
         shares = [row for number in range(3) for row in hops.build_hops(sources, Share(number, 3)).to_pylist()]
     # Which copy is the first is for the share to say that has all connections of two hosts. Nodes here are any, on any.
-    told = ("is_dup", "is_relay")
+    told = ("is_dup", "is_relay")  # not at_relay, which needs no order
     assert in_order(without(shares, *told)) == in_order(without(found, *told))
     pairs = {(pair["src_node"], pair["dst_node"]): pair for pair in PAIRS}
     for row in found:
@@ -282,6 +298,7 @@ def test_first_copies_are_those_that_the_nodes_took(steps: list[tuple[int, list[
     assert {(row["conn"], row["off"]) for row in found if not row["is_dup"]} == taken
     relayed = {event["message_id"] for event in events if event["event"] == "relay"}
     for row in found:
+        assert row["at_relay"] == (row["message_id"] in relayed)
         assert row["is_relay"] == (not row["is_dup"] and row["message_id"] in relayed)
 
 
@@ -318,7 +335,7 @@ def expected_deliveries(published: list[Row], wanted: list[Row], events: list[Ro
         at_ns = message["publish_ns"] if message["publish_ns"] is not None else message["scheduled_ns"]
         topics: dict[int, int] = {}
         for interest in wanted:
-            during = interest["from_ns"] <= at_ns < interest["to_ns"] and interest["node"] != message["publisher"]
+            during = interest["due_ns"] <= at_ns < interest["to_ns"] and interest["node"] != message["publisher"]
             if during and interest["topic"] in message["topics"]:
                 topics[interest["node"]] = min(interest["topic"], topics.get(interest["node"], 99))
         for node, topic in topics.items():

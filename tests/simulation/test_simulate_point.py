@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -88,9 +89,29 @@ def test_the_numbers_are_those_of_the_simulated_testbeds_traces(tmp_path):
     write_plan(planned, tmp_path / "run")
     simulate_planned(tmp_path / "run")
     counted = _count(tmp_path / "run", planned.overlay.nodes)
-    found = plain(simulate_point(asked, RunSpec(), set(MEASURES), HERE))
+    rows = simulate_point(asked, RunSpec(), set(MEASURES), HERE)
+    found = {row.measure: row.value for row in rows if row.by is None}
     assert counted["messages"] > 100
+    assert 0.05 < counted["traffic_overhead_ratio"] < 0.95
     assert {name: found[name] for name in counted} == pytest.approx(counted, rel=1e-12)
+
+
+def test_the_windows_of_publication_time_add_up_to_the_run():
+    asked = decode({**CHURN, "testbed": "simulated"}, Experiment)
+    wanted = {"messages", "deliveries_expected", "delivery_ratio", "traffic_overhead_ratio", "delivery_hops"}
+    rows = simulate_point(asked, RunSpec(window_s=8), wanted, HERE)
+    numbers = {(row.measure, row.moment): row.value for row in rows if row.by is None}
+    windows = (10, 18, 26)  # of 20 s from the workload's zero, which is 10 s after the nodes' start
+    assert {moment for measure, moment in numbers if measure == "messages"} == {None, *windows}
+    for measure in ("messages", "deliveries_expected"):
+        assert sum(numbers[measure, at_s] for at_s in windows) == numbers[measure, None]
+    delivered = {
+        at_s: numbers["delivery_ratio", at_s] * numbers["deliveries_expected", at_s] for at_s in (None, *windows)
+    }
+    assert sum(delivered[at_s] for at_s in windows) == pytest.approx(delivered[None])
+    assert numbers["messages", 26] < numbers["messages", 10], "the last window is 4 s long"
+    counted = {at_s: sum(row.value for row in rows if row.by is not None and row.moment == at_s) for at_s in delivered}
+    assert counted == pytest.approx(delivered), "each delivery has a number of links"
 
 
 def test_the_first_messages_of_every_epoch_may_be_left_out():
@@ -226,7 +247,25 @@ def _count(run_dir: Path, nodes: tuple) -> dict[str, float]:
     arrived = [event for event in events if event["event"] == "deliver" and event["hops"] > 0]
     delays_ms = [(event["ts_ns"] - published[event["message_id"]]["ts_ns"]) / 1e6 for event in arrived]
     counts = {name: sum(event["event"] == name for event in events) for name in ("duplicate", "relay")}
+    copies = [
+        event
+        for event in events
+        if event["event"] in ("deliver", "duplicate", "relay") and event.get("peer") is not None
+    ]
+    useless = [event for event in copies if not topics[event["node"]] & set(event["topics"])]
+    shares = [
+        sum(event["node"] == node for event in useless) / sum(event["node"] == node for event in copies)
+        for node in {event["node"] for event in copies}
+    ]
+    opened = Counter(event["node"] for event in events if event["event"] == "add_peer" and event["direction"] == "orig")
     return {
+        "traffic_overhead_ratio": len(useless) / len(copies),
+        "node_traffic_overhead_ratio_mean": sum(shares) / len(shares),
+        "node_traffic_overhead_ratio_max": max(shares),
+        "traffic_overhead_above_20_ratio": sum(share > 0.2 for share in shares) / len(shares),
+        "hops_max": max(event["hops"] for event in arrived),
+        "opened_links_max": max(opened.values()),
+        "opened_links_mean": sum(opened.values()) / len(topics),
         "messages": len(published),
         "delivery_ratio": len(arrived) / due,
         "propagation_delay_ms_mean": sum(delays_ms) / len(delays_ms),

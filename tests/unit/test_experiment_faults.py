@@ -81,7 +81,7 @@ FILES = {
     "interest": (GOOD + "[interests]\nratio = 1.2\n", ": $.interests.ratio: expected a number >= 0"),
     "no_interest": (
         GOOD + "[interests]\nratio = 0\n",
-        ": $.interests: 0 of 10 topics have a subscriber, but a message needs 1",
+        ": $.interests: 0 of 10 topics have a subscriber that publishes, but a message needs 1",
     ),
     "interest_file_missing": (GOOD + '[interests]\nkind = "file"\n', ": $.interests.path: missing"),
     "interest_file_unused": (GOOD + '[interests]\npath = "x"\n', ': $.interests.path: kind = "independent" reads no'),
@@ -93,6 +93,44 @@ FILES = {
         GOOD + '[interests]\nkind = "popularity"\nsubscriptions_min = 5\nsubscriptions_max = 4\n',
         ": $.interests.subscriptions_min: expected at most subscriptions_max = 4, got 5",
     ),
+    "graph_missing": (GOOD + '[interests]\nkind = "follower-graph"\n', ': $.interests.path: missing: kind = "follower'),
+    "graph_topics": (
+        GOOD + '[underlay]\nhosts = 7\n[interests]\nkind = "follower-graph"\npath = "x"\n',
+        ": $.workload.topics: expected 7 as there are hosts, since every user is a node and a topic, got 10",
+    ),
+    "buckets_unequal": (
+        GOOD + '[interests]\nkind = "buckets"\nbuckets = 3\n',
+        ": $.interests.buckets: expected a divisor of workload.topics = 10, got 3",
+    ),
+    "buckets_too_many": (
+        GOOD + '[interests]\nkind = "buckets"\nbuckets = 5\nbuckets_per_node = 6\ntopics_per_bucket = 2\n',
+        ": $.interests.buckets_per_node: expected at most buckets = 5, got 6",
+    ),
+    "bucket_too_small": (
+        GOOD + '[interests]\nkind = "buckets"\nbuckets = 5\ntopics_per_bucket = 3\n',
+        ": $.interests.topics_per_bucket: expected at most the 2 topics of a bucket, got 3",
+    ),
+    "window_empty": (
+        GOOD + '[churn]\nkind = "sessions"\npath = "x"\norigin_s = 9\nend_s = 9\n',
+        ": $.churn.end_s: expected more than origin_s = 9, got 9",
+    ),
+    "window_unused": (GOOD + "[churn]\nend_s = 9\n", ': $.churn.end_s: kind = "none" does not use it'),
+    "silent_emulated": (
+        GOOD + "[churn]\nsilent_ratio = 0.5\n",
+        ': $.churn.silent_ratio: testbed = "emulated" has no silent crashes: only simulated hosts vanish',
+    ),
+    "vanish_emulated": (
+        GOOD + '[churn]\nkind = "script"\n[[churn.script]]\nat_s = 1\nnode = 1\naction = "vanish"\n',
+        ': $.churn.script: testbed = "emulated" has no silent crashes: only simulated hosts vanish',
+    ),
+    "flash_script": (
+        GOOD + '[churn]\nkind = "script"\nflash_ratio = 1\n[[churn.script]]\nat_s = 1\nnode = 1\naction = "leave"\n',
+        ': $.churn.flash_ratio: kind = "script" does not use it',
+    ),
+    "flash_late": (
+        GOOD + "[churn]\nflash_ratio = 0.5\nflash_at_s = 25\n",
+        ": $.churn.flash_at_s: the flash crowd does not join within the run, -5 to 33 s",
+    ),
     "sessions_without_path": (GOOD + '[churn]\nkind = "sessions"\n', ": $.churn.path: missing"),
     "sessions_unused": (GOOD + '[churn]\npath = "x"\n', ': $.churn.path: kind = "none" does not use it'),
     "script_empty": (GOOD + '[churn]\nkind = "script"\n', ": $.churn.script: missing"),
@@ -102,7 +140,7 @@ FILES = {
     ),
     "script_action": (
         GOOD + '[[churn.script]]\nat_s = 1\nnode = 1\naction = "die"\n',
-        ': $.churn.script[0].action: expected "crash", "join", "leave", "subscribe" or "unsubscribe", got \'die\'',
+        ': $.churn.script[0].action: expected "crash", "join", "leave", "subscribe", "unsubscribe" or "vanish", got',
     ),
     "script_field": (
         GOOD + '[[churn.script]]\nat_s = 1\nnode = 1\naction = "leave"\ntopic = 3\n',

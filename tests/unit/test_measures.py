@@ -1,18 +1,19 @@
 """The registry of measures: names, units and texts, the documents made from it, and what is computed of which facts."""
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.studies.measures import MEASURES as OF_STUDIES
-from harness.studies.measures import PUBLISHED, SEEN
+from harness.studies.measures import PUBLISHED, SEEN, WINDOWED
 from metrics.measures import snapshots
-from metrics.measures.attacks import SLOTS
+from metrics.measures.attacks import SLOTS, Slots
 from metrics.measures.deliveries import DELIVERIES, Deliveries, TopicDeliveries
 from metrics.measures.emulation import EMULATION, EmulationFacts
 from metrics.measures.interests import INTERESTS, LEVELS, Interests
@@ -63,6 +64,7 @@ def test_the_overlays_columns_are_the_single_numbers_of_a_snapshot() -> None:
 def test_studies_know_what_is_seen_at_snapshots_and_what_needs_messages() -> None:
     assert {"nodes", "degrees", "diameter", "subscriber_distances", "topics", "adversary_slots_ratio"} <= SEEN
     assert {*DELIVERIES.names, *SCORES.names} == PUBLISHED
+    assert set(DELIVERIES.names) == WINDOWED, "scores belong to a node's epochs, not to a time of publication"
     assert not {"subscriptions_mean", "frames", "disclosure_ratio"} & (SEEN | PUBLISHED)
     assert not {*EMULATION.names, *LEARNING.names} & OF_STUDIES.keys()
 
@@ -106,7 +108,7 @@ def test_statistics_of_an_array_are_measures_named_after_them() -> None:
 
 def test_missing_counts_are_zero_but_missing_topics_and_quantiles_are_not() -> None:
     counted = {measure.by: measure.counts for measure in MEASURES.values()}
-    zero = dict.fromkeys(("degree", "rank", "kind", "length"), True)
+    zero = dict.fromkeys(("degree", "rank", "kind", "length", "percent"), True)
     assert counted == zero | {"": False, "topic": False, "quantile": False}
 
 
@@ -175,33 +177,37 @@ def test_nobody_is_measured_where_no_node_is_up() -> None:
 counts = st.integers(0, 20)
 
 
-@given(counts, counts, counts, counts, st.lists(st.integers(0, 10**9), max_size=30))
+@given(counts, counts, counts, st.lists(st.tuples(st.integers(0, 10**9), st.integers(1, 255)), max_size=30))
 def test_deliveries_are_counted_as_their_names_say(
-    missed: int, relays: int, duplicates: int, hops: int, delays_ns: list[int]
+    missed: int, relays: int, duplicates: int, arrived: list[tuple[int, int]]
 ) -> None:
-    delivered = len(delays_ns)
+    delivered = len(arrived)
+    delays_ns, hops = [delay_ns for delay_ns, _ in arrived], [hops for _, hops in arrived]
+    copies = delivered + relays + duplicates
     facts = Deliveries(
         messages=3,
         expected=delivered + missed,
         delivered=delivered,
         delays_ms=np.array(delays_ns, np.int64) / 1e6,
-        hops=hops,
-        counted=delivered,
-        firsts=delivered,
+        hops=np.array(hops, np.uint8),
         relays=relays,
         duplicates=duplicates,
+        copies=np.array([copies] if copies else [], np.int64),
+        at_relay=np.array([relays] if copies else [], np.int64),
     )
     found = DELIVERIES.numbers(facts)
     assert (found["messages"], found["deliveries_expected"]) == (3, delivered + missed)
     assert found["delivery_ratio"] == (delivered / (delivered + missed) if delivered + missed else None)
-    copies = delivered + relays + duplicates
     assert found["relay_ratio"] == (relays / copies if copies else None)
     ordered = sorted(delay / 1e6 for delay in delays_ns)
     if not ordered:
-        of_delivered = {"hops_mean", "duplicates_per_delivery", *(n for n in DELIVERIES.names if "propagation" in n)}
+        of_delivered = {name for name in found if name.startswith(("propagation", "hops", "duplicates"))}
         assert {found[name] for name in of_delivered} == {None}
         return
-    assert (found["hops_mean"], found["duplicates_per_delivery"]) == (hops / delivered, duplicates / delivered)
+    assert found["duplicates_per_delivery"] == duplicates / delivered
+    assert (found["hops_mean"], found["hops_max"]) == (pytest.approx(sum(hops) / delivered), max(hops))
+    by_hops = [("delivery_hops", count, hops.count(count)) for count in sorted({*hops})]
+    assert DELIVERIES.values(facts, ["delivery_hops"]) == by_hops
     assert found["propagation_delay_ms_mean"] == pytest.approx(sum(ordered) / delivered)
     assert found["propagation_delay_ms_max"] == ordered[-1]
     for percent in (50, 90, 99):
@@ -209,6 +215,30 @@ def test_deliveries_are_counted_as_their_names_say(
         low, high = ordered[int(place)], ordered[min(int(place) + 1, delivered - 1)]
         expected = low + (place - int(place)) * (high - low)
         assert found[f"propagation_delay_ms_p{percent}"] == pytest.approx(expected, abs=1e-9)
+
+
+received = st.lists(st.integers(1, 400).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))), max_size=40)
+
+
+@given(received)
+@example([(400, 80), (400, 81), (5, 1), (3, 0), (100, 29)])
+def test_traffic_overhead_is_over_all_copies_and_over_those_of_each_node(nodes: list[tuple[int, int]]) -> None:
+    copies, at_relay = [copies for copies, _ in nodes], [relayed for _, relayed in nodes]
+    facts = Deliveries(0, 0, 0, np.empty(0), copies=np.array(copies, np.int64), at_relay=np.array(at_relay, np.int64))
+    found = DELIVERIES.numbers(facts)
+    shares = [Fraction(relayed, copies) for copies, relayed in nodes]
+    if not nodes:
+        assert {value for name, value in found.items() if "overhead" in name} == {None}
+        return
+    assert found["traffic_overhead_ratio"] == sum(at_relay) / sum(copies)
+    assert found["node_traffic_overhead_ratio_mean"] == pytest.approx(float(sum(shares) / len(shares)))
+    assert found["node_traffic_overhead_ratio_max"] == float(max(shares))
+    above = sum(share > Fraction(1, 5) for share in shares)
+    assert found["traffic_overhead_above_20_ratio"] == above / len(shares)
+    by_percent = {percent: count for _, percent, count in DELIVERIES.values(facts, ["node_traffic_overheads"])}
+    for percent in range(101):
+        up_to = sum(count for each, count in by_percent.items() if each <= percent)
+        assert up_to == sum(share <= Fraction(percent, 100) for share in shares)
 
 
 def test_topics_have_a_ratio_where_any_is_expected_and_a_delay_where_any_is_delivered() -> None:
@@ -260,8 +290,11 @@ def test_interests_are_measured_at_each_depth_and_level() -> None:
 
 
 def test_slots_and_scores() -> None:
-    assert SLOTS.numbers((2, 8)) == {"adversary_slots_ratio": 0.25}
-    assert SLOTS.values((0, 0), SLOTS.names) == []
+    numbers = {"adversary_slots_ratio": 0.25, "own_links_mean": 2.0, "own_links_max": 4, "own_links_p99": 3.97}
+    slots = Slots(2, np.array([0, 1, 4, 3]))
+    assert SLOTS.numbers(slots) == pytest.approx(numbers)
+    assert SLOTS.values(slots, ["own_degrees"]) == [("own_degrees", degree, 1) for degree in (0, 1, 3, 4)]
+    assert SLOTS.values(Slots(0, np.empty(0, np.int64)), SLOTS.names) == []
     scores = SCORES.values(np.array([3.0, 1.0, 2.0]), SCORES.names)
     assert scores[0] == ("score_mean", None, 2.0)
     assert [by for _, by, _ in scores[1:]] == [place / 50 for place in range(51)]

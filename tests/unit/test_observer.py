@@ -85,7 +85,7 @@ def test_batches_are_summed_up_with_their_topics_in_order():
         watch.trace(TraceEvent(event, 6_000_000, 7, message_id=1, topics=(1,)))
     found = sum_up(watch.batches)
     assert (found.messages, found.expected, found.delivered) == (3, 3 * (NODES - 1), 3)
-    assert (found.firsts, found.duplicates, found.relays, found.hops, found.counted) == (3, 2, 1, 3, 3)
+    assert (found.duplicates, found.relays, found.received, found.hops.tolist()) == (2, 1, 6, [1, 1, 1])
     assert found.delays_ms.tolist() == [3.0, 3.0, 5.0]
     assert list(found.topics) == [1, 2]
     two = found.topics[2]
@@ -93,8 +93,71 @@ def test_batches_are_summed_up_with_their_topics_in_order():
     assert watch.batches[0].topics[2].delivered == 2, "the batches are as they were"
 
 
+def copy(watch: Watch, event: str, node: int, number: int = 0) -> None:
+    watch.trace(TraceEvent(event, SECOND, node, message_id=number, topics=(1,)))
+
+
+def test_every_copy_counts_at_the_node_that_received_it_and_as_overhead_if_the_node_only_relays():
+    watch = Watch(Population({0: (), 1: (1,), 2: (), 3: (1,), 4: ()}), 1 << 4, None)
+    publish(watch, 0, 0)
+    deliver(watch, 0, SECOND, 1)
+    for event, node in (("duplicate", 1), ("relay", 2), ("duplicate", 2), ("duplicate", 0), ("relay", 4)):
+        copy(watch, event, node)
+    watch.trace(TraceEvent("join", SECOND, 2, topics=(1,)))
+    copy(watch, "duplicate", 2)
+    watch.deliver(SECOND, 4, Message(0, (1,), b"", 1))
+    found = sum_up(watch.batches)
+    assert found.copies.tolist() == [1, 2, 3], "of node 0, the publisher, and nodes 1 and 2; node 4 is an adversary"
+    assert found.at_relay.tolist() == [1, 0, 3], "what counts is what node 2 subscribed to at its first copy"
+    assert (found.relays, found.duplicates, found.delivered) == (1, 4, 1)
+
+
+def test_the_own_message_of_a_publisher_is_no_copy_and_a_delivery_that_is_not_due_is_one():
+    watch = Watch(Population({0: (1,), 1: (), 2: (1,)}), 0, None)
+    publish(watch, 0, 0)
+    watch.deliver(0, 0, Message(0, (1,), b"", 0))
+    watch.trace(TraceEvent("join", 1, 1, topics=(1,)))
+    deliver(watch, 0, SECOND, 1, 2)
+    copy(watch, "duplicate", 0)
+    found = sum_up(watch.batches)
+    assert (found.copies.tolist(), found.at_relay.tolist()) == ([1, 1, 1], [0, 0, 0])
+    assert (found.expected, found.delivered, found.hops.tolist()) == (1, 1, [1])
+
+
+def test_messages_may_be_grouped_by_the_window_of_their_publication():
+    watch = Watch(everybody(), 0, None, window_ns=10 * SECOND, zero_ns=SECOND)
+    for number, at_s in enumerate((1, 10, 11, 31, 40)):
+        publish(watch, number, at_s * SECOND)
+        deliver(watch, number, 50 * SECOND, 3)
+    assert [(batch.number, batch.messages, len(batch.delays_ns)) for batch in watch.batches] == [
+        (0, 2, 2),
+        (1, 1, 1),
+        (3, 2, 2),
+    ]
+    assert sum_up(watch.batches).copies.tolist() == [5]
+
+
 def test_an_event_that_the_schedule_could_not_have_made_does_not_end_the_run():
     watch = Watch(Population({0: (1,), 1: (1,)}), 0, None)
     watch.trace(TraceEvent("leave", 0, 7, topics=(3,)))
     watch.trace(TraceEvent("join", 0, 1, topics=(1,)))
     assert due(watch, 0, SECOND) == {1}
+
+
+def test_a_node_that_has_just_joined_is_not_due_until_it_has_settled():
+    watch = Watch(Population({0: (1,), 1: (1,)}), 0, None, settle_ns=10 * SECOND)
+
+    def change(event: str, at_s: int, node: int) -> None:
+        reason = "joined" if event == "join" else "crashed"
+        watch.trace(TraceEvent(event, at_s * SECOND, node, topics=(1,), reason=reason))
+
+    assert due(watch, 0, 0) == {1}, "nodes that are up from the start have settled"
+    change("join", 5, 2)
+    change("join", 8, 3)
+    assert due(watch, 1, 14 * SECOND) == {1}
+    assert due(watch, 2, 15 * SECOND) == {1, 2}
+    change("leave", 16, 3)
+    change("join", 17, 3)
+    assert due(watch, 3, 20 * SECOND) == {1, 2}, "its earlier instance joined ten seconds ago, this one did not"
+    watch.trace(TraceEvent("join", 21 * SECOND, 4, topics=(1,)))
+    assert due(watch, 4, 27 * SECOND) == {1, 2, 3, 4}, "a subscription of a node that has settled counts at once"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from harness.cli import main
 from harness.errors import ExperimentError
+from harness.experiment.form import InterestsSpec
 from harness.experiment.loader import load_experiment
 from harness.machine import capacity
 from harness.planning import make_plan, read_plan, write_plan
@@ -23,7 +24,7 @@ from harness.planning.overlay_models import Logical, OverlayModel, model_overlay
 from harness.planning.plan import PlannedRun
 from harness.planning.prediction import expected_copies
 from harness.workload.membership import MembershipPlan
-from harness.workload.publications import draw_schedule
+from harness.workload.publications import draw_schedule, publish_rule
 from metrics.rundir import RunDirError
 from peer.core.schedule import Join, Leave, Publish
 from peer.protocols.registry import PROTOCOLS, Composition
@@ -260,7 +261,9 @@ def test_a_dissemination_that_nobody_counts_is_not_predicted() -> None:
 def test_a_flood_over_a_complete_graph_crosses_every_link_but_the_first_ones(file: Path) -> None:
     experiment = load_experiment(file, ["protocol=complete", "interests.ratio=1"])
     interests, parts = (tuple(range(10)),) * 12, choose_parts(experiment)
-    schedule = draw_schedule(experiment.workload, MembershipPlan((True,) * 12, interests, ()), 1)
+    schedule = draw_schedule(
+        experiment.workload, MembershipPlan((True,) * 12, interests, ()), 1, publish_rule(InterestsSpec())
+    )
     # Everybody sends to all but itself and the node that it had the message from; the publisher to all others.
     model = model_overlay(parts, interests, 1)
     assert expected_copies(parts.dissemination, model, interests, schedule, 1) == 11 + 11 * 10

@@ -36,6 +36,9 @@ class Shown(Run):
     def values(self, table: str, column: str) -> npt.NDArray[Any]:
         return np.asarray(self._tables[table][column].dropna())
 
+    def received(self) -> pd.DataFrame | None:
+        return self.table("received")
+
     def achieved(self) -> pd.DataFrame | None:
         return self.table("achieved")
 
@@ -107,11 +110,25 @@ def test_degrees_are_those_of_the_last_instant() -> None:
         "degree": [7, 2, 2, 3],
         "view_size_unique": [7, 1, 1, 4],
         "in_degree": [7, 0, 2, 4],
+        "opened": [7, 2, 1, 2],
     }
     (axes,) = panels(figures.degrees(Shown(overlay_degrees=nodes)))
     assert bars(axes) == [(2, 2), (3, 1)]
+    assert curve(axes, "physical links that it opened, mean 1.67") == [(1, 1), (2, 2)]
     assert curve(axes, "nodes in its views, mean 2.00") == [(1, 2), (4, 1)]
     assert curve(axes, "nodes in whose views it is, mean 2.00") == [(0, 1), (2, 1), (4, 1)]
+
+
+def test_traffic_overhead_is_by_second_of_publication_and_by_node() -> None:
+    received: Columns = {
+        "dst_node": [1, 1, 1, 1, 2, 3],
+        "at_relay": [True, False, False, False, False, True],
+        "publish_ns": [ZERO_NS + 2 * SECOND - 1, *[ZERO_NS + SECOND] * 3, ZERO_NS, ZERO_NS],
+    }
+    seconds, nodes = panels(figures.traffic_overhead(Shown(received=received)))
+    assert curve(seconds, "") == [(0, 0.5), (1, 0.25)]
+    assert curve(nodes, "") == [(0, 0.333333333), (0.25, 0.666666667), (1, 1)]
+    assert figures.traffic_overhead(Shown(received={name: [] for name in received})) is None
 
 
 def test_a_topic_is_a_point_of_its_subscribers_and_its_overlay() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.experiment.form import WorkloadSpec
+from harness.experiment.form import InterestsSpec, WorkloadSpec
 from harness.workload.membership import MembershipPlan
-from harness.workload.publications import draw_schedule
+from harness.workload.publications import draw_schedule, publish_rule
 from peer.core import contract
 from peer.core.directory import Directory, PeerInfo
 from peer.core.payload import make_payload
@@ -22,6 +22,7 @@ from peer.core.schedule import (
     Publish,
     Subscribe,
     Unsubscribe,
+    Vanish,
     decode_schedule,
     encode_schedule,
 )
@@ -38,6 +39,7 @@ ONE_OF_EACH = [
     Subscribe(1, 3, (4,)),
     Unsubscribe(2, 3, (1, 4)),
     Crash(3, 3),
+    Vanish(4, 3),
 ]
 LINES = b"""\
 {"at_ns":-5,"node":3,"action":"leave","message_id":0,"topics":[],"payload_bytes":0,"sequence":0}
@@ -46,6 +48,7 @@ LINES = b"""\
 {"at_ns":1,"node":3,"action":"subscribe","message_id":0,"topics":[4],"payload_bytes":0,"sequence":0}
 {"at_ns":2,"node":3,"action":"unsubscribe","message_id":0,"topics":[1,4],"payload_bytes":0,"sequence":0}
 {"at_ns":3,"node":3,"action":"crash","message_id":0,"topics":[],"payload_bytes":0,"sequence":0}
+{"at_ns":4,"node":3,"action":"vanish","message_id":0,"topics":[],"payload_bytes":0,"sequence":0}
 """
 
 numbers = st.integers(0, 2**53)
@@ -54,7 +57,7 @@ schedules = st.lists(
     st.one_of(
         st.builds(Publish, numbers, numbers, numbers, topics, numbers, numbers),
         *(st.builds(kind, numbers, numbers, topics) for kind in (Join, Subscribe, Unsubscribe)),
-        *(st.builds(kind, numbers, numbers) for kind in (Leave, Crash)),
+        *(st.builds(kind, numbers, numbers) for kind in (Leave, Crash, Vanish)),
     ),
     max_size=5,
 )
@@ -102,6 +105,9 @@ class RecordingSlot:
     def crash(self) -> None:
         self.calls.append("crash")
 
+    def vanish(self) -> None:
+        self.calls.append("vanish")
+
     def feed(self, event: contract.Event) -> None:
         self.calls.append(event)
 
@@ -119,6 +125,7 @@ TOLD = Directory(PeerInfo(node, (node,)) for node in (1, 2))
         (Step(5, Join(5, 0, (4,)), EVERYBODY), [("join", (4,), TOLD)], "joining"),
         (Step(5, Leave(5, 0)), ["leave"], None),
         (Step(5, Crash(5, 0)), ["crash"], None),
+        (Step(5, Vanish(5, 0)), ["vanish"], None),
         (Step(5, None, EVERYBODY), [contract.PeerList(TOLD)], None),
     ],
     ids=lambda value: type(value.action).__name__ if isinstance(value, Step) else "",
@@ -142,7 +149,9 @@ def test_of_one_instant_the_bootstrap_service_takes_the_changes_in_the_order_of_
 def test_of_one_instant_changes_come_before_publications() -> None:
     workload = WorkloadSpec(topics=1, publish_interval="fixed", publish_rate_per_s=1, duration_s=3)
     changes = (Subscribe(0, 1, (0,)), Unsubscribe(1_000_000_000, 1, (0,)))
-    schedule = draw_schedule(workload, MembershipPlan((True, True), ((), ()), changes), 1)
+    schedule = draw_schedule(
+        workload, MembershipPlan((True, True), ((), ()), changes), 1, publish_rule(InterestsSpec())
+    )
     subscribe, publish, unsubscribe = schedule
     assert (subscribe, unsubscribe) == changes
     assert (type(publish), publish.at_ns, publish.node) == (Publish, 0, 1)

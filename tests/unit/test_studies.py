@@ -47,6 +47,12 @@ FAULTS = {
     "settled_alone": ("length_s = 5", "settled_s = 5", ": $.run.settled_s: needs length_s"),
     "skips": ("length_s = 5", "skip_messages = 1", ": $.run.skip_messages: expected less than epoch_messages"),
     "epochs": ("length_s = 5", "length_s = 5\nepoch_messages = 9", ": $.run.epoch_messages: needs publications"),
+    "windows": ("length_s = 5", "length_s = 5\nwindow_s = 9", ": $.run.window_s: needs publications"),
+    "windows_epochs": (
+        "length_s = 5",
+        "window_s = 9\nepoch_messages = 9",
+        ": $.run.window_s: epoch_messages already groups the messages",
+    ),
     "run_key": ("length_s", "lenth_s", ": $.run.lenth_s: unknown field; did you mean length_s?"),
     "axis_empty": ("[2, 3]", "[]", ": $.grid.random.degree: expected a list of at least one value"),
     "axis_value": ("[2, 3]", "2", ": $.grid.random.degree: expected a list of at least one value"),
@@ -157,6 +163,17 @@ def test_every_combination_is_a_point_and_the_last_axis_varies_fastest(tmp_path)
         (20, 3),
     ]
     assert all(point.experiment.testbed == "simulated" for point in points)
+
+
+def test_over_time_are_snapshots_and_with_windows_also_deliveries_but_no_scores(tmp_path):
+    figure = FIGURE.replace('"nodes"', '"at_s"').replace("degree_mean", "delivery_ratio")
+    figure = figure.replace('["random.degree"]', '["nodes", "random.degree"]')
+    measures = '"degree_mean", "delivery_ratio", "score_mean"'
+    windowed = GOOD.replace("length_s = 5", "window_s = 9").replace('"degree_mean"', measures) + figure
+    assert load_study(write(tmp_path, windowed)).run.window_s == 9
+    for old, new in (("window_s = 9", "snapshot_every_s = 9"), ('y = ["delivery_ratio"]', 'y = ["score_mean"]')):
+        with pytest.raises(ExperimentError, match="expected measures of snapshots, or of windows, only"):
+            load_study(write(tmp_path, windowed.replace(old, new)))
 
 
 def test_variants_are_the_first_axis_and_set_what_they_name(tmp_path):

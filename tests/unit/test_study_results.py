@@ -175,6 +175,19 @@ def test_curves_along_an_axis_the_snapshots_and_a_count():
     assert ([x for x, _ in first.points], [x for x, _ in last.points]) == ([3], [2])
 
 
+def test_deliveries_are_drawn_over_their_windows_and_counted_over_the_whole_run():
+    windows = [("delivery_ratio", at_s, None, ratio) for at_s, ratio in ((70.0, 0.9), (10.0, 1.0), (None, 0.95))]
+    counts = [("node_traffic_overheads", at_s, percent, 2.0) for at_s, percent in ((10.0, 5), (70.0, 9), (None, 7))]
+    runs = [result(9, 1, *windows, *counts)]
+    [over_time] = make_curves(FigureSpec("f", "F", "at_s", ("delivery_ratio",), begin_s=10, unit_s=60), runs)
+    assert [(x, over.mean) for x, over in over_time.points] == [(0.0, 1.0), (1.0, 0.9)]
+    found = {
+        how: [x for curve in make_curves(FigureSpec("f", "F", "percent", (how,)), runs) for x, _ in curve.points]
+        for how in ("node_traffic_overheads", "first node_traffic_overheads", "last node_traffic_overheads")
+    }
+    assert list(found.values()) == [[7], [5], [9]]
+
+
 def test_a_measure_of_one_epoch_stands_in_tables_and_along_a_count():
     runs = [
         result(
