@@ -558,6 +558,7 @@ def test_a_forwarded_join_is_remembered_on_its_way_and_ends_at_a_new_neighbour()
     assert 9 in core.swarm.views.passive
     assert core.hear(2, HyparviewForwardJoin(0, 12, 1)) == [(3, HyparviewForwardJoin(0, 12, 0))]
     assert core.hear(2, HyparviewForwardJoin(0, 13, 255)) == [(3, HyparviewForwardJoin(0, 13, 5))]
+    assert core.hear(2, HyparviewForwardJoin(0, 1, 5)) == core.hear(2, HyparviewForwardJoin(0, 500, 5)) == []
     assert list(core.swarm.views.passive) == [9]
     assert connects(core.receive(2, HyparviewForwardJoin(0, 11, 0))) == [11]
     assert sends(core.link_up(11, True)) == [(11, HyparviewNeighbour(0, True))]
@@ -589,7 +590,7 @@ def test_a_shuffle_is_passed_on_to_another_neighbour():
     [(_, walk)] = core.hear(2, HyparviewShuffle(0, 9, 6, tuple(range(20, 60))))
     assert isinstance(walk, HyparviewShuffle)
     assert walk.nodes == tuple(range(20, 28))
-    assert core.hear(2, HyparviewShuffle(0, 1, 6, ())) == []
+    assert core.hear(2, HyparviewShuffle(0, 1, 6, ())) == core.hear(2, HyparviewShuffle(0, 500, 6, ())) == []
 
 
 def test_a_shuffle_is_answered_where_it_ends():
@@ -681,6 +682,15 @@ def test_a_neighbour_that_closes_its_link_is_remembered():
     assert core.swarm.views.passive.keys() | core.swarm.requests.keys() == {2}
 
 
+def test_a_node_whose_link_is_lost_is_forgotten_even_if_it_was_not_a_neighbour():
+    core = Lone(active_view=2)
+    core.befriend(2, 3)
+    core.hear(2, HyparviewShuffleReply(0, (7,)))
+    core.link_up(7, False)
+    core.link_down(7, "crashed")
+    assert not core.swarm.views.passive
+
+
 def test_a_lost_link_is_not_opened_again():
     core = Lone()
     core.befriend(2, 3)
@@ -754,6 +764,12 @@ def test_a_node_that_cannot_enter_through_a_listed_node_tries_the_next_one():
     assert connects(core.meet({5: (0,), 6: (0,), 7: (1,)})) == [5]
     assert connects(core.link_down(5, "unreachable")) == [6]
     assert connects(core.link_down(6, "unreachable")) == []
+
+
+def test_a_node_that_subscribes_enters_the_swarm_at_once():
+    core = Lone()
+    core.meet({5: (1,)})
+    assert connects(core.give(Subscribe(1))) == [5]
 
 
 @pytest.mark.parametrize(("active_view", "joins"), [(3, True), (2, False)])
@@ -858,6 +874,14 @@ def test_first_copies_go_on_to_eager_neighbours_and_are_announced_to_lazy_ones_i
     assert core.timers["dissemination/announce"] == 10_000_007
     core.link_down(4, "crashed")
     assert sends(core.fire("dissemination/announce")) == []
+
+
+def test_a_message_is_not_announced_to_the_neighbour_that_sent_it():
+    core = Lone()
+    core.befriend(2)
+    core.hear(2, PlumtreePrune(0))
+    core.hear(2, copy_of(message_id(9, 1)))
+    assert "dissemination/announce" not in core.timers
 
 
 def test_announcements_are_sent_in_frames_of_bounded_length():
