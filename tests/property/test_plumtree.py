@@ -990,6 +990,18 @@ def test_no_more_messages_are_kept_than_are_remembered():
     assert replies == [[], *([(3, copy_of(identifier, 2))] for identifier in identifiers[1:])]
 
 
+def test_a_message_on_two_topics_is_sent_on_once_in_each_swarm():
+    core = Solo(compose(1, 3, (0, 1), composition(), nodes=200))
+    core.start({})
+    for peer in (2, 3):
+        core.link_up(peer, False)
+        for topic in (0, 1):
+            core.receive(peer, HyparviewNeighbour(topic, True))
+    copies = [Data(message_id(9, 1), (topic,), 1, UNLIMITED_TTL, b"payload") for topic in (0, 1, 0)]
+    receivers = [[peer for peer, frame in sends(core.receive(2, copy)) if isinstance(frame, Data)] for copy in copies]
+    assert receivers == [[3], [3], []]
+
+
 def test_a_message_may_return_after_its_id_was_forgotten():
     core = Solo(compose(1, 3, (0, 1), composition(seen_messages=2), nodes=200))
     core.start({})
