@@ -255,6 +255,8 @@ def test_after_the_crash_of_three_tenths_the_passive_views_repair_the_overlay(sc
     [places] = swarms(pump).values()
     assert is_connected(active_links(places))
     assert len(places) == 17
+    free = sum(swarm.views.free for swarm in places.values())
+    assert free <= 5, "the crashes freed about 25 places"
     for sequence, publisher in enumerate(sorted(places)[:2], 1):
         publish(pump, publisher, (0,), sequence)
 
@@ -556,6 +558,7 @@ def test_a_forwarded_join_is_remembered_on_its_way_and_ends_at_a_new_neighbour()
     assert 9 in core.swarm.views.passive
     assert core.hear(2, HyparviewForwardJoin(0, 12, 1)) == [(3, HyparviewForwardJoin(0, 12, 0))]
     assert core.hear(2, HyparviewForwardJoin(0, 13, 255)) == [(3, HyparviewForwardJoin(0, 13, 5))]
+    assert core.hear(2, HyparviewForwardJoin(0, 1, 5)) == core.hear(2, HyparviewForwardJoin(0, 500, 5)) == []
     assert list(core.swarm.views.passive) == [9]
     assert connects(core.receive(2, HyparviewForwardJoin(0, 11, 0))) == [11]
     assert sends(core.link_up(11, True)) == [(11, HyparviewNeighbour(0, True))]
@@ -587,7 +590,7 @@ def test_a_shuffle_is_passed_on_to_another_neighbour():
     [(_, walk)] = core.hear(2, HyparviewShuffle(0, 9, 6, tuple(range(20, 60))))
     assert isinstance(walk, HyparviewShuffle)
     assert walk.nodes == tuple(range(20, 28))
-    assert core.hear(2, HyparviewShuffle(0, 1, 6, ())) == []
+    assert core.hear(2, HyparviewShuffle(0, 1, 6, ())) == core.hear(2, HyparviewShuffle(0, 500, 6, ())) == []
 
 
 def test_a_shuffle_is_answered_where_it_ends():
@@ -679,6 +682,15 @@ def test_a_neighbour_that_closes_its_link_is_remembered():
     assert core.swarm.views.passive.keys() | core.swarm.requests.keys() == {2}
 
 
+def test_a_node_whose_link_is_lost_is_forgotten_even_if_it_was_not_a_neighbour():
+    core = Lone(active_view=2)
+    core.befriend(2, 3)
+    core.hear(2, HyparviewShuffleReply(0, (7,)))
+    core.link_up(7, False)
+    core.link_down(7, "crashed")
+    assert not core.swarm.views.passive
+
+
 def test_a_lost_link_is_not_opened_again():
     core = Lone()
     core.befriend(2, 3)
@@ -752,6 +764,12 @@ def test_a_node_that_cannot_enter_through_a_listed_node_tries_the_next_one():
     assert connects(core.meet({5: (0,), 6: (0,), 7: (1,)})) == [5]
     assert connects(core.link_down(5, "unreachable")) == [6]
     assert connects(core.link_down(6, "unreachable")) == []
+
+
+def test_a_node_that_subscribes_enters_the_swarm_at_once():
+    core = Lone()
+    core.meet({5: (1,)})
+    assert connects(core.give(Subscribe(1))) == [5]
 
 
 @pytest.mark.parametrize(("active_view", "joins"), [(3, True), (2, False)])
@@ -858,6 +876,14 @@ def test_first_copies_go_on_to_eager_neighbours_and_are_announced_to_lazy_ones_i
     assert sends(core.fire("dissemination/announce")) == []
 
 
+def test_a_message_is_not_announced_to_the_neighbour_that_sent_it():
+    core = Lone()
+    core.befriend(2)
+    core.hear(2, PlumtreePrune(0))
+    core.hear(2, copy_of(message_id(9, 1)))
+    assert "dissemination/announce" not in core.timers
+
+
 def test_announcements_are_sent_in_frames_of_bounded_length():
     core = Lone()
     core.befriend(2, 3)
@@ -962,6 +988,18 @@ def test_no_more_messages_are_kept_than_are_remembered():
         core.hear(2, copy_of(identifier))
     replies = [core.hear(3, PlumtreeGraft(0, identifier)) for identifier in identifiers]
     assert replies == [[], *([(3, copy_of(identifier, 2))] for identifier in identifiers[1:])]
+
+
+def test_a_message_on_two_topics_is_sent_on_once_in_each_swarm():
+    core = Solo(compose(1, 3, (0, 1), composition(), nodes=200))
+    core.start({})
+    for peer in (2, 3):
+        core.link_up(peer, False)
+        for topic in (0, 1):
+            core.receive(peer, HyparviewNeighbour(topic, True))
+    copies = [Data(message_id(9, 1), (topic,), 1, UNLIMITED_TTL, b"payload") for topic in (0, 1, 0)]
+    receivers = [[peer for peer, frame in sends(core.receive(2, copy)) if isinstance(frame, Data)] for copy in copies]
+    assert receivers == [[3], [3], []]
 
 
 def test_a_message_may_return_after_its_id_was_forgotten():
