@@ -144,10 +144,10 @@ def test_small_world_links_are_as_far_as_drawn_or_as_near_to_that_as_is_known(se
         if nodes is not None:  # an estimate may change with the ring neighbours, which do not change here
             assert other not in again
     if long_links == 1 and len(chosen) == 3:
-        held, point = chosen[2], (node_key(0) + world._distances[0]) & MASK
+        held, point = chosen[2], (node_key(0) + world.distances[0]) & MASK
         rest = [distance(node_key(node), point) for node in pool if node not in chosen[:2]]
         error = distance(node_key(held), point)
-        assert error == min(rest) or error <= world._distances[0] * TOLERANCE
+        assert error == min(rest) or error <= world.distances[0] * TOLERANCE
 
 
 # ------------------------------------------------------------------------------------------------- failures
@@ -405,8 +405,7 @@ def test_no_frame_raises_or_makes_a_node_store_or_dial_a_node_that_does_not_exis
     pump.run(2 * SECOND_NS)
     for node in nodes:
         overlay = pump.part(node, "overlay")
-        held = numbers_stored([overlay.table, overlay.told, overlay._heard, overlay._lost, overlay._opened])
-        assert held.isdisjoint(NO_NODES)
+        assert numbers_stored(overlay).isdisjoint(NO_NODES)
     dialled = {effect.peer for _, _, effect in pump.effects if isinstance(effect, Connect)}
     assert dialled <= set(range(NODES))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import peer
 from peer.core.contract import (
@@ -30,7 +31,8 @@ FIELDS = {*Neighbour.__struct_fields__, *State.__slots__}
 
 
 def make_node(protocol: str = "random", neighbours: tuple[int, ...] = (1,)) -> ComposedNode:
-    node = compose(0, 1, (5,), PROTOCOLS[protocol].composition, nodes=4)
+    parts = replace(PROTOCOLS[protocol].composition, membership={"name": "full"})  # borrows no links
+    node = compose(0, 1, (5,), parts, nodes=4)
     assert isinstance(node, ComposedNode)
     node.handle(0, Started())
     for peer_number in neighbours:

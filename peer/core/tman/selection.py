@@ -28,18 +28,19 @@ class SmallWorld:
 
     Attributes:
         ring: successor and predecessor as chosen last; empty before that.
+        distances: the clockwise distances of the long links, for the latest number of nodes.
 
     Source: Manku, Bawa, Raghavan: Symphony (USITS 2003), sections 3.1 and 3.3 (estimate); Vitis section III-A1.
     """
 
-    __slots__ = ("_arc", "_distances", "_edges", "_exponents", "_held", "_key", "_network", "_nodes", "ring")
+    __slots__ = ("_arc", "_edges", "_exponents", "_held", "_key", "_network", "_nodes", "distances", "ring")
 
     def __init__(self, node: NodeId, long_links: int, draws: Random, nodes: int | None) -> None:
         self._key = node_key(node)
         self._exponents = tuple(draws.random() - 1 for _ in range(long_links))
         self._nodes = nodes
         self._network = 0
-        self._distances: tuple[int, ...] = ()
+        self.distances: tuple[int, ...] = ()
         self._edges = [0]
         self._arc = (0, SPACE)
         self._held: list[NodeId | None] = [None] * long_links
@@ -91,8 +92,8 @@ class SmallWorld:
             network = 1 << max(1, round(log2(2 * SPACE / max(segments, 1))))
         if network != self._network:
             self._network = network
-            self._distances = tuple(int(SPACE * network**exponent) & MASK for exponent in self._exponents)
-        return self._distances
+            self.distances = tuple(int(SPACE * network**exponent) & MASK for exponent in self._exponents)
+        return self.distances
 
 
 def _outline(arcs: Iterable[tuple[Key, int]]) -> list[Key]:

@@ -32,8 +32,13 @@ class Preference:
         """Return the rate of the shared topics as a share of the rate of all topics of the two nodes."""
         known = self._cached.get(theirs)
         if known is None:
-            shared = self._weigh(self._own & theirs)
-            either = self._weight + self._weigh(theirs) - shared
+            common = self._own & theirs
+            if self._rates is None:  # without calls: most utilities are computed once
+                shared: float = len(common)
+                either = self._weight + len(theirs) - shared
+            else:
+                shared = self._weigh(common)
+                either = self._weight + self._weigh(theirs) - shared
             known = shared / either if shared > 0 else 0.0
             if len(self._cached) >= MOST_CACHED:
                 self._cached.clear()
