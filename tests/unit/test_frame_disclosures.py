@@ -44,13 +44,13 @@ FRAMES = [
 ]
 
 
-PROPERTY_TESTS = Path(__file__).parents[1] / "property"
+TESTS = Path(__file__).parents[1]
 
 
 def has_its_own_test(package: str, method: str) -> bool:
-    """Whether the property test of a protocol's package calls the method."""
-    path = PROPERTY_TESTS / f"test_{package}.py"
-    return path.exists() and f".{method}(" in path.read_text(encoding="utf-8")
+    """Whether a test module of a protocol's package (`test_<package>.py` or `test_<package>_*.py`) calls the method."""
+    modules = [*TESTS.glob(f"*/test_{package}.py"), *TESTS.glob(f"*/test_{package}_*.py")]
+    return any(f".{method}(" in module.read_text(encoding="utf-8") for module in modules)
 
 
 @pytest.mark.parametrize(("frame", "told"), FRAMES, ids=lambda value: type(value).__name__)
