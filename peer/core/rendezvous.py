@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from peer.core.contract import NodeId, TopicId
+from peer.core.encoded_sizes import count_array_head_bytes, count_integers_bytes
 from peer.core.frames import Frame, register
 from peer.core.identifiers import TopicNumber
 from peer.core.parts import State, Turn
@@ -31,6 +32,10 @@ class RelayRequest(Frame, frozen=True):
     kind: ClassVar[int] = 115
     topics: tuple[TopicNumber, ...]
     whole: bool
+
+    def count_body_bytes(self) -> int:
+        """Add up an array of two: the topics and a byte."""
+        return 2 + count_array_head_bytes(len(self.topics)) + count_integers_bytes(self.topics)
 
 
 class RelayPaths:

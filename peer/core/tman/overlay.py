@@ -107,6 +107,9 @@ class TMan(Part):
     def forget(self, turn: Turn, peer: NodeId) -> None:
         """A neighbour is gone."""
 
+    def restore(self) -> None:
+        """Nodes that were lost are candidates again."""
+
     def relink(self, turn: Turn, peer: NodeId) -> None:
         """The topics of a neighbour, or of this node, are not those of before."""
 
@@ -137,9 +140,11 @@ class TMan(Part):
         oldest = self.round - self._age_limit
         for peer in [peer for peer, heard in self._heard.items() if heard < oldest]:
             self._lose(turn, peer, SILENT)
-        for peer in [peer for peer, until in self._lost.items() if until <= self.round]:
-            del self._lost[peer]
-            self._merged = None  # it may be among the samples
+        if over := [peer for peer, until in self._lost.items() if until <= self.round]:
+            for peer in over:
+                del self._lost[peer]
+            self._merged = None  # they may be among the samples
+            self.restore()
 
     def _lose(self, turn: Turn, peer: NodeId, reason: str) -> None:
         self._lost[peer] = self.round + 2 * self._age_limit
@@ -224,18 +229,30 @@ class TMan(Part):
         Nothing is selected if no node that is not in the pool already would be chosen.
         """
         age_limit = self._age_limit
-        known = {self.state.node: None, **self.table, **self.told, **self._lost}
+        table, told, lost, own = self.table, self.told, self._lost, self.state.node
         strangers = {
-            contact.node: contact for contact in contacts if contact.node not in known and contact.age <= age_limit
+            contact.node: contact.topics
+            for contact in contacts
+            if contact.node not in table
+            and contact.node not in told
+            and contact.node not in lost
+            and contact.age <= age_limit
+            and contact.node != own
         }
-        fresh = self.narrow({node: contact.topics for node, contact in strangers.items()})
+        fresh = self.narrow(strangers)
         samples = self._sample()
         if samples is not self._merged or self._reselects:
             self._merged = samples
-            fresh |= self.narrow({node: topics for node, topics in samples.items() if node not in known})
+            fresh |= self.narrow(
+                {
+                    node: topics
+                    for node, topics in samples.items()
+                    if node not in table and node not in told and node not in lost and node != own
+                }
+            )
         if fresh or self._reselects:
             self._reselects = False
-            ages = {node: strangers[node].age for node in fresh if node in strangers}
+            ages = {contact.node: contact.age for contact in contacts if contact.node in fresh}
             self.adopt({**self.table, **self.told, **fresh}, ages)
 
     def adopt(self, pool: Mapping[NodeId, Topics], ages: Mapping[NodeId, int]) -> None:
@@ -306,3 +323,5 @@ class TMan(Part):
             self._lose(turn, peer, LOST)
         elif not retrying:
             del self._opened[peer]
+            if peer not in self.table:
+                self._heard.pop(peer, None)
