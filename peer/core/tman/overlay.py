@@ -46,8 +46,11 @@ class TMan(Part):
 
     In each round, at an instant of its own, a node removes neighbours that were silent, exchanges its table with one
     neighbour from it, opens links to new entries and releases those that left the table, and sends its profile over
-    all links, whichever side opened them. The node at the other end closes a released link unless its own table has
-    this node. A neighbour's age is the number of rounds since its latest profile; in an exchange, ages are told.
+    all links, whichever side opened them. A neighbour's age is the number of rounds since its latest profile; in an
+    exchange, ages are told.
+
+    A link that neither end's table needs is retired: no more profiles go over it, and it is closed when their age
+    would reach its limit. Until then messages do go over it, so that none is lost while other links replace it.
 
     A node whose link failed, or that was silent, is no candidate for twice the age limit: by then, other nodes have
     removed it too.
@@ -55,6 +58,7 @@ class TMan(Part):
     Attributes:
         table: the routing table: each node in it with its topics, as it or others told them.
         told: each neighbour that sent a profile, with its topics.
+        retired: the neighbours whose links are retired, each with the round since when, and its topics.
         round: number of the present round.
 
     Source: Vitis section III-A and III-D, Algorithms 1-3, 6 and 7; Jelasity, Montresor, Babaoglu: T-Man (Computer
@@ -72,6 +76,7 @@ class TMan(Part):
         self.draws = substream(state.seed, state.node, "overlay")
         self.table: dict[NodeId, Topics] = {}
         self.told: dict[NodeId, Topics] = {}
+        self.retired: dict[NodeId, tuple[int, Topics]] = {}
         self.round = 0
         self._heard: dict[NodeId, int] = {}
         self._opened: dict[NodeId, None] = {}
@@ -110,6 +115,12 @@ class TMan(Part):
     def restore(self) -> None:
         """Nodes that were lost are candidates again."""
 
+    def retire(self, turn: Turn, peer: NodeId) -> None:
+        """A link is retired: only messages use it."""
+
+    def resume(self, peer: NodeId) -> None:
+        """A retired link is needed again; the neighbour's profile follows."""
+
     def relink(self, turn: Turn, peer: NodeId) -> None:
         """The topics of a neighbour, or of this node, are not those of before."""
 
@@ -129,10 +140,11 @@ class TMan(Part):
         turn.set_timer(ROUND, turn.now_ns + self._period_ns)
         self.round += 1
         self._remove_silent(turn)
+        self._close_retired(turn)
         self._begin_exchange(turn)
         self._align_links(turn)
         profile = self.make_profile(turn)
-        turn.send_each(tuple(self.state.neighbours), profile)
+        turn.send_each(tuple([peer for peer in self.state.neighbours if peer not in self.retired]), profile)
         self.refresh(turn)
 
     def _remove_silent(self, turn: Turn) -> None:
@@ -148,7 +160,7 @@ class TMan(Part):
 
     def _lose(self, turn: Turn, peer: NodeId, reason: str) -> None:
         self._lost[peer] = self.round + 2 * self._age_limit
-        for known in (self._opened, self.table, self.told, self._heard):
+        for known in (self._opened, self.table, self.told, self.retired, self._heard):
             known.pop(peer, None)
         self._reselects = True
         turn.disconnect(peer, reason)
@@ -197,8 +209,11 @@ class TMan(Part):
             self._take_exchange(turn, peer, frame)
         elif isinstance(frame, Profile):
             self.hear(turn, peer, frame.topics)
-        elif isinstance(frame, TManRelease) and peer not in self.table:
-            turn.disconnect(peer, RELEASED)
+        elif isinstance(frame, TManRelease) and peer not in self.table and peer not in self.retired:
+            self.retired[peer] = self.round, self.told.pop(peer, NOTHING)
+            self._heard.pop(peer, None)
+            self.retire(turn, peer)
+            turn.send(peer, TManRelease())  # the other end retires it, too, unless it needs it again
 
     def _take_exchange(self, turn: Turn, peer: NodeId, frame: Exchange) -> None:
         """Answer a request with what was known before, and merge (Algorithm 3); merge a reply (Algorithm 2)."""
@@ -271,6 +286,9 @@ class TMan(Part):
     def hear(self, turn: Turn, peer: NodeId, topics: Topics) -> None:
         """A profile came: the neighbour is fresh (Algorithm 7)."""
         self._heard[peer] = self.round
+        if peer in self.retired:
+            del self.retired[peer]
+            self.resume(peer)
         if self.told.get(peer) is topics:
             return
         if len(topics) > MOST_TOPICS:
@@ -284,10 +302,17 @@ class TMan(Part):
             self._reselects = True
             self.relink(turn, peer)
 
+    def _close_retired(self, turn: Turn) -> None:
+        for peer in [peer for peer, (since, _) in self.retired.items() if self.round - since == self._age_limit]:
+            turn.disconnect(peer, RELEASED)
+
     def _align_links(self, turn: Turn) -> None:
         """Open links to the table's nodes, and release the others that this node opened."""
         neighbours, table = self.state.neighbours, self.table
         for peer in table:
+            if peer in self.retired:
+                del self.retired[peer]
+                self.resume(peer)
             if peer not in self._opened:
                 self._opened[peer] = None
                 turn.connect(peer)
@@ -314,6 +339,7 @@ class TMan(Part):
         had only borrowed the link. If the table has it, the link is opened again in the next round.
         """
         self.told.pop(peer, None)
+        self.retired.pop(peer, None)
         self.forget(turn, peer)
         if peer not in self._opened:
             self._heard.pop(peer, None)

@@ -134,14 +134,16 @@ class Vitis(RelayingOverlay):
         return elect(self.state.node, topic, mates, most_hops=self._most_hops, failed=self._lost, parent=parent)
 
     def gateways(self) -> Iterable[TopicId]:
-        """Return the topics for which this node proposes itself, from the d-th round on.
+        """Return the topics for which this node proposes itself.
 
-        Before that, a closer gateway may not have been heard of.
+        Before its d-th round, it may not have heard of a closer gateway: only those for which a neighbour proposes it.
         """
-        if self.round < self._most_hops:
-            return ()
         own = self.state.node
-        return [topic for topic, proposal in self.proposals.items() if proposal.gateway == own]
+        topics = [topic for topic, proposal in self.proposals.items() if proposal.gateway == own]
+        if self.round >= self._most_hops:
+            return topics
+        offers = [(topic, self.mates.get(topic, {}).values()) for topic in topics]
+        return [topic for topic, proposals in offers if any(proposal.gateway == own for proposal in proposals)]
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         if isinstance(frame, VitisProfile):
@@ -231,6 +233,11 @@ class Vitis(RelayingOverlay):
     def restore(self) -> None:
         """Count proposals again whose gateway was lost."""
         self._stale.update(dict.fromkeys(self.proposals))
+
+    def retire(self, turn: Turn, peer: NodeId) -> None:
+        super().retire(turn, peer)
+        self._profiles.pop(peer, None)
+        self._unmate(peer)
 
     def forget(self, turn: Turn, peer: NodeId) -> None:
         super().forget(turn, peer)
