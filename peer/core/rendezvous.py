@@ -18,7 +18,7 @@ from peer.core.ring import RingOrder, rank, topic_key
 MOST_RELAYED = 8192
 """Most topics that a node relays for one neighbour."""
 
-HANDOVER_ROUNDS = 3
+HANDOVER_ROUNDS = 2
 """Rounds for which a path stays after another one has replaced it; by then, the other has reached the rendezvous."""
 
 Topics = frozenset[TopicId]

@@ -25,6 +25,9 @@ SAMPLES = 20
 MOST_LISTED = 1000
 """Nodes of a view up to which samples are drawn from a list of them."""
 
+RETIRED_ROUNDS = 3
+"""Rounds for which a link that neither end needs stays open."""
+
 MOST_CONTACTS = 128
 """Most entries of an exchange; a larger routing table sends a random part of itself."""
 
@@ -49,8 +52,8 @@ class TMan(Part):
     all links, whichever side opened them. A neighbour's age is the number of rounds since its latest profile; in an
     exchange, ages are told.
 
-    A link that neither end's table needs is retired: no more profiles go over it, and it is closed when their age
-    would reach its limit. Until then messages do go over it, so that none is lost while other links replace it.
+    A link that neither end's table needs is retired: no more profiles go over it, and it is closed after
+    ``RETIRED_ROUNDS``. Until then messages do go over it, so that none is lost while other links replace it.
 
     A node whose link failed, or that was silent, is no candidate for twice the age limit: by then, other nodes have
     removed it too.
@@ -303,7 +306,7 @@ class TMan(Part):
             self.relink(turn, peer)
 
     def _close_retired(self, turn: Turn) -> None:
-        for peer in [peer for peer, (since, _) in self.retired.items() if self.round - since == self._age_limit]:
+        for peer in [peer for peer, (since, _) in self.retired.items() if self.round - since == RETIRED_ROUNDS]:
             turn.disconnect(peer, RELEASED)
 
     def _align_links(self, turn: Turn) -> None:
