@@ -124,11 +124,12 @@ class Store:
         self._judged: dict[Path, tuple[int, bool]] = {}
 
     def read(self, job: Job) -> Result | None:
+        """Return the result of a job; None = it has none. Points with the same experiment share a result."""
         try:
             result = msgspec.json.decode(self._path(job.key).read_bytes(), type=Result)
         except (OSError, msgspec.DecodeError):
             return None
-        return result if self._code in (None, result.code) else None
+        return replace(result, at=job.at) if self._code in (None, result.code) else None
 
     def write(self, result: Result) -> None:
         """Write a result. If the process is killed meanwhile, the old state remains."""
