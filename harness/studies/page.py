@@ -9,6 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from harness.studies.claims import HEAD, Finding, judge, show_finding, write_findings
 from harness.studies.figures import draw_figure
 from harness.studies.measures import MEASURES
 from harness.studies.points import axes_of, seeds_of
@@ -16,6 +17,8 @@ from harness.studies.results import aggregate, means_table, runs_table
 from harness.studies.results_file import write_results_file
 from harness.studies.store import Result, SweepSpec
 from harness.studies.tables import Table, make_table, show_entry, write_csv, write_markdown
+
+CLAIMS_FILE = "claims.md"
 
 
 def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path:
@@ -39,8 +42,11 @@ def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path
     for table in tables:
         (folder / f"{table.spec.name}.md").write_text(write_markdown(table), encoding="utf-8")
         (folder / f"{table.spec.name}.csv").write_text(write_csv(table), encoding="utf-8")
+    findings = [judge(claim, results) for claim in spec.study.claim]
+    if findings:
+        (folder / CLAIMS_FILE).write_text(f"**Claims of the paper**\n\n{write_findings(findings)}\n", encoding="utf-8")
     page = folder / "index.html"
-    page.write_text(_render(spec, results, tables, _draw(folder, spec, results)), encoding="utf-8")
+    page.write_text(_render(spec, results, tables, findings, _draw(folder, spec, results)), encoding="utf-8")
     return page
 
 
@@ -55,7 +61,13 @@ def _draw(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> list[dict
     return drawn
 
 
-def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table], figures: list[dict[str, str]]) -> str:
+def _render(
+    spec: SweepSpec,
+    results: Sequence[Result],
+    tables: Sequence[Table],
+    findings: Sequence[Finding],
+    figures: list[dict[str, str]],
+) -> str:
     loader = ChoiceLoader([PackageLoader("harness.studies", "."), PackageLoader("metrics.report", ".")])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     environment.globals["show_entry"] = show_entry
@@ -64,6 +76,7 @@ def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table],
         study=study,
         quick="--quick" in spec.options,
         tables=tables,
+        claims=[HEAD, *map(show_finding, findings)] if findings else [],
         figures=figures,
         measures=[MEASURES[name] for name in study.measures],
         provenance=_provenance(spec, results),

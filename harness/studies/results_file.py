@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from harness.studies.form import Cell, RunSpec, Shown, Study, as_shown
+from harness.studies.form import RunSpec, Shown, Study, as_shown
 from harness.studies.loader import AT_S, EPOCH
 from harness.studies.measures import MEASURES, SEEN, split_reduction
 from harness.studies.point_run import Row
 from harness.studies.points import points_of, seeds_of
 from harness.studies.store import ROOT, Result, SweepSpec
+from harness.studies.tables import tabulate
 
 RESULTS_FILE = "results.md"
 SEED, CPU_S, PEAK_MIB, MOMENT = "seed", "cpu_s", "peak_mib", "moment"
@@ -61,12 +62,12 @@ def write_results_file(folder: Path, spec: SweepSpec, results: Sequence[Result])
     study = spec.study
     axes = [*results[0].at, SEED]
     single, moments = _columns(study), _moving(study)
-    texts = [f"# Results of {study.name}", study.reproduces, _table(["", ""], list(_head(spec, results)))]
+    texts = [f"# Results of {study.name}", study.reproduces, tabulate(["", ""], list(_head(spec, results)))]
     rows = [_run_line(result, single) for result in results]
-    texts += ["## Runs", _table([*axes, CPU_S, PEAK_MIB, *map(_title, single)], rows)]
+    texts += ["## Runs", tabulate([*axes, CPU_S, PEAK_MIB, *map(_title, single)], rows)]
     if moments:
         lines = [line for result in results for line in _moment_lines(result, moments)]
-        texts += ["## Over time", _table([*axes, MOMENT, *moments], lines)]
+        texts += ["## Over time", tabulate([*axes, MOMENT, *moments], lines)]
     (folder / RESULTS_FILE).write_text("\n\n".join(filter(None, texts)) + "\n", encoding="utf-8")
 
 
@@ -129,9 +130,10 @@ def _head(spec: SweepSpec, results: Sequence[Result]) -> Iterator[list[str]]:
 
 
 def _shown(study: Study) -> list[Shown]:
-    """Return the entries of the tables and figures."""
-    tables = [as_shown(each) for table in study.table for each in table.measures]
-    return tables + [as_shown(each) for figure in study.figure for each in figure.y]
+    """Return the entries of the tables, figures and claims."""
+    entries = [each for table in study.table for each in table.measures]
+    entries += [each for figure in study.figure for each in figure.y]
+    return [as_shown(each) for each in (*entries, *(claim.of for claim in study.claim))]
 
 
 def _columns(study: Study) -> list[tuple[str, float | None]]:
@@ -201,15 +203,9 @@ def _read_moment(cells: Sequence[str], names: Sequence[str]) -> Iterator[Row]:
             yield Row(name, float(moment), None, float(cell))
 
 
-def _table(head: Sequence[Cell], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; no cell has a vertical bar."""
-    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (head, *rows)]
-    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
-
-
 def _read_tables(text: str) -> Iterator[Lines]:
     """Yield the Markdown tables of a text, the head as the first row, without the line below it."""
     for block in text.split("\n\n"):
-        lines = [line for line in block.splitlines() if line.startswith("| ")]
+        lines = [line[2:-2].split(" | ") for line in block.splitlines() if line.startswith("| ")]
         if lines:
-            yield [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+            yield [lines[0], *lines[2:]]
