@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from harness.errors import ExperimentError
-from harness.planning.underlays import DATA_VARIABLE
+from harness.experiment.data import DATA_VARIABLE
 from harness.progress import counting
 from harness.stages.analysis import run_spark
 from harness.stages.manifest import versions

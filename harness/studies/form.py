@@ -159,6 +159,8 @@ class ClaimSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Only points with these values."""
     over: dict[str, Any] = field(default_factory=dict)
     """Divide by the value of the point that has these values instead."""
+    over_at: float | None = None
+    """Divide by the value at this epoch, instant of a snapshot, or beginning of a window (s)."""
     partly: Bounds | None = None
     """A wider range of values that meet the claim in part. Values of which only some are in ``met`` do so, too."""
     digits: Annotated[int, Meta(ge=0, le=9)] = 3
