@@ -17,8 +17,7 @@ HEAD = ("claim", "the paper", "here", "met if", "")
 class Finding(Struct, frozen=True):
     """What the results say of a claim.
 
-    ``values``: one per point. ``compared``: the two numbers of which each of them is the quotient; empty without
-    ``over``.
+    ``values``: one per point. ``compared``: the two numbers of which each of them is the quotient, if it is one.
     """
 
     claim: ClaimSpec
@@ -47,15 +46,16 @@ def judge(claim: ClaimSpec, results: Sequence[Result]) -> Finding:
     values, compared = [], []
     for cells in product(*(values_along(chosen, axis) for axis in axes)):
         at = dict(zip(axes, cells, strict=True))
-        pair = [mean_of(matching(results, place), shown.of, shown.by, shown.at) for place in (at, {**at, **claim.over})]
-        if None in pair or not matching(results, at):
+        own = mean_of(matching(results, at), shown.of, shown.by, shown.at)
+        other_at = shown.at if claim.over_at is None else claim.over_at
+        other = mean_of(matching(results, {**at, **claim.over}), shown.of, shown.by, other_at)
+        if own is None or other is None:
             continue
-        own, other = (of.mean for of in pair if of is not None)
-        if not claim.over:
-            values.append(own)
-        elif other:
-            values.append(own / other)
-            compared.append((own, other))
+        if not claim.compares:
+            values.append(own.mean)
+        elif other.mean:
+            values.append(own.mean / other.mean)
+            compared.append((own.mean, other.mean))
     return Finding(claim, tuple(values), tuple(compared))
 
 

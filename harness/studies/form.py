@@ -165,6 +165,11 @@ class ClaimSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """A wider range of values that meet the claim in part. Values of which only some are in ``met`` do so, too."""
     digits: Annotated[int, Meta(ge=0, le=9)] = 3
 
+    @property
+    def compares(self) -> bool:
+        """Return whether it is about the quotient of two values."""
+        return bool(self.over) or self.over_at is not None
+
 
 class QuickSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The changes of ``--quick``: fewer and smaller points."""

@@ -151,6 +151,7 @@ def _moving(study: Study) -> list[str]:
     """Return the single numbers of which the study shows more than one moment or a reduction."""
     names = {name for shown in _shown(study) for reduction, name in [split_reduction(shown.of)] if reduction}
     names |= {split_reduction(shown.of)[1] for shown in _shown(study) if shown.at is not None}
+    names |= {as_shown(claim.of).of for claim in study.claim if claim.over_at is not None}
     for figure in study.figure:
         if figure.x in (AT_S, EPOCH):
             names |= {split_reduction(as_shown(shown).of)[1] for shown in figure.y}
