@@ -39,7 +39,7 @@ def divide(steps: Iterable[Step], up: bool) -> list[Stretch]:
         steps: the node's actions in the order of their instants.
         up: whether the node is up at the start.
     """
-    stretches = []
+    stretches: list[Stretch] = []
     own: list[Step] = []
     instances, begun = 0, int(up)
     for step in steps:
