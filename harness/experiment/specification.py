@@ -48,7 +48,7 @@ _PREDICTION = """\
 `plan` and `run` refuse an emulated or simulated run that needs more processes, memory or open files than this machine
 has left now. Frames per second are predicted but not limited: the verdict checks whether the machine kept up.
 
-- processes = hosts x `HOST_PROCESSES` + `SUPPORT_PROCESSES`
+- processes = hosts x `HOST_PROCESSES` + `SUPPORT_PROCESSES`, with hosts x `CRASHING_PROCESSES` more if nodes crash
 - memory = `SUPPORT_MIB` + hosts x `PEER_MIB` + hosts^2 x `PAIR_BYTES`
 - open files in the busiest process = hosts x `HOST_FILES` + `SUPPORT_FILES`
 - a simulated run: one process; memory = `SIMULATOR_MIB` + hosts x `SIMULATED_NODE_MIB` + hosts^2 x

@@ -7,7 +7,7 @@ model of the overlay in which all nodes are up.
 from collections.abc import Sequence
 
 from harness.errors import ExperimentError
-from harness.experiment.form import Experiment, UnderlaySpec
+from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
 from harness.machine.capacity import Capacity, this_machine
 from harness.planning.composition import choose_parts
 from harness.planning.copies import count_copies
@@ -45,6 +45,9 @@ SIMULATED_EXTRA_BYTES = 16
 
 HOST_PROCESSES = 2
 """Processes per host: the peer, and the one that keeps the host's namespace."""
+
+CRASHING_PROCESSES = 1
+"""Additional processes per host if nodes crash: the parent of the node's processes."""
 
 SUPPORT_PROCESSES = 10
 """Processes that a run has once."""
@@ -142,10 +145,14 @@ def _needs(experiment: Experiment, hosts: int) -> Capacity:
             open_files=hosts + SUPPORT_FILES,
         )
     return Capacity(
-        processes=hosts * HOST_PROCESSES + SUPPORT_PROCESSES,
+        processes=hosts * (HOST_PROCESSES + _may_crash(experiment.churn) * CRASHING_PROCESSES) + SUPPORT_PROCESSES,
         memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
         open_files=needed_files(hosts),
     )
+
+
+def _may_crash(churn: ChurnSpec) -> bool:
+    return churn.crash_ratio > 0 or any(entry.action == "crash" for entry in churn.script)
 
 
 def _extras(underlay: UnderlaySpec) -> int:

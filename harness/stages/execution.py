@@ -7,6 +7,7 @@ that ends the run raises; any other becomes a problem in the manifest, and so a 
 import contextlib
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
 from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, agent_log, exits_file
+from peer.core.schedule import Crash, decode_schedule
 from peer.files import LOGS_FOLDER, OVERLAY_FILE, SCHEDULE_FILE, log_file
 from peer.runtime.clock import Clock
 
@@ -180,10 +182,18 @@ class Execution:
             return  # cut short before the workload
         counts = server.count_scrapes(zero_s, end_s)
         self.counters |= {"scrapes": counts.scrapes, "scrapes_failed": counts.failed}
-        if counts.failed:
-            worst = max(counts.failed_by_target, key=lambda target: counts.failed_by_target[target])
-            text = f"{counts.failed} of {counts.scrapes} scrapes failed during the workload, most at {worst}"
+        unexplained = Counter(counts.failed_by_target) - self._crashes_by_target()
+        if unexplained:
+            [(worst, _)] = unexplained.most_common(1)
+            text = f"{unexplained.total()} of {counts.scrapes} scrapes failed during the workload, most at {worst}"
             self.problems.append(("suspect", text))
+
+    def _crashes_by_target(self) -> Counter[str]:
+        """Count the scheduled crashes by target: a scrape may fail while the node's next process starts."""
+        schedule = decode_schedule((self.run_dir / SCHEDULE_FILE).read_bytes())
+        crashes = Counter(action.node for action in schedule if isinstance(action, Crash))
+        places = {site.node: site.metrics for site in self.testbed.sites() if site.metrics is not None}
+        return Counter({f"peer/{host}:{port}": crashes[node] for node, (host, port) in places.items()})
 
     def longest_s(self) -> float:
         """Return an upper bound of the recording's length in virtual seconds."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -21,14 +22,18 @@ from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
-from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
+from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE, table_file
 from metrics.stalls import Late
 from metrics.tables import hop_evidence
-from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
+from metrics.tables.columns import find, numbers, of_whole_traces, outside, read_columns
+from metrics.tables.hops import HOPS
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS, TraceState
+from peer.core.frames import Data
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE
-from peer.protocols.registry import copies_follow_links
+from peer.protocols.registry import copies_are_pulled, copies_follow_links
+
+Milliseconds = npt.NDArray[np.float64]
 
 _DELIVERED = ("publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
 _PUBLISHED = ("publish_ns", "scheduled_ns", "n_subscribers")
@@ -51,12 +56,12 @@ def gather(
     captured, emulated = bool(run.captures), run.manifest.testbed == "emulated"
     streams = outside(broken, pq.read_table(staging / "streams"))
     conns = outside(broken, pq.read_table(staging / "wire" / "conns", schema=CONNS))
-    deliveries = read_columns(run, "deliveries", *_DELIVERED)
+    deliveries = read_columns(run, "deliveries", "message_id", *_DELIVERED)
     publications = count_publications(run, read_columns(run, "messages", *_PUBLISHED))
     margin_ms = max(CHURN_MARGIN.value, publications.lag.max)
     order, clocks = hop_evidence.order(run)
     frames, frame_sets = hop_evidence.completeness(run, incomplete, broken)
-    delays, inside = compare_delays(run, deliveries)
+    delays, inside = compare_delays(run, deliveries, _asked_after_ms(run, deliveries))
     send, receive = hop_evidence.host_delays(run)
     busy, steal = read_load(run)
     return parts.Evidence(
@@ -161,27 +166,55 @@ def _captures(run: RunDir, interfaces: pa.Table) -> parts.Captures:
     return parts.Captures(records, dropped, truncated, not_understood, plane_frames, counters.get("records_dropped", 0))
 
 
-def compare_delays(run: RunDir, rows: pa.Table) -> tuple[parts.Outcome, parts.Spread]:
-    """Compare latencies by the logs with those by the captures: their order, and by how much they differ."""
+def _asked_after_ms(run: RunDir, deliveries: pa.Table) -> Milliseconds:
+    """Return the time until each delivery's publisher was asked for a copy, if it sends copies on request; otherwise 0.
+
+    It ends with the publisher's first copy. It belongs to the network and to other hosts.
+    """
+    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
+    if not any(copies_are_pulled(node["dissemination"]) for node in nodes):
+        return np.zeros(len(deliveries))
+    columns = ["message_id", "src_node", "log_send_ns"]
+    copies = ds.dataset(run.tables / table_file("hops"), schema=HOPS).to_table(
+        columns=columns, filter=pc.field("kind") == Data.kind
+    )
+    own = copies.filter(pc.equal(pc.shift_right(copies["message_id"], 32), copies["src_node"]))
+    own = own.sort_by([("log_send_ns", "ascending")])
+    sent_ns = own["log_send_ns"].take(find([own["message_id"]], [deliveries["message_id"]]))
+    waited_ns = pc.subtract(sent_ns, deliveries["publish_ns"])
+    return pc.fill_null(pc.divide(waited_ns.cast(pa.float64()), 1e6), 0.0).to_numpy()  # type: ignore[no-any-return]
+
+
+def compare_delays(run: RunDir, rows: pa.Table, asked_after_ms: Milliseconds) -> tuple[parts.Outcome, parts.Spread]:
+    """Compare latencies by the logs with those by the captures: their order, and by how much they differ.
+
+    Args:
+        run: for its stalls.
+        rows: of the deliveries.
+        asked_after_ms: for each row, how long after the publication the publisher was first asked for a copy.
+    """
     latency_ms = rows["latency_ms"].drop_null().to_numpy()
-    difference_ms = pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]).drop_null().to_numpy()
+    begun_ns = pc.add(rows["publish_ns"], pa.array((asked_after_ms * 1e6).astype(np.int64)))
+    inside_ms = pc.subtract(pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]), pa.array(asked_after_ms))
+    spans = pa.table([begun_ns, rows["delivered_ns"], inside_ms], ["begun_ns", "delivered_ns", "inside_ms"])
+    spans = spans.filter(pc.is_valid(inside_ms))
+    difference_ms = spans["inside_ms"].to_numpy()
     failed = int((difference_ms < 0).sum() + (latency_ms < 0).sum())
     order = parts.Outcome(len(difference_ms), failed, abs(float(difference_ms.min(initial=0.0))))
-    return order, hop_evidence.spread(difference_ms, _differences(run, rows))
+    return order, hop_evidence.spread(difference_ms, _differences(run, spans))
 
 
 def _differences(run: RunDir, rows: pa.Table) -> Late:
     """How many deliveries were longer inside the first and the last host than allowed, and how many stalls explain.
 
-    The time in the first host begins with the publication, that in the last one ends with the delivery. How it is
-    divided is not known, so a stall counts that lies within it of either.
+    The time in the first host begins with the publication or the first request, that in the last one ends with the
+    delivery. How it is divided is not known, so a stall counts that lies within it of either.
     """
-    both = rows.filter(pc.is_valid(rows["wire_latency_ms"])).select(_DELIVERED).drop_null()
-    published_ns, delivered_ns = numbers(both["publish_ns"]), numbers(both["delivered_ns"])
-    inside_ns = ((both["latency_ms"].to_numpy() - both["wire_latency_ms"].to_numpy()) * 1e6).astype(np.int64)
-    first_ns = run.stalls.covered_ns(published_ns, published_ns + inside_ns)
+    begun_ns, delivered_ns = numbers(rows["begun_ns"]), numbers(rows["delivered_ns"])
+    inside_ns = (rows["inside_ms"].to_numpy() * 1e6).astype(np.int64)
+    first_ns = run.stalls.covered_ns(begun_ns, begun_ns + inside_ns)
     last_ns = run.stalls.covered_ns(delivered_ns - inside_ns, delivered_ns)
-    stalled_ns = np.minimum(first_ns + last_ns, run.stalls.covered_ns(published_ns, delivered_ns))
+    stalled_ns = np.minimum(first_ns + last_ns, run.stalls.covered_ns(begun_ns, delivered_ns))
     late = inside_ns > DELAY_AGREEMENT_P99.ns
     return Late(int(late.sum()), int((late & (inside_ns - stalled_ns <= DELAY_AGREEMENT_P99.ns)).sum()))
 

@@ -289,6 +289,11 @@ class Part:
         return False
 
     @staticmethod
+    def copies_are_pulled(parameters: Mapping[str, Any]) -> bool:
+        """Whether a publisher sends copies of its message only on request; of a dissemination with these parameters."""
+        return False
+
+    @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterable[Frame]:
         """What ``node`` may send to a neighbour with this part to be told who subscribes to these topics.
 

@@ -105,6 +105,12 @@ def copies_follow_links(dissemination: Choice, interests: str, *, several: bool)
     return part is not None and part.copies_follow_links(dissemination, told=told, several=several)
 
 
+def copies_are_pulled(dissemination: Choice) -> bool:
+    """Whether a publisher sends copies of its message only on request; False for an unknown dissemination."""
+    part = DISSEMINATIONS.get(dissemination["name"])
+    return part is not None and part.copies_are_pulled(dissemination)
+
+
 def compose(
     node: NodeId,
     seed: int,

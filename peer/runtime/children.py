@@ -61,6 +61,14 @@ class Child:
             return self.ended.state
         return "ready" if self.ready else "created"
 
+    def processes(self) -> list[int]:
+        """Return the process and its children, such as the present process of a node that crashes."""
+        try:
+            below = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
+        except OSError:
+            return [self.pid]
+        return [self.pid, *map(int, below)]
+
     def hear(self) -> None:
         self.ready = self.control.recv(1) == READY
 

@@ -1,8 +1,8 @@
-"""The instances of a node in its process: it joins, leaves, crashes and joins again, while the process goes on."""
+"""The instances of a node in its process, in which it joins, leaves and joins again."""
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from peer.core import contract
@@ -35,6 +35,9 @@ class Instances:
         send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
         recorder: writes down what the node is told; None = nobody does.
         clock: what all of it goes by.
+        earlier: how many instances there were in earlier processes.
+        killed: kills the process when the node crashes and all is traced. None = the process goes on with its
+            connections closed, such as a test's with several nodes.
 
     Attributes:
         counts: frames, bytes, drops and rejects of all instances.
@@ -53,6 +56,8 @@ class Instances:
         send_queue_bytes: int,
         recorder: Recorder | None = None,
         clock: Clock = UNDILATED,
+        earlier: int = 0,
+        killed: Callable[[], None] | None = None,
     ) -> None:
         self.counts = Counts()
         self.events: dict[str, int] = {}
@@ -66,7 +71,8 @@ class Instances:
         self._recorder = recorder
         self._clock = clock
         self._draws: Random = substream(spec.seed, spec.node, "runtime")
-        self._started = 0
+        self._killed = killed
+        self._started = earlier
         self._node: StatefulNode | None = None
         self._listener: socket.socket | None = None
         self._server: asyncio.AbstractServer | None = None
@@ -152,6 +158,8 @@ class Instances:
         self._close_listener()
         if reason == CRASHED:
             driver.links.cut(reason)
+            if self._killed is not None:
+                self._killed()
         else:
             self._closing.append(asyncio.get_running_loop().create_task(driver.links.close(reason)))
 

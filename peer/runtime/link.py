@@ -89,6 +89,9 @@ class Link(Connection, asyncio.Protocol):
             plug.setsockopt(level, option, value)
         self._set_times(_SOCKET_TIMES)
         ends = [self.transport.get_extra_info(name) for name in ("sockname", "peername")]
+        if None in ends:  # the other side has reset the connection already: there was none for the pool
+            self.transport.abort()
+            return
         orig, resp = ends if self.opener else reversed(ends)
         self.conn = f"{orig[0]}:{orig[1]}-{resp[0]}:{resp[1]}"
         self.source = ends[1][0]
@@ -121,7 +124,8 @@ class Link(Connection, asyncio.Protocol):
         self.limit_time(None)
         if not self.ended.done():
             self.ended.set_result(None)
-            self._pool.lost(self, error)
+            if self.conn:
+                self._pool.lost(self, error)
 
     def write(self, frame: Frame, content: bytes) -> None:
         """Send a frame, whose bytes are ``content``. The instant is taken before."""

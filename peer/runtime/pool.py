@@ -118,10 +118,12 @@ class LinkPool:
         self.table.quiet = True
 
     def cut(self, reason: str) -> None:
-        """Break all connections without a word, as the end of the process would."""
+        """Break all connections without a word, as the end of the process would. The ends of links are traced now."""
         self.quiesce()
-        for link in list(self.connections):
+        for link in self.connections:
             link.reason = link.reason or reason
+        for link in list(self.connections):
+            self.table.lost(link, reason)
             link.transport.abort()
 
     async def close(self, reason: str = STOP) -> None:

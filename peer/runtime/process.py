@@ -28,6 +28,7 @@ from peer.runtime.instances import Instances
 from peer.runtime.lifecycle import enact
 from peer.runtime.metrics import make_registry
 from peer.runtime.recording import Recorder
+from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
 from peer.runtime.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.tracefile import TraceFile
 
@@ -59,7 +60,7 @@ class Orders(Struct, frozen=True):
 
 
 def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
-    """Be the peer of ``place`` until the plan's end or SIGTERM.
+    """Be the peer of ``place`` until the plan's end or SIGTERM. A node that crashes has a process per stretch.
 
     Args:
         place: where the peer runs.
@@ -70,13 +71,26 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
         Exception: a bug; whatever a callback of the loop raised ends the peer too.
     """
     sys.setswitchinterval(SWITCH_S)
-    uvloop.run(Peer(place, orders, control).live())
+    shared = Shared()
+    stretches = divide(orders.steps.get(place.node, ()), orders.overlay.nodes[place.node].up)
+
+    def run(stretch: Stretch) -> None:
+        uvloop.run(Peer(place, orders, control, stretch, shared).live())
+
+    if len(stretches) == 1:
+        run(stretches[0])
+    else:
+        run_in_turn(stretches, shared, run)
 
 
 class Peer:
-    """One process with the instances of its node and its schedule."""
+    """One process with instances of its node and a stretch of its schedule."""
 
-    def __init__(self, place: PeerPlace, orders: Orders, control: socket.socket) -> None:
+    def __init__(
+        self, place: PeerPlace, orders: Orders, control: socket.socket, stretch: Stretch, shared: Shared
+    ) -> None:
+        self._stretch = stretch
+        self._shared = shared
         self._place = place
         self._orders = orders
         self._control = control
@@ -101,8 +115,10 @@ class Peer:
                 send_queue_bytes=self._orders.agent.send_queue_bytes,
                 recorder=recorder,
                 clock=self._clock,
+                earlier=self._stretch.instances,
+                killed=lambda: self._crash(trace, recorder),
             )
-            if self._spec.up:
+            if self._is_up_at_start:
                 instances.open_listener()
             if self._place.metrics is not None:
                 address, port = self._place.metrics
@@ -119,11 +135,26 @@ class Peer:
             if self._bug is not None:
                 raise self._bug
 
+    @property
+    def _is_first(self) -> bool:
+        return self._stretch.number == 0
+
+    @property
+    def _is_up_at_start(self) -> bool:
+        return self._spec.up and self._is_first
+
+    def _crash(self, trace: TraceFile, recorder: Recorder | None) -> None:
+        """Die as the schedule asks, with all that was traced on the disk."""
+        trace.flush()
+        if recorder is not None:
+            recorder.close()
+        self._shared.crash()
+
     @contextlib.contextmanager
     def _tracing(self) -> Iterator[TraceFile]:
         spec = self._spec
         path = self._orders.folder / trace_file(spec.node)
-        trace = TraceFile(path, spec.node, spec.topics, self._clock.now_ns())
+        trace = TraceFile(path, spec.node, spec.topics, self._clock.now_ns(), resume=not self._is_first)
         yield trace
         # Not in a finally: a peer that failed leaves a trace without its last line.
         trace.close(self._clock.now_ns())
@@ -144,7 +175,7 @@ class Peer:
         if not self._orders.agent.record:
             yield None
             return
-        recorder = Recorder(self._orders.folder / record_file(self._spec.node))
+        recorder = Recorder(self._orders.folder / record_file(self._spec.node), resume=not self._is_first)
         yield recorder
         recorder.close()
 
@@ -154,13 +185,14 @@ class Peer:
         Raises:
             _Stopped: SIGTERM came, or the agent is gone.
         """
-        zero_ns = await self._await_zero()
+        if self._is_first:
+            self._shared.zero_ns = await self._await_zero()
+        zero_ns = self._shared.zero_ns
         agent = self._orders.agent
         await self._sleep_until(zero_ns - agent.warmup_ns)
-        if self._spec.up:
+        if self._is_up_at_start:
             await instances.begin(tell(self._spec, first_directory(self._orders.overlay)))
-        own = self._orders.steps.get(self._spec.node, ())
-        for step in merge(own, self._orders.refreshes, key=lambda step: step.at_ns):
+        for step in merge(self._stretch.steps, self._orders.refreshes, key=lambda step: step.at_ns):
             if step.at_ns >= agent.stop_ns:
                 break
             await self._sleep_until(zero_ns + step.at_ns)

@@ -26,10 +26,10 @@ _LENGTH_BYTES = 4
 
 
 class Recorder:
-    """Writes the recording of one peer's instances."""
+    """Writes the recording of one peer's instances; ``resume``: after those that are in the file."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb", buffering=BUFFER_BYTES)
+    def __init__(self, path: Path, *, resume: bool = False) -> None:
+        self._file = path.open("ab" if resume else "wb", buffering=BUFFER_BYTES)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
 
     def watch(self, node: StatefulNode, instance: int) -> Node:

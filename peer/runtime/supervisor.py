@@ -135,8 +135,8 @@ class Supervisor:
         return dict(Counter(child.state for child in self._children.values()))
 
     def running_pids(self) -> list[int]:
-        """The processes that have not ended."""
-        return [child.pid for child in self._children.values() if child.ended is None]
+        """The processes that have not ended, with those that they have started."""
+        return [pid for child in self._children.values() if child.ended is None for pid in child.processes()]
 
     def status(self, with_pss: bool = False) -> dict[str, Any]:
         children = self._children.values()

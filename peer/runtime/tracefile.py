@@ -14,16 +14,25 @@ class TraceFile:
     """Appends events as JSON lines; what it holds back is at most ``FLUSH_BYTES`` and goes with ``flush``.
 
     The first line is ``start``; ``close`` writes ``stop`` with the number of lines before it.
+
+    Args:
+        path: the file.
+        node: the node.
+        topics: what it subscribes to at the start.
+        now_ns: the present virtual instant.
+        resume: whether the file exists and goes on, since an earlier process of the node was killed.
     """
 
-    def __init__(self, path: Path, node: int, topics: tuple[int, ...], now_ns: int) -> None:
+    def __init__(self, path: Path, node: int, topics: tuple[int, ...], now_ns: int, *, resume: bool = False) -> None:
         self._node = node
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        flags = os.O_APPEND if resume else os.O_CREAT | os.O_TRUNC
+        self._descriptor = os.open(path, os.O_WRONLY | flags, 0o644)
         self._encode = msgspec.json.Encoder().encode
         self._lines: list[bytes] = []
         self._held_bytes = 0
-        self._records = 0
-        self.write(TraceEvent("start", now_ns, node, topics=topics, version=VERSION))
+        self._records = path.read_bytes().count(b"\n") if resume else 0
+        if not resume:
+            self.write(TraceEvent("start", now_ns, node, topics=topics, version=VERSION))
 
     def write(self, event: TraceEvent) -> None:
         """Append an event that has its instant and node."""

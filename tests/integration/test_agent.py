@@ -18,10 +18,12 @@ import msgspec
 import pytest
 
 from peer.core.contract import message_id
-from peer.core.schedule import Publish, encode_schedule
+from peer.core.schedule import Crash, Join, Publish, encode_schedule
+from peer.files import record_file
 from peer.runtime.agent import call
 from peer.runtime.children import descendants
 from peer.runtime.limits import needed_files
+from peer.runtime.recording import replay
 from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
 
@@ -213,6 +215,85 @@ def test_a_peer_killed_by_hand_shows_and_the_others_go_on(machine):
     assert m.trace(0)[-1].event == "stop"
     removed = [e for n in (0, 1, 3, 4) for e in m.trace(n) if e.event == "remove_peer" and e.peer == 2]
     assert len(removed) == 4
+
+
+CRASHES = encode_schedule([
+    Crash(0, 1),
+    Join(200_000_000, 1, (0, 2)),
+    Publish(500_000_000, 1, message_id(1, 0), (0,), 100),
+    Crash(600_000_000, 1),
+    Publish(700_000_000, 0, message_id(0, 0), (0,), 100),
+    Join(800_000_000, 1, (0,)),
+    Publish(1_100_000_000, 0, message_id(0, 1), (0,), 100),
+]).decode()  # fmt: skip
+
+
+def process_below(machine: Machine, node: int, other: int | None = None) -> int:
+    """The present process of a node that crashes, once it is another one than ``other``."""
+    parent = machine.call("status")["peers"][str(node)]["pid"]
+    return until(lambda: next((pid for pid in descendants(parent) if is_alive(pid) and pid != other), None))
+
+
+def test_a_node_that_crashes_is_killed_and_started_again_as_another_process(machine):
+    m = machine(3, documents={"schedule.jsonl": CRASHES}, record=True)
+    m.await_ready()
+    first = process_below(m, 1)
+    m.start()
+    second = process_below(m, 1, first)
+    assert not is_alive(first)
+    third = process_below(m, 1, second)
+    assert not is_alive(second)
+    assert m.wait() == 0
+    assert not is_alive(third)
+    assert {(e["state"], e["status"]) for e in m.exits().values()} == {("exited", 0)}
+    trace = m.trace(1)
+    assert (trace[0].event, trace[-1].event, trace[-1].records) == ("start", "stop", len(trace) - 1)
+    story = [(event.event, event.topics) for event in trace if event.event in ("join", "leave", "publish", "deliver")]
+    assert story == [
+        ("leave", (1, 3)),
+        ("join", (0, 2)),
+        ("publish", (0,)),
+        ("deliver", (0,)),
+        ("leave", (0, 2)),
+        ("join", (0,)),
+        ("deliver", (0,)),
+    ]
+    ends = [(event.peer, event.reason) for event in trace if event.event == "remove_peer"]
+    assert sorted(ends[:4]) == [(0, "crashed")] * 2 + [(2, "crashed")] * 2
+    seen = [event.reason for event in m.trace(0) if event.event == "remove_peer" and event.peer == 1]
+    assert set(seen[:2]) <= {"closed", "ConnectionResetError"}
+    assert [event.message_id for event in m.trace(2) if event.event == "deliver"] == [message_id(1, 0)] + [
+        message_id(0, k) for k in range(2)
+    ]
+    played = replay(m.folder / record_file(1), m.overlay.nodes[1])
+    assert (played.instances, played.difference) == (3, None)
+
+
+def test_another_end_of_a_node_that_crashes_is_told(machine):
+    m = machine(2, documents={"schedule.jsonl": CRASHES})
+    m.await_ready()
+    m.start()
+    os.kill(process_below(m, 1), signal.SIGKILL)
+    assert m.wait() == 1
+    assert (m.exits()["peer-1"]["state"], m.exits()["peer-1"]["status"]) == ("exited", 128 + signal.SIGKILL)
+
+
+@pytest.mark.parametrize("ending", ["stop", "lifeline"])
+def test_a_node_that_crashes_ends_in_order_when_it_is_down(machine, ending: str):
+    m = machine(2, documents={"schedule.jsonl": encode_schedule([Crash(0, 1)]).decode()}, stop_ns=int(LIMIT_S * 1e9))
+    m.await_ready()
+    first = process_below(m, 1)
+    m.start()
+    second = process_below(m, 1, first)
+    until(lambda: scrape(m.metrics[1]))
+    if ending == "stop":
+        m.call("stop")
+    else:
+        m.process.stdin.close()
+    assert m.wait() == (0 if ending == "stop" else 1)
+    assert not is_alive(second)
+    assert {(e["state"], e["status"]) for e in m.exits().values()} == {("exited", 0)}
+    assert m.trace(1)[-1].event == "stop"
 
 
 @pytest.mark.parametrize("ending", ["lifeline", "stop", "terminate", "lease"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from random import Random
 
 import pytest
@@ -95,6 +96,22 @@ def test_nobody_takes_over_a_live_link(monkeypatch: pytest.MonkeyPatch):
             await check_alive(net, link)
             for intruder in (first, second):
                 intruder.go()
+
+    run(scenario)
+
+
+def test_a_connection_that_is_reset_before_it_is_accepted_harms_nobody():
+    """As of a process that is killed right after it has connected."""
+
+    async def scenario() -> None:
+        async with Network(2) as net:
+            link = await linked(net)
+            for _ in range(5):  # the loop of node 0 does not turn meanwhile
+                with socket.create_connection(net.addresses[0], source_address=("127.0.0.1", 0)) as plug:
+                    plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await check_alive(net, link)
+            assert len(net.pools[0].connections) == 1
+            assert not net.pools[0].counts.rejected
 
     run(scenario)
 

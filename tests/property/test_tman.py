@@ -33,7 +33,7 @@ from peer.core.tman.overlay import MOST_CONTACTS, MOST_TOPICS
 from peer.core.tman.selection import TOLERANCE, SmallWorld
 from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.vitis.frames import Proposal, VitisProfile
-from peer.testing import Pump, Solo, connects, sends, traces
+from peer.testing import Pump, Solo, connects, disconnects, sends, traces
 from tests.hash_seeds import outputs_under_hash_seeds
 from tests.remembered import numbers_stored
 
@@ -316,6 +316,15 @@ def test_a_neighbour_that_is_gone_is_no_candidate_for_a_while(reason: str, retry
     assert not connects(solo.effects)
     solo.advance(3 * SECOND_NS)
     assert 1 in connects(solo.effects)
+
+
+def test_a_node_that_is_removed_as_silent_is_sent_nothing_more():
+    solo = chosen_peer()
+    while not disconnects(solo.advance(SECOND_NS)):
+        assert isinstance(sends(solo.effects)[-1][1], Profile)
+        solo.forget()
+    assert disconnects(solo.effects) == [(1, "silent")]
+    assert not sends(solo.effects)
 
 
 def test_a_link_that_comes_up_again_and_again_without_a_profile_is_given_up():

@@ -21,6 +21,7 @@ from peer.protocols.registry import (
     OVERLAYS,
     PROTOCOLS,
     background_kinds,
+    copies_are_pulled,
     copies_follow_links,
 )
 from peer.protocols.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave
@@ -124,3 +125,18 @@ def test_heartbeats_are_sent_whoever_joins_or_leaves_and_replies_to_joins_and_me
 )
 def test_whether_copies_show_the_logical_links(dissemination: dict, interests: str, several: bool, follow: bool):
     assert copies_follow_links(dissemination, interests, several=several) is follow
+
+
+@pytest.mark.parametrize(
+    ("dissemination", "pulled"),
+    [
+        ({"name": "notify-pull"}, True),
+        ({"name": "notify-pull", "spreading": "pull"}, True),
+        ({"name": "notify-pull", "spreading": "push"}, False),
+        ({"name": "flood", "ttl": 1}, False),
+        ({"name": "plumtree"}, False),
+        ({"name": "of a later version"}, False),
+    ],
+)
+def test_whether_a_publisher_waits_for_requests(dissemination: dict, pulled: bool):
+    assert copies_are_pulled(dissemination) is pulled

@@ -65,8 +65,17 @@ def deliveries(*rows: tuple[int, int, int]) -> pa.Table:
     ],
 )
 def test_deliveries_are_explained_by_stalls_near_either_end(host: list[tuple[int, int]], explained: int) -> None:
-    _, inside = compare_delays(run(*host), deliveries((0, 130, 100), (0, 109, 100), (900, 130, 105)))
+    rows = deliveries((0, 130, 100), (0, 109, 100), (900, 130, 105))
+    _, inside = compare_delays(run(*host), rows, np.zeros(len(rows)))
     assert inside.late == (2, explained)
+
+
+@pytest.mark.parametrize(("host", "explained"), [([(-1, 40)], 0), ([(49, 65)], 1), ([(50, 130)], 1)])
+def test_the_time_before_the_first_request_is_in_no_host(host: list[tuple[int, int]], explained: int) -> None:
+    rows = deliveries((0, 130, 65), (0, 130, 75), (0, 130, 81))
+    order, inside = compare_delays(run(*host), rows, np.array([50.0] * 3 + [0.0]))
+    assert (order.tested, order.failed, order.worst) == (3, 1, 1.0)
+    assert (inside.samples, inside.max, inside.late) == (3, 15.0, (1, explained))
 
 
 def check(name: str, **evidence: Any) -> Check:

@@ -1,6 +1,7 @@
 """Notify and pull: neighbours are told of a message, and each node asks one of those that told it for the message."""
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
@@ -86,6 +87,11 @@ class NotifyPull(Spreading):
         self._stored_messages = parameters.stored_messages
         self._stored: dict[MessageId, Data] = {}
         self._pending: dict[MessageId, Pending] = {}
+
+    @staticmethod
+    def copies_are_pulled(parameters: Mapping[str, Any]) -> bool:
+        """See ``Part``."""
+        return bool(parameters.get("spreading", "pull") == "pull")
 
     def send_own(self, turn: Turn, copy: Data) -> None:
         self._pass_on(turn, None, copy)

@@ -142,24 +142,27 @@ class TMan(Part):
     def fire(self, turn: Turn, name: str) -> None:
         turn.set_timer(ROUND, turn.now_ns + self._period_ns)
         self.round += 1
-        self._remove_silent(turn)
+        removed = self._remove_silent(turn)
         self._close_retired(turn)
         self._begin_exchange(turn)
         self._align_links(turn)
         profile = self.make_profile(turn)
-        turn.send_each(tuple([peer for peer in self.state.neighbours if peer not in self.retired]), profile)
+        idle = {*removed, *self.retired}
+        turn.send_each(tuple([peer for peer in self.state.neighbours if peer not in idle]), profile)
         self.refresh(turn)
 
-    def _remove_silent(self, turn: Turn) -> None:
-        """Remove the neighbours that sent no profile for too long (Algorithm 6, line 5)."""
+    def _remove_silent(self, turn: Turn) -> list[NodeId]:
+        """Remove the neighbours that sent no profile for too long (Algorithm 6, line 5), and return them."""
         oldest = self.round - self._age_limit
-        for peer in [peer for peer, heard in self._heard.items() if heard < oldest]:
+        removed = [peer for peer, heard in self._heard.items() if heard < oldest]
+        for peer in removed:
             self._lose(turn, peer, SILENT)
         if over := [peer for peer, until in self._lost.items() if until <= self.round]:
             for peer in over:
                 del self._lost[peer]
             self._merged = None  # they may be among the samples
             self.restore()
+        return removed
 
     def _lose(self, turn: Turn, peer: NodeId, reason: str) -> None:
         self._lost[peer] = self.round + 2 * self._age_limit
