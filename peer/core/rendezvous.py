@@ -48,8 +48,8 @@ class RelayPaths:
     forgotten after twice that time, or when its link ends. A request for a topic that is new here is passed on at once.
     A node only relays for nodes that are farther from the topic's point than itself, so no path has a cycle.
 
-    A next node that is replaced by another is asked for ``HANDOVER_ROUNDS`` more: messages from the rendezvous node come
-    that way until the new path is there.
+    A next node that is replaced by another is asked for ``HANDOVER_ROUNDS`` more: messages from the rendezvous node
+    come that way until the new path is there.
 
     Attributes:
         parents: the next node on the way to each topic's rendezvous node; a topic without an entry ends here.

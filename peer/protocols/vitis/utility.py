@@ -11,8 +11,9 @@ Topics = frozenset[TopicId]
 
 
 class Preference(dict[Topics, float]):
-    """Utilities of other nodes, by their subscriptions: the rate of the topics that a node shares with this one, as a
-    share of the rate of all topics of the two. Each is computed when it is asked for, and remembered.
+    """Utilities of other nodes, by their subscriptions; each is computed when it is asked for, and remembered.
+
+    A node's utility is the rate of the topics that it shares with this one, over the rate of all topics of the two.
 
     Args:
         own: the subscriptions of this node.
