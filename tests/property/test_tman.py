@@ -431,6 +431,7 @@ LARGE = [
     ("vitis", TManRequest((Contact(1, 0, frozenset(range(MOST_TOPICS + 1))),)), "too_many_topics"),
     ("vitis", TManReply(()), "unasked"),
     ("vitis", make_profile({t: Proposal(1, 1, 0) for t in range(MOST_TOPICS + 1)}), "too_many_topics"),
+    ("vitis", VitisProfile(frozenset({4, 5}), (Proposal(1, 1, 0),), ()), "wrong_number_of_proposals"),
     ("vitis", make_profile({4: Proposal(100, 1, 1)}), "forged_proposal"),
     ("vitis", make_profile({4: Proposal(7, 100, 1)}), "forged_proposal"),
     ("vitis", make_profile({4: Proposal(7, 7, 0)}), "forged_proposal"),
