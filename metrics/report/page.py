@@ -6,6 +6,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
+from metrics.recount import recount
 from metrics.report.overlay import measures_over_time, topics_by_shape
 from metrics.report.probing import first_packet_rows, sweep_rows
 from metrics.report.run import Run
@@ -35,6 +36,7 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         summary=summary,
         sentence=sentence(run),
         reading=reading(run),
+        expectation=expectation(run),
         numbers=[
             {"label": MEASURES[name].text, "value": format_value(MEASURES[name], value)}
             for name in _NUMBERS
@@ -78,6 +80,21 @@ def reading(run: Run) -> str | None:
     if protocol is None or protocol.report_note is None:
         return None
     return protocol.report_note(run.experiment[protocol.section])
+
+
+def expectation(run: Run) -> str:
+    """Which deliveries are expected, and how many ``workload.settle_s`` leaves out by the schedule."""
+    rule = (
+        "A delivery is expected of each node, other than the publisher, that was up and subscribed at the publication"
+    )
+    settle_s = run.settle_ns / 1e9
+    if not settle_s:
+        return f"{rule}."
+    left_out = recount(run, 0, 0).expected - recount(run, 0, run.settle_ns).expected
+    return (
+        f"{rule}, and had been up from the start or for at least {settle_s:g} s. Of nodes that had joined later, "
+        f"{left_out:,} deliveries are left out."
+    )
 
 
 def label_of(name: str) -> str:

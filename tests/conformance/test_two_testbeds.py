@@ -61,15 +61,18 @@ snaplen_bytes = 65535
 
 [prometheus]
 enabled = false
+
+{parameters}
 """
 
 RUNS: dict[str, dict[str, Any]] = {
-    "spidercast": {"rate_mbit": 1, "processing": "none"},  # some 9 ms up and 9 ms down for a frame
-    "stan": {"rate_mbit": 0, "processing": "none"},
-    "topiary": {"rate_mbit": 0, "processing": "exponential"},
+    "spidercast": {"rate_mbit": 1, "processing": "none", "parameters": ""},  # some 9 ms up and 9 ms down for a frame
+    "stan": {"rate_mbit": 0, "processing": "none", "parameters": ""},
+    "topiary": {"rate_mbit": 0, "processing": "exponential", "parameters": ""},
+    "vitis": {"rate_mbit": 0, "processing": "none", "parameters": "[vitis]\ntable_size = 5"},  # of 15 other nodes
 }
 """What each protocol meets besides delays."""
-TELL_OF_INTERESTS = {"topiary"}
+TELL_OF_INTERESTS = {"topiary", "vitis"}
 """Protocols whose peers send each other topics that the receiver does not share. StAN's never do. SpiderCast's have no
 need to: whom a node may choose from, with which interests, it knows from its membership service."""
 

@@ -16,6 +16,7 @@ from metrics.headline import headline
 from metrics.report.comparison import differing_settings, headline_rows, labels
 from metrics.report.figures import FIGURES
 from metrics.rundir import RunDir
+from peer.core.schedule import Action, Join, Leave, Publish, encode_schedule
 from tests.fabricate import Fabrication
 
 pytestmark = pytest.mark.spark
@@ -117,6 +118,30 @@ def test_the_page_says_how_topiarys_score_was_read(literal: bool, words: str, an
     (run_dir / "plan.json").write_text(json.dumps(plan))
     told = report.write(run_dir).read_text().split('<p id="reading">')[1].split("</p>")[0]
     assert words in told
+
+
+@pytest.mark.parametrize(
+    ("settle_s", "words"),
+    [
+        (0, "subscribed at the publication."),
+        (10, "or for at least 10 s. Of nodes that had joined later, 2 deliveries are left out."),
+    ],
+)
+def test_the_page_says_what_is_expected(settle_s: float, words: str, analysed: Path, tmp_path: Path) -> None:
+    run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
+    plan = json.loads((run_dir / "plan.json").read_text())
+    plan["experiment"]["workload"]["settle_s"] = settle_s
+    (run_dir / "plan.json").write_text(json.dumps(plan))
+    nodes = json.loads((run_dir / "overlay.json").read_text())["nodes"]
+    late, publisher, topic = nodes[0]["node"], nodes[1]["node"], nodes[0]["topics"][0]
+    actions: list[Action] = [
+        Leave(0, late),
+        Join(1_000_000_000, late, (topic,)),
+        *(Publish(at_s * 1_000_000_000, publisher, at_s, (topic,)) for at_s in (5, 10, 11)),
+    ]
+    (run_dir / "schedule.jsonl").write_bytes(encode_schedule(actions))
+    told = report.write(run_dir).read_text().split('id="expectation">')[1].split("</p>")[0]
+    assert told.endswith(words)
 
 
 def test_reasons_are_text_not_markup(analysed: Path, tmp_path: Path) -> None:
