@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from harness.errors import ExperimentError
-from harness.planning.underlays import DATA_VARIABLE
+from harness.experiment.data import DATA_VARIABLE
 from harness.progress import counting
 from harness.stages.analysis import run_spark
 from harness.stages.manifest import versions
@@ -44,8 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = [source.parent, *([Path(data)] if (data := os.environ.get(DATA_VARIABLE)) else [])]
     with counting(f"sweep {study.name}", len(jobs), lambda: store.count(jobs)):
         run_spark("harness.studies.sweep", folder, LOG, arguments.master, inputs)
-    for table in study.table:
-        print(f"\n{(folder / f'{table.name}.md').read_text(encoding='utf-8')}", end="")
+    for name in (*(f"{table.name}.md" for table in study.table), *(["claims.md"] if study.claim else [])):
+        print(f"\n{(folder / name).read_text(encoding='utf-8')}", end="")
     print(f"\nresults: {folder / 'index.html'}")
     return 0
 

@@ -123,7 +123,8 @@ class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Number of topics that a node takes from each of its buckets (``buckets``)."""
     path: FilePath | None = None
     """CSV lines ``node,topic``, or a .jsonl file of lines ``{"node": 3, "topics": [1, 7]}`` (``file``); lines
-    ``follower followee followee ...``, may be gzipped (``follower-graph``). Relative to this file."""
+    ``follower followee followee ...``, may be gzipped (``follower-graph``; default: ego-Twitter below $TRELLIS_DATA).
+    Relative to this file."""
 
 
 class ScriptedAction(Struct, forbid_unknown_fields=True, frozen=True):
@@ -157,7 +158,8 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
     new_interests: bool = True
     """Draw new topics for a node at every join instead of keeping its first ones (``exponential``, ``sessions``)."""
     path: FilePath | None = None
-    """CSV lines ``node,from_s,to_s``, may be gzipped (``sessions``); relative to this file."""
+    """CSV lines ``node,from_s,to_s``, may be gzipped (``sessions``); relative to this file. Default: Skype's
+    superpeers below $TRELLIS_DATA."""
     origin_s: float = 0.0
     """The trace's instant at which the run starts (``sessions``)."""
     end_s: float | None = None

@@ -130,7 +130,7 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     interests, topics = experiment.interests, experiment.workload.topics
     reads_file = interests.kind in ("file", "follower-graph")
-    yield reads_file and not interests.path, "$.interests.path", f'missing: kind = "{interests.kind}" needs it'
+    yield interests.kind == "file" and not interests.path, "$.interests.path", 'missing: kind = "file" needs it'
     yield bool(interests.path) and not reads_file, "$.interests.path", f'kind = "{interests.kind}" reads no file'
     if interests.kind == "popularity":
         fewest, most = interests.subscriptions_min, interests.subscriptions_max
@@ -155,7 +155,6 @@ def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     churn = experiment.churn
     unused = f'kind = "{churn.kind}" does not use it'
-    yield churn.kind == "sessions" and not churn.path, "$.churn.path", 'missing: kind = "sessions" needs it'
     yield bool(churn.path) and churn.kind != "sessions", "$.churn.path", unused
     yield churn.kind == "script" and not churn.script, "$.churn.script", 'missing: kind = "script" needs it'
     yield bool(churn.script) and churn.kind != "script", "$.churn.script", unused

@@ -1,6 +1,5 @@
 """Makes the underlay of ``[underlay]``: reads or generates it, chooses the sites, and adds jitter, loss and rates."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
+from harness.experiment.data import require_data
 from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay
@@ -20,10 +20,6 @@ from topologies.wondernetwork import build_underlay
 
 GENERATED_HOSTS = 20
 """The number of hosts if neither the experiment nor a data set sets it."""
-
-DATA_VARIABLE = "TRELLIS_DATA"
-
-_DATA_SETS = {"wondernetwork": "wondernetwork-2020"}
 
 
 def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
@@ -53,14 +49,14 @@ def _world_cities(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
 
 
 def _wondernetwork(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    measurements = read_measurements(_required(data_path(spec, folder)))
+    measurements = read_measurements(require_data(spec, "underlay", folder))
     regions = [server.continent for server in measurements.servers]
     sites = _choose_sites(regions, [1.0] * len(regions), spec.hosts, seed)
     return place_hosts(build_underlay(measurements), sites, spec.access_delay_ms)
 
 
 def _matrix(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    underlay = matrix_underlay(_required(data_path(spec, folder)))
+    underlay = matrix_underlay(require_data(spec, "underlay", folder))
     sites = _choose_sites([""] * underlay.size, [1.0] * underlay.size, spec.hosts, seed)
     return place_hosts(underlay, sites, spec.access_delay_ms)
 
@@ -84,20 +80,6 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
     if hosts < sites:
         return spread_sample(regions, weights, hosts, substream(seed, NETWORK, "sites"))
     return [host % sites for host in range(hosts)]
-
-
-def data_path(spec: UnderlaySpec, folder: Path) -> Path | None:
-    """Return the path of the underlay's data: the experiment's, otherwise below $TRELLIS_DATA; None = nowhere."""
-    if spec.path is not None:
-        return folder / Path(spec.path).expanduser()
-    data = os.environ.get(DATA_VARIABLE)
-    return Path(data) / _DATA_SETS[spec.kind] if data and spec.kind in _DATA_SETS else None
-
-
-def _required(path: Path | None) -> Path:
-    if path is None:
-        raise ExperimentError("$.underlay.path", f"missing, and the environment variable {DATA_VARIABLE} is not set")
-    return path
 
 
 def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:

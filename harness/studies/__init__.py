@@ -2,5 +2,6 @@
 
 ``form`` and ``loader`` are the study file, ``points`` its grid, ``store`` the files of a sweep, ``executor`` runs jobs
 here or on Spark, and ``sweep`` carries out the whole. ``point_run`` is one simulation, seen by ``observer``,
-``snapshots`` and ``measurement``; ``results``, ``tables``, ``figures`` and ``page`` show what came of it.
+``snapshots`` and ``measurement``; ``results``, ``tables``, ``figures``, ``claims`` and ``page`` show what came of it.
+``results_file`` is the file of results that can be committed, and ``documents`` shows it in ``docs``.
 """

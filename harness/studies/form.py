@@ -137,6 +137,40 @@ class FigureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     paper: tuple[PaperCurve, ...] = ()
 
 
+class Bounds(Struct, forbid_unknown_fields=True, frozen=True):
+    """A closed range; without an end it is unlimited there."""
+
+    at_least: Number | None = None
+    at_most: Number | None = None
+
+
+class ClaimSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """A claim of the paper, and the results that meet it."""
+
+    text: str
+    """The quantity that the paper makes a statement of, such as "overhead of A over that of B"."""
+    paper: str
+    """What the paper says, with the section or figure."""
+    of: str | Shown
+    """The measure to judge."""
+    met: Bounds
+    """The range of values that meet the claim, at every point."""
+    where: dict[str, Any] = field(default_factory=dict)
+    """Only points with these values."""
+    over: dict[str, Any] = field(default_factory=dict)
+    """Divide by the value of the point that has these values instead."""
+    over_at: float | None = None
+    """Divide by the value at this epoch, instant of a snapshot, or beginning of a window (s)."""
+    partly: Bounds | None = None
+    """A wider range of values that meet the claim in part. Values of which only some are in ``met`` do so, too."""
+    digits: Annotated[int, Meta(ge=0, le=9)] = 3
+
+    @property
+    def compares(self) -> bool:
+        """Return whether it is about the quotient of two values."""
+        return bool(self.over) or self.over_at is not None
+
+
 class QuickSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The changes of ``--quick``: fewer and smaller points."""
 
@@ -170,4 +204,5 @@ class Study(Struct, forbid_unknown_fields=True, frozen=True):
     variants: tuple[Variant, ...] = ()
     table: tuple[TableSpec, ...] = ()
     figure: tuple[FigureSpec, ...] = ()
+    claim: tuple[ClaimSpec, ...] = ()
     quick: QuickSpec = field(default_factory=QuickSpec)

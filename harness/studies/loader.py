@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.experiment.loader import decode, is_study, read_document
-from harness.studies.form import FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec, as_shown
+from harness.studies.form import Cell, ClaimSpec, FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec, as_shown
 from harness.studies.measures import MEASURES, PUBLISHED, SEEN, WINDOWED, split_reduction
 from harness.studies.points import assign, axes_of, points_of, seeds_of
 
@@ -74,7 +74,7 @@ def _keep_from_quick(document: dict[str, Any], keys: Sequence[str]) -> dict[str,
 
 
 def hurry(study: Study, *, keep_seeds: bool) -> Study:
-    """Return the study with its quick profile, without the paper's numbers, which are for other sizes.
+    """Return the study with its quick profile, without the paper's numbers and claims, which are for other sizes.
 
     Raises:
         ExperimentError: the profile is invalid for the study.
@@ -90,6 +90,7 @@ def hurry(study: Study, *, keep_seeds: bool) -> Study:
         run=decode({**msgspec.to_builtins(study.run), **quick.run}, RunSpec),
         table=tuple(replace(table, paper=None) for table in study.table),
         figure=tuple(replace(figure, paper=()) for figure in study.figure),
+        claim=(),
     )
 
 
@@ -141,6 +142,8 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
         yield from _table_rules(study, table, f"$.table[{index}]", axes)
     for index, figure in enumerate(study.figure):
         yield from _figure_rules(study, figure, f"$.figure[{index}]", axes)
+    for index, claim in enumerate(study.claim):
+        yield from _claim_rules(study, claim, f"$.claim[{index}]", {axis.name: axis.values for axis in axes_of(study)})
     for kind, shown in (("table", study.table), ("figure", study.figure)):
         names = [each.name for each in shown]
         yield len(set(names)) < len(names), f"$.{kind}", "two of them have the same name"
@@ -181,6 +184,18 @@ def _figure_rules(study: Study, figure: FigureSpec, place: str, axes: list[str])
     for axis in figure.series:
         yield axis not in axes, f"{place}.series", f"no axis is called {axis!r}; there are {', '.join(axes)}"
     yield from _coverage_rules(figure.where, (figure.x, *figure.series), place, axes)
+
+
+def _claim_rules(
+    study: Study, claim: ClaimSpec, place: str, axes: dict[str, tuple[Cell, ...]]
+) -> Iterator[tuple[bool, str, str]]:
+    yield from _measure_rules(study, [claim.of], f"{place}.of")
+    for key, given in (("where", claim.where), ("over", claim.over)):
+        for axis, value in given.items():
+            known = ", ".join(axes)
+            yield axis not in axes, f"{place}.{key}", f"no axis is called {axis!r}; there are {known}"
+            values = axes.get(axis, ())
+            yield bool(values) and value not in values, f"{place}.{key}", f"the axis {axis!r} has no value {value!r}"
 
 
 def _coverage_rules(

@@ -9,12 +9,16 @@ import pyarrow.csv
 import pyarrow.parquet
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from harness.studies.claims import HEAD, Finding, judge, show_finding, write_findings
 from harness.studies.figures import draw_figure
 from harness.studies.measures import MEASURES
 from harness.studies.points import axes_of, seeds_of
 from harness.studies.results import aggregate, means_table, runs_table
+from harness.studies.results_file import write_results_file
 from harness.studies.store import Result, SweepSpec
 from harness.studies.tables import Table, make_table, show_entry, write_csv, write_markdown
+
+CLAIMS_FILE = "claims.md"
 
 
 def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path:
@@ -33,12 +37,16 @@ def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path
     pyarrow.parquet.write_table(means, folder / "results.parquet")
     pyarrow.csv.write_csv(means, folder / "results.csv")
     pyarrow.parquet.write_table(runs_table(results, axes), folder / "runs.parquet")
+    write_results_file(folder, spec, results)
     tables = [make_table(table, results) for table in spec.study.table]
     for table in tables:
         (folder / f"{table.spec.name}.md").write_text(write_markdown(table), encoding="utf-8")
         (folder / f"{table.spec.name}.csv").write_text(write_csv(table), encoding="utf-8")
+    findings = [judge(claim, results) for claim in spec.study.claim]
+    if findings:
+        (folder / CLAIMS_FILE).write_text(f"**Claims of the paper**\n\n{write_findings(findings)}\n", encoding="utf-8")
     page = folder / "index.html"
-    page.write_text(_render(spec, results, tables, _draw(folder, spec, results)), encoding="utf-8")
+    page.write_text(_render(spec, results, tables, findings, _draw(folder, spec, results)), encoding="utf-8")
     return page
 
 
@@ -53,7 +61,13 @@ def _draw(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> list[dict
     return drawn
 
 
-def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table], figures: list[dict[str, str]]) -> str:
+def _render(
+    spec: SweepSpec,
+    results: Sequence[Result],
+    tables: Sequence[Table],
+    findings: Sequence[Finding],
+    figures: list[dict[str, str]],
+) -> str:
     loader = ChoiceLoader([PackageLoader("harness.studies", "."), PackageLoader("metrics.report", ".")])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     environment.globals["show_entry"] = show_entry
@@ -62,6 +76,7 @@ def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table],
         study=study,
         quick="--quick" in spec.options,
         tables=tables,
+        claims=[HEAD, *map(show_finding, findings)] if findings else [],
         figures=figures,
         measures=[MEASURES[name] for name in study.measures],
         provenance=_provenance(spec, results),
@@ -70,14 +85,15 @@ def _render(spec: SweepSpec, results: Sequence[Result], tables: Sequence[Table],
 
 def _provenance(spec: SweepSpec, results: Sequence[Result]) -> dict[str, Any]:
     codes = sorted({result.code for result in results})
+    cpu_s = {result.key: result.cpu_s for result in results}
     stale = [code for code in codes if code != spec.code]
     return {
         "study file": spec.source,
         "options": " ".join(spec.options) or "none",
         "points": len({tuple(result.at.items()) for result in results}),
         "seeds": ", ".join(map(str, seeds_of(spec.study))),
-        "processor time": f"{sum(result.cpu_s for result in results):.0f} s in {len(results)} runs, "
-        f"the longest {max(result.cpu_s for result in results):.1f} s, "
+        "processor time": f"{sum(cpu_s.values()):.0f} s in {len(cpu_s)} runs, "
+        f"the longest {max(cpu_s.values()):.1f} s, "
         f"the largest process {max(result.peak_mib for result in results)} MiB",
         "code": spec.code + (f"; some runs are of other versions: {', '.join(stale)}" if stale else ""),
         **spec.versions,

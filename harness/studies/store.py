@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from harness.experiment.data import data_path
 from harness.experiment.form import Experiment, resolve
-from harness.planning.underlays import data_path
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.point_run import Row
 from harness.studies.points import points_of, seeds_of
@@ -92,9 +92,8 @@ def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
 
 def _digest_inputs(experiment: Experiment, folder: Path) -> list[str]:
     """Return the SHA-256 of every existing file that an experiment reads, including each file of a folder."""
-    named = [folder / Path(path).expanduser() for path in (experiment.interests.path, experiment.churn.path) if path]
-    if (data := data_path(experiment.underlay, folder)) is not None:
-        named.append(data)
+    sections = (experiment.underlay, experiment.interests, experiment.churn)
+    named = [path for spec in sections if (path := data_path(spec, folder)) is not None]
     files = [file for path in named for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     return [_digest(file) for file in files if file.is_file()]
 
@@ -124,11 +123,12 @@ class Store:
         self._judged: dict[Path, tuple[int, bool]] = {}
 
     def read(self, job: Job) -> Result | None:
+        """Return the result of a job; None = it has none. Points with the same experiment share a result."""
         try:
             result = msgspec.json.decode(self._path(job.key).read_bytes(), type=Result)
         except (OSError, msgspec.DecodeError):
             return None
-        return result if self._code in (None, result.code) else None
+        return replace(result, at=job.at) if self._code in (None, result.code) else None
 
     def write(self, result: Result) -> None:
         """Write a result. If the process is killed meanwhile, the old state remains."""

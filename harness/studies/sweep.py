@@ -33,7 +33,8 @@ def sweep(folder: Path, master: str | None = None) -> list[Failure]:
             store.write(outcome.result)
 
     # The longest first, so that no core waits long for the last one.
-    pending = sorted((job for job in jobs if store.read(job) is None), key=lambda job: -job.cost)
+    missing = {job.key: job for job in jobs if store.read(job) is None}
+    pending = sorted(missing.values(), key=lambda job: -job.cost)
     if pending:
         execute(pending, code_hash(), master, take)
     if not failures:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 from msgspec import Struct
@@ -80,16 +80,27 @@ def show_entry(entry: TableEntry, digits: int) -> str:
 def write_markdown(table: Table) -> str:
     """Return the table as Markdown."""
     spec = table.spec
-    lines = [f"**{spec.title}**", ""]
-    lines.append(_line([*spec.rows, *(f"{spec.columns} = {head}" for head in table.heads)]))
-    lines.append(_line([*("---" for _ in spec.rows), *("---:" for _ in table.heads)]))
-    for labels, entries in table.rows:
-        lines.append(_line([*map(str, labels), *(show_entry(entry, spec.digits) for entry in entries)]))
-    return "\n".join([*lines, "", *([spec.note, ""] if spec.note else [])])
+    head = [*spec.rows, *(f"{spec.columns} = {head}" for head in table.heads)]
+    rows = [
+        [*map(str, labels), *(show_entry(entry, spec.digits) for entry in entries)] for labels, entries in table.rows
+    ]
+    text = f"**{spec.title}**\n\n{tabulate(head, rows, texts=len(spec.rows))}\n"
+    return f"{text}\n{spec.note}\n" if spec.note else text
 
 
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+def tabulate(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int | None = None) -> str:
+    """Return a Markdown table, without a newline at the end.
+
+    Args:
+        head: the names of the columns.
+        rows: the cells.
+        texts: the number of columns of text; the others are numbers, at the right. None = all are text.
+    """
+    numbers = 0 if texts is None else len(head) - texts
+    rule = [*("---" for _ in head[: len(head) - numbers]), *("---:" for _ in range(numbers))]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in (head, rule, *rows)
+    )
 
 
 def write_csv(table: Table) -> str:

@@ -5,6 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from harness.errors import ExperimentError
+from harness.experiment.data import require_data
 from harness.experiment.form import ChurnSpec
 from harness.workload.files import Recorded, join_sessions, read_sessions
 from peer.core.randomness import NETWORK, substream
@@ -57,8 +58,7 @@ def _draw_by_kind(spec: ChurnSpec, nodes: int, span: Span, seed: int, folder: Pa
     if spec.kind == "exponential":
         return [_draw_exponential(spec, span, substream(seed, node, "churn")) for node in range(nodes)]
     if spec.kind == "sessions":
-        assert spec.path is not None, "check_rules requires it"
-        path = folder / Path(spec.path).expanduser()
+        path = require_data(spec, "churn", folder)
         recorded = read_sessions(path)
         if spec.end_s is None:
             if len(recorded) < nodes:

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness.errors import ExperimentError
+from harness.experiment.data import require_data
 from harness.experiment.form import InterestsSpec
 from harness.workload.files import read_interests
 from harness.workload.follower_graph import sample_followers
@@ -195,14 +195,8 @@ def make_model(spec: InterestsSpec, topics: int, nodes: int, seed: int, folder: 
         "grid": lambda: GridInterests(spec, topics, seed),
         "buckets": lambda: BucketInterests(spec, topics, seed),
         "follower-graph": lambda: FixedInterests(
-            sample_followers(_path(spec, folder), nodes, substream(seed, NETWORK, "follower graph"))
+            sample_followers(require_data(spec, "interests", folder), nodes, substream(seed, NETWORK, "follower graph"))
         ),
-        "file": lambda: FixedInterests(read_interests(_path(spec, folder), nodes, topics)),
+        "file": lambda: FixedInterests(read_interests(require_data(spec, "interests", folder), nodes, topics)),
     }
     return recipes[spec.kind]()
-
-
-def _path(spec: InterestsSpec, folder: Path) -> Path:
-    if spec.path is None:
-        raise ExperimentError("$.interests.path", f'missing: kind = "{spec.kind}" needs it')
-    return folder / Path(spec.path).expanduser()

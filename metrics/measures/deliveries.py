@@ -97,6 +97,12 @@ DELIVERIES.add_statistics(
     *("mean", "p50", "p90", "p99", "max"),
 )
 DELIVERIES.add(
+    "traffic_overhead_above_10_ratio",
+    "ratio",
+    "share of the nodes that received a copy whose traffic overhead is above 10 %",
+    lambda it: ratio(int((it.overhead_percents > 10).sum()), len(it.copies)),
+)
+DELIVERIES.add(
     "traffic_overhead_above_20_ratio",
     "ratio",
     "share of the nodes that received a copy whose traffic overhead is above 20 %",

@@ -5,10 +5,11 @@ asks its neighbour closest to that point to relay the topic, which asks on in th
 at one node once the ring has converged, and messages that go along them in both directions reach all gateways.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import ClassVar
 
 from peer.core.contract import NodeId, TopicId
+from peer.core.encoded_sizes import count_array_head_bytes, count_integers_bytes
 from peer.core.frames import Frame, register
 from peer.core.identifiers import TopicNumber
 from peer.core.parts import State, Turn
@@ -17,8 +18,10 @@ from peer.core.ring import RingOrder, rank, topic_key
 MOST_RELAYED = 8192
 """Most topics that a node relays for one neighbour."""
 
+HANDOVER_ROUNDS = 2
+"""Rounds for which a path stays after another one has replaced it; by then, the other has reached the rendezvous."""
+
 Topics = frozenset[TopicId]
-NOTHING: Topics = frozenset()
 
 
 @register
@@ -32,6 +35,10 @@ class RelayRequest(Frame, frozen=True):
     topics: tuple[TopicNumber, ...]
     whole: bool
 
+    def count_body_bytes(self) -> int:
+        """Add up an array of two: the topics and a byte."""
+        return 2 + count_array_head_bytes(len(self.topics)) + count_integers_bytes(self.topics)
+
 
 class RelayPaths:
     """A node's place on the relay paths of all topics.
@@ -41,6 +48,9 @@ class RelayPaths:
     forgotten after twice that time, or when its link ends. A request for a topic that is new here is passed on at once.
     A node only relays for nodes that are farther from the topic's point than itself, so no path has a cycle.
 
+    A next node that is replaced by another is asked for ``HANDOVER_ROUNDS`` more: messages from the rendezvous node
+    come that way until the new path is there.
+
     Attributes:
         parents: the next node on the way to each topic's rendezvous node; a topic without an entry ends here.
         children: the neighbours that asked this node to relay a topic, by topic.
@@ -48,15 +58,31 @@ class RelayPaths:
     Args:
         state: the node's.
         repeat: rounds after which an unchanged request is sent again.
+        avoided: the neighbours that are no next nodes; see ``reroute``.
 
     Source: Vitis section III-B and III-D.
     """
 
-    __slots__ = ("_asked", "_asks", "_own", "_repeat", "_ring", "_round", "_stale", "_state", "children", "parents")
+    __slots__ = (
+        "_asked",
+        "_asks",
+        "_avoided",
+        "_former",
+        "_own",
+        "_repeat",
+        "_ring",
+        "_round",
+        "_stale",
+        "_state",
+        "children",
+        "parents",
+    )
 
-    def __init__(self, state: State, repeat: int) -> None:
+    def __init__(self, state: State, repeat: int, avoided: Container[NodeId] = ()) -> None:
         self._state = state
         self._repeat = repeat
+        self._avoided = avoided
+        self._former: dict[tuple[NodeId, TopicId], int] = {}
         self._round = state.node % repeat
         self._own: dict[TopicId, None] = {}
         self._asked: dict[NodeId, tuple[RelayRequest, int]] = {}
@@ -78,7 +104,8 @@ class RelayPaths:
     def next_hop(self, topic: TopicId) -> NodeId | None:
         """Return the neighbour closest to a topic's point; None if no neighbour is closer than this node."""
         if self._ring is None:
-            self._ring = RingOrder((*self._state.neighbours, self._state.node))
+            peers = [peer for peer in self._state.neighbours if peer not in self._avoided]
+            self._ring = RingOrder((*peers, self._state.node))
         nearest = self._ring.nearest(topic_key(topic))
         return None if nearest == self._state.node else nearest
 
@@ -100,6 +127,10 @@ class RelayPaths:
         oldest = self._round - 2 * self._repeat
         for peer in [peer for peer, (_, heard) in self._asked.items() if heard < oldest]:
             self._drop(peer, self._asked.pop(peer)[0].topics)
+        if over := [link for link, until in self._former.items() if until <= self._round]:
+            for link in over:
+                del self._former[link]
+            self._stale = True
         if self._stale:
             self._stale = False
             self._route_all(turn)
@@ -115,6 +146,12 @@ class RelayPaths:
             peer = self.next_hop(topic)
             if peer is not None:
                 parents[topic] = peer
+                wanted.setdefault(peer, []).append(topic)
+        for topic, peer in self.parents.items():
+            if peer in self._state.neighbours and parents.get(topic, peer) != peer:
+                self._former.setdefault((peer, topic), self._round + HANDOVER_ROUNDS)
+        for peer, topic in self._former:
+            if topic in parents and parents[topic] != peer:
                 wanted.setdefault(peer, []).append(topic)
         self.parents = parents
         for peer in [peer for peer in self._asks if peer not in wanted]:
@@ -170,14 +207,16 @@ class RelayPaths:
         self._asked[peer] = held_frame, self._round
         self._pass_on(turn, unknown)
 
-    def link_up(self, peer: NodeId) -> None:
+    def reroute(self) -> None:
+        """Find next nodes anew in the next round: a neighbour came, or is or is not avoided any more."""
         self._ring = None
         self._stale = True
 
     def link_down(self, turn: Turn, peer: NodeId) -> None:
         """Forget what a neighbour asked for, and replace it as a parent at once."""
-        self._ring = None
-        self._stale = True
+        self.reroute()
+        for link in [link for link in self._former if link[0] == peer]:
+            del self._former[link]
         if (asked := self._asked.pop(peer, None)) is not None:
             self._drop(peer, asked[0].topics)
         if (lost := self._asks.pop(peer, None)) is not None:

@@ -19,6 +19,7 @@ from peer.core.contract import (
     Send,
     Started,
     Subscribe,
+    TopicId,
     Unsubscribe,
     message_id,
 )
@@ -45,6 +46,11 @@ interests = st.lists(st.sets(st.integers(0, 5), max_size=4).map(sorted).map(tupl
 def make_node(protocol: str, node: NodeId, topics: tuple[int, ...], nodes: int, seed: int = 1, **parameters: object):
     composition = PROTOCOLS[protocol].composition
     return compose(node, seed, topics, replace(composition, overlay=composition.overlay | parameters), nodes=nodes)
+
+
+def make_profile(proposals: dict[TopicId, Proposal], ring: tuple[NodeId, ...] = ()) -> VitisProfile:
+    """A profile with these proposals, by topic."""
+    return VitisProfile(frozenset(proposals), tuple(proposals[topic] for topic in sorted(proposals)), ring)
 
 
 def start(protocol: str, interests: list[tuple[int, ...]], seed: int = 1, rounds: float = 40) -> Pump:
@@ -224,7 +230,7 @@ def linked(protocol: str, *peers: NodeId, topics: tuple[int, ...] = ()) -> Solo:
     solo.start({})
     for peer in peers:
         solo.link_up(peer, outbound=False)
-        solo.receive(peer, VitisProfile({}, ()) if protocol == "vitis" else Profile(frozenset(), ()))
+        solo.receive(peer, make_profile({}) if protocol == "vitis" else Profile(frozenset(), ()))
     solo.forget()
     return solo
 
@@ -382,7 +388,7 @@ HOSTILE_FRAMES = st.one_of(
     st.builds(TManRequest, contacts),
     st.builds(TManReply, contacts),
     st.builds(Profile, topics, ring),
-    st.builds(VitisProfile, st.dictionaries(st.integers(0, 5), proposals, max_size=6), ring),
+    st.builds(make_profile, st.dictionaries(st.integers(0, 5), proposals, max_size=6), ring),
     st.builds(RelayRequest, topics.map(sorted).map(tuple), st.booleans()),
     st.builds(Notify, st.integers(0, 2**63 - 1), topics.map(sorted).map(tuple), st.integers(1, 255)),
     st.builds(Pull, st.integers(0, 2**63 - 1)),
@@ -424,12 +430,13 @@ LARGE = [
     ("vitis", TManRequest((Contact(100, 0, frozenset()),)), "unknown_node"),
     ("vitis", TManRequest((Contact(1, 0, frozenset(range(MOST_TOPICS + 1))),)), "too_many_topics"),
     ("vitis", TManReply(()), "unasked"),
-    ("vitis", VitisProfile({t: Proposal(1, 1, 0) for t in range(MOST_TOPICS + 1)}, ()), "too_many_topics"),
-    ("vitis", VitisProfile({4: Proposal(100, 1, 1)}, ()), "forged_proposal"),
-    ("vitis", VitisProfile({4: Proposal(7, 100, 1)}, ()), "forged_proposal"),
-    ("vitis", VitisProfile({4: Proposal(7, 7, 0)}, ()), "forged_proposal"),
-    ("vitis", VitisProfile({4: Proposal(1, 7, 2)}, ()), "forged_proposal"),
-    ("vitis", VitisProfile({4: Proposal(7, 7, GATEWAY_HOPS + 1)}, ()), "forged_proposal"),
+    ("vitis", make_profile({t: Proposal(1, 1, 0) for t in range(MOST_TOPICS + 1)}), "too_many_topics"),
+    ("vitis", VitisProfile(frozenset({4, 5}), (Proposal(1, 1, 0),), ()), "wrong_number_of_proposals"),
+    ("vitis", make_profile({4: Proposal(100, 1, 1)}), "forged_proposal"),
+    ("vitis", make_profile({4: Proposal(7, 100, 1)}), "forged_proposal"),
+    ("vitis", make_profile({4: Proposal(7, 7, 0)}), "forged_proposal"),
+    ("vitis", make_profile({4: Proposal(1, 7, 2)}), "forged_proposal"),
+    ("vitis", make_profile({4: Proposal(7, 7, GATEWAY_HOPS + 1)}), "forged_proposal"),
     ("opt", Profile(frozenset(range(MOST_TOPICS + 1)), ()), "too_many_topics"),
     ("rvr", RelayRequest(tuple(range(MOST_RELAYED + 1)), True), "too_many_topics"),
 ]

@@ -93,7 +93,6 @@ FILES = {
         GOOD + '[interests]\nkind = "popularity"\nsubscriptions_min = 5\nsubscriptions_max = 4\n',
         ": $.interests.subscriptions_min: expected at most subscriptions_max = 4, got 5",
     ),
-    "graph_missing": (GOOD + '[interests]\nkind = "follower-graph"\n', ': $.interests.path: missing: kind = "follower'),
     "graph_topics": (
         GOOD + '[underlay]\nhosts = 7\n[interests]\nkind = "follower-graph"\npath = "x"\n',
         ": $.workload.topics: expected 7 as there are hosts, since every user is a node and a topic, got 10",
@@ -131,7 +130,6 @@ FILES = {
         GOOD + "[churn]\nflash_ratio = 0.5\nflash_at_s = 25\n",
         ": $.churn.flash_at_s: the flash crowd does not join within the run, -5 to 33 s",
     ),
-    "sessions_without_path": (GOOD + '[churn]\nkind = "sessions"\n', ": $.churn.path: missing"),
     "sessions_unused": (GOOD + '[churn]\npath = "x"\n', ': $.churn.path: kind = "none" does not use it'),
     "script_empty": (GOOD + '[churn]\nkind = "script"\n', ": $.churn.script: missing"),
     "script_unused": (
@@ -248,15 +246,33 @@ def test_missing_file_directory_and_binary_are_refused(tmp_path: Path, capsys: p
     assert_refused(capsys, ["check", str(binary)], tmp_path, f"{binary}: not UTF-8 text at byte 8")
 
 
+@pytest.mark.parametrize(
+    ("section", "kind", "absent"),
+    [
+        ("underlay", "wondernetwork", "wondernetwork-2020: no such file"),
+        (
+            "interests",
+            "follower-graph",
+            "snap-ego-twitter/ego-twitter-follows.adj.gz: No such file",
+        ),
+        ("churn", "sessions", "skype-churn/skype-superpeers-sessions.csv.gz: No such file"),
+    ],
+)
 def test_missing_data_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    section: str,
+    kind: str,
+    absent: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "wan.toml"
-    file.write_text(GOOD + '[underlay]\nkind = "wondernetwork"\n')
+    topics = "[workload]\ntopics = 20\n" if section == "interests" else ""
+    file.write_text(GOOD + f'[{section}]\nkind = "{kind}"\n{topics}')
     monkeypatch.delenv("TRELLIS_DATA", raising=False)
-    assert_refused(capsys, ["check", str(file)], tmp_path, f"{file}: $.underlay.path: missing, and the environment")
+    assert_refused(capsys, ["check", str(file)], tmp_path, f"$.{section}.path: missing, and the environment variable")
     monkeypatch.setenv("TRELLIS_DATA", str(tmp_path))
-    assert_refused(capsys, ["check", str(file)], tmp_path, f"{tmp_path}/wondernetwork-2020: no such file")
+    assert_refused(capsys, ["check", str(file)], tmp_path, f"{tmp_path}/{absent}")
 
 
 def test_what_cannot_fit_is_refused(

@@ -40,7 +40,7 @@ FRAMES = [
     (TManRequest((Contact(3, 1, frozenset({4})), Contact(6, 0, frozenset()))), [(3, (4,)), (6, ())]),
     (TManReply((Contact(3, 1, frozenset({4})),)), [(3, (4,))]),
     (Profile(frozenset({5}), (1, 2)), [(SENDER, (5,))]),
-    (VitisProfile({4: Proposal(3, 3, 0), 5: Proposal(9, 9, 0)}, (1, 2)), [(SENDER, (4, 5))]),
+    (VitisProfile(frozenset({4, 5}), (Proposal(3, 3, 0), Proposal(9, 9, 0)), (1, 2)), [(SENDER, (4, 5))]),
 ]
 
 

@@ -6,9 +6,12 @@ import pytest
 
 from harness.cli import main
 from harness.errors import ExperimentError
+from harness.studies.executor import HERE
 from harness.studies.loader import load_study
 from harness.studies.points import axes_of, points_of, seeds_of
-from harness.studies.store import jobs_of
+from harness.studies.results_file import read_results_file
+from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_spec
+from harness.studies.sweep import sweep
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "playbooks" / "studies"
@@ -26,6 +29,7 @@ random.degree = [2, 3]
 """
 
 TABLE = '[[table]]\nname = "t"\ntitle = "T"\nrows = ["nodes"]\ncolumns = "random.degree"\nmeasures = ["degree_mean"]\n'
+CLAIM = '[[claim]]\ntext = "t"\npaper = "p"\nof = "degree_mean"\nmet = { at_least = 1 }\n'
 FIGURE = '[[figure]]\nname = "f"\ntitle = "F"\nx = "nodes"\ny = ["degree_mean"]\nseries = ["random.degree"]\n'
 
 
@@ -131,6 +135,10 @@ FAULTS = {
         FIGURE + 'kind = "pie"\n',
         ': $.figure[0].kind: expected "bars", "cdf", "histogram", "line" or "rank"',
     ),
+    "claim_measure": (None, CLAIM.replace("degree_mean", "diameter"), ": $.claim[0].of[0]: 'diameter' is not among"),
+    "claim_axis": (None, CLAIM + "where = { node = 10 }\n", ": $.claim[0].where: no axis is called 'node'; there are"),
+    "claim_value": (None, CLAIM + "over = { nodes = 11 }\n", ": $.claim[0].over: the axis 'nodes' has no value 11"),
+    "claim_bounds": (None, CLAIM.replace("least", "lest"), ": $.claim[0].met.at_lest: unknown field; did you mean"),
     "names_twice": (None, TABLE + TABLE, ": $.table: two of them have the same name"),
 }
 
@@ -238,10 +246,12 @@ def test_what_an_axis_sets_everywhere_is_not_set_in_vain(tmp_path):
         load_study(write(tmp_path, GOOD), ["experiment.random.degree=9"])
 
 
-def test_the_quick_profile_never_stands_beside_the_papers_numbers(tmp_path):
-    path = write(tmp_path, GOOD + TABLE + "[table.paper]\ncolumns = [2, 3]\nrows = [[10, 2.5, 3.5]]\n")
-    assert load_study(path).table[0].paper is not None
-    assert load_study(path, quick=True).table[0].paper is None
+def test_the_quick_profile_never_stands_beside_the_papers_numbers_and_claims(tmp_path):
+    path = write(tmp_path, GOOD + TABLE + "[table.paper]\ncolumns = [2, 3]\nrows = [[10, 2.5, 3.5]]\n" + CLAIM)
+    full, quick = load_study(path), load_study(path, quick=True)
+    assert full.table[0].paper is not None
+    assert quick.table[0].paper is None
+    assert (len(full.claim), quick.claim) == (1, ())
 
 
 def test_a_run_is_known_by_everything_that_bears_on_it_and_by_nothing_else(tmp_path):
@@ -273,6 +283,19 @@ def test_a_run_is_known_by_what_stands_in_the_files_that_it_reads(tmp_path, sect
 
     assert keys("a", "1,2\n") == keys("b", "1,2\n")
     assert not keys("c", "1,3\n") & keys("d", "1,2\n")
+
+
+def test_points_with_the_same_experiment_share_a_run(tmp_path):
+    text = GOOD.replace("random.degree = [2, 3]", "topiary.degree = [2, 3]")
+    study, out = load_study(write(tmp_path, text), ["seeds=1"]), tmp_path / "out"
+    write_spec(out, SweepSpec(study, str(tmp_path / "study.toml"), code_hash(), (), {"python": "3"}))
+    assert sweep(out, HERE) == []
+    assert len(list((out / "runs").iterdir())) == 2
+    found = [Store(out, None).read(job) for job in jobs_of(study, tmp_path)]
+    assert [run.at for run in found] == [point.at for point in points_of(study)]
+    assert found[0].rows == found[1].rows != found[2].rows
+    assert len(read_results_file(out / "results.md", study).results) == 4
+    assert "s in 2 runs" in (out / "index.html").read_text()
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)

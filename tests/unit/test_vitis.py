@@ -8,7 +8,6 @@ from peer.core.ring import rank, topic_key
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal
 from peer.protocols.vitis.utility import MOST_CACHED, Preference
-from tests.remembered import stored
 
 A, B, C, D, E, F, G, H = range(8)
 P, Q, R = frozenset({A, B, C}), frozenset({C, D}), frozenset({C, D, E, F, G, H})
@@ -29,37 +28,37 @@ def elected(offers: dict[int, Proposal], most_hops: int = D_HOPS, **given: objec
 
 @pytest.mark.parametrize(("one", "other", "utility"), [(P, Q, 0.25), (P, R, 0.125), (Q, R, 1 / 3)])
 def test_the_papers_examples_of_the_utility(one, other, utility):
-    assert Preference(one).utility(other) == Preference(other).utility(one) == pytest.approx(utility)
+    assert Preference(one)[other] == Preference(other)[one] == pytest.approx(utility)
 
 
 def test_a_topic_without_publications_is_ignored():
     rates = [1.0] * 8
     rates[C] = 0.0
-    assert Preference(P, rates).utility(Q) == 0
-    assert Preference(Q, rates).utility(R) == pytest.approx(1 / 5)
+    assert Preference(P, rates)[Q] == 0
+    assert Preference(Q, rates)[R] == pytest.approx(1 / 5)
 
 
 def test_a_shared_topic_with_a_high_rate_outweighs_several_others():
     rates = [1.0, 1.0, 100.0, 1.0]
     preference = Preference(frozenset({0, 1, 2}), rates)
-    assert preference.utility(frozenset({2, 3})) > preference.utility(frozenset({0, 1}))
+    assert preference[frozenset({2, 3})] > preference[frozenset({0, 1})]
 
 
 def test_topics_that_no_rate_is_known_of_weigh_nothing():
     preference = Preference(frozenset({0, 1}), [1.0, 1.0])
-    assert preference.utility(frozenset({0, 2**32 - 1})) == preference.utility(frozenset({0}))
+    assert preference[frozenset({0, 2**32 - 1})] == preference[frozenset({0})]
 
 
 def test_nodes_without_topics_have_no_utility():
-    assert Preference(frozenset()).utility(frozenset()) == 0
+    assert Preference(frozenset())[frozenset()] == 0
 
 
 def test_more_utilities_than_are_remembered_are_still_right():
     preference = Preference(frozenset({0}))
     for topic in range(2 * MOST_CACHED):
-        assert preference.utility(frozenset({0, topic + 1})) == 0.5
-    assert preference.utility(frozenset({0, 1})) == 0.5
-    assert max(len(one) for one in stored(preference) if isinstance(one, dict)) <= MOST_CACHED
+        assert preference[frozenset({0, topic + 1})] == 0.5
+    assert preference[frozenset({0, 1})] == 0.5
+    assert len(preference) <= MOST_CACHED
 
 
 # --------------------------------------------------------------------------------------------------- election

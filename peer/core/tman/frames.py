@@ -58,7 +58,7 @@ class TManReply(Exchange, frozen=True):
 
 @register
 class TManRelease(Frame, frozen=True):
-    """The receiver is no longer in the sender's routing table: it closes the link unless the sender is in its own."""
+    """The receiver is not in the sender's routing table: it retires the link unless the sender is in its own."""
 
     kind: ClassVar[int] = 112
 

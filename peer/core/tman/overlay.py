@@ -25,6 +25,9 @@ SAMPLES = 20
 MOST_LISTED = 1000
 """Nodes of a view up to which samples are drawn from a list of them."""
 
+RETIRED_ROUNDS = 3
+"""Rounds for which a link that neither end needs stays open."""
+
 MOST_CONTACTS = 128
 """Most entries of an exchange; a larger routing table sends a random part of itself."""
 
@@ -46,8 +49,11 @@ class TMan(Part):
 
     In each round, at an instant of its own, a node removes neighbours that were silent, exchanges its table with one
     neighbour from it, opens links to new entries and releases those that left the table, and sends its profile over
-    all links, whichever side opened them. The node at the other end closes a released link unless its own table has
-    this node. A neighbour's age is the number of rounds since its latest profile; in an exchange, ages are told.
+    all links, whichever side opened them. A neighbour's age is the number of rounds since its latest profile; in an
+    exchange, ages are told.
+
+    A link that neither end's table needs is retired: no more profiles go over it, and it is closed after
+    ``RETIRED_ROUNDS``. Until then messages do go over it, so that none is lost while other links replace it.
 
     A node whose link failed, or that was silent, is no candidate for twice the age limit: by then, other nodes have
     removed it too.
@@ -55,6 +61,7 @@ class TMan(Part):
     Attributes:
         table: the routing table: each node in it with its topics, as it or others told them.
         told: each neighbour that sent a profile, with its topics.
+        retired: the neighbours whose links are retired, each with the round since when, and its topics.
         round: number of the present round.
 
     Source: Vitis section III-A and III-D, Algorithms 1-3, 6 and 7; Jelasity, Montresor, Babaoglu: T-Man (Computer
@@ -72,6 +79,7 @@ class TMan(Part):
         self.draws = substream(state.seed, state.node, "overlay")
         self.table: dict[NodeId, Topics] = {}
         self.told: dict[NodeId, Topics] = {}
+        self.retired: dict[NodeId, tuple[int, Topics]] = {}
         self.round = 0
         self._heard: dict[NodeId, int] = {}
         self._opened: dict[NodeId, None] = {}
@@ -107,6 +115,15 @@ class TMan(Part):
     def forget(self, turn: Turn, peer: NodeId) -> None:
         """A neighbour is gone."""
 
+    def restore(self) -> None:
+        """Nodes that were lost are candidates again."""
+
+    def retire(self, turn: Turn, peer: NodeId) -> None:
+        """A link is retired: only messages use it."""
+
+    def resume(self, peer: NodeId) -> None:
+        """A retired link is needed again; the neighbour's profile follows."""
+
     def relink(self, turn: Turn, peer: NodeId) -> None:
         """The topics of a neighbour, or of this node, are not those of before."""
 
@@ -126,10 +143,12 @@ class TMan(Part):
         turn.set_timer(ROUND, turn.now_ns + self._period_ns)
         self.round += 1
         removed = self._remove_silent(turn)
+        self._close_retired(turn)
         self._begin_exchange(turn)
         self._align_links(turn)
         profile = self.make_profile(turn)
-        turn.send_each(tuple(peer for peer in self.state.neighbours if peer not in removed), profile)
+        idle = {*removed, *self.retired}
+        turn.send_each(tuple([peer for peer in self.state.neighbours if peer not in idle]), profile)
         self.refresh(turn)
 
     def _remove_silent(self, turn: Turn) -> list[NodeId]:
@@ -138,14 +157,16 @@ class TMan(Part):
         removed = [peer for peer, heard in self._heard.items() if heard < oldest]
         for peer in removed:
             self._lose(turn, peer, SILENT)
-        for peer in [peer for peer, until in self._lost.items() if until <= self.round]:
-            del self._lost[peer]
-            self._merged = None  # it may be among the samples
+        if over := [peer for peer, until in self._lost.items() if until <= self.round]:
+            for peer in over:
+                del self._lost[peer]
+            self._merged = None  # they may be among the samples
+            self.restore()
         return removed
 
     def _lose(self, turn: Turn, peer: NodeId, reason: str) -> None:
         self._lost[peer] = self.round + 2 * self._age_limit
-        for known in (self._opened, self.table, self.told, self._heard):
+        for known in (self._opened, self.table, self.told, self.retired, self._heard):
             known.pop(peer, None)
         self._reselects = True
         turn.disconnect(peer, reason)
@@ -194,8 +215,11 @@ class TMan(Part):
             self._take_exchange(turn, peer, frame)
         elif isinstance(frame, Profile):
             self.hear(turn, peer, frame.topics)
-        elif isinstance(frame, TManRelease) and peer not in self.table:
-            turn.disconnect(peer, RELEASED)
+        elif isinstance(frame, TManRelease) and peer not in self.table and peer not in self.retired:
+            self.retired[peer] = self.round, self.told.pop(peer, NOTHING)
+            self._heard.pop(peer, None)
+            self.retire(turn, peer)
+            turn.send(peer, TManRelease())  # the other end retires it, too, unless it needs it again
 
     def _take_exchange(self, turn: Turn, peer: NodeId, frame: Exchange) -> None:
         """Answer a request with what was known before, and merge (Algorithm 3); merge a reply (Algorithm 2)."""
@@ -226,18 +250,30 @@ class TMan(Part):
         Nothing is selected if no node that is not in the pool already would be chosen.
         """
         age_limit = self._age_limit
-        known = {self.state.node: None, **self.table, **self.told, **self._lost}
+        table, told, lost, own = self.table, self.told, self._lost, self.state.node
         strangers = {
-            contact.node: contact for contact in contacts if contact.node not in known and contact.age <= age_limit
+            contact.node: contact.topics
+            for contact in contacts
+            if contact.node not in table
+            and contact.node not in told
+            and contact.node not in lost
+            and contact.age <= age_limit
+            and contact.node != own
         }
-        fresh = self.narrow({node: contact.topics for node, contact in strangers.items()})
+        fresh = self.narrow(strangers)
         samples = self._sample()
         if samples is not self._merged or self._reselects:
             self._merged = samples
-            fresh |= self.narrow({node: topics for node, topics in samples.items() if node not in known})
+            fresh |= self.narrow(
+                {
+                    node: topics
+                    for node, topics in samples.items()
+                    if node not in table and node not in told and node not in lost and node != own
+                }
+            )
         if fresh or self._reselects:
             self._reselects = False
-            ages = {node: strangers[node].age for node in fresh if node in strangers}
+            ages = {contact.node: contact.age for contact in contacts if contact.node in fresh}
             self.adopt({**self.table, **self.told, **fresh}, ages)
 
     def adopt(self, pool: Mapping[NodeId, Topics], ages: Mapping[NodeId, int]) -> None:
@@ -256,6 +292,9 @@ class TMan(Part):
     def hear(self, turn: Turn, peer: NodeId, topics: Topics) -> None:
         """A profile came: the neighbour is fresh (Algorithm 7)."""
         self._heard[peer] = self.round
+        if peer in self.retired:
+            del self.retired[peer]
+            self.resume(peer)
         if self.told.get(peer) is topics:
             return
         if len(topics) > MOST_TOPICS:
@@ -269,10 +308,17 @@ class TMan(Part):
             self._reselects = True
             self.relink(turn, peer)
 
+    def _close_retired(self, turn: Turn) -> None:
+        for peer in [peer for peer, (since, _) in self.retired.items() if self.round - since == RETIRED_ROUNDS]:
+            turn.disconnect(peer, RELEASED)
+
     def _align_links(self, turn: Turn) -> None:
         """Open links to the table's nodes, and release the others that this node opened."""
         neighbours, table = self.state.neighbours, self.table
         for peer in table:
+            if peer in self.retired:
+                del self.retired[peer]
+                self.resume(peer)
             if peer not in self._opened:
                 self._opened[peer] = None
                 turn.connect(peer)
@@ -299,6 +345,7 @@ class TMan(Part):
         had only borrowed the link. If the table has it, the link is opened again in the next round.
         """
         self.told.pop(peer, None)
+        self.retired.pop(peer, None)
         self.forget(turn, peer)
         if peer not in self._opened:
             self._heard.pop(peer, None)
@@ -308,3 +355,5 @@ class TMan(Part):
             self._lose(turn, peer, LOST)
         elif not retrying:
             del self._opened[peer]
+            if peer not in self.table:
+                self._heard.pop(peer, None)

@@ -6,7 +6,7 @@ from peer.core.contract import NodeId, Publish, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.core.rendezvous import RelayPaths, RelayRequest
+from peer.core.rendezvous import HANDOVER_ROUNDS, RelayPaths, RelayRequest
 from peer.core.tman.frames import Profile
 from peer.core.tman.overlay import NOTHING, TMan
 from peer.core.tman.parameters import RingParameters
@@ -17,8 +17,9 @@ class RelayingOverlay(TMan):
     """Forwards the topics of its relay paths along them, and others as a subclass says.
 
     Messages on a topic go on to both ends of each of its relay paths, except to the node that they came from. A node
-    that publishes on a topic for which it has no receivers becomes a gateway of it for as many rounds as a silent
-    neighbour is kept.
+    that is no longer the gateway of a topic keeps its path for ``HANDOVER_ROUNDS``, since the next gateway's may not be
+    there yet. A node that publishes on a topic for which it has no receivers becomes a gateway of it for as many rounds
+    as a silent neighbour is kept.
 
     Attributes:
         world: chooses the ring and small-world neighbours.
@@ -31,8 +32,8 @@ class RelayingOverlay(TMan):
     def __init__(self, state: State, membership: Membership, parameters: RingParameters, long_links: int) -> None:
         super().__init__(state, membership, parameters)
         self.world = SmallWorld(state.node, long_links, self.draws, parameters.nodes)
-        self.relays = RelayPaths(state, parameters.age_limit)
-        self._published: dict[TopicId, int] = {}
+        self.relays = RelayPaths(state, parameters.age_limit, self.retired)
+        self._serves: dict[TopicId, int] = {}
         self.write(directs=self._direct)
 
     def gateways(self) -> Iterable[TopicId]:
@@ -44,15 +45,18 @@ class RelayingOverlay(TMan):
         return ()
 
     def refresh(self, turn: Turn) -> None:
-        if self._published:
-            self._published = {topic: until for topic, until in self._published.items() if until > self.round}
-        self.relays.refresh(turn, (*self.gateways(), *self._published))
+        now, serves = self.round, self._serves
+        for topic in [topic for topic, until in serves.items() if until <= now]:
+            del serves[topic]
+        for topic in self.gateways():
+            serves[topic] = max(serves.get(topic, 0), now + HANDOVER_ROUNDS)
+        self.relays.refresh(turn, serves)
 
     def publish(self, turn: Turn, publication: Publish) -> None:
         """Become a gateway of topics that nobody near subscribes to."""
         for topic in publication.topics:
-            if topic in self._published or not self.state.receivers(topic):
-                self._published[topic] = self.round + self._age_limit
+            if topic in self._serves or not self.state.receivers(topic):
+                self._serves[topic] = max(self._serves.get(topic, 0), self.round + self._age_limit)
                 self.ask_for_relays(turn, (topic,))
 
     def ask_for_relays(self, turn: Turn, topics: Iterable[TopicId]) -> None:
@@ -84,12 +88,19 @@ class RelayingOverlay(TMan):
             self.adopt({**self.table, **self.told, **fresh}, {})
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        self.relays.link_up(peer)
+        self.relays.reroute()
         super().link_up(turn, peer)
+
+    def retire(self, turn: Turn, peer: NodeId) -> None:
+        self.relays.reroute()
+
+    def resume(self, peer: NodeId) -> None:
+        self.relays.reroute()
 
     def forget(self, turn: Turn, peer: NodeId) -> None:
         self.relays.link_down(turn, peer)
 
     def _direct(self, topic: TopicId) -> tuple[NodeId, ...]:
         """Return the neighbours to which messages on a topic go on."""
-        return tuple(dict.fromkeys((*self.clustered(topic), *self.relays.receivers(topic))))
+        retired = [peer for peer, (_, topics) in self.retired.items() if topic in topics]
+        return tuple(dict.fromkeys((*self.clustered(topic), *self.relays.receivers(topic), *retired)))

@@ -29,11 +29,12 @@ class SmallWorld:
     Attributes:
         ring: successor and predecessor as chosen last; empty before that.
         distances: the clockwise distances of the long links, for the latest number of nodes.
+        edges: where the arcs begin and end, rising, in which another node would change the choice.
 
     Source: Manku, Bawa, Raghavan: Symphony (USITS 2003), sections 3.1 and 3.3 (estimate); Vitis section III-A1.
     """
 
-    __slots__ = ("_arc", "_edges", "_exponents", "_held", "_key", "_network", "_nodes", "distances", "ring")
+    __slots__ = ("_arc", "_exponents", "_held", "_key", "_network", "_nodes", "distances", "edges", "ring")
 
     def __init__(self, node: NodeId, long_links: int, draws: Random, nodes: int | None) -> None:
         self._key = node_key(node)
@@ -41,7 +42,7 @@ class SmallWorld:
         self._nodes = nodes
         self._network = 0
         self.distances: tuple[int, ...] = ()
-        self._edges = [0]
+        self.edges = [0]
         self._arc = (0, SPACE)
         self._held: list[NodeId | None] = [None] * long_links
         self.ring: tuple[NodeId, ...] = ()
@@ -69,12 +70,12 @@ class SmallWorld:
                 arcs.append(((point - error) & MASK, min(2 * error, MASK)))
             chosen[held] = None
             self._held[slot] = held
-        self._edges = _outline(arcs)
+        self.edges = _outline(arcs)
         return chosen
 
     def would_choose(self, node: NodeId) -> bool:
         """Whether another node that becomes known may change the choice, judged by its place on the ring."""
-        return bisect_right(self._edges, node_key(node)) & 1 == 1
+        return bisect_right(self.edges, node_key(node)) & 1 == 1
 
     def is_between(self, node: NodeId) -> bool:
         """Whether another node is closer on the ring than successor or predecessor."""

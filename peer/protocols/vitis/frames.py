@@ -1,13 +1,12 @@
 """Vitis's profile."""
 
-from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
-from peer.core.frames import Disclosure, Frame, register
-from peer.core.identifiers import NodeId, NodeNumber, TopicNumber
-from peer.core.tman.frames import Ring
+from peer.core.frames import Frame, register
+from peer.core.identifiers import NodeNumber
+from peer.core.tman.frames import Ring, Topics
 
 
 class Proposal(Struct, frozen=True, array_like=True, gc=False):
@@ -20,11 +19,13 @@ class Proposal(Struct, frozen=True, array_like=True, gc=False):
 
 @register
 class VitisProfile(Frame, frozen=True):
-    """A heartbeat: the sender's topics, each with its proposal of a gateway, and its neighbours on the ring."""
+    """A heartbeat: the sender's topics, its proposal of a gateway for each, and its neighbours on the ring.
+
+    ``proposals`` are in rising order of the topics.
+    """
 
     kind: ClassVar[int] = 114
-    proposals: dict[TopicNumber, Proposal]
+    own_topics: ClassVar[str] = "topics"
+    topics: Topics
+    proposals: tuple[Proposal, ...]
     ring: Ring
-
-    def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        return ((sender, self.proposals),)

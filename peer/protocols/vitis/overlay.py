@@ -1,6 +1,7 @@
 """The Vitis overlay: clusters of nodes with similar subscriptions, and gateways that connect them."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Annotated
 
 from msgspec import Meta
@@ -10,8 +11,8 @@ from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
 from peer.core.rates import RateLaw, topic_rates
-from peer.core.ring import MASK, RingOrder, node_key
-from peer.core.tman.overlay import MOST_TOPICS, Topics
+from peer.core.ring import MASK, RingOrder, node_key, rank, topic_key
+from peer.core.tman.overlay import MOST_TOPICS, NOTHING, Topics
 from peer.core.tman.parameters import RingParameters
 from peer.core.tman.relaying import RelayingOverlay
 from peer.protocols.vitis.election import elect
@@ -20,6 +21,12 @@ from peer.protocols.vitis.utility import Preference
 
 RING_LINKS = 2
 """Predecessor and successor."""
+
+
+@lru_cache(maxsize=1 << 15)
+def rising(topics: Topics) -> tuple[TopicId, ...]:
+    """Return topics in rising order; the neighbours of a node, and the nodes of a simulation, share the result."""
+    return tuple(sorted(topics))
 
 
 class VitisParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
@@ -68,10 +75,12 @@ class Vitis(RelayingOverlay):
         self._rates = None if parameters.rates is None else topic_rates(parameters.rates)
         self._profiles: dict[NodeId, VitisProfile] = {}
         self._shared: dict[NodeId, tuple[TopicId, ...]] = {}
+        self._places: dict[NodeId, tuple[int, ...]] = {}
         self._stale: dict[TopicId, None] = {}
         self.mates: dict[TopicId, dict[NodeId, Proposal]] = {}
         self.proposals: dict[TopicId, Proposal] = {}
-        self._own_profile = VitisProfile({}, ())
+        self._own_profile = VitisProfile(NOTHING, (), ())
+        self._is_new = True
         self._adopt_topics()
 
     # --------------------------------------------------------------------------------------------------- choice
@@ -83,10 +92,10 @@ class Vitis(RelayingOverlay):
         nodes choose the same ones.
         """
         chosen = self.world.choose(RingOrder(pool))
-        utility, table, order = self._preference.utility, self.table, self._order
+        utility, table, order = self._preference, self.table, self._order
         ranked = sorted(
             [
-                (-utility(topics), node not in table, (node_key(node) * order) & MASK, node)
+                (-utility[topics], node not in table, (node_key(node) * order) & MASK, node)
                 for node, topics in pool.items()
                 if node not in chosen
             ]
@@ -96,28 +105,27 @@ class Vitis(RelayingOverlay):
         return [*chosen, *(node for _, _, _, node in ranked[:places])]
 
     def narrow(self, candidates: Mapping[NodeId, Topics]) -> dict[NodeId, Topics]:
-        utility, least, would_choose = self._preference.utility, self._least_utility, self.world.would_choose
-        return {node: topics for node, topics in candidates.items() if utility(topics) > least or would_choose(node)}
+        utility, least, would_choose = self._preference, self._least_utility, self.world.would_choose
+        return {node: topics for node, topics in candidates.items() if utility[topics] > least or would_choose(node)}
 
     # -------------------------------------------------------------------------------------------------- profiles
 
     def make_profile(self, turn: Turn) -> Frame:
         """Revise the proposals (Algorithm 5). An unchanged profile is the same frame as before."""
-        if self._stale:
-            stale, self._stale = self._stale, {}
-            changed = {
-                topic: proposal
-                for topic in stale
-                if topic in self.proposals and (proposal := self._elect(topic)) != self.proposals[topic]
-            }
-            if changed:
-                self.proposals = {**self.proposals, **changed}
+        proposals = self.proposals
+        stale = [topic for topic in self._stale if topic in proposals]
+        self._stale.clear()
+        for topic in stale:
+            if (proposal := self._elect(topic)) != proposals[topic]:
+                proposals[topic] = proposal
+                self._is_new = True
         return self.introduce(turn)
 
     def introduce(self, turn: Turn) -> Frame:
         """Return the present proposals, which are revised once per round."""
-        if self._own_profile.proposals is not self.proposals or self._own_profile.ring != self.world.ring:
-            self._own_profile = VitisProfile(self.proposals, self.world.ring)
+        if self._is_new or self._own_profile.ring != self.world.ring:
+            self._is_new = False
+            self._own_profile = VitisProfile(self.state.topics, tuple(self.proposals.values()), self.world.ring)
         return self._own_profile
 
     def _elect(self, topic: TopicId) -> Proposal:
@@ -126,14 +134,16 @@ class Vitis(RelayingOverlay):
         return elect(self.state.node, topic, mates, most_hops=self._most_hops, failed=self._lost, parent=parent)
 
     def gateways(self) -> Iterable[TopicId]:
-        """Return the topics for which this node proposes itself, from the d-th round on.
+        """Return the topics for which this node proposes itself.
 
-        Before that, a closer gateway may not have been heard of.
+        Before its d-th round, it may not have heard of a closer gateway: only those for which a neighbour proposes it.
         """
-        if self.round < self._most_hops:
-            return ()
         own = self.state.node
-        return [topic for topic, proposal in self.proposals.items() if proposal.gateway == own]
+        topics = [topic for topic, proposal in self.proposals.items() if proposal.gateway == own]
+        if self.round >= self._most_hops:
+            return topics
+        offers = [(topic, self.mates.get(topic, {}).values()) for topic in topics]
+        return [topic for topic, proposals in offers if any(proposal.gateway == own for proposal in proposals)]
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         if isinstance(frame, VitisProfile):
@@ -147,28 +157,46 @@ class Vitis(RelayingOverlay):
         if frame is before:
             self._heard[peer] = self.round
             return
-        proposals, topics = frame.proposals, self.told.get(peer)
-        if len(proposals) > MOST_TOPICS:
-            turn.trace("reject", peer=peer, kind=frame.kind, reason="too_many_topics")
+        offers, topics = frame.proposals, frame.topics
+        if len(topics) > MOST_TOPICS or len(offers) != len(topics):
+            reason = "too_many_topics" if len(topics) > MOST_TOPICS else "wrong_number_of_proposals"
+            turn.trace("reject", peer=peer, kind=frame.kind, reason=reason)
             return
-        if before is None or topics is None or (proposals is not before.proposals and proposals.keys() != topics):
-            topics, held = frozenset(proposals), {}
-            changed = [topic for topic in proposals if topic in self.state.topics]
+        known = self._shared.get(peer) if before is not None and topics == before.topics else None
+        if before is None or known is None:
+            new = {topic: offer for topic, offer in zip(rising(topics), offers, strict=True) if topic in self.proposals}
         else:
-            held = before.proposals
-            changed = [topic for topic in self._shared[peer] if proposals[topic] is not held[topic]]
-            changed = [topic for topic in changed if proposals[topic] != held[topic]]
-        if forged := self._find_forged(peer, {topic: proposals[topic] for topic in changed}):
+            held, places = before.proposals, self._places[peer]
+            new = {
+                topic: offers[place]
+                for topic, place in zip(known, places, strict=True)
+                if offers[place] is not held[place] and offers[place] != held[place]
+            }
+        if forged := self._find_forged(peer, new):
             turn.trace("reject", peer=peer, kind=frame.kind, topics=forged, reason="forged_proposal")
             return
         self._profiles[peer] = frame
-        self._stale.update(dict.fromkeys(changed))
-        if held:
-            for topic in changed:
-                self.mates[topic][peer] = proposals[topic]
+        if known is not None:
+            for topic, offer in new.items():
+                self.mates[topic][peer] = offer
+                if self._may_change(topic, peer, offer):
+                    self._stale[topic] = None
         self.hear(turn, peer, topics)
         if before is None or frame.ring != before.ring:
             self.take_hints(frame.ring)
+
+    def _may_change(self, topic: TopicId, peer: NodeId, offer: Proposal) -> bool:
+        """Whether a neighbour's new proposal may change this node's own.
+
+        It does if the present one is from this neighbour, or if the new one is better.
+        """
+        present = self.proposals[topic]
+        if present.parent == peer:
+            return True
+        if present.gateway == offer.gateway:
+            return offer.hops + 1 < present.hops
+        key = topic_key(topic)
+        return rank(offer.gateway, key) < rank(present.gateway, key)
 
     def _find_forged(self, peer: NodeId, proposals: Mapping[TopicId, Proposal]) -> tuple[TopicId, ...]:
         """Return the topics of proposals that no honest neighbour makes, such as another gateway at 0 hops."""
@@ -193,13 +221,23 @@ class Vitis(RelayingOverlay):
         """Bring the mates in line with the subscriptions of a neighbour and of this node."""
         topics = self.told[peer]
         self._unmate(peer)
-        proposals = self._profiles[peer].proposals
-        shared = self._shared[peer] = tuple(sorted(topics & self.state.topics))
-        for topic in shared:
-            self.mates.setdefault(topic, {})[peer] = proposals[topic]
+        own, offers = self.proposals, self._profiles[peer].proposals
+        places = self._places[peer] = tuple([place for place, topic in enumerate(rising(topics)) if topic in own])
+        shared = self._shared[peer] = tuple([topic for topic in rising(topics) if topic in own])
+        for topic, place in zip(shared, places, strict=True):
+            self.mates.setdefault(topic, {})[peer] = offers[place]
             self._stale[topic] = None
         self.write(peer, interests=topics, forwards=frozenset(shared))
         self.set_logical(turn, peer, shared, "unsubscribed")
+
+    def restore(self) -> None:
+        """Count proposals again whose gateway was lost."""
+        self._stale.update(dict.fromkeys(self.proposals))
+
+    def retire(self, turn: Turn, peer: NodeId) -> None:
+        super().retire(turn, peer)
+        self._profiles.pop(peer, None)
+        self._unmate(peer)
 
     def forget(self, turn: Turn, peer: NodeId) -> None:
         super().forget(turn, peer)
@@ -207,6 +245,7 @@ class Vitis(RelayingOverlay):
         self._unmate(peer)
 
     def _unmate(self, peer: NodeId) -> None:
+        self._places.pop(peer, None)
         for topic in self._shared.pop(peer, ()):
             self._stale[topic] = None
             mates = self.mates[topic]
@@ -233,3 +272,4 @@ class Vitis(RelayingOverlay):
         self._preference = Preference(topics, self._rates)
         self._reselects = True
         self.proposals = {topic: self.proposals.get(topic, own) for topic in sorted(topics)}
+        self._is_new = True

@@ -10,8 +10,10 @@ MOST_CACHED = 512
 Topics = frozenset[TopicId]
 
 
-class Preference:
-    """Utilities of other nodes, by their subscriptions.
+class Preference(dict[Topics, float]):
+    """Utilities of other nodes, by their subscriptions; each is computed when it is asked for, and remembered.
+
+    A node's utility is the rate of the topics that it shares with this one, over the rate of all topics of the two.
 
     Args:
         own: the subscriptions of this node.
@@ -20,30 +22,26 @@ class Preference:
     Source: Vitis Equation 1.
     """
 
-    __slots__ = ("_cached", "_own", "_rates", "_weight")
+    __slots__ = ("_own", "_rates", "_weight")
 
     def __init__(self, own: Topics, rates: Sequence[float] | None = None) -> None:
+        super().__init__()
         self._own = own
         self._rates = rates
         self._weight = self._weigh(own)
-        self._cached: dict[Topics, float] = {}
 
-    def utility(self, theirs: Topics) -> float:
-        """Return the rate of the shared topics as a share of the rate of all topics of the two nodes."""
-        known = self._cached.get(theirs)
-        if known is None:
-            common = self._own & theirs
-            if self._rates is None:  # without calls: most utilities are computed once
-                shared: float = len(common)
-                either = self._weight + len(theirs) - shared
-            else:
-                shared = self._weigh(common)
-                either = self._weight + self._weigh(theirs) - shared
-            known = shared / either if shared > 0 else 0.0
-            if len(self._cached) >= MOST_CACHED:
-                self._cached.clear()
-            self._cached[theirs] = known
-        return known
+    def __missing__(self, theirs: Topics) -> float:
+        common = self._own & theirs
+        if self._rates is None:  # without calls: most utilities are computed once
+            shared: float = len(common)
+            either = self._weight + len(theirs) - shared
+        else:
+            shared = self._weigh(common)
+            either = self._weight + self._weigh(theirs) - shared
+        if len(self) >= MOST_CACHED:
+            self.clear()
+        utility = self[theirs] = shared / either if shared > 0 else 0.0
+        return utility
 
     def _weigh(self, topics: Topics) -> float:
         rates = self._rates

@@ -1,0 +1,47 @@
+"""Where the data files of an experiment are."""
+
+import os
+from pathlib import Path
+
+from harness.errors import ExperimentError
+from harness.experiment.form import ChurnSpec, InterestsSpec, UnderlaySpec
+
+DATA_VARIABLE = "TRELLIS_DATA"
+
+DATA_SETS = {
+    "wondernetwork": "wondernetwork-2020",
+    "follower-graph": "snap-ego-twitter/ego-twitter-follows.adj.gz",
+    "sessions": "skype-churn/skype-superpeers-sessions.csv.gz",
+}
+"""Below ``$TRELLIS_DATA``, the data of each kind that has a default."""
+
+
+def data_path(spec: UnderlaySpec | InterestsSpec | ChurnSpec, folder: Path) -> Path | None:
+    """Return the path of a section's data: the experiment's, otherwise below $TRELLIS_DATA; None = nowhere.
+
+    Args:
+        spec: the section.
+        folder: the folder of the experiment file; ``spec.path`` is relative to it.
+    """
+    if spec.path is not None:
+        return folder / Path(spec.path).expanduser()
+    data = os.environ.get(DATA_VARIABLE)
+    return Path(data) / DATA_SETS[spec.kind] if data and spec.kind in DATA_SETS else None
+
+
+def require_data(spec: UnderlaySpec | InterestsSpec | ChurnSpec, section: str, folder: Path) -> Path:
+    """Return the path of a section's data.
+
+    Args:
+        spec: the section.
+        section: its name.
+        folder: as for ``data_path``.
+
+    Raises:
+        ExperimentError: the experiment has no path, and there is no default.
+    """
+    path = data_path(spec, folder)
+    if path is None:
+        problem = f"missing, and the environment variable {DATA_VARIABLE} is not set"
+        raise ExperimentError(f"$.{section}.path", problem)
+    return path

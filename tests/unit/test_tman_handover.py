@@ -1,0 +1,210 @@
+"""Links and relay paths that are replaced: what carries messages until the new ones do."""
+
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from peer.core.contract import Directory, NodeId, PeerInfo, PeerList, Publish, Started, TopicId, message_id
+from peer.core.rendezvous import HANDOVER_ROUNDS, RelayRequest
+from peer.core.ring import rank, topic_key
+from peer.core.tman.frames import Profile, TManRelease
+from peer.core.tman.overlay import RETIRED_ROUNDS
+from peer.protocols.registry import PROTOCOLS, compose
+from peer.protocols.vitis.election import elect
+from peer.protocols.vitis.frames import Proposal, VitisProfile
+from peer.testing import Pump, Solo, disconnects, sends
+
+SECOND_NS = 1_000_000_000
+TOPIC = 4
+GATEWAY_HOPS = 5
+
+
+def make_node(protocol: str, node: NodeId, topics: tuple[TopicId, ...], nodes: int, **parameters: object):
+    composition = PROTOCOLS[protocol].composition
+    return compose(node, 1, topics, replace(composition, overlay=composition.overlay | parameters), nodes=nodes)
+
+
+def profile_of(protocol: str, node: NodeId, gateway: NodeId | None = None) -> Profile | VitisProfile:
+    """A profile of a subscriber of the topic, which proposes itself or a node next to it."""
+    if protocol != "vitis":
+        return Profile(frozenset(), ())
+    gateway = node if gateway is None else gateway
+    return VitisProfile(frozenset({TOPIC}), (Proposal(gateway, gateway, int(gateway != node)),), ())
+
+
+def linked(protocol: str, *peers: NodeId) -> Solo:
+    """A node 0 with links that the others opened; all subscribe to the topic."""
+    solo = Solo(make_node(protocol, 0, (TOPIC,), 100))
+    solo.start({})
+    for peer in peers:
+        solo.link_up(peer, outbound=False)
+        solo.receive(peer, profile_of(protocol, peer))
+    solo.forget()
+    return solo
+
+
+def frames_to(solo: Solo, peer: NodeId, rounds: int) -> list[list[str]]:
+    """What a node sends to a neighbour in each of some rounds, by the frames' names."""
+    sent = []
+    for _ in range(rounds):
+        solo.forget()
+        sent.append([type(frame).__name__ for to, frame in sends(solo.advance(SECOND_NS)) if to == peer])
+    return sent
+
+
+# ------------------------------------------------------------------------------------------------------ links
+
+
+def retiring() -> Solo:
+    """A node whose table has no place for its neighbour 1, which has released it, too."""
+    solo = linked("vitis", 1)
+    table = solo.part("overlay").table
+    table.pop(1, None)
+    solo.receive(1, TManRelease())
+    return solo
+
+
+def test_a_link_that_neither_end_needs_carries_messages_and_nothing_else_until_it_is_closed():
+    solo = retiring()
+    assert sends(solo.effects) == [(1, TManRelease())]
+    assert solo.node.state.receivers(TOPIC) == (1,)
+    assert TOPIC not in solo.part("overlay").mates
+    solo.node.parts["overlay"].table.clear()
+    sent = frames_to(solo, 1, RETIRED_ROUNDS - 1)
+    assert [name for names in sent for name in names] == []
+    assert not disconnects(solo.effects)
+    assert (1, "released") in disconnects(solo.advance(SECOND_NS))
+
+
+def test_a_release_of_a_retired_link_is_not_answered():
+    solo = retiring()
+    solo.forget()
+    assert not sends(solo.receive(1, TManRelease()))
+
+
+def test_a_retired_link_is_needed_again_when_a_profile_comes():
+    solo = retiring()
+    solo.receive(1, profile_of("vitis", 1))
+    assert solo.part("overlay").mates[TOPIC].keys() == {1}
+    sent = frames_to(solo, 1, RETIRED_ROUNDS + 1)
+    assert all("VitisProfile" in names for names in sent)
+    assert not disconnects(solo.effects)
+
+
+def test_a_retired_link_is_no_next_hop():
+    topic = next(t for t in range(100) if rank(1, topic_key(t)) < rank(0, topic_key(t)))
+    solo = linked("rvr", 1)
+    relays = solo.part("overlay").relays
+    assert relays.next_hop(topic) == 1
+    solo.part("overlay").table.pop(1, None)
+    solo.receive(1, TManRelease())
+    assert relays.next_hop(topic) is None
+    solo.receive(1, profile_of("rvr", 1))
+    assert relays.next_hop(topic) == 1
+
+
+# ------------------------------------------------------------------------------------------------- relay paths
+
+
+def test_a_next_node_that_is_replaced_is_asked_for_some_rounds_more():
+    orders = [(topic, sorted((0, 1, 2), key=lambda node: rank(node, topic_key(topic)))) for topic in range(100)]
+    topic = next(topic for topic, order in orders if order == [2, 1, 0])
+    solo = Solo(make_node("rvr", 0, (topic,), 100))
+    solo.start({})
+    for peer in (1, 2):
+        solo.link_up(peer, outbound=False)
+        solo.receive(peer, profile_of("rvr", peer))
+        solo.advance(SECOND_NS)
+    assert solo.part("overlay").relays.parents == {topic: 2}
+    cancelled = (1, RelayRequest((), True))
+    for _ in range(HANDOVER_ROUNDS):
+        assert cancelled not in sends(solo.effects)
+        solo.receive(2, profile_of("rvr", 2))
+        solo.receive(1, profile_of("rvr", 1))
+        solo.advance(SECOND_NS)
+    assert cancelled in sends(solo.effects)
+    assert solo.node.state.receivers(topic) == (2,)
+
+
+def test_a_gateway_keeps_its_path_for_some_rounds_after_another_is_elected():
+    closer, parent = sorted(range(1, 20), key=lambda node: rank(node, topic_key(TOPIC)))[:2]
+    solo = linked("vitis", parent)
+    solo.receive(parent, VitisProfile(frozenset(), (), ()))  # not in the cluster
+    for _ in range(GATEWAY_HOPS):
+        solo.receive(parent, VitisProfile(frozenset(), (), ()))
+        solo.advance(SECOND_NS)
+    relays = solo.part("overlay").relays
+    assert relays.parents == {TOPIC: parent}
+    solo.link_up(closer, outbound=False)
+    kept = 0
+    while TOPIC in relays.parents:
+        solo.receive(closer, profile_of("vitis", closer))
+        solo.receive(parent, VitisProfile(frozenset(), (), ()))
+        solo.advance(SECOND_NS)
+        kept += 1
+    assert solo.part("overlay").proposals[TOPIC].gateway == closer
+    assert kept == HANDOVER_ROUNDS
+
+
+@pytest.mark.parametrize("proposed", [True, False])
+def test_a_new_node_asks_for_a_path_before_its_dth_round_only_if_a_neighbour_proposes_it(proposed: bool):
+    farther, parent = sorted(range(1, 20), key=lambda node: rank(node, topic_key(TOPIC)))[::-18][:2]
+    assert rank(parent, topic_key(TOPIC)) < rank(0, topic_key(TOPIC)) < rank(farther, topic_key(TOPIC))
+    solo = linked("vitis", farther, parent)
+    solo.receive(parent, VitisProfile(frozenset(), (), ()))
+    solo.receive(farther, profile_of("vitis", farther, 0 if proposed else None))
+    solo.advance(2 * SECOND_NS)
+    assert solo.part("overlay").relays.parents == ({TOPIC: parent} if proposed else {})
+
+
+# ----------------------------------------------------------------------------------------------------- networks
+
+
+def network(protocol: str, seed: int) -> Pump:
+    """Forty nodes with small tables, which are still changing."""
+    draws = Random(seed)
+    interests = [tuple(sorted(draws.sample(range(12), 4))) for _ in range(40)]
+    nodes = {node: make_node(protocol, node, topics, 40, table_size=6) for node, topics in enumerate(interests)}
+    pump = Pump(nodes, seed=seed)
+    for node in nodes:
+        pump.give(node, Started())
+    for node in nodes:
+        pump.give(node, PeerList(Directory(PeerInfo(each, interests[each]) for each in range(40))))
+    pump.run(4 * SECOND_NS)
+    return pump
+
+
+@pytest.mark.parametrize("protocol", ["vitis", "rvr"])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_message_is_lost_while_links_are_replaced(protocol: str, seed: int):
+    pump = network(protocol, seed)
+    pump.run(4 * SECOND_NS)
+    pump.effects.clear()
+    pump.delivered.clear()
+    expected = 0
+    for number in range(200):
+        publisher = number % 40
+        topic = min(pump.nodes[publisher].state.topics)
+        expected += sum(topic in node.state.topics for node in pump.nodes.values())
+        pump.give(publisher, Publish((topic,), message_id(publisher, number), b"x"))
+        pump.run(SECOND_NS // 20)
+    pump.run(5 * SECOND_NS)
+    assert len(pump.delivered) == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_proposals_that_are_not_revised_are_those_that_an_election_gives(seed: int):
+    pump = network("vitis", seed)
+    pump.run(30 * SECOND_NS)
+    for number in pump.nodes:
+        overlay = pump.part(number, "overlay")
+        for topic, proposal in overlay.proposals.items():
+            offers = overlay.mates.get(topic, {})
+            assert proposal == elect(number, topic, offers, most_hops=GATEWAY_HOPS, parent=proposal.parent)
+
+
+def test_no_node_counts_as_silent_while_all_are_up():
+    pump = network("vitis", 1)
+    pump.run(30 * SECOND_NS)
+    assert "silent" not in {reason for effects in pump.effects for _, reason in disconnects([effects[2]])}
