@@ -7,7 +7,6 @@ that ends the run raises; any other becomes a problem in the manifest, and so a 
 import contextlib
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -21,13 +20,13 @@ from harness.planning import read_plan
 from harness.planning.plan import Plan, PlannedRun
 from harness.progress import step
 from harness.stages import manifest
-from harness.stages.prometheus import Prometheus, start_prometheus
+from harness.stages.prometheus import Prometheus, start_prometheus, unexplained_failures
 from harness.stages.supervision import PartLostError, Supervision
 from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
 from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, agent_log, exits_file
-from peer.core.schedule import Crash, decode_schedule
+from peer.core.schedule import decode_schedule
 from peer.files import LOGS_FOLDER, OVERLAY_FILE, SCHEDULE_FILE, log_file
 from peer.runtime.clock import Clock
 
@@ -182,18 +181,12 @@ class Execution:
             return  # cut short before the workload
         counts = server.count_scrapes(zero_s, end_s)
         self.counters |= {"scrapes": counts.scrapes, "scrapes_failed": counts.failed}
-        unexplained = Counter(counts.failed_by_target) - self._crashes_by_target()
-        if unexplained:
+        schedule = decode_schedule((self.run_dir / SCHEDULE_FILE).read_bytes())
+        places = {site.node: site.metrics for site in self.testbed.sites() if site.metrics is not None}
+        if unexplained := unexplained_failures(counts, schedule, places):
             [(worst, _)] = unexplained.most_common(1)
             text = f"{unexplained.total()} of {counts.scrapes} scrapes failed during the workload, most at {worst}"
             self.problems.append(("suspect", text))
-
-    def _crashes_by_target(self) -> Counter[str]:
-        """Count the scheduled crashes by target: a scrape may fail while the node's next process starts."""
-        schedule = decode_schedule((self.run_dir / SCHEDULE_FILE).read_bytes())
-        crashes = Counter(action.node for action in schedule if isinstance(action, Crash))
-        places = {site.node: site.metrics for site in self.testbed.sites() if site.metrics is not None}
-        return Counter({f"peer/{host}:{port}": crashes[node] for node, (host, port) in places.items()})
 
     def longest_s(self) -> float:
         """Return an upper bound of the recording's length in virtual seconds."""

@@ -9,7 +9,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +21,8 @@ from harness.errors import TestbedError, describe_status
 from harness.machine.scheduling import make_session_nice
 from metrics.prometheus import TSDB_FOLDER, Target, write_config
 from metrics.rundir.files import PROMETHEUS_FOLDER, PROMETHEUS_LOG
+from peer.core.identifiers import NodeId
+from peer.core.schedule import Action, Crash
 
 LOOPBACK = "127.0.0.1"
 START_S = 30.0
@@ -44,6 +47,21 @@ class ScrapeCounts(Struct, frozen=True):
     scrapes: int
     failed: int
     failed_by_target: dict[str, int]
+
+
+def unexplained_failures(
+    counts: ScrapeCounts, schedule: Iterable[Action], places: Mapping[NodeId, tuple[str, int]]
+) -> Counter[str]:
+    """Return the failed scrapes by target without one per scheduled crash of a peer: its next process may be starting.
+
+    Args:
+        counts: what the server counted.
+        schedule: the run's.
+        places: node -> address and port of its metrics.
+    """
+    crashes = Counter(action.node for action in schedule if isinstance(action, Crash))
+    restarts = {f"peer/{host}:{port}": crashes[node] for node, (host, port) in places.items()}
+    return Counter(counts.failed_by_target) - Counter(restarts)
 
 
 class Prometheus:

@@ -27,10 +27,6 @@ class Stretch(NamedTuple):
     instances: int
     steps: tuple[Step, ...]
 
-    @property
-    def ends_with_crash(self) -> bool:
-        return bool(self.steps) and isinstance(self.steps[-1].action, Crash)
-
 
 def divide(steps: Iterable[Step], up: bool) -> list[Stretch]:
     """Return the stretches of a node's schedule, at least one.
