@@ -198,6 +198,7 @@ class Fabrication:
         self._trace(
             TraceEvent("publish", now, node, message_id=identifier, topics=topics, len_bytes=self.payload_bytes)
         )
+        self._trace(TraceEvent("deliver", now, node, message_id=identifier, topics=topics, hops=0))
         self.truth.published[identifier] = {"publisher": node, "publish_ns": now, "topics": topics}
         self._seen.add((identifier, node))
         self._forward(now + 5_000, node, None, Data(identifier, topics, 1, 1, bytes(self.payload_bytes)))

@@ -16,7 +16,7 @@ from harness.studies.loader import AT_S, EPOCH
 from harness.studies.measures import MEASURES, SEEN, split_reduction
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
-from metrics.report.figures import STYLE, plain_axes
+from metrics.report.canvas import STYLE, plain_axes
 
 MOMENTS = (AT_S, EPOCH)
 MANY_CURVES = 4

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from metrics.report.figures import plain_axes
+from metrics.report.canvas import plain_axes
 from metrics.report.page import template
 from metrics.report.run import Run
 

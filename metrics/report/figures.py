@@ -8,7 +8,6 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-import matplotlib.style
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -18,13 +17,11 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import MaxNLocator
 from msgspec import Struct
 
+from metrics.report.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, axes_grid, plain_axes, plot_cdf
 from metrics.report.run import Run
 
-BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#2266aa", "#dd7722", "#2a8a57", "#c0392b", "#8a929a", "#7a4fa3"
 _NEXT_S = 1.5
 """Seconds of a table that are no further apart follow each other."""
-
-STYLE = str(files("metrics.report") / "trellis.mplstyle")
 
 _Draw = Callable[[Run], Canvas | None]
 
@@ -51,24 +48,6 @@ def _figure(title: str, name: str = "") -> Callable[[_Draw], _Draw]:
         return draw
 
     return enter
-
-
-def plain_axes(width: float = 6.4, height: float = 3.4) -> tuple[Canvas, Axes]:
-    """A figure in the report's style with one pair of axes; inches."""
-    with matplotlib.style.context(STYLE):
-        canvas = Canvas(figsize=(width, height))
-        return canvas, canvas.add_subplot()
-
-
-def _axes_grid(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Canvas, list[Axes]]:  # noqa: ANN401
-    with matplotlib.style.context(STYLE):
-        canvas = Canvas(figsize=(6.4, height))
-        return canvas, list(np.ravel(canvas.subplots(rows, columns, **options)))
-
-
-def _cdf(axes: Axes, values: npt.ArrayLike, **style: Any) -> None:  # noqa: ANN401 - matplotlib's own
-    ordered = np.sort(np.asarray(values, dtype=float))
-    axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", **style)
 
 
 @_figure("The overlay on the planet", name="map")
@@ -123,7 +102,7 @@ def delay_cdf(run: Run) -> Canvas | None:
     canvas, axes = plain_axes()
     latency = deliveries["latency_ms"].dropna().sort_values().to_numpy()
     axes.step(latency, np.arange(1, len(latency) + 1) / len(deliveries), where="post", label="overlay", color=BLUE)
-    _cdf(axes, deliveries["direct_delay_ms"], label="direct path", color=GREY, linestyle="--")
+    plot_cdf(axes, deliveries["direct_delay_ms"], label="direct path", color=GREY, linestyle="--")
     axes.set(xlabel="delay from publication (ms)", ylabel="share of expected deliveries", ylim=(0, 1.02))
     axes.set_xlim(left=0)
     axes.legend(loc="lower right")
@@ -140,7 +119,7 @@ def delivery_ratio(run: Run) -> Canvas | None:
     second = (deliveries["publish_ns"] - run.zero_ns) // 1_000_000_000
     by_second = delivered.groupby(second).mean()
     by_topic = np.sort(delivered.groupby(deliveries["topic"]).mean().to_numpy())
-    canvas, (left, right) = _axes_grid(3.0, columns=2, width_ratios=(3, 2), sharey=True)
+    canvas, (left, right) = axes_grid(3.0, columns=2, width_ratios=(3, 2), sharey=True)
     left.plot(by_second.index, by_second.to_numpy(), marker="o", markersize=3, color=BLUE)
     left.set(xlabel="second of publication", ylabel="delivery ratio", ylim=(0, 1.03))
     right.bar(np.arange(len(by_topic)), by_topic, color=GREEN, width=0.9)
@@ -208,7 +187,7 @@ def topic_overlays(run: Run) -> Canvas | None:
     topics = run.last("overlay_topics")
     if topics is None or topics.empty:
         return None
-    canvas, (upper, lower) = _axes_grid(3.8, rows=2, sharex=True)
+    canvas, (upper, lower) = axes_grid(3.8, rows=2, sharex=True)
     upper.plot(topics["subscribers"], topics["components"], "o", color=BLUE, markersize=4, alpha=0.6)
     upper.set(ylabel="components", ylim=(0, None))
     lower.plot(topics["subscribers"], topics["diameter"], "o", color=ORANGE, markersize=4, alpha=0.6)
@@ -227,7 +206,7 @@ def learning(run: Run) -> Canvas | None:
     epochs = run.table("epochs")
     if epochs is None or epochs.empty:
         return None
-    canvas, panels = _axes_grid(5.4, rows=3, sharex=True)
+    canvas, panels = axes_grid(5.4, rows=3, sharex=True)
     curves = (("latency_ms_mean", "mean delay (ms)", BLUE), ("delivery_ratio", "delivery ratio", GREEN))
     for axes, (column, label, color) in zip(panels, (*curves, ("score_mean", "mean score", ORANGE)), strict=True):
         axes.plot(epochs["epoch"], epochs[column], color=color, marker=".")
@@ -264,10 +243,10 @@ def traffic_overhead(run: Run) -> Canvas | None:
         return None
     second = (copies["publish_ns"] - run.zero_ns) // 1_000_000_000
     by_second = copies["at_relay"].groupby(second).mean()
-    canvas, (left, right) = _axes_grid(3.0, columns=2, width_ratios=(3, 2))
+    canvas, (left, right) = axes_grid(3.0, columns=2, width_ratios=(3, 2))
     left.plot(by_second.index, by_second.to_numpy(), marker="o", markersize=3, color=ORANGE)
     left.set(xlabel="second of publication", ylabel="share of copies at relays", ylim=(0, 1.03))
-    _cdf(right, copies["at_relay"].groupby(copies["dst_node"]).mean(), color=ORANGE)
+    plot_cdf(right, copies["at_relay"].groupby(copies["dst_node"]).mean(), color=ORANGE)
     right.set(xlabel="share of a node's copies", ylabel="share of nodes", xlim=(0, 1), ylim=(0, 1.02))
     return canvas
 
@@ -284,9 +263,9 @@ def hop_delay(run: Run) -> Canvas | None:
     parts = (("d_sndbuf_ns", "send buffer", ORANGE), ("d_wire_ns", "wire", BLUE), ("d_rcv_ns", "receive", GREEN))
     for column, label, color in parts:
         values = run.values("hops", column) / 1e6
-        _cdf(axes, np.maximum(values, 1e-3), label=f"{label}, median {np.median(values):.3g} ms", color=color)
+        plot_cdf(axes, np.maximum(values, 1e-3), label=f"{label}, median {np.median(values):.3g} ms", color=color)
     asked = run.values("hops", "asked_delay_ms")
-    _cdf(axes, np.maximum(asked, 1e-3), label="one-way delay asked for", color=GREY, linestyle="--")
+    plot_cdf(axes, np.maximum(asked, 1e-3), label="one-way delay asked for", color=GREY, linestyle="--")
     axes.set(xscale="log", xlabel="part of a hop's delay (ms)", ylabel="share of hops", ylim=(0, 1.02))
     axes.legend(loc="upper left", fontsize=8)
     return canvas
@@ -333,13 +312,13 @@ def rtt_error(run: Run) -> Canvas | None:
     achieved = run.achieved()
     if achieved is None or achieved["rtt_ms"].isna().all():
         return None
-    canvas, (left, right) = _axes_grid(3.2, columns=2)
+    canvas, (left, right) = axes_grid(3.2, columns=2)
     for phase, color in (("before", BLUE), ("during", ORANGE), ("after", GREEN)):
         rows = achieved[(achieved["phase"] == phase) & achieved["rtt_ms"].notna()]
         if rows.empty:
             continue
         left.plot(rows["asked_rtt_ms"], rows["rtt_ms"], ".", markersize=1.5, color=color, rasterized=True)
-        _cdf(right, np.maximum(rows["error_ms"], 1e-4), label=f"{phase}, n = {len(rows):,}", color=color)
+        plot_cdf(right, np.maximum(rows["error_ms"], 1e-4), label=f"{phase}, n = {len(rows):,}", color=color)
     limit = float(achieved["asked_rtt_ms"].max()) * 1.05
     left.plot((0, limit), (0, limit), color=GREY, linewidth=0.7)
     left.set(xlabel="RTT asked for (ms)", ylabel="RTT measured (ms)")
@@ -357,7 +336,7 @@ def fidelity(run: Run) -> Canvas | None:
     if table is None or table.empty or table["lateness_p50_ns"].isna().all():
         return None
     seconds = (table["at_ns"] - run.zero_ns) / 1e9
-    canvas, (upper, lower) = _axes_grid(3.8, rows=2, sharex=True)
+    canvas, (upper, lower) = axes_grid(3.8, rows=2, sharex=True)
     for column, label, color in (("p50", "median", BLUE), ("p99", "99th percentile", ORANGE), ("max", "worst", RED)):
         values = table[f"lateness_{column}_ns"] / 1e6
         _by_second(upper, seconds, np.maximum(values, 1e-4), label=label, color=color)

@@ -83,6 +83,16 @@ def test_over_stan_without_lists_it_learns_everything(wanted, seed):
     assert concluded(pump) >= subscriptions(wanted)
 
 
+@settings(max_examples=15, deadline=None)
+@given(interests, st.integers(0, 2**32), faulty)
+def test_over_rvr_it_learns_nothing(wanted, seed, faults):
+    """No frame says what a node subscribes to: a node asks for a relay path as a subscriber or as a relay."""
+    pump = make_pump("rvr", wanted, seed, faults)
+    pump.run(3 * SECOND_NS)
+    publish_everything(pump, wanted)
+    assert not concluded(pump)
+
+
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 @settings(max_examples=4, deadline=None)
 @given(interests, st.integers(0, 2**32), faulty)
@@ -92,11 +102,13 @@ def test_over_any_other_protocol_it_learns_everything_and_it_never_errs(protocol
     publish_everything(pump, wanted)
     said = concluded(pump)
     assert all(topic in wanted[node] for node, topic in said)
-    if protocol != "stan":
+    if protocol not in ("stan", "rvr"):
         assert said >= subscriptions(wanted)
 
 
-@pytest.mark.parametrize("protocol", ["topiary", "spidercast", "similarity", "gossipsub", "scribe", "random"])
+@pytest.mark.parametrize(
+    "protocol", ["topiary", "spidercast", "similarity", "gossipsub", "scribe", "random", "vitis", "opt"]
+)
 def test_it_learns_from_frames_alone_what_the_bootstrap_service_does_not_tell(protocol: str, monkeypatch):
     meet = Asking.meet
 

@@ -32,7 +32,7 @@ from peer.core.tman.overlay import MOST_CONTACTS, MOST_TOPICS
 from peer.core.tman.selection import TOLERANCE, SmallWorld
 from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.vitis.frames import Proposal, VitisProfile
-from peer.testing import Pump, Solo, connects, sends, traces
+from peer.testing import Pump, Solo, connects, deliveries, sends, traces
 from tests.hash_seeds import outputs_under_hash_seeds
 from tests.remembered import numbers_stored
 
@@ -358,6 +358,46 @@ def test_notifications_of_messages_that_never_come_are_bounded():
         solo.receive(1, Notify(message_id(9, number), (4,), 1))
     [event] = traces(solo.receive(1, Notify(message_id(9, MOST_PENDING), (4,), 1)))
     assert event.reason == "too_much_pending"
+
+
+@pytest.mark.parametrize("spreading", ["pull", "push"])
+@given(
+    frames=st.lists(
+        st.tuples(
+            st.integers(1, 3),
+            st.sampled_from(["notify", "pull", "data"]),
+            st.integers(0, 3),
+            st.sampled_from([(4,), (5,), (4, 5)]),
+            st.integers(1, 255),
+        ),
+        max_size=20,
+    )
+)
+def test_one_event_is_traced_for_each_copy_and_none_for_notifications_and_pulls(spreading, frames):
+    composition = replace(PROTOCOLS["vitis"].composition, dissemination={"name": "notify-pull", "spreading": spreading})
+    solo = Solo(compose(0, 1, (4,), composition, nodes=10))
+    solo.start(dict.fromkeys((1, 2, 3), (4,)))
+    for peer in (1, 2, 3):
+        solo.link_up(peer)
+    had = set()
+    for peer, kind, number, topics, hops in frames:
+        identifier = message_id(9, number)
+        if kind == "data":
+            frame = Data(identifier, topics, hops, UNLIMITED_TTL, b"x")
+        else:
+            frame = Notify(identifier, topics, hops) if kind == "notify" else Pull(identifier)
+        effects = solo.receive(peer, frame)
+        found = [event for event in traces(effects) if event.event in ("deliver", "relay", "duplicate")]
+        if kind != "data":
+            assert found == []
+            assert deliveries(effects) == []
+            continue
+        [event] = found
+        first = "deliver" if 4 in topics else "relay"
+        assert event.event == ("duplicate" if identifier in had else first)
+        assert (event.peer, event.message_id, event.topics, event.hops) == (peer, identifier, topics, hops)
+        assert len(deliveries(effects)) == (event.event == "deliver")
+        had.add(identifier)
 
 
 # --------------------------------------------------------------------------------------------- hostile frames
