@@ -221,7 +221,7 @@ received = st.lists(st.integers(1, 400).flatmap(lambda n: st.tuples(st.just(n), 
 
 
 @given(received)
-@example([(400, 80), (400, 81), (5, 1), (3, 0), (100, 29)])
+@example([(400, 80), (400, 81), (400, 40), (400, 41), (5, 1), (3, 0), (100, 29)])
 def test_traffic_overhead_is_over_all_copies_and_over_those_of_each_node(nodes: list[tuple[int, int]]) -> None:
     copies, at_relay = [copies for copies, _ in nodes], [relayed for _, relayed in nodes]
     facts = Deliveries(0, 0, 0, np.empty(0), copies=np.array(copies, np.int64), at_relay=np.array(at_relay, np.int64))
@@ -233,8 +233,9 @@ def test_traffic_overhead_is_over_all_copies_and_over_those_of_each_node(nodes: 
     assert found["traffic_overhead_ratio"] == sum(at_relay) / sum(copies)
     assert found["node_traffic_overhead_ratio_mean"] == pytest.approx(float(sum(shares) / len(shares)))
     assert found["node_traffic_overhead_ratio_max"] == float(max(shares))
-    above = sum(share > Fraction(1, 5) for share in shares)
-    assert found["traffic_overhead_above_20_ratio"] == above / len(shares)
+    for percent in (10, 20):
+        above = sum(share > Fraction(percent, 100) for share in shares)
+        assert found[f"traffic_overhead_above_{percent}_ratio"] == above / len(shares)
     by_percent = {percent: count for _, percent, count in DELIVERIES.values(facts, ["node_traffic_overheads"])}
     for percent in range(101):
         up_to = sum(count for each, count in by_percent.items() if each <= percent)

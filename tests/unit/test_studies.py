@@ -285,6 +285,18 @@ def test_a_run_is_known_by_what_stands_in_the_files_that_it_reads(tmp_path, sect
     assert not keys("c", "1,3\n") & keys("d", "1,2\n")
 
 
+def test_a_run_is_known_by_the_data_that_it_finds_by_itself(tmp_path, monkeypatch):
+    def keys(content: str) -> set[str]:
+        data = tmp_path / content
+        (data / "skype-churn").mkdir(parents=True)
+        (data / "skype-churn" / "skype-superpeers-sessions.csv.gz").write_text(content)
+        monkeypatch.setenv("TRELLIS_DATA", str(data))
+        study = load_study(write(tmp_path, GOOD), ["experiment.churn.kind=sessions"])
+        return {job.key for job in jobs_of(study, tmp_path)}
+
+    assert not keys("a") & keys("b")
+
+
 def test_points_with_the_same_experiment_share_a_run(tmp_path):
     text = GOOD.replace("random.degree = [2, 3]", "topiary.degree = [2, 3]")
     study, out = load_study(write(tmp_path, text), ["seeds=1"]), tmp_path / "out"
