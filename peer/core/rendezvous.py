@@ -139,7 +139,7 @@ class RelayPaths:
                 turn.send(peer, frame)
 
     def _route_all(self, turn: Turn) -> None:
-        """Find every topic's next node anew."""
+        """Find every topic's next node again."""
         wanted: dict[NodeId, list[TopicId]] = {}
         parents: dict[TopicId, NodeId] = {}
         for topic in dict.fromkeys((*self._own, *self.children)):
@@ -148,10 +148,10 @@ class RelayPaths:
                 parents[topic] = peer
                 wanted.setdefault(peer, []).append(topic)
         for topic, peer in self.parents.items():
-            if peer in self._state.neighbours and parents.get(topic, peer) != peer:
+            if peer in self._state.neighbours and self.is_on_path(topic) and parents.get(topic) != peer:
                 self._former.setdefault((peer, topic), self._round + HANDOVER_ROUNDS)
         for peer, topic in self._former:
-            if topic in parents and parents[topic] != peer:
+            if self.is_on_path(topic) and parents.get(topic) != peer:
                 wanted.setdefault(peer, []).append(topic)
         self.parents = parents
         for peer in [peer for peer in self._asks if peer not in wanted]:
@@ -159,7 +159,7 @@ class RelayPaths:
             turn.send(peer, RelayRequest((), True))
         for peer, topics in wanted.items():
             before = self._asks.get(peer)
-            asked = tuple(sorted(topics))
+            asked = tuple(sorted(topics[:MOST_RELAYED]))  # its own come first
             if before is None or before.topics != asked:
                 frame = self._asks[peer] = RelayRequest(asked, True)
                 if self._round % self._repeat:
@@ -174,9 +174,11 @@ class RelayPaths:
                 self.parents[topic] = peer
                 wanted.setdefault(peer, []).append(topic)
         for peer, more in wanted.items():
-            turn.send(peer, RelayRequest(tuple(more), False))
-            before = self._asks.get(peer)
-            self._asks[peer] = RelayRequest(tuple(sorted({*(before.topics if before else ()), *more})), True)
+            before = self._asks[peer].topics if peer in self._asks else ()
+            more = more[: MOST_RELAYED - len(before)]
+            if more:
+                turn.send(peer, RelayRequest(tuple(more), False))
+                self._asks[peer] = RelayRequest(tuple(sorted({*before, *more})), True)
 
     # ---------------------------------------------------------------------------------------------------- events
 
@@ -185,6 +187,9 @@ class RelayPaths:
         before, _ = self._asked.get(peer, (None, 0))
         if before is not None and frame.whole and (frame is before or frame.topics == before.topics):
             self._asked[peer] = before, self._round
+            return
+        if len(frame.topics) > MOST_RELAYED:
+            turn.trace("reject", peer=peer, kind=frame.kind, reason="too_many_topics")
             return
         held = dict.fromkeys(before.topics) if before is not None else {}
         asked = dict.fromkeys(frame.topics if frame.whole else (*held, *frame.topics))
@@ -208,7 +213,7 @@ class RelayPaths:
         self._pass_on(turn, unknown)
 
     def reroute(self) -> None:
-        """Find next nodes anew in the next round: a neighbour came, or is or is not avoided any more."""
+        """Find next nodes again in the next round: a neighbour came, or is or is not avoided any more."""
         self._ring = None
         self._stale = True
 
@@ -223,7 +228,9 @@ class RelayPaths:
             for topic in lost.topics:
                 if self.parents.get(topic) == peer:
                     del self.parents[topic]
-            self._pass_on(turn, [topic for topic in lost.topics if self.is_on_path(topic)])
+            self._pass_on(
+                turn, [topic for topic in lost.topics if self.is_on_path(topic) and topic not in self.parents]
+            )
 
     def _drop(self, peer: NodeId, topics: Iterable[TopicId]) -> None:
         for topic in topics:

@@ -5,15 +5,21 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from peer.core.contract import Directory, NodeId, PeerInfo, PeerList, Publish, Started, TopicId, message_id
-from peer.core.rendezvous import HANDOVER_ROUNDS, RelayRequest
+from peer import wire
+from peer.core.contract import Directory, NodeId, PeerInfo, PeerList, Publish, Started, Subscribe, TopicId, message_id
+from peer.core.membership.gossip import Descriptor
+from peer.core.membership.newscast import NewscastNews
+from peer.core.rendezvous import HANDOVER_ROUNDS, MOST_RELAYED, RelayRequest
 from peer.core.ring import rank, topic_key
-from peer.core.tman.frames import Profile, TManRelease
-from peer.core.tman.overlay import RETIRED_ROUNDS
+from peer.core.tman.frames import Profile, TManRelease, TManReply, TManRequest
+from peer.core.tman.overlay import MOST_TOPICS, RETIRED_ROUNDS
+from peer.core.tman.shared_sets import MOST_TOPICS as MOST_KEPT
+from peer.core.tman.shared_sets import PerSet
 from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
-from peer.testing import Pump, Solo, disconnects, sends
+from peer.testing import Pump, Solo, disconnects, sends, traces
+from tests.remembered import stored
 
 SECOND_NS = 1_000_000_000
 TOPIC = 4
@@ -104,6 +110,39 @@ def test_a_retired_link_is_no_next_hop():
     assert relays.next_hop(topic) == 1
 
 
+def test_a_retired_link_is_kept_when_the_table_has_the_node_again_and_carries_messages_meanwhile():
+    solo = retiring()
+    solo.part("overlay").table[1] = frozenset({TOPIC})
+    sent = frames_to(solo, 1, RETIRED_ROUNDS)
+    assert all("VitisProfile" in names for names in sent)
+    assert solo.node.state.receivers(TOPIC) == (1,)
+    assert not disconnects(solo.effects)
+
+
+def test_a_release_by_a_node_that_the_table_has_since_the_latest_round_makes_the_link_this_nodes():
+    solo = linked("vitis", 1)
+    overlay = solo.part("overlay")
+    overlay.table[1] = overlay.told[1]
+    solo.receive(1, TManRelease())
+    assert solo.node.state.neighbours[1].outbound
+    overlay.select = lambda pool: ()  # it leaves the table before the next round
+    overlay.adopt({}, {})
+    assert frames_to(solo, 1, 1) == [["TManRelease"]]  # and no profile
+
+
+@pytest.mark.parametrize("reason", ["left", "ConnectionResetError"])
+def test_a_gateway_that_is_gone_is_not_proposed_again_whichever_side_opened_the_link(reason: str):
+    [closer, other] = sorted(range(1, 20), key=lambda node: rank(node, topic_key(TOPIC)))[:2]
+    solo = linked("vitis", closer, other)
+    solo.receive(other, profile_of("vitis", other, closer))
+    solo.advance(SECOND_NS)
+    assert solo.part("overlay").proposals[TOPIC].gateway == closer
+    solo.link_down(closer, reason)
+    solo.receive(other, VitisProfile(frozenset({TOPIC}), (Proposal(closer, 77, 2),), ()))
+    solo.advance(SECOND_NS)
+    assert solo.part("overlay").proposals[TOPIC].gateway != closer
+
+
 # ------------------------------------------------------------------------------------------------- relay paths
 
 
@@ -147,6 +186,31 @@ def test_a_gateway_keeps_its_path_for_some_rounds_after_another_is_elected():
     assert kept == HANDOVER_ROUNDS
 
 
+def test_a_gateway_that_publishes_keeps_its_path_no_longer_than_others():
+    closer, parent = sorted(range(1, 20), key=lambda node: rank(node, topic_key(TOPIC)))[:2]
+    solo = linked("vitis", parent)
+    for _ in range(GATEWAY_HOPS + 1):
+        solo.receive(parent, VitisProfile(frozenset(), (), ()))
+        solo.advance(SECOND_NS)
+    relays = solo.part("overlay").relays
+    assert relays.parents == {TOPIC: parent}
+    solo.link_up(closer, outbound=False)
+    for number in range(HANDOVER_ROUNDS + 1):
+        solo.receive(closer, profile_of("vitis", closer))
+        solo.receive(parent, VitisProfile(frozenset(), (), ()))
+        solo.give(Publish((TOPIC,), message_id(0, number), b"x"))
+        solo.advance(SECOND_NS)
+    assert relays.parents == {}
+
+
+def test_a_new_publisher_asks_for_a_path_though_it_has_a_receiver():
+    other, parent = sorted(range(1, 20), key=lambda node: rank(node, topic_key(TOPIC)))[::-18][:2]
+    solo = linked("vitis", other, parent)
+    solo.receive(parent, VitisProfile(frozenset(), (), ()))
+    solo.give(Publish((TOPIC,), message_id(0, 1), b"x"))
+    assert (parent, RelayRequest((TOPIC,), False)) in sends(solo.effects)
+
+
 @pytest.mark.parametrize("proposed", [True, False])
 def test_a_new_node_asks_for_a_path_before_its_dth_round_only_if_a_neighbour_proposes_it(proposed: bool):
     farther, parent = sorted(range(1, 20), key=lambda node: rank(node, topic_key(TOPIC)))[::-18][:2]
@@ -156,6 +220,68 @@ def test_a_new_node_asks_for_a_path_before_its_dth_round_only_if_a_neighbour_pro
     solo.receive(farther, profile_of("vitis", farther, 0 if proposed else None))
     solo.advance(2 * SECOND_NS)
     assert solo.part("overlay").relays.parents == ({TOPIC: parent} if proposed else {})
+
+
+# ------------------------------------------------------------------------------------------------------- bounds
+
+
+def closest_of(*nodes: NodeId, topic: TopicId) -> NodeId:
+    return min(nodes, key=lambda node: rank(node, topic_key(topic)))
+
+
+def test_a_node_asks_for_no_more_topics_than_a_neighbour_takes_its_own_first():
+    parent, child = 9, 10
+    first = [topic for topic in range(24_000) if closest_of(0, parent, child, topic=topic) == parent]
+    *theirs, mine = [topic for topic in first if closest_of(0, child, topic=topic) == 0]
+    assert len(theirs) >= MOST_RELAYED
+    solo = Solo(make_node("rvr", 0, (mine,), 100))
+    solo.start({})
+    for peer in (parent, child):
+        solo.link_up(peer, outbound=False)
+        solo.receive(peer, profile_of("rvr", peer))
+    solo.receive(child, RelayRequest(tuple(theirs[: MOST_RELAYED // 2]), False))
+    solo.receive(child, RelayRequest(tuple(theirs[MOST_RELAYED // 2 : MOST_RELAYED]), False))
+    solo.advance(2 * SECOND_NS)
+    asked = [frame for peer, frame in sends(solo.effects) if peer == parent and isinstance(frame, RelayRequest)]
+    assert max(len(frame.topics) for frame in asked) == MOST_RELAYED
+    assert mine in [frame for frame in asked if frame.whole][-1].topics
+
+
+def test_proposals_for_topics_that_a_node_subscribes_to_later_are_checked_then():
+    solo = linked("vitis", 1)
+    forged = VitisProfile(frozenset({TOPIC, TOPIC + 1}), (Proposal(1, 1, 0), Proposal(999, 1, 1)), ())
+    solo.receive(1, forged)
+    assert solo.part("overlay").mates[TOPIC].keys() == {1}
+    effects = solo.give(Subscribe(TOPIC + 1))
+    assert "forged_proposal" in [event.reason for event in traces(effects)]
+    assert solo.part("overlay").mates == {}
+    assert solo.node.state.receivers(TOPIC) == ()
+
+
+def test_sets_of_topics_that_others_invent_are_not_kept_without_limit():
+    kept = PerSet(len)
+    per_set = 5000
+    for number in range(3 * MOST_KEPT // per_set // 2):
+        assert kept(frozenset(range(number, number + per_set))) == per_set
+    assert sum(len(one) for one in stored(kept) if isinstance(one, frozenset)) <= MOST_KEPT
+
+
+def test_an_exchange_fits_a_frame_whatever_topics_others_claim():
+    solo = linked("vitis", *range(1, 14))
+    largest = frozenset(range(2**32 - MOST_TOPICS, 2**32))
+    solo.part("overlay").table.update(dict.fromkeys(range(1, 60), largest))
+    [(_, reply)] = sends(solo.receive(1, TManRequest(())))
+    assert len(wire.encode(reply)) <= wire.MAX_FRAME_BYTES
+
+
+def test_samples_that_no_partner_would_take_are_not_passed_on():
+    solo = Solo(make_node("vitis", 0, (TOPIC,), 100))
+    solo.start({})
+    solo.link_up(1, outbound=False)
+    news = (Descriptor(999, 0, (1,)), Descriptor(3, 0, tuple(range(MOST_TOPICS + 1))), Descriptor(4, 0, (1, 2)))
+    solo.receive(1, NewscastNews(news))
+    replies = [frame for _, frame in sends(solo.receive(1, TManRequest(()))) if isinstance(frame, TManReply)]
+    assert {contact.node for contact in replies[0].contacts} & {3, 4, 999} == {4}
 
 
 # ----------------------------------------------------------------------------------------------------- networks

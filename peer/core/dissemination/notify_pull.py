@@ -1,5 +1,6 @@
 """Notify and pull: neighbours are told of a message, and each node asks one of those that told it for the message."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,6 +18,9 @@ PATIENCE_NS = 2_000_000_000
 
 MOST_PENDING = 4096
 """Most messages that a node has asked for and not got."""
+
+MOST_PENDING_FROM_ONE = 1024
+"""Most of them that it has asked one neighbour for, so that one that invents messages keeps no others away."""
 
 MOST_SOURCES = 8
 """Most neighbours that are remembered as having a message."""
@@ -79,7 +83,7 @@ class NotifyPull(Spreading):
 
     Parameters = NotifyPullParameters
     frames = (Data, Notify, Pull)
-    __slots__ = ("_pending", "_pulls", "_stored", "_stored_messages")
+    __slots__ = ("_asked", "_pending", "_pulls", "_stored", "_stored_messages")
 
     def __init__(self, state: State, parameters: NotifyPullParameters) -> None:
         super().__init__(state, parameters.seen_messages)
@@ -87,6 +91,7 @@ class NotifyPull(Spreading):
         self._stored_messages = parameters.stored_messages
         self._stored: dict[MessageId, Data] = {}
         self._pending: dict[MessageId, Pending] = {}
+        self._asked: Counter[NodeId] = Counter()
 
     @staticmethod
     def copies_are_pulled(parameters: Mapping[str, Any]) -> bool:
@@ -105,7 +110,7 @@ class NotifyPull(Spreading):
             super().receive(turn, peer, frame)
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
-        self._pending.pop(copy.message_id, None)
+        self._forget(copy.message_id)
         if self.take(turn, peer, copy) is None:
             self.remember(copy.message_id, copy.topics)
             hops = min(copy.hops + 1, MOST_HOPS)
@@ -139,13 +144,27 @@ class NotifyPull(Spreading):
                 pending.sources.append(peer)
         elif publisher_of(identifier) == self.state.node:
             turn.trace("reject", peer=peer, message_id=identifier, kind=frame.kind, reason="own_message")
-        elif len(self._pending) >= MOST_PENDING or len(frame.topics) > MOST_TOPICS:
+        elif (
+            len(self._pending) >= MOST_PENDING
+            or self._asked[peer] >= MOST_PENDING_FROM_ONE
+            or len(frame.topics) > MOST_TOPICS
+        ):
             turn.trace("reject", peer=peer, message_id=identifier, kind=frame.kind, reason="too_much_pending")
         else:
             if not self._pending:
                 turn.set_timer(PULL, turn.now_ns + PATIENCE_NS)
             self._pending[identifier] = Pending(peer, turn.now_ns)
+            self._asked[peer] += 1
             turn.send(peer, Pull(identifier))
+
+    def _forget(self, identifier: MessageId) -> Pending | None:
+        """Stop waiting for a message."""
+        pending = self._pending.pop(identifier, None)
+        if pending is not None:
+            self._asked[pending.source] -= 1
+            if not self._asked[pending.source]:
+                del self._asked[pending.source]
+        return pending
 
     def _answer(self, turn: Turn, peer: NodeId, frame: Pull) -> None:
         copy = self._stored.get(frame.message_id)
@@ -171,11 +190,12 @@ class NotifyPull(Spreading):
             self._ask_next(turn, identifier)
 
     def _ask_next(self, turn: Turn, identifier: MessageId) -> None:
-        pending = self._pending[identifier]
-        while pending.sources:
+        pending = self._forget(identifier)
+        while pending is not None and pending.sources:
             pending.source = pending.sources.pop(0)
             if pending.source in self.state.neighbours:
                 pending.asked_ns = turn.now_ns
+                self._pending[identifier] = pending
+                self._asked[pending.source] += 1
                 turn.send(pending.source, Pull(identifier))
                 return
-        del self._pending[identifier]

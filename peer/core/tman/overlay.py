@@ -1,7 +1,6 @@
 """The part of an overlay that T-Man makes: rounds, exchanges, ages and links. Subclasses choose the neighbours."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import ClassVar
 
 from peer.core.bitset import Bitset, members, sample
@@ -13,11 +12,13 @@ from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.core.tman.frames import Contact, Exchange, Profile, TManRelease, TManReply, TManRequest
 from peer.core.tman.parameters import TManParameters
+from peer.core.tman.shared_sets import PerSet
 from peer.trace import LEFT
 
 ROUND = "overlay/round"
 RELEASED, SILENT, LOST = "released", "silent", "lost"
-UNREACHABLE = "unreachable"
+GONE = (LEFT, "unreachable", ConnectionResetError.__name__)
+"""Reasons for the end of a link after which the neighbour is not up, or cannot be reached."""
 
 SAMPLES = 20
 """Most random nodes that one side adds to an exchange."""
@@ -38,10 +39,11 @@ Topics = frozenset[TopicId]
 NOTHING: Topics = frozenset()
 
 
-@lru_cache(maxsize=1 << 15)
-def share(topics: Topics) -> Topics:
-    """Return one set for all that are equal: the neighbours of a node, and the nodes of a simulation, share it."""
-    return topics
+MOST_EXCHANGED_TOPICS = 1 << 16
+"""Most topics of all entries of an exchange, added up, so that its frame has fewer bytes than a frame may have."""
+
+share: PerSet[Topics] = PerSet(lambda topics: topics)
+"""One set for all that are equal."""
 
 
 class TMan(Part):
@@ -145,9 +147,9 @@ class TMan(Part):
         removed = self._remove_silent(turn)
         self._close_retired(turn)
         self._begin_exchange(turn)
-        self._align_links(turn)
+        released = self._align_links(turn)
         profile = self.make_profile(turn)
-        idle = {*removed, *self.retired}
+        idle = {*removed, *released, *(self.retired.keys() - self.table.keys())}
         turn.send_each(tuple([peer for peer in self.state.neighbours if peer not in idle]), profile)
         self.refresh(turn)
 
@@ -191,7 +193,10 @@ class TMan(Part):
         if len(table) > MOST_CONTACTS - SAMPLES:
             table = self.draws.sample(table, MOST_CONTACTS - SAMPLES)
         told = [Contact(node, now - heard.get(node, now), topics) for node, topics in table]
-        return (*self._sampled, *told)
+        contacts = (*self._sampled, *told)
+        while sum([len(contact.topics) for contact in contacts]) > MOST_EXCHANGED_TOPICS:
+            contacts = contacts[len(contacts) // 2 :]
+        return contacts
 
     def _sample(self) -> dict[NodeId, Topics]:
         """Return random nodes with their topics from the peer sampling service."""
@@ -199,7 +204,8 @@ class TMan(Part):
         if known is not self._known or known.bit_count() > SAMPLES:
             self._known = known
             topics_of = self._membership.topics_of
-            self._samples = {node: share(topics_of(node)) for node in self._draw(known)}
+            drawn = [(node, topics_of(node)) for node in self._draw(known) if self.state.may_be_node(node)]
+            self._samples = {node: share(topics) for node, topics in drawn if len(topics) <= MOST_TOPICS}
             self._sampled = tuple([Contact(node, 0, topics) for node, topics in self._samples.items()])
         return self._samples
 
@@ -215,7 +221,9 @@ class TMan(Part):
             self._take_exchange(turn, peer, frame)
         elif isinstance(frame, Profile):
             self.hear(turn, peer, frame.topics)
-        elif isinstance(frame, TManRelease) and peer not in self.table and peer not in self.retired:
+        elif isinstance(frame, TManRelease) and peer in self.table:
+            self._open(turn, peer)
+        elif isinstance(frame, TManRelease) and peer not in self.retired:
             self.retired[peer] = self.round, self.told.pop(peer, NOTHING)
             self._heard.pop(peer, None)
             self.retire(turn, peer)
@@ -257,7 +265,7 @@ class TMan(Part):
             if contact.node not in table
             and contact.node not in told
             and contact.node not in lost
-            and contact.age <= age_limit
+            and contact.age < age_limit
             and contact.node != own
         }
         fresh = self.narrow(strangers)
@@ -309,28 +317,32 @@ class TMan(Part):
             self.relink(turn, peer)
 
     def _close_retired(self, turn: Turn) -> None:
-        for peer in [peer for peer, (since, _) in self.retired.items() if self.round - since == RETIRED_ROUNDS]:
-            turn.disconnect(peer, RELEASED)
+        for peer, (since, _) in self.retired.items():
+            if self.round - since >= RETIRED_ROUNDS and peer not in self.table:
+                turn.disconnect(peer, RELEASED)
 
-    def _align_links(self, turn: Turn) -> None:
-        """Open links to the table's nodes, and release the others that this node opened."""
+    def _open(self, turn: Turn, peer: NodeId) -> None:
+        """Need the link to a node of the table. If it is retired, its profile follows when this node's has come."""
+        if peer not in self._opened:
+            self._opened[peer] = None
+            turn.connect(peer)
+            if peer in self.state.neighbours:
+                self.write(peer, outbound=True)
+
+    def _align_links(self, turn: Turn) -> list[NodeId]:
+        """Open links to the table's nodes; release the others that this node opened, and return them."""
         neighbours, table = self.state.neighbours, self.table
         for peer in table:
-            if peer in self.retired:
-                del self.retired[peer]
-                self.resume(peer)
-            if peer not in self._opened:
-                self._opened[peer] = None
-                turn.connect(peer)
-                if peer in neighbours:
-                    self.write(peer, outbound=True)
-        for peer in [peer for peer in self._opened if peer not in table]:
+            self._open(turn, peer)
+        released = [peer for peer in self._opened if peer not in table]
+        for peer in released:
             del self._opened[peer]
             if peer in neighbours:
                 self.write(peer, outbound=False)
                 turn.send(peer, TManRelease())
             else:
                 turn.disconnect(peer, RELEASED)
+        return released
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         self._heard.setdefault(peer, self.round)
@@ -347,12 +359,12 @@ class TMan(Part):
         self.told.pop(peer, None)
         self.retired.pop(peer, None)
         self.forget(turn, peer)
-        if peer not in self._opened:
+        if reason in GONE or (peer in self._opened and retrying and reason not in PASSING):
+            self._lose(turn, peer, LOST)
+        elif peer not in self._opened:
             self._heard.pop(peer, None)
             if retrying:
                 turn.disconnect(peer, RELEASED)
-        elif reason in (LEFT, UNREACHABLE) or (retrying and reason not in PASSING):
-            self._lose(turn, peer, LOST)
         elif not retrying:
             del self._opened[peer]
             if peer not in self.table:

@@ -34,6 +34,7 @@ class RelayingOverlay(TMan):
         self.world = SmallWorld(state.node, long_links, self.draws, parameters.nodes)
         self.relays = RelayPaths(state, parameters.age_limit, self.retired)
         self._serves: dict[TopicId, int] = {}
+        self._published: dict[TopicId, int] = {}
         self.write(directs=self._direct)
 
     def gateways(self) -> Iterable[TopicId]:
@@ -45,19 +46,23 @@ class RelayingOverlay(TMan):
         return ()
 
     def refresh(self, turn: Turn) -> None:
-        now, serves = self.round, self._serves
-        for topic in [topic for topic, until in serves.items() if until <= now]:
-            del serves[topic]
-        for topic in self.gateways():
-            serves[topic] = max(serves.get(topic, 0), now + HANDOVER_ROUNDS)
-        self.relays.refresh(turn, serves)
+        now = self.round
+        for until_by_topic in (self._serves, self._published):
+            for topic in [topic for topic, until in until_by_topic.items() if until <= now]:
+                del until_by_topic[topic]
+        self._serves.update(dict.fromkeys(self.gateways(), now + HANDOVER_ROUNDS))
+        self.relays.refresh(turn, (*self._serves, *self._published))
 
     def publish(self, turn: Turn, publication: Publish) -> None:
-        """Become a gateway of topics that nobody near subscribes to."""
+        """Become a gateway of topics that no gateway is known to serve."""
         for topic in publication.topics:
-            if topic in self._serves or not self.state.receivers(topic):
-                self._serves[topic] = max(self._serves.get(topic, 0), self.round + self._age_limit)
+            if topic in self._published or not self.is_served(topic):
+                self._published[topic] = self.round + self._age_limit
                 self.ask_for_relays(turn, (topic,))
+
+    def is_served(self, topic: TopicId) -> bool:
+        """Whether messages on a topic that begin here reach a gateway."""
+        return bool(self.state.receivers(topic))
 
     def ask_for_relays(self, turn: Turn, topics: Iterable[TopicId]) -> None:
         """Become a gateway of further topics at once."""

@@ -63,7 +63,7 @@ class Opt(TMan):
         missing = dict.fromkeys(own, self._random) if self._random else {}
         self._last_place = 0
         for place in sorted(places):
-            if not missing or len(chosen) == self._size:
+            if not missing or (self._size and len(chosen) == self._size):
                 break
             node = places[place]
             if not missing.keys().isdisjoint(shared[node]):

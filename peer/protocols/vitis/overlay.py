@@ -1,7 +1,6 @@
 """The Vitis overlay: clusters of nodes with similar subscriptions, and gateways that connect them."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Annotated
 
 from msgspec import Meta
@@ -15,6 +14,7 @@ from peer.core.ring import MASK, RingOrder, node_key, rank, topic_key
 from peer.core.tman.overlay import MOST_TOPICS, NOTHING, Topics
 from peer.core.tman.parameters import RingParameters
 from peer.core.tman.relaying import RelayingOverlay
+from peer.core.tman.shared_sets import PerSet
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.protocols.vitis.utility import Preference
@@ -23,10 +23,8 @@ RING_LINKS = 2
 """Predecessor and successor."""
 
 
-@lru_cache(maxsize=1 << 15)
-def rising(topics: Topics) -> tuple[TopicId, ...]:
-    """Return topics in rising order; the neighbours of a node, and the nodes of a simulation, share the result."""
-    return tuple(sorted(topics))
+rising: PerSet[tuple[TopicId, ...]] = PerSet(lambda topics: tuple(sorted(topics)))
+"""Topics in rising order."""
 
 
 class VitisParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
@@ -144,6 +142,10 @@ class Vitis(RelayingOverlay):
             return topics
         offers = [(topic, self.mates.get(topic, {}).values()) for topic in topics]
         return [topic for topic, proposals in offers if any(proposal.gateway == own for proposal in proposals)]
+
+    def is_served(self, topic: TopicId) -> bool:
+        """Before its d-th round, a node may not have heard of its cluster's gateway, nor its neighbours of one."""
+        return self.round >= self._most_hops and super().is_served(topic)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         if isinstance(frame, VitisProfile):
@@ -263,8 +265,20 @@ class Vitis(RelayingOverlay):
 
     def _change_topics(self, turn: Turn) -> None:
         self._adopt_topics()
-        for peer in self._profiles:
-            self.relink(turn, peer)
+        for peer, profile in list(self._profiles.items()):
+            offers = zip(rising(profile.topics), profile.proposals, strict=True)
+            if self._find_forged(peer, {topic: offer for topic, offer in offers if topic in self.proposals}):
+                self._ignore(turn, peer)
+            else:
+                self.relink(turn, peer)
+
+    def _ignore(self, turn: Turn, peer: NodeId) -> None:
+        """Forget a profile with forged proposals for topics that did not concern this node when it came."""
+        turn.trace("reject", peer=peer, kind=VitisProfile.kind, reason="forged_proposal")
+        del self._profiles[peer], self.told[peer]
+        self._unmate(peer)
+        self.write(peer, interests=NOTHING, forwards=NOTHING)
+        self.set_logical(turn, peer, (), "unsubscribed")
 
     def _adopt_topics(self) -> None:
         """Propose this node as the gateway of new topics; the profile names the topics in rising order."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from peer.core.contract import TopicId
 
 MOST_CACHED = 512
-"""Most utilities that a node remembers."""
+"""Most utilities that a node remembers, and most topics of a node whose utility it remembers."""
 
 Topics = frozenset[TopicId]
 
@@ -38,9 +38,11 @@ class Preference(dict[Topics, float]):
         else:
             shared = self._weigh(common)
             either = self._weight + self._weigh(theirs) - shared
-        if len(self) >= MOST_CACHED:
-            self.clear()
-        utility = self[theirs] = shared / either if shared > 0 else 0.0
+        utility = shared / either if shared > 0 else 0.0
+        if len(theirs) <= MOST_CACHED:  # a set of thousands is invented
+            if len(self) >= MOST_CACHED:
+                self.clear()
+            self[theirs] = utility
         return utility
 
     def _weigh(self, topics: Topics) -> float:
