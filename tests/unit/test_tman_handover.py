@@ -287,42 +287,42 @@ def test_samples_that_no_partner_would_take_are_not_passed_on():
 # ----------------------------------------------------------------------------------------------------- networks
 
 
-def network(protocol: str, seed: int) -> Pump:
-    """Forty nodes with small tables, which are still changing."""
+NODES = 60
+
+
+def network(protocol: str, seed: int, rounds: int) -> Pump:
+    """Nodes with small tables, which are still changing after a few rounds."""
     draws = Random(seed)
-    interests = [tuple(sorted(draws.sample(range(12), 4))) for _ in range(40)]
-    nodes = {node: make_node(protocol, node, topics, 40, table_size=6) for node, topics in enumerate(interests)}
+    interests = [tuple(sorted(draws.sample(range(30), 4))) for _ in range(NODES)]
+    nodes = {node: make_node(protocol, node, topics, NODES, table_size=5) for node, topics in enumerate(interests)}
     pump = Pump(nodes, seed=seed)
     for node in nodes:
         pump.give(node, Started())
     for node in nodes:
-        pump.give(node, PeerList(Directory(PeerInfo(each, interests[each]) for each in range(40))))
-    pump.run(4 * SECOND_NS)
+        pump.give(node, PeerList(Directory(PeerInfo(each, interests[each]) for each in range(NODES))))
+    pump.run(rounds * SECOND_NS)
     return pump
 
 
-@pytest.mark.parametrize("protocol", ["vitis", "rvr"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("protocol", "seed"), [("vitis", 1), ("vitis", 2), ("rvr", 1)])
 def test_no_message_is_lost_while_links_are_replaced(protocol: str, seed: int):
-    pump = network(protocol, seed)
-    pump.run(4 * SECOND_NS)
-    pump.effects.clear()
+    """Without any handover, Vitis loses 20 deliveries with seed 1."""
+    pump = network(protocol, seed, rounds=8)
     pump.delivered.clear()
     expected = 0
-    for number in range(200):
-        publisher = number % 40
+    for number in range(400):
+        publisher = number % NODES
         topic = min(pump.nodes[publisher].state.topics)
         expected += sum(topic in node.state.topics for node in pump.nodes.values())
         pump.give(publisher, Publish((topic,), message_id(publisher, number), b"x"))
-        pump.run(SECOND_NS // 20)
+        pump.run(SECOND_NS // 40)
     pump.run(5 * SECOND_NS)
     assert len(pump.delivered) == expected
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_proposals_that_are_not_revised_are_those_that_an_election_gives(seed: int):
-    pump = network("vitis", seed)
-    pump.run(30 * SECOND_NS)
+    pump = network("vitis", seed, rounds=34)
     for number in pump.nodes:
         overlay = pump.part(number, "overlay")
         for topic, proposal in overlay.proposals.items():
@@ -331,6 +331,5 @@ def test_proposals_that_are_not_revised_are_those_that_an_election_gives(seed: i
 
 
 def test_no_node_counts_as_silent_while_all_are_up():
-    pump = network("vitis", 1)
-    pump.run(30 * SECOND_NS)
+    pump = network("vitis", 1, rounds=34)
     assert "silent" not in {reason for effects in pump.effects for _, reason in disconnects([effects[2]])}
