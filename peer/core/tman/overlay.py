@@ -144,21 +144,23 @@ class TMan(Part):
     def fire(self, turn: Turn, name: str) -> None:
         turn.set_timer(ROUND, turn.now_ns + self._period_ns)
         self.round += 1
-        removed = self._remove_silent(turn)
-        self._close_retired(turn)
+        removed = self._remove_silent()
         self._begin_exchange(turn)
         released = self._align_links(turn)
         profile = self.make_profile(turn)
         idle = {*removed, *released, *(self.retired.keys() - self.table.keys())}
         turn.send_each(tuple([peer for peer in self.state.neighbours if peer not in idle]), profile)
         self.refresh(turn)
+        for peer in removed:  # after the last frame to them
+            turn.disconnect(peer, SILENT)
+        self._close_retired(turn)
 
-    def _remove_silent(self, turn: Turn) -> list[NodeId]:
+    def _remove_silent(self) -> list[NodeId]:
         """Remove the neighbours that sent no profile for too long (Algorithm 6, line 5), and return them."""
         oldest = self.round - self._age_limit
         removed = [peer for peer, heard in self._heard.items() if heard < oldest]
         for peer in removed:
-            self._lose(turn, peer, SILENT)
+            self._lose(peer)
         if over := [peer for peer, until in self._lost.items() if until <= self.round]:
             for peer in over:
                 del self._lost[peer]
@@ -166,12 +168,11 @@ class TMan(Part):
             self.restore()
         return removed
 
-    def _lose(self, turn: Turn, peer: NodeId, reason: str) -> None:
+    def _lose(self, peer: NodeId) -> None:
         self._lost[peer] = self.round + 2 * self._age_limit
         for known in (self._opened, self.table, self.told, self.retired, self._heard):
             known.pop(peer, None)
         self._reselects = True
-        turn.disconnect(peer, reason)
 
     # ------------------------------------------------------------------------------------------------- exchanges
 
@@ -360,7 +361,8 @@ class TMan(Part):
         self.retired.pop(peer, None)
         self.forget(turn, peer)
         if reason in GONE or (peer in self._opened and retrying and reason not in PASSING):
-            self._lose(turn, peer, LOST)
+            self._lose(peer)
+            turn.disconnect(peer, LOST)
         elif peer not in self._opened:
             self._heard.pop(peer, None)
             if retrying:
