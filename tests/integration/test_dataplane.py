@@ -255,8 +255,8 @@ def test_a_stopped_plane_shows_in_the_lateness(namespaces: list[str], attach: At
     os.waitid(os.P_PID, plane.pid, os.WSTOPPED | os.WNOWAIT)
     stopped_s = time.monotonic()
     signal.sigtimedwait([], 1.0)
-    os.kill(plane.pid, signal.SIGCONT)
     stood_ns = int((time.monotonic() - stopped_s) * 1e9) - TICK_NS
+    os.kill(plane.pid, signal.SIGCONT)
     plane.counters()
     assert plane.close().lateness_ns["max"] >= stood_ns
     lines = [json.loads(line) for line in (tmp_path / "dataplane.jsonl").read_text().splitlines()]
@@ -274,8 +274,8 @@ def test_every_frame_that_waited_for_a_stopped_plane_is_counted(
     sockets.send(40, 100)
     sent_s = time.monotonic()
     signal.sigtimedwait([], 0.2)
+    stood_ns = int((time.monotonic() - sent_s) * 1e9)  # before the signal: the plane may run before this process does
     os.kill(plane.pid, signal.SIGCONT)
-    stood_ns = int((time.monotonic() - sent_s) * 1e9)
     settle(plane, 40)
     plane.close()
     lines = [json.loads(line) for line in (tmp_path / "dataplane.jsonl").read_text().splitlines()]
