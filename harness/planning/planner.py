@@ -125,7 +125,8 @@ def _initial_state(experiment: Experiment, workload: Workload) -> list[Choice]:
         return [{}] * len(workload.interests)
     interests, parameters = _first_interests(workload), section_of(experiment, protocol.name)
     try:
-        return protocol.draw_initial_state(interests, parameters, experiment.seed)
+        rates = rate_law(experiment.workload, experiment.seed)
+        return protocol.draw_initial_state(interests, parameters, experiment.seed, rates)
     except ParameterError as error:
         raise ExperimentError(f"$.{protocol.section}.{error.key}", error.problem) from None
 

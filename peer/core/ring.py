@@ -43,6 +43,19 @@ def rank(node: NodeId, key: Key) -> tuple[int, NodeId]:
     return distance(node_key(node), key), node
 
 
+class PrivateOrder:
+    """An order of all nodes that looks random, never changes, and differs from owner to owner."""
+
+    __slots__ = ("_factor",)
+
+    def __init__(self, owner: NodeId) -> None:
+        self._factor = node_key(owner) | 1
+
+    def place(self, node: NodeId) -> int:
+        """Return the number by which a node is ordered."""
+        return (node_key(node) * self._factor) & MASK
+
+
 class RingOrder:
     """Some nodes in the order of their points.
 

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from peer.core.contract import TopicId
 from peer.core.frames import Frame
 from peer.core.parts import Part
+from peer.core.rates import RateLaw
 
 Choice = dict[str, Any]
 """A part as an experiment names it: ``name`` and the part's own parameters."""
@@ -52,7 +53,8 @@ class Description(Struct, frozen=True, kw_only=True):
             Studies do not count them as caused by churn.
         check: refuses parameters for a network of this size, by a ``ParameterError``.
         draw_initial_state: what the plan gives the overlay of every node besides the parameters, drawn from every
-            node's first topics, the parameters and the seed; may raise ``ParameterError``. None = nothing.
+            node's first topics, the parameters, the seed and the topics' rates (None = all are equal); may raise
+            ``ParameterError``. None = nothing.
         needs_rates: whether the overlay of every node is told the topics' relative publication rates: its parameter
             ``rates``, a ``peer.core.rates.RateLaw``, or nothing if all rates are equal.
         report_note: what a report says of a run, given the protocol's section of its plan.
@@ -64,7 +66,7 @@ class Description(Struct, frozen=True, kw_only=True):
     parameters: type[Struct] | None = None
     background_frames: tuple[type[Frame], ...] = ()
     check: Callable[[Any, int], None] | None = None
-    draw_initial_state: Callable[[Interests, Any, int], list[Choice]] | None = None
+    draw_initial_state: Callable[[Interests, Any, int, RateLaw | None], list[Choice]] | None = None
     needs_rates: bool = False
     report_note: Callable[[Mapping[str, Any]], str] | None = None
 

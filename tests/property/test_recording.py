@@ -68,7 +68,7 @@ def test_every_effect_of_every_protocol_comes_again(
     initial: list[dict] = [{}] * 6
     if protocol.draw_initial_state is not None:
         assert protocol.parameters is not None
-        initial = protocol.draw_initial_state(topics, protocol.parameters(), seed)
+        initial = protocol.draw_initial_state(topics, protocol.parameters(), seed, None)
     specs = [
         NodeSpec(
             node,

@@ -60,6 +60,9 @@ class TMan(Part):
     A node whose link failed, or that was silent, is no candidate for twice the age limit: by then, other nodes have
     removed it too.
 
+    Args:
+        contacts: nodes that this one knows at first.
+
     Attributes:
         table: the routing table: each node in it with its topics, as it or others told them.
         told: each neighbour that sent a profile, with its topics.
@@ -73,8 +76,11 @@ class TMan(Part):
     frames: ClassVar[tuple[type[Frame], ...]] = (TManRequest, TManReply, TManRelease)
     writes = frozenset({"outbound", "interests", "forwards", "logical"})
 
-    def __init__(self, state: State, membership: Membership, parameters: TManParameters) -> None:
+    def __init__(
+        self, state: State, membership: Membership, parameters: TManParameters, contacts: tuple[NodeId, ...] = ()
+    ) -> None:
         super().__init__(state)
+        self._contacts = contacts
         self._membership = membership
         self._period_ns = max(round(parameters.period_s * 1e9), 1)
         self._age_limit = parameters.age_limit
@@ -136,9 +142,10 @@ class TMan(Part):
         turn.set_timer(ROUND, turn.now_ns + 1 + self.draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Fill an empty routing table (Algorithm 1, line 3)."""
+        """Fill an empty routing table (Algorithm 1, line 3), also from the contacts that are up."""
         if not self.table:
-            self._merge(())
+            known = directory.nodes
+            self._merge([Contact(node, 0, directory.topics_of(node)) for node in self._contacts if known >> node & 1])
             self._align_links(turn)
 
     def fire(self, turn: Turn, name: str) -> None:

@@ -1,6 +1,6 @@
 """The parameters of every overlay that T-Man makes."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -17,6 +17,12 @@ class TManParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 class RingParameters(TManParameters, forbid_unknown_fields=True, frozen=True):
     """Routing tables with a navigable ring."""
+
+    start: Literal["random", "converged"] = "random"
+    """What a node knows at first. ``random``: what the bootstrap service and peer sampling name. ``converged``: also
+    the nodes that rounds would find, for runs that measure the overlay at rest: those next to it on the ring, some at
+    every distance, and those of the highest utility. It chooses its neighbours from them itself, and instances that
+    start later know the same ones."""
 
     nodes: Annotated[int, Meta(ge=2)] | None = None
     """Number of nodes from which small-world distances are drawn; without it, each node estimates it from its distance

@@ -29,8 +29,15 @@ class RelayingOverlay(TMan):
     frames = (*TMan.frames, RelayRequest)
     writes = TMan.writes | {"directs"}
 
-    def __init__(self, state: State, membership: Membership, parameters: RingParameters, long_links: int) -> None:
-        super().__init__(state, membership, parameters)
+    def __init__(
+        self,
+        state: State,
+        membership: Membership,
+        parameters: RingParameters,
+        long_links: int,
+        contacts: tuple[NodeId, ...],
+    ) -> None:
+        super().__init__(state, membership, parameters, contacts)
         self.world = SmallWorld(state.node, long_links, self.draws, parameters.nodes)
         self.relays = RelayPaths(state, parameters.age_limit, self.retired)
         self._serves: dict[TopicId, int] = {}

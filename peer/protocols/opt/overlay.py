@@ -10,7 +10,7 @@ from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.core.ring import MASK, node_key
+from peer.core.ring import MASK, PrivateOrder
 from peer.core.tman.frames import Profile
 from peer.core.tman.overlay import TMan, Topics
 from peer.core.tman.parameters import TManParameters
@@ -48,7 +48,7 @@ class Opt(TMan):
         self._size = parameters.table_size
         self._greedy = parameters.greedy_coverage
         self._random = parameters.random_coverage
-        self._order = node_key(state.node) | 1
+        self._place = PrivateOrder(state.node).place
         self._lacking: set[TopicId] = set(state.topics)
         self._last_place = MASK
         self._profile = Profile(state.topics, ())
@@ -100,10 +100,6 @@ class Opt(TMan):
             elif gain:
                 heapq.heappush(queue, (-gain, is_new, is_stranger, place, node))
         return chosen, missing
-
-    def _place(self, node: NodeId) -> int:
-        """Return where a node stands in this node's random order."""
-        return (node_key(node) * self._order) & MASK
 
     def narrow(self, candidates: Mapping[NodeId, Topics]) -> dict[NodeId, Topics]:
         own = self.state.topics

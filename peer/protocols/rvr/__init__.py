@@ -6,7 +6,7 @@ Source: docs/protocols/rvr.md.
 from peer.core.rendezvous import RelayRequest
 from peer.core.tman.frames import Profile, TManReply, TManRequest
 from peer.protocols.description import Composition, Description
-from peer.protocols.rvr.overlay import Rvr, RvrParameters
+from peer.protocols.rvr.overlay import Rvr, RvrParameters, draw_initial_state
 
 PROTOCOL = Description(
     name="rvr",
@@ -19,5 +19,6 @@ PROTOCOL = Description(
     ),
     parts={"overlay": Rvr},
     parameters=RvrParameters,
+    draw_initial_state=draw_initial_state,
     background_frames=(TManRequest, TManReply, Profile, RelayRequest),
 )

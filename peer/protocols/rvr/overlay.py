@@ -9,11 +9,14 @@ from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
+from peer.core.rates import RateLaw
 from peer.core.ring import RingOrder
+from peer.core.tman.contacts import find_ring_contacts
 from peer.core.tman.frames import Profile
 from peer.core.tman.overlay import NOTHING, Topics
 from peer.core.tman.parameters import RingParameters
 from peer.core.tman.relaying import RelayingOverlay
+from peer.protocols.description import Choice, Interests
 
 RING_LINKS = 2
 """Predecessor and successor."""
@@ -26,6 +29,13 @@ class RvrParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
     """Entries of the routing table: predecessor, successor and small-world neighbours."""
 
 
+class PlacedRvrParameters(RvrParameters, forbid_unknown_fields=True, frozen=True):
+    """With what the plan gives every node."""
+
+    contacts: tuple[NodeId, ...] = ()
+    """Nodes that this one knows at first, besides those that the bootstrap service and peer sampling name."""
+
+
 class Rvr(RelayingOverlay):
     """Routes to the rendezvous node of each topic that it subscribes to; the union of these paths is the topic's tree.
 
@@ -35,11 +45,11 @@ class Rvr(RelayingOverlay):
     Source: Vitis section IV (RVR).
     """
 
-    Parameters = RvrParameters
+    Parameters = PlacedRvrParameters
     frames = (*RelayingOverlay.frames, Profile)
 
-    def __init__(self, state: State, membership: Membership, parameters: RvrParameters) -> None:
-        super().__init__(state, membership, parameters, parameters.table_size - RING_LINKS)
+    def __init__(self, state: State, membership: Membership, parameters: PlacedRvrParameters) -> None:
+        super().__init__(state, membership, parameters, parameters.table_size - RING_LINKS, parameters.contacts)
         self._profile = Profile(NOTHING, ())
 
     def select(self, pool: Mapping[NodeId, Topics]) -> Iterable[NodeId]:
@@ -62,3 +72,19 @@ class Rvr(RelayingOverlay):
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
         self.ask_for_relays(turn, (topic,))
+
+
+def draw_initial_state(
+    interests: Interests, parameters: RvrParameters, seed: int, rates: RateLaw | None
+) -> list[Choice]:
+    """Return what each node knows at first (``PlacedRvrParameters``); nothing unless the start is converged.
+
+    Args:
+        interests: every node's first topics; only their number matters.
+        parameters: the experiment's.
+        seed: not needed.
+        rates: not needed.
+    """
+    if parameters.start == "random":
+        return [{}] * len(interests)
+    return [{"contacts": contacts} for contacts in find_ring_contacts(len(interests))]

@@ -8,6 +8,7 @@ from random import Random
 
 from peer.core.bitset import bitset
 from peer.core.randomness import NETWORK, substream
+from peer.core.rates import RateLaw
 from peer.protocols.description import Choice, Interests, ParameterError
 from peer.protocols.stan.parameters import StanParameters
 
@@ -21,13 +22,16 @@ OfTopics = list[tuple[int, list[int]]]
 """(topic, nodes), rising."""
 
 
-def draw_initial_state(interests: Interests, parameters: StanParameters, seed: int) -> list[Choice]:
+def draw_initial_state(
+    interests: Interests, parameters: StanParameters, seed: int, rates: RateLaw | None
+) -> list[Choice]:
     """What each node begins with: its views, and the lists of its topics' subscribers (``PlacedStanParameters``).
 
     Args:
         interests: every node's first topics.
         parameters: the experiment's.
         seed: the run's.
+        rates: not needed.
 
     Raises:
         ParameterError: no strongly connected graph was drawn for a topic.

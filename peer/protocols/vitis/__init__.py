@@ -7,6 +7,7 @@ from peer.core.rendezvous import RelayRequest
 from peer.core.tman.frames import TManReply, TManRequest
 from peer.protocols.description import Composition, Description
 from peer.protocols.vitis.frames import VitisProfile
+from peer.protocols.vitis.friends import draw_initial_state
 from peer.protocols.vitis.overlay import Vitis, VitisParameters
 
 PROTOCOL = Description(
@@ -19,6 +20,7 @@ PROTOCOL = Description(
     ),
     parts={"overlay": Vitis},
     parameters=VitisParameters,
+    draw_initial_state=draw_initial_state,
     needs_rates=True,
     background_frames=(TManRequest, TManReply, VitisProfile, RelayRequest),
 )

@@ -10,7 +10,7 @@ from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
 from peer.core.rates import RateLaw, topic_rates
-from peer.core.ring import MASK, RingOrder, node_key, rank, topic_key
+from peer.core.ring import PrivateOrder, RingOrder, rank, topic_key
 from peer.core.tman.overlay import MOST_TOPICS, NOTHING, Topics
 from peer.core.tman.parameters import RingParameters
 from peer.core.tman.relaying import RelayingOverlay
@@ -43,6 +43,8 @@ class PlacedVitisParameters(VitisParameters, forbid_unknown_fields=True, frozen=
 
     rates: RateLaw | None = None
     """Publication rates of the topics; None = all are equal."""
+    contacts: tuple[NodeId, ...] = ()
+    """Nodes that this one knows at first, besides those that the bootstrap service and peer sampling name."""
 
 
 class Vitis(RelayingOverlay):
@@ -65,11 +67,11 @@ class Vitis(RelayingOverlay):
 
     def __init__(self, state: State, membership: Membership, parameters: PlacedVitisParameters) -> None:
         long_links = min(parameters.structured_links, parameters.table_size) - RING_LINKS
-        super().__init__(state, membership, parameters, long_links)
+        super().__init__(state, membership, parameters, long_links, parameters.contacts)
         self._size = parameters.table_size
         self._most_hops = parameters.gateway_hops
         self._least_utility = -1.0
-        self._order = node_key(state.node) | 1
+        self._place = PrivateOrder(state.node).place
         self._rates = None if parameters.rates is None else topic_rates(parameters.rates)
         self._profiles: dict[NodeId, VitisProfile] = {}
         self._shared: dict[NodeId, tuple[TopicId, ...]] = {}
@@ -90,10 +92,10 @@ class Vitis(RelayingOverlay):
         nodes choose the same ones.
         """
         chosen = self.world.choose(RingOrder(pool))
-        utility, table, order = self._preference, self.table, self._order
+        utility, table, place = self._preference, self.table, self._place
         ranked = sorted(
             [
-                (-utility[topics], node not in table, (node_key(node) * order) & MASK, node)
+                (-utility[topics], node not in table, place(node), node)
                 for node, topics in pool.items()
                 if node not in chosen
             ]

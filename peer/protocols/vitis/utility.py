@@ -10,10 +10,19 @@ MOST_CACHED = 512
 Topics = frozenset[TopicId]
 
 
+def rate_utility(shared: float, own: float, theirs: float) -> float:
+    """Return the utility of a neighbour from the rates of the topics in common, of one's own and of its topics.
+
+    Source: Vitis Equation 1.
+    """
+    return shared / (own + theirs - shared) if shared > 0 else 0.0
+
+
 class Preference(dict[Topics, float]):
     """Utilities of other nodes, by their subscriptions; each is computed when it is asked for, and remembered.
 
-    A node's utility is the rate of the topics that it shares with this one, over the rate of all topics of the two.
+    A node's utility is the rate of the topics that it shares with this one, over the rate of all topics of the two
+    (``rate_utility``).
 
     Args:
         own: the subscriptions of this node.
@@ -32,13 +41,10 @@ class Preference(dict[Topics, float]):
 
     def __missing__(self, theirs: Topics) -> float:
         common = self._own & theirs
-        if self._rates is None:  # without calls: most utilities are computed once
-            shared: float = len(common)
-            either = self._weight + len(theirs) - shared
+        if self._rates is None:
+            utility = rate_utility(len(common), self._weight, len(theirs))
         else:
-            shared = self._weigh(common)
-            either = self._weight + self._weigh(theirs) - shared
-        utility = shared / either if shared > 0 else 0.0
+            utility = rate_utility(self._weigh(common), self._weight, self._weigh(theirs))
         if len(theirs) <= MOST_CACHED:  # a set of thousands is invented
             if len(self) >= MOST_CACHED:
                 self.clear()

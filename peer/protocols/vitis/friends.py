@@ -1,0 +1,75 @@
+"""The friends that Vitis's nodes would find in time."""
+
+from collections import Counter
+from collections.abc import Sequence
+from heapq import nlargest
+
+from peer.core.contract import NodeId, TopicId
+from peer.core.rates import RateLaw, topic_rates
+from peer.core.ring import PrivateOrder
+from peer.core.tman.contacts import find_ring_contacts
+from peer.protocols.description import Choice, Interests
+from peer.protocols.vitis.overlay import VitisParameters
+from peer.protocols.vitis.utility import rate_utility
+
+
+def draw_initial_state(
+    interests: Interests, parameters: VitisParameters, seed: int, rates: RateLaw | None
+) -> list[Choice]:
+    """Return what each node knows at first (``PlacedVitisParameters``); nothing unless the start is converged.
+
+    Args:
+        interests: every node's first topics.
+        parameters: the experiment's.
+        seed: not needed.
+        rates: of the topics; None = all are equal.
+    """
+    if parameters.start == "random":
+        return [{}] * len(interests)
+    on_ring = find_ring_contacts(len(interests))
+    friends = find_friends(interests, parameters.table_size, None if rates is None else topic_rates(rates))
+    return [{"contacts": tuple(dict.fromkeys((*ring, *useful)))} for ring, useful in zip(on_ring, friends, strict=True)]
+
+
+def find_friends(interests: Interests, count: int, rates: Sequence[float] | None = None) -> list[tuple[NodeId, ...]]:
+    """Return, for each node, the ``count`` other nodes of the highest utility that it would choose.
+
+    Of equally useful nodes, each node has an order of its own, as when it selects its routing table.
+    """
+    subscribers: dict[TopicId, list[NodeId]] = {}
+    for node, topics in enumerate(interests):
+        for topic in topics:
+            subscribers.setdefault(topic, []).append(node)
+    weights = [float(sum(1 if rates is None else rates[topic] for topic in topics)) for topics in interests]
+    return [
+        _choose_friends(node, _share(topics, subscribers, rates), weights, count)
+        for node, topics in enumerate(interests)
+    ]
+
+
+def _share(
+    topics: Sequence[TopicId], subscribers: dict[TopicId, list[NodeId]], rates: Sequence[float] | None
+) -> dict[NodeId, float]:
+    """Return the rate of the topics in common with each node that shares any of these."""
+    if rates is None:
+        counts: Counter[NodeId] = Counter()
+        for topic in topics:
+            counts.update(subscribers[topic])
+        return dict(counts)
+    shared: dict[NodeId, float] = {}
+    for topic in sorted(topics):
+        rate = rates[topic]
+        for node in subscribers[topic]:
+            shared[node] = shared.get(node, 0.0) + rate
+    return shared
+
+
+def _choose_friends(
+    own: NodeId, shared: dict[NodeId, float], weights: Sequence[float], count: int
+) -> tuple[NodeId, ...]:
+    shared.pop(own, None)
+    weight, place = weights[own], PrivateOrder(own).place
+    useful = {node: rate_utility(rate, weight, weights[node]) for node, rate in shared.items()}
+    least = min(nlargest(count, useful.values()), default=0.0)
+    ranked = sorted((-utility, place(node), node) for node, utility in useful.items() if utility >= least)
+    return tuple(node for _, _, node in ranked[:count])
