@@ -1,7 +1,6 @@
 """How many bytes msgpack makes of values, for frames whose length is needed more often than their bytes."""
 
 from collections.abc import Collection
-from functools import lru_cache
 
 
 def count_integer_bytes(number: int) -> int:
@@ -16,9 +15,8 @@ def count_array_head_bytes(length: int) -> int:
     return 1 if length < 1 << 4 else 3 if length < 1 << 16 else 5
 
 
-@lru_cache(maxsize=1 << 15)
 def count_set_bytes(numbers: frozenset[int]) -> int:
-    """Return how many bytes msgpack makes of a set of numbers; the sets of a simulation are few and shared."""
+    """Return how many bytes msgpack makes of a set of numbers."""
     return count_array_head_bytes(len(numbers)) + count_integers_bytes(numbers)
 
 

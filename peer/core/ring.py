@@ -3,7 +3,7 @@
 import hashlib
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from peer.core.identifiers import NodeId, TopicId
 
@@ -20,9 +20,9 @@ def make_key(name: str) -> Key:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[: KEY_BITS // 8], "big")
 
 
-@lru_cache(maxsize=1 << 17)
+@cache
 def node_key(node: NodeId) -> Key:
-    """Return the point of a node."""
+    """Return the point of a node, and keep it: callers ask only for numbers that may be a node's."""
     return make_key(f"node/{node}")
 
 

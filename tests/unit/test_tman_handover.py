@@ -262,8 +262,15 @@ def test_sets_of_topics_that_others_invent_are_not_kept_without_limit():
     kept = PerSet(len)
     per_set = 5000
     for number in range(3 * MOST_KEPT // per_set // 2):
-        assert kept(frozenset(range(number, number + per_set))) == per_set
+        assert kept[frozenset(range(number, number + per_set))] == per_set
     assert sum(len(one) for one in stored(kept) if isinstance(one, frozenset)) <= MOST_KEPT
+
+
+def test_a_large_result_counts_as_large():
+    kept = PerSet(len, lambda topics: 1000)
+    for number in range(2 * MOST_KEPT // 1000):
+        assert kept[frozenset({number})] == 1
+    assert 0 < len(kept) * 1000 <= MOST_KEPT
 
 
 def test_an_exchange_fits_a_frame_whatever_topics_others_claim():

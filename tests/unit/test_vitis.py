@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.core.ring import rank, topic_key
+from peer.core.ring import PrivateOrder, rank, topic_key
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal
-from peer.protocols.vitis.utility import MOST_CACHED, Preference
+from peer.protocols.vitis.friends import find_friends
+from peer.protocols.vitis.utility import HIGHEST_TOPIC, Preference, Weights
 
 A, B, C, D, E, F, G, H = range(8)
 P, Q, R = frozenset({A, B, C}), frozenset({C, D}), frozenset({C, D, E, F, G, H})
@@ -26,39 +27,59 @@ def elected(offers: dict[int, Proposal], most_hops: int = D_HOPS, **given: objec
 # ---------------------------------------------------------------------------------------------------- utility
 
 
-@pytest.mark.parametrize(("one", "other", "utility"), [(P, Q, 0.25), (P, R, 0.125), (Q, R, 1 / 3)])
-def test_the_papers_examples_of_the_utility(one, other, utility):
-    assert Preference(one)[other] == Preference(other)[one] == pytest.approx(utility)
+def utility(own: frozenset[int], theirs: frozenset[int], rates: list[float] | None = None) -> float:
+    return Preference(own, Weights(rates)).utility(theirs)
+
+
+@pytest.mark.parametrize(("one", "other", "expected"), [(P, Q, 0.25), (P, R, 0.125), (Q, R, 1 / 3)])
+def test_the_papers_examples_of_the_utility(one, other, expected):
+    assert utility(one, other) == utility(other, one) == pytest.approx(expected)
 
 
 def test_a_topic_without_publications_is_ignored():
     rates = [1.0] * 8
     rates[C] = 0.0
-    assert Preference(P, rates)[Q] == 0
-    assert Preference(Q, rates)[R] == pytest.approx(1 / 5)
+    assert utility(P, Q, rates) == 0
+    assert utility(Q, R, rates) == pytest.approx(1 / 5)
 
 
 def test_a_shared_topic_with_a_high_rate_outweighs_several_others():
     rates = [1.0, 1.0, 100.0, 1.0]
-    preference = Preference(frozenset({0, 1, 2}), rates)
-    assert preference[frozenset({2, 3})] > preference[frozenset({0, 1})]
+    own = frozenset({0, 1, 2})
+    assert utility(own, frozenset({2, 3}), rates) > utility(own, frozenset({0, 1}), rates)
 
 
 def test_topics_that_no_rate_is_known_of_weigh_nothing():
-    preference = Preference(frozenset({0, 1}), [1.0, 1.0])
-    assert preference[frozenset({0, 2**32 - 1})] == preference[frozenset({0})]
+    own = frozenset({0, 1})
+    assert utility(own, frozenset({0, 2**32 - 1}), [1.0, 1.0]) == utility(own, frozenset({0}), [1.0, 1.0])
 
 
 def test_nodes_without_topics_have_no_utility():
-    assert Preference(frozenset())[frozenset()] == 0
+    assert utility(frozenset(), frozenset()) == 0
 
 
-def test_more_utilities_than_are_remembered_are_still_right():
-    preference = Preference(frozenset({0}))
-    for topic in range(2 * MOST_CACHED):
-        assert preference[frozenset({0, topic + 1})] == 0.5
-    assert preference[frozenset({0, 1})] == 0.5
-    assert len(preference) <= MOST_CACHED
+def test_topics_beyond_all_experiments_are_shared_with_nobody():
+    own = frozenset({0, HIGHEST_TOPIC - 1, HIGHEST_TOPIC})
+    assert utility(own, frozenset({HIGHEST_TOPIC - 1, HIGHEST_TOPIC})) == pytest.approx(1 / 4)
+
+
+SUBSCRIPTIONS = st.lists(st.frozensets(st.integers(0, 9), max_size=6), min_size=2, max_size=12)
+
+
+@pytest.mark.parametrize("rates", [None, [2.0, 1.0, 0.5, 3.0, 0.0, 1.5, 1.0, 0.25]])
+@given(interests=SUBSCRIPTIONS, count=st.integers(1, 5))
+def test_friends_of_a_converged_start_are_those_that_a_node_would_choose(rates, interests, count):
+    weights = Weights(rates)
+    topics = [tuple(sorted(one)) for one in interests]
+    for node, friends in enumerate(find_friends(topics, count, weights)):
+        others = [other for other in range(len(interests)) if other != node]
+        rank = {other: Preference(interests[node], weights).utility(interests[other]) for other in others}
+        place = PrivateOrder(node).place
+        sharing = [other for other in others if interests[node] & interests[other]]
+        best = sorted(sharing, key=lambda other: (-round(rank[other], 9), place(other)))
+        assert [round(rank[friend], 9) for friend in friends] == [round(rank[other], 9) for other in best[:count]]
+        if rates is None:
+            assert list(friends) == best[:count]
 
 
 # --------------------------------------------------------------------------------------------------- election

@@ -8,9 +8,13 @@ from msgspec import Meta, Struct
 from peer.core.encoded_sizes import count_array_head_bytes, count_integers_bytes, count_set_bytes
 from peer.core.frames import Disclosure, Frame, register
 from peer.core.identifiers import NodeId, NodeNumber, TopicNumber
+from peer.core.tman.shared_sets import PerSet
 
 Topics = frozenset[TopicNumber]
 Ring = Annotated[tuple[NodeNumber, ...], Meta(max_length=2)]
+
+
+_set_bytes = PerSet(count_set_bytes)
 
 
 class Contact(Struct, frozen=True, array_like=True, gc=False):
@@ -36,7 +40,7 @@ class Exchange(Frame, frozen=True):
             1
             + count_array_head_bytes(len(contacts))
             + len(contacts)
-            + sum([count_set_bytes(contact.topics) for contact in contacts])
+            + sum([_set_bytes[contact.topics] for contact in contacts])
             + count_integers_bytes([contact.node for contact in contacts])
             + count_integers_bytes([contact.age for contact in contacts])
         )

@@ -213,7 +213,7 @@ class TMan(Part):
             self._known = known
             topics_of = self._membership.topics_of
             drawn = [(node, topics_of(node)) for node in self._draw(known) if self.state.may_be_node(node)]
-            self._samples = {node: share(topics) for node, topics in drawn if len(topics) <= MOST_TOPICS}
+            self._samples = {node: share[topics] for node, topics in drawn if len(topics) <= MOST_TOPICS}
             self._sampled = tuple([Contact(node, 0, topics) for node, topics in self._samples.items()])
         return self._samples
 
@@ -295,7 +295,7 @@ class TMan(Part):
     def adopt(self, pool: Mapping[NodeId, Topics], ages: Mapping[NodeId, int]) -> None:
         """Replace the routing table by a selection from the pool; entries that have no age are new."""
         table, heard, now = self.table, self._heard, self.round
-        self.table = {node: share(pool[node]) for node in self.select(pool)}
+        self.table = {node: share[pool[node]] for node in self.select(pool)}
         for node in self.table:
             if node not in heard:
                 heard[node] = now - ages.get(node, 0)
@@ -316,7 +316,7 @@ class TMan(Part):
         if len(topics) > MOST_TOPICS:
             turn.trace("reject", peer=peer, kind=Profile.kind, reason="too_many_topics")
             return
-        topics = share(topics)
+        topics = share[topics]
         if self.told.get(peer) is not topics:
             self.told[peer] = topics
             if peer in self.table:

@@ -1,7 +1,7 @@
 """Results that depend on a set of topics, for all nodes of a process that know the same set."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from peer.core.identifiers import TopicId
 
@@ -12,26 +12,30 @@ MOST_TOPICS = 2_000_000
 """Most topics of all sets that are kept for one function, added up: some 100 MiB."""
 
 
-class PerSet(Generic[Result]):
-    """A function of a set of topics that keeps its results.
+class PerSet(dict[Topics, Result]):
+    """A function of a set of topics that keeps its results; it is called by subscription.
 
     The neighbours of a node, and the nodes of a simulation, ask for the same few sets again and again. Sets that remote
     nodes invent are forgotten, with all others, before they take too much memory.
+
+    Args:
+        function: gives a set's result.
+        size: the memory that a set and its result take, in topics: about 50 bytes each.
     """
 
-    __slots__ = ("_function", "_results", "_topics")
+    __slots__ = ("_function", "_size", "_topics")
 
-    def __init__(self, function: Callable[[Topics], Result]) -> None:
+    def __init__(self, function: Callable[[Topics], Result], size: Callable[[Topics], int] = len) -> None:
+        super().__init__()
         self._function = function
-        self._results: dict[Topics, Result] = {}
+        self._size = size
         self._topics = 0
 
-    def __call__(self, topics: Topics) -> Result:
-        result = self._results.get(topics)
-        if result is None:
-            self._topics += len(topics) + 1
-            if self._topics > MOST_TOPICS:
-                self._results.clear()
-                self._topics = len(topics) + 1
-            result = self._results[topics] = self._function(topics)
+    def __missing__(self, topics: Topics) -> Result:
+        size = self._size(topics) + 1
+        self._topics += size
+        if self._topics > MOST_TOPICS:
+            self.clear()
+            self._topics = size
+        result = self[topics] = self._function(topics)
         return result

@@ -1,16 +1,17 @@
 """The friends that Vitis's nodes would find in time."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from heapq import nlargest
+from itertools import chain
 
 from peer.core.contract import NodeId, TopicId
-from peer.core.rates import RateLaw, topic_rates
+from peer.core.rates import RateLaw
 from peer.core.ring import PrivateOrder
 from peer.core.tman.contacts import find_ring_contacts
 from peer.protocols.description import Choice, Interests
 from peer.protocols.vitis.overlay import VitisParameters
-from peer.protocols.vitis.utility import rate_utility
+from peer.protocols.vitis.utility import Weights, rate_utility, weights_of
 
 
 def draw_initial_state(
@@ -27,49 +28,49 @@ def draw_initial_state(
     if parameters.start == "random":
         return [{}] * len(interests)
     on_ring = find_ring_contacts(len(interests))
-    friends = find_friends(interests, parameters.table_size, None if rates is None else topic_rates(rates))
+    friends = find_friends(interests, parameters.table_size, weights_of(rates))
     return [{"contacts": tuple(dict.fromkeys((*ring, *useful)))} for ring, useful in zip(on_ring, friends, strict=True)]
 
 
-def find_friends(interests: Interests, count: int, rates: Sequence[float] | None = None) -> list[tuple[NodeId, ...]]:
+def find_friends(interests: Interests, count: int, weights: Weights) -> list[tuple[NodeId, ...]]:
     """Return, for each node, the ``count`` other nodes of the highest utility that it would choose.
 
     Of equally useful nodes, each node has an order of its own, as when it selects its routing table.
+
+    Args:
+        interests: every node's topics.
+        count: how many friends.
+        weights: of the topics.
     """
     subscribers: dict[TopicId, list[NodeId]] = {}
     for node, topics in enumerate(interests):
         for topic in topics:
             subscribers.setdefault(topic, []).append(node)
-    weights = [float(sum(1 if rates is None else rates[topic] for topic in topics)) for topics in interests]
+    whole = [weights[frozenset(topics)] for topics in interests]
     return [
-        _choose_friends(node, _share(topics, subscribers, rates), weights, count)
+        _choose_friends(node, _share(topics, subscribers, weights.rates), whole, count)
         for node, topics in enumerate(interests)
     ]
 
 
 def _share(
-    topics: Sequence[TopicId], subscribers: dict[TopicId, list[NodeId]], rates: Sequence[float] | None
-) -> dict[NodeId, float]:
+    topics: Sequence[TopicId], subscribers: Mapping[TopicId, list[NodeId]], rates: Sequence[float] | None
+) -> Mapping[NodeId, float]:
     """Return the rate of the topics in common with each node that shares any of these."""
     if rates is None:
-        counts: Counter[NodeId] = Counter()
-        for topic in topics:
-            counts.update(subscribers[topic])
-        return dict(counts)
-    shared: dict[NodeId, float] = {}
-    for topic in sorted(topics):
-        rate = rates[topic]
+        return Counter(chain.from_iterable(subscribers[topic] for topic in topics))
+    shared: defaultdict[NodeId, float] = defaultdict(float)
+    for topic in topics:
         for node in subscribers[topic]:
-            shared[node] = shared.get(node, 0.0) + rate
+            shared[node] += rates[topic]
     return shared
 
 
 def _choose_friends(
-    own: NodeId, shared: dict[NodeId, float], weights: Sequence[float], count: int
+    own: NodeId, shared: Mapping[NodeId, float], weights: Sequence[float], count: int
 ) -> tuple[NodeId, ...]:
-    shared.pop(own, None)
     weight, place = weights[own], PrivateOrder(own).place
-    useful = {node: rate_utility(rate, weight, weights[node]) for node, rate in shared.items()}
+    useful = {node: rate_utility(rate, weight, weights[node]) for node, rate in shared.items() if node != own}
     least = min(nlargest(count, useful.values()), default=0.0)
     ranked = sorted((-utility, place(node), node) for node, utility in useful.items() if utility >= least)
     return tuple(node for _, _, node in ranked[:count])

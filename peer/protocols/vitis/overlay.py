@@ -9,7 +9,7 @@ from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.core.rates import RateLaw, topic_rates
+from peer.core.rates import RateLaw
 from peer.core.ring import PrivateOrder, RingOrder, rank, topic_key
 from peer.core.tman.overlay import MOST_TOPICS, NOTHING, Topics
 from peer.core.tman.parameters import RingParameters
@@ -17,7 +17,7 @@ from peer.core.tman.relaying import RelayingOverlay
 from peer.core.tman.shared_sets import PerSet
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
-from peer.protocols.vitis.utility import Preference
+from peer.protocols.vitis.utility import Preference, weights_of
 
 RING_LINKS = 2
 """Predecessor and successor."""
@@ -72,7 +72,7 @@ class Vitis(RelayingOverlay):
         self._most_hops = parameters.gateway_hops
         self._least_utility = -1.0
         self._place = PrivateOrder(state.node).place
-        self._rates = None if parameters.rates is None else topic_rates(parameters.rates)
+        self._weights = weights_of(parameters.rates)
         self._profiles: dict[NodeId, VitisProfile] = {}
         self._shared: dict[NodeId, tuple[TopicId, ...]] = {}
         self._places: dict[NodeId, tuple[int, ...]] = {}
@@ -92,10 +92,10 @@ class Vitis(RelayingOverlay):
         nodes choose the same ones.
         """
         chosen = self.world.choose(RingOrder(pool))
-        utility, table, place = self._preference, self.table, self._place
+        utility, table, place = self._preference.utility, self.table, self._place
         ranked = sorted(
             [
-                (-utility[topics], node not in table, place(node), node)
+                (-utility(topics), node not in table, place(node), node)
                 for node, topics in pool.items()
                 if node not in chosen
             ]
@@ -105,8 +105,8 @@ class Vitis(RelayingOverlay):
         return [*chosen, *(node for _, _, _, node in ranked[:places])]
 
     def narrow(self, candidates: Mapping[NodeId, Topics]) -> dict[NodeId, Topics]:
-        utility, least, would_choose = self._preference, self._least_utility, self.world.would_choose
-        return {node: topics for node, topics in candidates.items() if utility[topics] > least or would_choose(node)}
+        utility, least, would_choose = self._preference.utility, self._least_utility, self.world.would_choose
+        return {node: topics for node, topics in candidates.items() if utility(topics) > least or would_choose(node)}
 
     # -------------------------------------------------------------------------------------------------- profiles
 
@@ -168,7 +168,7 @@ class Vitis(RelayingOverlay):
             return
         known = self._shared.get(peer) if before is not None and topics == before.topics else None
         if before is None or known is None:
-            new = {topic: offer for topic, offer in zip(rising(topics), offers, strict=True) if topic in self.proposals}
+            new = {topic: offer for topic, offer in zip(rising[topics], offers, strict=True) if topic in self.proposals}
         else:
             held, places = before.proposals, self._places[peer]
             new = {
@@ -226,8 +226,8 @@ class Vitis(RelayingOverlay):
         topics = self.told[peer]
         self._unmate(peer)
         own, offers = self.proposals, self._profiles[peer].proposals
-        places = self._places[peer] = tuple([place for place, topic in enumerate(rising(topics)) if topic in own])
-        shared = self._shared[peer] = tuple([topic for topic in rising(topics) if topic in own])
+        places = self._places[peer] = tuple([place for place, topic in enumerate(rising[topics]) if topic in own])
+        shared = self._shared[peer] = tuple([topic for topic in rising[topics] if topic in own])
         for topic, place in zip(shared, places, strict=True):
             self.mates.setdefault(topic, {})[peer] = offers[place]
             self._stale[topic] = None
@@ -268,7 +268,7 @@ class Vitis(RelayingOverlay):
     def _change_topics(self, turn: Turn) -> None:
         self._adopt_topics()
         for peer, profile in list(self._profiles.items()):
-            offers = zip(rising(profile.topics), profile.proposals, strict=True)
+            offers = zip(rising[profile.topics], profile.proposals, strict=True)
             if self._find_forged(peer, {topic: offer for topic, offer in offers if topic in self.proposals}):
                 self._ignore(turn, peer)
             else:
@@ -285,7 +285,7 @@ class Vitis(RelayingOverlay):
     def _adopt_topics(self) -> None:
         """Propose this node as the gateway of new topics; the profile names the topics in rising order."""
         own, topics = Proposal(self.state.node, self.state.node, 0), self.state.topics
-        self._preference = Preference(topics, self._rates)
+        self._preference = Preference(topics, self._weights)
         self._reselects = True
         self.proposals = {topic: self.proposals.get(topic, own) for topic in sorted(topics)}
         self._is_new = True
