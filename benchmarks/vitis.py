@@ -3,8 +3,8 @@
     trellis bench vitis [--nodes N] [--patterns random low high] [--structured 3 15] [--table-size 15] [--topics T]
 
 Every node knows all nodes. It links to its ring neighbours, to the nodes closest to its drawn distances, and to the
-friends of the highest utility, as ``docs/protocols/vitis.md`` has them; of equal friends, any. A gateway is a
-subscriber with no closer one within d hops of its cluster. Messages begin at a random subscriber of each topic and
+friends of the highest utility, as ``docs/protocols/vitis.md`` has them; of equal friends, any. Gateways are elected
+by Algorithm 5, all nodes at once, until no proposal changes. Messages begin at a random subscriber of each topic and
 cross all links equally fast. So these are the figures that a study in the simulator approaches, and they tell which of
 the paper's claims follow from its settings. ``rvr``: all links are for routing, and every subscriber is a gateway.
 
@@ -16,7 +16,7 @@ import argparse
 import json
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -26,6 +26,8 @@ import numpy.typing as npt
 from harness.experiment.form import InterestsSpec
 from harness.workload.interests import BucketInterests
 from peer.core.ring import MASK, SPACE, RingOrder, node_key, topic_key
+from peer.protocols.vitis.election import elect
+from peer.protocols.vitis.frames import Proposal
 
 NODES_PER_TOPIC = 2
 """10,000 nodes and 5000 topics, as in the paper; with fewer nodes, there are fewer topics of the same popularity."""
@@ -35,6 +37,9 @@ PATTERNS = {"random": (1, 1, 50), "low": (100, 5, 10), "high": (100, 2, 25)}
 
 HOPS = 5
 CHUNK = 1000
+
+MOST_ROUNDS = 50
+"""Some proposals never stop changing."""
 
 Links = list[npt.NDArray[np.int64]]
 
@@ -171,7 +176,7 @@ def measure(
         distances = np.minimum(ahead, -ahead)
         members = set(subscribers[topic])
         publisher = draws.choice(subscribers[topic])
-        costs.append(spread(members, publisher, links, distances, rendezvous=rendezvous))
+        costs.append(spread(topic, members, publisher, links, distances, rendezvous=rendezvous))
     total = {name: sum(getattr(cost, name) for cost in costs) for name in Cost._fields}
     return {
         "clusters": total["clusters"] / len(costs),
@@ -184,12 +189,13 @@ def measure(
 
 
 def spread(
-    members: set[int], publisher: int, links: Links, distances: npt.NDArray[np.uint64], *, rendezvous: bool
+    topic: int, members: set[int], publisher: int, links: Links, distances: npt.NDArray[np.uint64], *, rendezvous: bool
 ) -> Cost:
     """Send one message from a subscriber to all.
 
     Args:
-        members: the topic's subscribers.
+        topic: the topic.
+        members: its subscribers.
         publisher: one of them.
         links: every node's neighbours.
         distances: of every node to the topic's point.
@@ -200,11 +206,7 @@ def spread(
         for node in members:
             ways[node].update(peer for peer in links[node].tolist() if peer in members)
     cluster_of = {node: min(_within(node, ways, len(members))) for node in members}
-    gateways = [
-        node
-        for node in members
-        if rendezvous or distances[node] == min(distances[peer] for peer in _within(node, ways, HOPS))
-    ]
+    gateways = members if rendezvous else elect_gateways(topic, ways)
     asked: set[int] = set()
     for gateway in gateways:
         node = gateway
@@ -237,6 +239,32 @@ def spread(
     relays = len(hops) - len(members)
     mean = sum(hops[node] for node in reached) / max(len(reached), 1)
     return Cost(len({*cluster_of.values()}), len(gateways), relays, len(hops) - 1, relayed, copies, mean)
+
+
+def elect_gateways(topic: int, mates: Mapping[int, Collection[int]]) -> list[int]:
+    """Return the nodes that propose themselves at rest.
+
+    Args:
+        topic: the topic.
+        mates: each subscriber's neighbours that subscribe to it.
+    """
+    proposals = {node: Proposal(node, node, 0) for node in mates}
+    for _ in range(MOST_ROUNDS):
+        before = proposals
+        proposals = {
+            node: elect(
+                node,
+                topic,
+                {peer: before[peer] for peer in peers},
+                most_hops=HOPS,
+                failed={},
+                parent=before[node].parent,
+            )
+            for node, peers in mates.items()
+        }
+        if proposals == before:
+            break
+    return [node for node, proposal in proposals.items() if proposal.gateway == node]
 
 
 def _within(start: int, ways: Mapping[int, set[int]], most: int) -> dict[int, int]:

@@ -75,8 +75,9 @@ def test_friends_of_a_converged_start_are_those_that_a_node_would_choose(rates, 
         others = [other for other in range(len(interests)) if other != node]
         rank = {other: Preference(interests[node], weights).utility(interests[other]) for other in others}
         place = PrivateOrder(node).place
-        sharing = [other for other in others if interests[node] & interests[other]]
-        best = sorted(sharing, key=lambda other: (-round(rank[other], 9), place(other)))
+        best = sorted(
+            (other for other in others if rank[other]), key=lambda other: (-round(rank[other], 9), place(other))
+        )
         assert [round(rank[friend], 9) for friend in friends] == [round(rank[other], 9) for other in best[:count]]
         if rates is None:
             assert list(friends) == best[:count]

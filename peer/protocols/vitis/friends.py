@@ -46,7 +46,7 @@ def find_friends(interests: Interests, count: int, weights: Weights) -> list[tup
     for node, topics in enumerate(interests):
         for topic in topics:
             subscribers.setdefault(topic, []).append(node)
-    whole = [weights[frozenset(topics)] for topics in interests]
+    whole = [weights[frozenset(topics)][1] for topics in interests]
     return [
         _choose_friends(node, _share(topics, subscribers, weights.rates), whole, count)
         for node, topics in enumerate(interests)
@@ -61,8 +61,9 @@ def _share(
         return Counter(chain.from_iterable(subscribers[topic] for topic in topics))
     shared: defaultdict[NodeId, float] = defaultdict(float)
     for topic in topics:
-        for node in subscribers[topic]:
-            shared[node] += rates[topic]
+        if topic < len(rates):
+            for node in subscribers[topic]:
+                shared[node] += rates[topic]
     return shared
 
 
@@ -70,7 +71,9 @@ def _choose_friends(
     own: NodeId, shared: Mapping[NodeId, float], weights: Sequence[float], count: int
 ) -> tuple[NodeId, ...]:
     weight, place = weights[own], PrivateOrder(own).place
-    useful = {node: rate_utility(rate, weight, weights[node]) for node, rate in shared.items() if node != own}
+    useful = {
+        node: rate_utility(rate, weight, weights[node]) for node, rate in shared.items() if rate > 0 and node != own
+    }
     least = min(nlargest(count, useful.values()), default=0.0)
     ranked = sorted((-utility, place(node), node) for node, utility in useful.items() if utility >= least)
     return tuple(node for _, _, node in ranked[:count])

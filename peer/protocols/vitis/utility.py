@@ -14,16 +14,10 @@ HIGHEST_TOPIC = 1 << 20
 """Topics from here on are shared with nobody; experiments have at most 100,000."""
 
 
-def _find_bits(topics: Topics) -> Bitset:
-    return bitset(topic for topic in topics if topic < HIGHEST_TOPIC)
+class Weights(PerSet[tuple[Bitset, float]]):
+    """A set of topics as bits, and the rate of all of them together.
 
-
-_bits = PerSet(_find_bits, lambda topics: min(max(topics, default=0), HIGHEST_TOPIC) >> 9)
-"""The topics as bits: an intersection of random sets takes a fifth of the time."""
-
-
-class Weights(PerSet[float]):
-    """The rate of all topics of a set together.
+    An intersection of random sets takes a fifth of the time as bits.
 
     Args:
         rates: relative publication rate of each topic; None = all are 1. Topics beyond it have rate 0.
@@ -32,12 +26,16 @@ class Weights(PerSet[float]):
     __slots__ = ("rates",)
 
     def __init__(self, rates: Sequence[float] | None = None) -> None:
-        super().__init__(len if rates is None else lambda topics: self._add_up(sorted(topics)))
+        super().__init__(self._weigh, lambda topics: min(max(topics, default=0), HIGHEST_TOPIC) >> 9)
         self.rates = rates
 
     def of_bits(self, topics: Bitset) -> float:
-        """Return the same of topics as bits; the result is not kept."""
+        """Return the rate of topics as bits; it is not kept."""
         return topics.bit_count() if self.rates is None else self._add_up(members(topics))
+
+    def _weigh(self, topics: Topics) -> tuple[Bitset, float]:
+        bits = bitset(topic for topic in topics if topic < HIGHEST_TOPIC)
+        return bits, len(topics) if self.rates is None else self._add_up(sorted(topics))
 
     def _add_up(self, topics: Iterable[TopicId]) -> float:
         rates = self.rates or ()
@@ -67,14 +65,11 @@ class Preference:
     __slots__ = ("_bits", "_weight", "_weights")
 
     def __init__(self, own: Topics, weights: Weights) -> None:
-        self._bits = _bits[own]
+        self._bits, self._weight = weights[own]
         self._weights = weights
-        self._weight = weights[own]
 
     def utility(self, theirs: Topics) -> float:
         """Return the utility of a node with these subscriptions."""
-        common = self._bits & _bits[theirs]
-        if not common:
-            return 0.0
-        weights = self._weights
-        return rate_utility(weights.of_bits(common), self._weight, weights[theirs])
+        bits, weight = self._weights[theirs]
+        common = self._bits & bits
+        return rate_utility(self._weights.of_bits(common), self._weight, weight) if common else 0.0
