@@ -162,7 +162,7 @@ class ClaimSpec(Struct, forbid_unknown_fields=True, frozen=True):
     over_at: float | None = None
     """Divide by the value at this epoch, instant of a snapshot, or beginning of a window (s)."""
     partly: Bounds | None = None
-    """A wider range of values that meet the claim in part. Values of which only some are in ``met`` do so, too."""
+    """A wider range of values that meet the claim in part. Without it, values of which only some are in ``met`` do."""
     digits: Annotated[int, Meta(ge=0, le=9)] = 3
 
     @property

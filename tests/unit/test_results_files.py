@@ -196,7 +196,16 @@ RUNS = [
         ({"variant": "a"}, {}, Bounds(2), None, ("2.00 to 3.00 (2 points)", "≥ 2", "met")),
         ({"variant": "a"}, {}, Bounds(2.5), None, ("2.00 to 3.00 (2 points)", "≥ 2.5", "partly met")),
         ({"variant": "a"}, {}, Bounds(9), Bounds(2.5), ("2.00 to 3.00 (2 points)", "≥ 9; partly: ≥ 2.5", "not met")),
-        ({}, {}, Bounds(2), None, ("2.00 to 4.00 (4 points)", "≥ 2", "met")),
+        ({"variant": "a"}, {}, Bounds(3), Bounds(2.5), ("2.00 to 3.00 (2 points)", "≥ 3; partly: ≥ 2.5", "not met")),
+        (
+            {"variant": "a"},
+            {},
+            Bounds(3),
+            Bounds(2, 2),
+            ("2.00 to 3.00 (2 points)", "≥ 3; partly: ≥ 2 and ≤ 2", "partly met"),
+        ),
+        ({}, {}, Bounds(2), None, ("2.00 to 4.00 (4 points, 1 without a value)", "≥ 2", "partly met")),
+        ({"variant": "a", "nodes": 1}, {"variant": "c"}, Bounds(0), None, ("-", "≥ 0", "-")),
         ({"variant": "a", "nodes": 2}, {"variant": "b"}, Bounds(0.75, 0.75), None, ("0.75 = 3 / 4",)),
         ({"variant": "a"}, {"variant": "b"}, Bounds(0.5), None, ("0.50 to 0.75 (2 points)", "≥ 0.5", "met")),
         ({"variant": "a"}, {"nodes": 1}, Bounds(1, 1.5), None, ("1.00 to 1.50 (2 points)",)),
@@ -212,7 +221,7 @@ def test_a_claim_is_met_at_all_points_or_in_part_or_not(where, over, met, partly
 
 
 def test_a_claim_may_compare_two_moments():
-    claim = ClaimSpec("it is", "so", Shown("hops_mean", at=20), Bounds(1.2), over_at=10)
+    claim = ClaimSpec("it is", "so", Shown("hops_mean", at=20), Bounds(1.2), {"variant": "a", "nodes": 1}, over_at=10)
     assert show_finding(judge(claim, RUNS))[2:] == ("1.250 = 5 / 4", "≥ 1.2", "met")
 
 
