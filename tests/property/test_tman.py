@@ -33,6 +33,7 @@ from peer.core.tman.overlay import MOST_CONTACTS, MOST_TOPICS
 from peer.core.tman.selection import TOLERANCE, SmallWorld
 from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.vitis.frames import Proposal, VitisProfile
+from peer.protocols.vitis.utility import weights_of
 from peer.testing import Pump, Solo, connects, deliveries, disconnects, sends, traces
 from tests.hash_seeds import outputs_under_hash_seeds
 from tests.remembered import numbers_stored
@@ -485,6 +486,7 @@ class Mute:
 @settings(max_examples=25, deadline=None)
 @given(frames=st.lists(HOSTILE_FRAMES, min_size=3, max_size=20))
 def test_no_frame_raises_or_makes_a_node_store_or_dial_a_node_that_does_not_exist(protocol, frames):
+    weights_of.cache_clear()  # all overlays of the process share it, with the topics of other tests
     nodes: dict = {node: make_node(protocol, node, (node % 3, 3), NODES) for node in range(1, NODES)}
     pump = Pump({0: Mute(), **nodes})
     pump.start({node: (node % 3, 3) for node in range(NODES)})

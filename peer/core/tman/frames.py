@@ -18,7 +18,10 @@ _set_bytes = PerSet(count_set_bytes)
 
 
 class Contact(Struct, frozen=True, array_like=True, gc=False):
-    """What is told of a node: rounds since the teller, or one before it, heard from it, and its subscriptions."""
+    """What is told of a node: its age, and its subscriptions.
+
+    ``age``: rounds since the teller, or one before it, heard from it; 0 for random nodes, which peer sampling names.
+    """
 
     node: NodeNumber
     age: Annotated[int, Meta(ge=0, lt=2**31)]

@@ -10,6 +10,7 @@ from peer.core.links import PASSING
 from peer.core.membership.interface import Membership
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
+from peer.core.rendezvous import HANDOVER_ROUNDS
 from peer.core.tman.frames import Contact, Exchange, Profile, TManRelease, TManReply, TManRequest
 from peer.core.tman.parameters import TManParameters
 from peer.core.tman.shared_sets import PerSet
@@ -26,8 +27,8 @@ SAMPLES = 20
 MOST_LISTED = 1000
 """Nodes of a view up to which samples are drawn from a list of them."""
 
-RETIRED_ROUNDS = 3
-"""Rounds for which a link that neither end needs stays open."""
+RETIRED_ROUNDS = HANDOVER_ROUNDS + 1
+"""Rounds for which a link that neither end needs stays open; the other end may learn of it one round late."""
 
 MOST_CONTACTS = 128
 """Most entries of an exchange; a larger routing table sends a random part of itself."""
@@ -266,31 +267,25 @@ class TMan(Part):
         Nothing is selected if no node that is not in the pool already would be chosen.
         """
         age_limit = self._age_limit
-        table, told, lost, own = self.table, self.told, self._lost, self.state.node
-        strangers = {
-            contact.node: contact.topics
-            for contact in contacts
-            if contact.node not in table
-            and contact.node not in told
-            and contact.node not in lost
-            and contact.age < age_limit
-            and contact.node != own
-        }
-        fresh = self.narrow(strangers)
+        recent = [(contact.node, contact.topics) for contact in contacts if contact.age < age_limit]
+        fresh = self.narrow(self.find_strangers(recent))
         samples = self._sample()
         if samples is not self._merged or self._reselects:
             self._merged = samples
-            fresh |= self.narrow(
-                {
-                    node: topics
-                    for node, topics in samples.items()
-                    if node not in table and node not in told and node not in lost and node != own
-                }
-            )
+            fresh |= self.narrow(self.find_strangers(samples.items()))
         if fresh or self._reselects:
             self._reselects = False
             ages = {contact.node: contact.age for contact in contacts if contact.node in fresh}
             self.adopt({**self.table, **self.told, **fresh}, ages)
+
+    def find_strangers(self, nodes: Iterable[tuple[NodeId, Topics]]) -> dict[NodeId, Topics]:
+        """Return those nodes, with their topics, that are candidates although they are not in the pool yet."""
+        table, told, lost, own = self.table, self.told, self._lost, self.state.node
+        return {
+            node: topics
+            for node, topics in nodes
+            if node not in table and node not in told and node not in lost and node != own
+        }
 
     def adopt(self, pool: Mapping[NodeId, Topics], ages: Mapping[NodeId, int]) -> None:
         """Replace the routing table by a selection from the pool; entries that have no age are new."""

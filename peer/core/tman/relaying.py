@@ -85,17 +85,8 @@ class RelayingOverlay(TMan):
 
     def take_hints(self, ring: tuple[NodeId, ...]) -> None:
         """Select again if a neighbour's ring neighbour would be one of this node's."""
-        own, numbers = self.state.node, self.state.numbers
-        fresh = {
-            node: NOTHING
-            for node in ring
-            if node < numbers
-            and node not in self.table
-            and node not in self.told
-            and node not in self._lost
-            and node != own
-            and self.world.is_between(node)
-        }
+        closer = [(node, NOTHING) for node in ring if self.state.may_be_node(node) and self.world.is_between(node)]
+        fresh = self.find_strangers(closer)
         if fresh:
             self.adopt({**self.table, **self.told, **fresh}, {})
 

@@ -8,6 +8,9 @@ from random import Random
 from peer.core.identifiers import NodeId
 from peer.core.ring import MASK, SPACE, Key, RingOrder, distance, node_key
 
+RING_LINKS = 2
+"""Predecessor and successor."""
+
 TOLERANCE = 1 / 8
 """Largest error of a long link's distance, relative to the drawn one, with which the link stays."""
 

@@ -16,10 +16,8 @@ from peer.core.tman.frames import Profile
 from peer.core.tman.overlay import NOTHING, Topics
 from peer.core.tman.parameters import RingParameters
 from peer.core.tman.relaying import RelayingOverlay
+from peer.core.tman.selection import RING_LINKS
 from peer.protocols.description import Choice, Interests
-
-RING_LINKS = 2
-"""Predecessor and successor."""
 
 
 class RvrParameters(RingParameters, forbid_unknown_fields=True, frozen=True):

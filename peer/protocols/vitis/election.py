@@ -34,7 +34,7 @@ def elect(
     Source: Vitis Algorithm 5, lines 3-18.
     """
     best, key = Proposal(node, node, 0), topic_key(topic)
-    gap = (node_key(node) - key) & MASK
+    gap = (node_key(node) - key) & MASK  # rank() without calls, here and below
     least = min(gap, SPACE - gap), node
     first = [(parent, offers[parent])] if parent is not None and parent in offers else []
     for neighbour, offer in (*first, *offers.items()):

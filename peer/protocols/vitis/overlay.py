@@ -14,14 +14,11 @@ from peer.core.ring import PrivateOrder, RingOrder, rank, topic_key
 from peer.core.tman.overlay import MOST_TOPICS, NOTHING, Topics
 from peer.core.tman.parameters import RingParameters
 from peer.core.tman.relaying import RelayingOverlay
+from peer.core.tman.selection import RING_LINKS
 from peer.core.tman.shared_sets import PerSet
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.protocols.vitis.utility import Preference, weights_of
-
-RING_LINKS = 2
-"""Predecessor and successor."""
-
 
 rising: PerSet[tuple[TopicId, ...]] = PerSet(lambda topics: tuple(sorted(topics)))
 """Topics in rising order."""
