@@ -12,9 +12,12 @@ from peer.core.frames import UNLIMITED_TTL, Data, Frame, register
 from peer.core.identifiers import TopicNumber
 from peer.core.parts import State, Turn
 
-PULL = "dissemination/pull"
+PULL, CATCH_UP = "dissemination/pull", "dissemination/catch_up"
 PATIENCE_NS = 2_000_000_000
 """How long a node waits for a message that it asked for before it asks another neighbour (ns)."""
+
+CATCH_UP_NS = 1_000_000_000
+"""How often a node looks for new receivers of recent messages (ns)."""
 
 MOST_PENDING = 4096
 """Most messages that a node has asked for and not got."""
@@ -58,6 +61,9 @@ class NotifyPullParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Number of latest messages that a node remembers."""
     stored_messages: Annotated[int, Meta(ge=1)] = 1024
     """Number of latest messages that a node keeps for neighbours that ask for them."""
+    catch_up_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    """Age up to which a message is also passed on to neighbours that become its receivers later, such as new members of
+    a cluster. Once per second, they are notified of it, or sent it. 0 = never, as in the paper."""
 
 
 class Pending:
@@ -71,6 +77,17 @@ class Pending:
         self.sources: list[NodeId] = []
 
 
+class Recent:
+    """A message that is passed on to new receivers until an instant, and the neighbours that have it or know of it."""
+
+    __slots__ = ("copy", "told", "until_ns")
+
+    def __init__(self, copy: Data, until_ns: int, told: set[NodeId]) -> None:
+        self.copy = copy
+        self.until_ns = until_ns
+        self.told = told
+
+
 class NotifyPull(Spreading):
     """Passes each new message on to the neighbours to which the overlay forwards its topics.
 
@@ -78,17 +95,22 @@ class NotifyPull(Spreading):
     notified it, and the next one if that one does not answer in time or is lost. So each node receives each message
     once. With ``push``, they get copies instead.
 
+    Nodes that join, and gateways and paths that are replaced, may divide the subscribers of a topic for a few rounds.
+    With ``catch_up_s`` (ours), a message crosses to the other part once the two are connected again.
+
     Source: Vitis section III-C.
     """
 
     Parameters = NotifyPullParameters
     frames = (Data, Notify, Pull)
-    __slots__ = ("_asked", "_pending", "_pulls", "_stored", "_stored_messages")
+    __slots__ = ("_asked", "_catch_up_ns", "_pending", "_pulls", "_recent", "_stored", "_stored_messages")
 
     def __init__(self, state: State, parameters: NotifyPullParameters) -> None:
         super().__init__(state, parameters.seen_messages)
         self._pulls = parameters.spreading == "pull"
         self._stored_messages = parameters.stored_messages
+        self._catch_up_ns = round(parameters.catch_up_s * 1e9)
+        self._recent: dict[MessageId, Recent] = {}
         self._stored: dict[MessageId, Data] = {}
         self._pending: dict[MessageId, Pending] = {}
         self._asked: Counter[NodeId] = Counter()
@@ -115,17 +137,28 @@ class NotifyPull(Spreading):
             self.remember(copy.message_id, copy.topics)
             hops = min(copy.hops + 1, MOST_HOPS)
             self._pass_on(turn, peer, Data(copy.message_id, copy.topics, hops, UNLIMITED_TTL, copy.payload))
+        else:
+            self._note_told(peer, copy.message_id)
 
     def _pass_on(self, turn: Turn, source: NodeId | None, copy: Data) -> None:
-        """Send a copy, or a notification of it, to all but its source."""
+        """Pass a message on to all but its source."""
         receivers = [peer for peer in self._receivers(copy.topics) if peer != source]
-        if not self._pulls:
-            turn.send_each(receivers, copy)
-            return
-        self._stored[copy.message_id] = copy
-        if len(self._stored) > self._stored_messages:
-            del self._stored[next(iter(self._stored))]
-        turn.send_each(receivers, Notify(copy.message_id, copy.topics, copy.hops))
+        if self._pulls:
+            self._stored[copy.message_id] = copy
+            if len(self._stored) > self._stored_messages:
+                del self._stored[next(iter(self._stored))]
+        self._tell(turn, receivers, copy)
+        if self._catch_up_ns:
+            if not self._recent:
+                turn.set_timer(CATCH_UP, turn.now_ns + CATCH_UP_NS)
+            told = {*receivers} if source is None else {*receivers, source}
+            self._recent[copy.message_id] = Recent(copy, turn.now_ns + self._catch_up_ns, told)
+            if len(self._recent) > self._stored_messages:
+                del self._recent[next(iter(self._recent))]
+
+    def _tell(self, turn: Turn, receivers: list[NodeId], copy: Data) -> None:
+        """Send a copy, or a notification of it."""
+        turn.send_each(receivers, Notify(copy.message_id, copy.topics, copy.hops) if self._pulls else copy)
 
     def _receivers(self, topics: tuple[TopicId, ...]) -> tuple[NodeId, ...]:
         if len(topics) == 1:
@@ -137,6 +170,7 @@ class NotifyPull(Spreading):
     def _take_notification(self, turn: Turn, peer: NodeId, frame: Notify) -> None:
         identifier = frame.message_id
         if identifier in self.seen:
+            self._note_told(peer, identifier)
             return
         pending = self._pending.get(identifier)
         if pending is not None:
@@ -174,6 +208,12 @@ class NotifyPull(Spreading):
             turn.send(peer, copy)
 
     def fire(self, turn: Turn, name: str) -> None:
+        if name == CATCH_UP:
+            self._catch_up(turn)
+        else:
+            self._ask_others(turn)
+
+    def _ask_others(self, turn: Turn) -> None:
         """Ask another neighbour for what did not come in time."""
         for identifier in [each for each, pending in self._pending.items() if self._is_late(turn, pending)]:
             self._ask_next(turn, identifier)
@@ -181,11 +221,33 @@ class NotifyPull(Spreading):
             earliest_ns = min(pending.asked_ns for pending in self._pending.values())
             turn.set_timer(PULL, max(earliest_ns + PATIENCE_NS, turn.now_ns + 1))
 
+    # -------------------------------------------------------------------------------------------- later receivers
+
+    def _note_told(self, peer: NodeId, identifier: MessageId) -> None:
+        """A neighbour knows of a message."""
+        if (recent := self._recent.get(identifier)) is not None:
+            recent.told.add(peer)
+
+    def _catch_up(self, turn: Turn) -> None:
+        """Pass recent messages on to neighbours that have become their receivers."""
+        for identifier, recent in list(self._recent.items()):
+            if recent.until_ns <= turn.now_ns:
+                del self._recent[identifier]
+                continue
+            fresh = [peer for peer in self._receivers(recent.copy.topics) if peer not in recent.told]
+            if fresh:
+                recent.told.update(fresh)
+                self._tell(turn, fresh, recent.copy)
+        if self._recent:
+            turn.set_timer(CATCH_UP, turn.now_ns + CATCH_UP_NS)
+
     @staticmethod
     def _is_late(turn: Turn, pending: Pending) -> bool:
         return turn.now_ns - pending.asked_ns >= PATIENCE_NS
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        for recent in self._recent.values():
+            recent.told.discard(peer)  # its next instance knows nothing
         for identifier in [each for each, pending in self._pending.items() if pending.source == peer]:
             self._ask_next(turn, identifier)
 
