@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.ring import PrivateOrder, rank, topic_key
+from peer.core.tman.shared_sets import MOST_TOPICS as MOST_KEPT
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal
 from peer.protocols.vitis.friends import find_friends
@@ -61,6 +62,16 @@ def test_nodes_without_topics_have_no_utility():
 def test_topics_beyond_all_experiments_are_shared_with_nobody():
     own = frozenset({0, HIGHEST_TOPIC - 1, HIGHEST_TOPIC})
     assert utility(own, frozenset({HIGHEST_TOPIC - 1, HIGHEST_TOPIC})) == pytest.approx(1 / 4)
+
+
+def test_weights_of_sets_that_others_invent_are_not_kept_without_limit():
+    few, high = Weights(), Weights()
+    for number in range(0, 3 * MOST_KEPT // 2, 5000):
+        few[frozenset(range(number, number + 5000))]
+    for number in range(2 * MOST_KEPT // (HIGHEST_TOPIC >> 9)):
+        high[frozenset({HIGHEST_TOPIC - 1, number})]
+    assert sum(map(len, few)) <= MOST_KEPT
+    assert sum(bits.bit_length() for bits, _ in high.values()) <= 512 * MOST_KEPT
 
 
 SUBSCRIPTIONS = st.lists(st.frozensets(st.integers(0, 9), max_size=6), min_size=2, max_size=12)

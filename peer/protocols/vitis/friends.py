@@ -1,4 +1,4 @@
-"""The friends that Vitis's nodes would find in time."""
+"""The friends that Vitis's nodes would find, given enough rounds."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

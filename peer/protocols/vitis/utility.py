@@ -14,6 +14,11 @@ HIGHEST_TOPIC = 1 << 20
 """Topics from here on are shared with nobody; experiments have at most 100,000."""
 
 
+def _count_memory(topics: Topics) -> int:
+    """Return how much a set and its bits take, as ``PerSet`` counts."""
+    return len(topics) + (min(max(topics, default=0), HIGHEST_TOPIC) >> 9)
+
+
 class Weights(PerSet[tuple[Bitset, float]]):
     """A set of topics as bits, and the rate of all of them together.
 
@@ -26,7 +31,7 @@ class Weights(PerSet[tuple[Bitset, float]]):
     __slots__ = ("rates",)
 
     def __init__(self, rates: Sequence[float] | None = None) -> None:
-        super().__init__(self._weigh, lambda topics: min(max(topics, default=0), HIGHEST_TOPIC) >> 9)
+        super().__init__(self._weigh, _count_memory)
         self.rates = rates
 
     def of_bits(self, topics: Bitset) -> float:
