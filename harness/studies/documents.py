@@ -49,7 +49,7 @@ def show_study(path: Path) -> str:
 def _source(path: Path, found: ResultsFile) -> str:
     head, name = found.head, path.stem
     return (
-        f"[{name}](../../playbooks/studies/{name}.toml), seeds {head['seeds']}, commit `{head['commit']}`: "
+        f"[{name}](../../playbooks/studies/{name}.toml), seeds {head['seeds']}, commit `{head['commit']}`:\n"
         f"[all numbers](../results/{name}.md)."
     )
 
