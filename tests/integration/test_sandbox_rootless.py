@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,14 +57,12 @@ def test_a_plain_user_gets_hosts_and_keeps_the_own_uid() -> None:
 
 
 @pytest.fixture
-def open_path(tmp_path: Path) -> Path:
-    """A folder for everybody."""
-    tmp_path.chmod(0o777)
-    for folder in tmp_path.parents:
-        if folder == Path(tempfile.gettempdir()):
-            break
-        folder.chmod(0o755)
-    return tmp_path
+def open_path() -> Iterator[Path]:
+    """A folder for everybody, not below that of pytest: another pytest on this machine closes that for other users."""
+    with tempfile.TemporaryDirectory(prefix="trellis-test-") as made:
+        folder = Path(made)
+        folder.chmod(0o777)
+        yield folder
 
 
 def test_a_tun_device_that_the_user_may_not_open_is_named_with_the_remedy(open_path: Path) -> None:
