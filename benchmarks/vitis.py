@@ -39,7 +39,7 @@ HOPS = 5
 CHUNK = 1000
 
 MOST_ROUNDS = 50
-"""Some proposals never stop changing."""
+"""Most rounds of an election, in case its proposals do not stop changing."""
 
 Links = list[npt.NDArray[np.int64]]
 
