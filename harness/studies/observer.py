@@ -32,12 +32,15 @@ class Batch:
         "messages",
         "number",
         "relays",
+        "settled_delivered",
+        "settled_due",
         "topics",
     )
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.messages = self.due = self.duplicates = self.relays = 0
+        self.settled_due = self.settled_delivered = 0  # of the messages of settled publishers
         self.delays_ns = array("q")
         self.hops = array("B")
         self.copies = array("I")
@@ -58,12 +61,14 @@ class Flight(Struct):
     """A message in flight.
 
     ``due``: the honest subscribers at its publication, except the publisher; nodes to which it was delivered are
-    removed. ``relays``: the nodes that relayed or published it without a subscription.
+    removed. ``relays``: the nodes that relayed or published it without a subscription. ``settled``: whether its
+    publisher was settled.
     """
 
     published_ns: int
     due: Bitset
     relays: Bitset
+    settled: bool
     batch: Batch
     topic: TopicDeliveries
 
@@ -76,7 +81,7 @@ class Watch:
         adversaries: nodes whose copies, changes and scores do not count.
         batch_messages: number of messages in a batch; None = all of them.
         skip_messages: number of messages at the start of each batch that do not count.
-        settle_ns: how long no deliveries are expected of a node after it has joined during the run.
+        settle_ns: how long no deliveries are expected of a node after it has joined during the run. Then it is settled.
         window_ns: length of the span of publication time of a batch, instead of ``batch_messages``.
         zero_ns: the instant at which the first of these spans begins.
 
@@ -150,6 +155,7 @@ class Watch:
             delay_ns = now_ns - flight.published_ns
             flight.batch.delays_ns.append(delay_ns)
             flight.batch.hops.append(message.hops)
+            flight.batch.settled_delivered += flight.settled
             flight.topic.delivered += 1
             flight.topic.delay_ns += delay_ns
 
@@ -166,12 +172,16 @@ class Watch:
         for topic in event.topics:
             due |= self._subscribers.get(topic, 0)
         relays = own & ~due
-        due &= ~(self._adversaries | self._unsettled(event.ts_ns) | own)
+        unsettled = self._unsettled(event.ts_ns)
+        settled = not unsettled & own
+        due &= ~(self._adversaries | unsettled | own)
         batch.messages += 1
         batch.due += due.bit_count()
+        if settled:
+            batch.settled_due += due.bit_count()
         of_topic = batch.topics.setdefault(event.topics[0], TopicDeliveries())
         of_topic.expected += due.bit_count()
-        self.flights[event.message_id] = Flight(event.ts_ns, due, relays, batch, of_topic)
+        self.flights[event.message_id] = Flight(event.ts_ns, due, relays, settled, batch, of_topic)
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
@@ -260,6 +270,8 @@ def sum_up(batches: Sequence[Batch]) -> Deliveries:
         messages=sum(batch.messages for batch in batches),
         expected=sum(batch.due for batch in batches),
         delivered=len(delays_ns),
+        settled_expected=sum(batch.settled_due for batch in batches),
+        settled_delivered=sum(batch.settled_delivered for batch in batches),
         delays_ms=delays_ns / 1e6,
         hops=hops,
         relays=sum(batch.relays for batch in batches),

@@ -35,6 +35,8 @@ class Deliveries(Struct, frozen=True):
     copies: Values = NOTHING  # of each node that received a copy, how many it received
     at_relay: Values = NOTHING  # how many of these are of messages to whose topics the node did not subscribe
     topics: Mapping[int, TopicDeliveries] = {}  # by the number of the messages' first topic
+    settled_expected: int = 0  # of the messages whose publisher had joined workload.settle_s before, or earlier
+    settled_delivered: int = 0
 
     @property
     def received(self) -> int:
@@ -57,6 +59,12 @@ DELIVERIES.add("messages", "messages", "messages published", lambda it: it.messa
 DELIVERIES.add("deliveries_expected", "deliveries", "expected deliveries", lambda it: it.expected)
 DELIVERIES.add(
     "delivery_ratio", "ratio", "delivery ratio: deliveries / expected", lambda it: ratio(it.delivered, it.expected)
+)
+DELIVERIES.add(
+    "settled_delivery_ratio",
+    "ratio",
+    "delivery ratio of the messages whose publisher had joined workload.settle_s before, or earlier",
+    lambda it: ratio(it.settled_delivered, it.settled_expected),
 )
 DELIVERIES.add_statistics(
     "propagation_delay_ms", "ms", "propagation delay", lambda it: it.delays_ms, "mean", "p50", "p90", "p99", "max"

@@ -1,6 +1,7 @@
 """What the observer of a study's run keeps of messages, and for how long."""
 
 from harness.studies.observer import LATEST_NS, Watch, sum_up
+from metrics.measures.deliveries import DELIVERIES
 from peer.core.contract import Message
 from peer.core.schedule import Population
 from peer.trace import TraceEvent
@@ -161,3 +162,17 @@ def test_a_node_that_has_just_joined_is_not_due_until_it_has_settled():
     assert due(watch, 3, 20 * SECOND) == {1, 2}, "its earlier instance joined ten seconds ago, this one did not"
     watch.trace(TraceEvent("join", 21 * SECOND, 4, topics=(1,)))
     assert due(watch, 4, 27 * SECOND) == {1, 2, 3, 4}, "a subscription of a node that has settled counts at once"
+
+
+def test_messages_of_publishers_that_have_just_joined_do_not_count_as_those_of_settled_ones():
+    watch = Watch(Population({0: (1,), 1: (1,)}), 0, None, settle_ns=10 * SECOND)
+    watch.trace(TraceEvent("join", SECOND, 2, topics=(1,), reason="joined"))
+    for number, (publisher, at_s) in enumerate(((0, 2), (2, 3), (2, 12))):
+        watch.trace(TraceEvent("publish", at_s * SECOND, publisher, message_id=number, topics=(1,)))
+    deliver(watch, 0, 13 * SECOND, 1)
+    deliver(watch, 1, 13 * SECOND, 0)
+    deliver(watch, 2, 13 * SECOND, 0)
+    found = sum_up(watch.batches)
+    assert (found.expected, found.delivered) == (1 + 2 + 2, 3), "the publisher's age does not matter here"
+    assert (found.settled_expected, found.settled_delivered) == (1 + 2, 2), "message 1's publisher joined 2 s ago"
+    assert DELIVERIES.values(found, ["settled_delivery_ratio"]) == [("settled_delivery_ratio", None, 2 / 3)]
