@@ -38,8 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb.
 
     Returns:
-        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect, 130 after Ctrl-C, 143
-        after SIGTERM.
+        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect (for
+        ``compare``: a condition could not be judged), 4 a condition of ``compare`` failed, 130 after Ctrl-C, 143 after
+        SIGTERM.
     """
     argv = sys.argv[1:] if argv is None else argv
     chosen = next((word for word in argv if not word.startswith("-")), None)

@@ -1,6 +1,6 @@
 """The headline numbers of a run, from its tables."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ def headline(run: RunDir) -> dict[str, Any]:
     """The numbers under their stable names; None = not computed. Without learning or adversaries, theirs are absent."""
     adversaries = read_adversaries(run)
     numbers: dict[str, Any] = _overlay(run) | LINKS.numbers(_links(run, adversaries))
-    numbers |= DELIVERIES.numbers(_deliveries(run, adversaries))
+    numbers |= DELIVERIES.numbers(read_delivery_rows(run, adversaries).facts)
     numbers |= TRAFFIC.numbers(_traffic(run, adversaries))
     numbers |= EMULATION.numbers(_emulation(run, adversaries))
     numbers |= _learning(run) | _attack(run, adversaries)
@@ -58,23 +58,44 @@ def _present(table: pa.Table, column: str) -> Values:
     return np.asarray(table[column].drop_null().to_numpy())
 
 
-def _deliveries(run: RunDir, adversaries: Nodes) -> Deliveries:
-    """Deliveries to honest nodes, and the copies that arrived there."""
-    rows = read_columns(run, "deliveries", "node", "delivered_ns", "latency_ms", "hops")
-    rows = of_nodes(rows, "node", adversaries, others=True)
-    received = read_received(run, adversaries, "is_dup", "is_relay").group_by("dst_node")
-    sums = [(name, "sum") for name in ("is_dup", "is_relay", "at_relay")]
-    by_node = received.aggregate([([], "count_all"), *sums])
-    return Deliveries(
-        messages=len(read_columns(run, "messages", "publish_ns")),
-        expected=len(rows),
-        delivered=len(rows) - rows["delivered_ns"].null_count,
-        delays_ms=_present(rows, "latency_ms"),
-        hops=_present(rows, "hops"),
-        relays=pc.sum(by_node["is_relay_sum"]).as_py() or 0,
-        duplicates=pc.sum(by_node["is_dup_sum"]).as_py() or 0,
-        copies=by_node["count_all"].to_numpy(),
-        at_relay=by_node["at_relay_sum"].to_numpy().astype(np.int64),
+class DeliveryRows(NamedTuple):
+    """Rows of which the measures of deliveries are computed, all of honest nodes.
+
+    Attributes:
+        messages: how many were published.
+        deliveries: the expected ones: message_id, delivered_ns, latency_ms, hops.
+        received: the copies: message_id, dst_node, is_dup, is_relay, at_relay.
+    """
+
+    messages: int
+    deliveries: pa.Table
+    received: pa.Table
+
+    @property
+    def facts(self) -> Deliveries:
+        """What the formulas read."""
+        sums = [(name, "sum") for name in ("is_dup", "is_relay", "at_relay")]
+        by_node = self.received.group_by("dst_node").aggregate([([], "count_all"), *sums])
+        return Deliveries(
+            messages=self.messages,
+            expected=len(self.deliveries),
+            delivered=len(self.deliveries) - self.deliveries["delivered_ns"].null_count,
+            delays_ms=_present(self.deliveries, "latency_ms"),
+            hops=_present(self.deliveries, "hops"),
+            relays=pc.sum(by_node["is_relay_sum"]).as_py() or 0,
+            duplicates=pc.sum(by_node["is_dup_sum"]).as_py() or 0,
+            copies=by_node["count_all"].to_numpy(),
+            at_relay=by_node["at_relay_sum"].to_numpy().astype(np.int64),
+        )
+
+
+def read_delivery_rows(run: RunDir, adversaries: Nodes) -> DeliveryRows:
+    """Read deliveries to honest nodes, and the copies that arrived there."""
+    rows = read_columns(run, "deliveries", "node", "message_id", "delivered_ns", "latency_ms", "hops")
+    return DeliveryRows(
+        len(read_columns(run, "messages", "publish_ns")),
+        of_nodes(rows, "node", adversaries, others=True),
+        read_received(run, adversaries, "message_id", "is_dup", "is_relay"),
     )
 
 

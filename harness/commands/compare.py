@@ -1,44 +1,108 @@
-"""``trellis compare RUN RUN...``: print runs side by side."""
+"""``trellis compare RUN RUN...``: compare groups of runs, with intervals."""
 
 import argparse
 import sys
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from harness.errors import ExperimentError
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE
 
+if TYPE_CHECKING:
+    from metrics.comparison.conditions import Condition, Outcome
+    from metrics.comparison.differences import Cell, Comparison
+    from metrics.comparison.groups import Group
+
 UNBOUNDED = 10_000
 """Columns of output that does not go to a terminal."""
+
+UNKNOWN, FAILED = 3, 4
+"""Exit statuses: a condition of ``--fail-if`` could not be judged; one failed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of analysed runs")
-    parser.add_argument("--out", type=Path, help="also write an HTML page to this path")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--baseline", metavar="GROUP", help="the group that others are compared with: its label, or one of its runs"
+    )
+    parser.add_argument(
+        "--measure", action="append", metavar="NAME", help="show this measure only (several allowed), judged together"
+    )
+    parser.add_argument(
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help=f"exit with {FAILED} if a difference is beyond a bound and more than noise: "
+        "'propagation_delay_ms_p99 > +5%%', 'delivery_ratio < -0.01' (several allowed)",
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write a row per measure and group")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the runs side by side, and write the page if ``--out`` names it."""
+    """Print the comparison, write the files asked for, and judge the conditions."""
+    from metrics.comparison.conditions import judge
+    from metrics.comparison.differences import compare
+    from metrics.comparison.documents import to_csv, to_json
+    from metrics.comparison.groups import group_runs
     from metrics.report import Run
-    from metrics.report.comparison import differing_settings, headline_rows, labels, write_comparison
 
+    conditions, names = _conditions(arguments.fail_if), _measures(arguments.measure)
     finished = [path for path in arguments.runs if _is_finished(path)]
     runs = [Run(path) for path in finished or arguments.runs]
-    if arguments.json:
-        document = [{"run_dir": str(run.path), **msgspec.to_builtins(run.summary)} for run in runs]
-        print(msgspec.json.encode(document).decode())
-    else:
-        verdicts = [("verdict", [run.summary.verdict for run in runs])]
-        _print(labels(runs), verdicts + differing_settings(runs), headline_rows(runs))
-    if arguments.out is not None:
-        try:
-            write_comparison(runs, arguments.out)
-        except OSError as error:
-            raise ExperimentError(str(arguments.out), error.strerror or str(error)) from None
-        print(f"page: {arguments.out}")
-    return 0
+    groups = group_runs(runs)
+    if conditions and len(groups) < 2:
+        raise ExperimentError("--fail-if", "all runs are of one group, so that there is no difference to judge")
+    if names is not None:
+        names = list(dict.fromkeys([*names, *(condition.measure for condition in conditions)]))
+    comparison = compare(groups, _baseline(arguments.baseline, groups), names)
+    outcomes = judge(conditions, comparison) if conditions else []
+    _print(comparison)
+    if arguments.html is not None:
+        from metrics.report.comparison import render_comparison
+
+        _write(arguments.html, render_comparison(comparison, outcomes).encode())
+    if arguments.csv is not None:
+        _write(arguments.csv, to_csv(comparison).encode())
+    if arguments.json is not None:
+        _write(arguments.json, to_json(comparison, outcomes))
+    return _conclude(outcomes, comparison)
+
+
+def _conditions(texts: list[str]) -> "list[Condition]":
+    from metrics.comparison.conditions import ConditionError, parse_condition
+
+    try:
+        return [parse_condition(text) for text in texts]
+    except ConditionError as error:
+        raise ExperimentError("--fail-if", str(error)) from None
+
+
+def _measures(names: list[str] | None) -> list[str] | None:
+    from metrics.comparison.conditions import ConditionError, check_measure
+
+    try:
+        for name in names or ():
+            check_measure(name)
+    except ConditionError as error:
+        raise ExperimentError("--measure", str(error)) from None
+    return names
+
+
+def _baseline(text: str | None, groups: "list[Group]") -> int:
+    """The place of the group with this label or run; the first one if nothing is asked."""
+    if text is None:
+        return 0
+    for place, group in enumerate(groups):
+        if text == group.label or Path(text).resolve() in [run.path.resolve() for run in group.runs]:
+            return place
+    raise ExperimentError("--baseline", f"no group has the label or the run '{text}'; the groups: {_names(groups)}")
+
+
+def _names(groups: "list[Group]") -> str:
+    return ", ".join(f"'{group.label}'" for group in groups)
 
 
 def _is_finished(path: Path) -> bool:
@@ -49,21 +113,53 @@ def _is_finished(path: Path) -> bool:
     return False
 
 
-def _print(titles: list[str], settings: list[tuple[str, list[object]]], rows: list[tuple[str, list[object]]]) -> None:
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise ExperimentError(str(path), error.strerror or str(error)) from None
+    print(f"written: {path}")
+
+
+def _conclude(outcomes: "list[Outcome]", comparison: "Comparison") -> int:
+    """Print how the conditions came out, and return the exit status."""
+    for each in outcomes:
+        print(f"{each.state}: {each.condition}: {each.group}: {each.words}")
+    invalid = [run.path for group in comparison.groups for run in group.runs if run.summary.verdict == "invalid"]
+    for path in invalid:
+        print(f"invalid run: {path}: its numbers are not to be trusted", file=sys.stderr)
+    states = {each.state for each in outcomes}
+    if "failed" in states:
+        return FAILED
+    return UNKNOWN if "unknown" in states or (outcomes and invalid) else 0
+
+
+def _print(comparison: "Comparison") -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
+    from metrics.report.comparison import setting_rows
     from metrics.report.page import format_number
 
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
-    for title in titles:
-        table.add_column(title, justify="right", overflow="fold", min_width=8)
-    for name, values in settings:
-        table.add_row(name, *map(format_number, values), style="bold")
-    for name, values in rows:
-        table.add_row(name, *("-" if value is None else format_number(value) for value in values))
-    console = Console()
+    for group in comparison.groups:
+        table.add_column(escape(group.label), justify="right", overflow="fold", min_width=8)
+    for name, values in setting_rows(comparison):
+        table.add_row(name, *(escape(format_number(value)) for value in values), style="bold")
+    for row in comparison.rows:
+        base = row.cells[comparison.baseline].estimate
+        table.add_row(row.name, *("\n".join(_lines(cell, None if base is None else base.value)) for cell in row.cells))
+    console = Console(highlight=False)
     if not console.is_terminal:
         console.width = UNBOUNDED
     console.print(table)
+    for note in comparison.notes:
+        console.print(escape(note), style="dim")
+
+
+def _lines(cell: "Cell", base: float | None) -> list[str]:
+    from metrics.report.comparison import describe_cell
+
+    return [line for line in describe_cell(cell, base) if line]

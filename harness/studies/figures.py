@@ -11,11 +11,11 @@ from matplotlib.ticker import MaxNLocator
 from msgspec import Struct
 
 from harness.studies.form import Cell, FigureSpec, Shown, as_shown
-from harness.studies.intervals import Interval, interval
 from harness.studies.loader import AT_S, EPOCH
 from harness.studies.measures import MEASURES, SEEN, split_reduction
 from harness.studies.results import aggregate, matching, mean_of, values_along
 from harness.studies.store import Result
+from metrics.intervals import Interval, interval
 from metrics.report.canvas import STYLE, plain_axes
 
 MOMENTS = (AT_S, EPOCH)

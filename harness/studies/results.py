@@ -7,9 +7,9 @@ import pyarrow as pa
 from msgspec import Struct
 
 from harness.studies.form import Cell
-from harness.studies.intervals import Interval, interval
 from harness.studies.measures import MEASURES, SEEN, split_reduction
 from harness.studies.store import Result
+from metrics.intervals import Interval, interval
 
 Where = Mapping[str, Cell]
 """Axis to value."""

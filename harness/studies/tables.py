@@ -8,10 +8,10 @@ from itertools import product
 from msgspec import Struct
 
 from harness.studies.form import Cell, Shown, TableSpec, as_shown
-from harness.studies.intervals import Interval
 from harness.studies.loader import MEASURE
 from harness.studies.results import matching, mean_of, values_along
 from harness.studies.store import Result
+from metrics.intervals import Interval
 
 
 class TableEntry(Struct, frozen=True):

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from harness.studies.figures import draw_figure, make_curves
 from harness.studies.form import FigureSpec, PaperCurve, PaperTable, Shown, TableSpec
-from harness.studies.intervals import Interval, interval, t_quantile, t_within
 from harness.studies.point_run import Row
 from harness.studies.results import aggregate, mean_of, reduce_run
 from harness.studies.store import Result
 from harness.studies.tables import make_table, write_csv, write_markdown
+from metrics.intervals import Interval, interval, t_quantile, t_within
 
 # Student's t, two-sided, as printed in textbooks (three decimals)
 TABLE = {

@@ -1,0 +1,91 @@
+"""Groups of runs: those whose resolved experiments differ only in what makes them samples."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from metrics.rundir import RunDir
+
+SAMPLED = ("seed", "name", "description")
+"""What may differ between the runs of a group."""
+
+REVISION = "trellis revision"
+"""The manifest's version of the code, by which runs of one experiment are grouped."""
+
+_LONGEST = 32
+
+Settings = dict[str, Any]
+
+
+class Group(Struct, frozen=True):
+    """Runs of one experiment; ``settings``: those that differ between the groups, by dotted path."""
+
+    label: str
+    runs: tuple[RunDir, ...]
+    settings: Settings
+
+    @property
+    def repeats_simulation(self) -> bool:
+        """Whether a simulated run is there twice: the same seed gives the same run, not another sample."""
+        seeds = [run.plan.seed for run in self.runs if run.experiment["testbed"] == "simulated"]
+        return len(set(seeds)) < len(seeds)
+
+
+def group_runs(runs: Sequence[RunDir]) -> list[Group]:
+    """Group runs by what differs in their experiments; if nothing does, by the revision of the code that made them.
+
+    Args:
+        runs: at least one, with plan and manifest.
+
+    Returns:
+        The groups in the order of their first runs. Labels are unique.
+    """
+    settings = [settings_of(run) for run in runs]
+    if all(each == settings[0] for each in settings):
+        settings = [{"revision": run.manifest.versions.get(REVISION)} for run in runs]
+    members: dict[bytes, list[int]] = {}
+    for number, each in enumerate(settings):
+        members.setdefault(msgspec.json.encode(each, order="deterministic"), []).append(number)
+    firsts = [settings[numbers[0]] for numbers in members.values()]
+    paths = _differing(firsts)
+    protocols = [runs[numbers[0]].experiment["protocol"] for numbers in members.values()]
+    return [
+        Group(label, tuple(runs[number] for number in numbers), {path: each.get(path) for path in paths})
+        for label, numbers, each in zip(_labels(protocols, firsts), members.values(), firsts, strict=True)
+    ]
+
+
+def settings_of(run: RunDir) -> Settings:
+    """The settings of a run's resolved experiment by dotted path, without those in which samples may differ."""
+    return {path: value for path, value in _flatten("", run.experiment) if path not in SAMPLED}
+
+
+def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - any JSON value
+    if not isinstance(value, dict):
+        return [(prefix, value)]
+    return [pair for key, inner in value.items() for pair in _flatten(f"{prefix}.{key}" if prefix else key, inner)]
+
+
+def _differing(settings: list[Settings]) -> list[str]:
+    paths = dict.fromkeys(path for each in settings for path in each)
+    return [path for path in paths if any(each.get(path) != settings[0].get(path) for each in settings)]
+
+
+def _labels(protocols: list[str], settings: list[Settings]) -> list[str]:
+    """The protocol if it differs, and the settings that differ between the groups of the same protocol."""
+    found: list[str] = []
+    for protocol, each in zip(protocols, settings, strict=True):
+        same = [other for name, other in zip(protocols, settings, strict=True) if name == protocol]
+        parts = [f"{path}={_short(each.get(path))}" for path in _differing(same)]
+        if len(set(protocols)) > 1 or not parts:
+            parts.insert(0, protocol)
+        label = ", ".join(parts)
+        found.append(label if label not in found else f"{label} #{len(found) + 1}")
+    return found
+
+
+def _short(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,365 @@
+"""``trellis compare``: groups, differences, conditions and outputs, of fabricated runs that need no analysis."""
+
+import csv
+import json
+import shutil
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import cli
+from metrics.comparison.conditions import Condition, ConditionError, parse_condition
+from metrics.comparison.groups import group_runs
+from metrics.comparison.resampling import RESAMPLED, message_errors
+from metrics.headline import DeliveryRows
+from metrics.intervals import Estimate, difference, difference_of_one, estimate, holm, interval, t_quantile, t_within
+from metrics.measures.deliveries import DELIVERIES
+from metrics.measures.registry import HEADLINE
+from metrics.rundir import RunDir
+from tests.fabricate import Fabrication
+
+PAIRS = 20
+
+
+def most_false_alarms(pairs: int, rate: float = 0.05, tail: float = 0.005) -> int:
+    """The smallest count that fair tests exceed with a probability below ``tail``."""
+    return next(
+        most
+        for most in range(pairs)
+        if sum(comb(pairs, k) * rate**k * (1 - rate) ** (pairs - k) for k in range(most + 1, pairs + 1)) < tail
+    )
+
+
+def make_rows(random: np.random.Generator, messages: int = 150, factor: float = 1.0) -> DeliveryRows:
+    """Deliveries whose delay is the sum of a message's, which all its deliveries share, and one of their own."""
+    subscribers = random.integers(4, 12, messages)
+    ids = np.repeat(np.arange(messages), subscribers)
+    own = random.normal(100, 8, messages)[ids] + random.normal(0, 8, len(ids))
+    missing = random.random(len(ids)) < 0.03
+    deliveries = pa.table(
+        {
+            "message_id": ids,
+            "node": random.integers(0, 30, len(ids)),
+            "delivered_ns": pa.array(np.zeros(len(ids), np.int64), mask=missing),
+            "latency_ms": pa.array(own * factor, mask=missing),
+            "hops": pa.array(random.integers(1, 5, len(ids)), mask=missing),
+        }
+    )
+    copies = np.repeat(ids, 2)
+    at_relay = random.random(len(copies)) < 0.2
+    received = pa.table(
+        {
+            "message_id": copies,
+            "dst_node": random.integers(0, 30, len(copies)),
+            "is_dup": np.arange(len(copies)) % 2 == 1,
+            "is_relay": at_relay & (np.arange(len(copies)) % 2 == 0),
+            "at_relay": at_relay,
+        }
+    )
+    return DeliveryRows(messages, deliveries, received)
+
+
+def estimates(rows: DeliveryRows, draws: int = 80) -> dict[str, Estimate]:
+    errors, n = message_errors(rows, draws)
+    numbers = DELIVERIES.numbers(rows.facts)
+    return {name: Estimate(float(numbers[name]), error, n - 1, n) for name, error in errors.items()}
+
+
+def real_differences(one: dict[str, Estimate], base: dict[str, Estimate]) -> set[str]:
+    found = {name: difference(one[name], base[name]).p for name in one.keys() & base.keys()}
+    return {name for name, p in zip(found, holm(list(found.values())), strict=True) if p < 0.05}
+
+
+# ---------------------------------------------------------------------------------------------------- the statistics
+
+
+@pytest.mark.parametrize(
+    ("t", "degrees", "within"),
+    # closed forms for 1 and 2 degrees of freedom
+    [(1.0, 1, 0.5), (2.0, 2, 2 / 6**0.5), (0.0, 3.7, 0.0), (float("inf"), 2.5, 1.0)],
+)
+def test_the_distribution_at_known_values(t, degrees, within):
+    assert t_within(t, degrees) == pytest.approx(within, abs=1e-10)
+
+
+@given(st.floats(1, 300), st.floats(0.1, 20))
+def test_between_whole_degrees_the_distribution_rises(degrees, t):
+    assert t_within(t, np.floor(degrees)) - 1e-9 <= t_within(t, degrees) <= t_within(t, np.ceil(degrees)) + 1e-9
+
+
+def test_welch_at_a_known_example():
+    """Wikipedia's worked example of the t test with unequal variances: t = 1.959, 7.031 degrees, p = 0.09077."""
+    one, base = (30.02, 29.99, 30.11, 29.97, 30.01, 29.99), (29.89, 29.93, 29.72, 29.98, 30.02, 29.98)
+    found = difference(estimate(one), estimate(base))
+    assert found.value == pytest.approx(0.095)
+    assert found.p == pytest.approx(0.09077, abs=1e-5)
+    assert found.half_width == pytest.approx(t_quantile(0.95, 7.031) * 0.095 / 1.959, rel=1e-3)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_never_lowers_and_keeps_the_order(p_values):
+    adjusted = holm(p_values)
+    assert all(p <= each <= 1 for p, each in zip(p_values, adjusted, strict=True))
+    assert min(adjusted) == min(1, len(p_values) * min(p_values))
+    ranked = [adjusted[place] for place in np.argsort(p_values, kind="stable")]
+    assert ranked == sorted(ranked)
+
+
+def test_holm_at_a_known_example():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_intervals_of_differences_cover_as_often_as_they_say():
+    random = np.random.default_rng(5)
+    covered, trials = {"welch": 0, "one": 0}, 1500
+    for _ in range(trials):
+        found = difference(estimate(random.normal(3, 2, 4).tolist()), estimate(random.normal(1, 2, 5).tolist()))
+        covered["welch"] += abs(found.value - 2) <= found.half_width
+        alone = difference_of_one(random.normal(3, 2), estimate(random.normal(1, 2, 4).tolist()))
+        covered["one"] += abs(alone.value - 2) <= alone.half_width
+    # 4 standard deviations of the binomial with 0.95 are 0.0225
+    assert all(abs(count / trials - 0.95) < 0.0225 for count in covered.values()), covered
+
+
+def test_values_without_variation():
+    ones, twos = estimate([1.0, 1.0]), estimate([2.0, 2.0])
+    assert difference(ones, ones) == (0.0, 0.0, 1.0)
+    assert difference(twos, ones) == (1.0, 0.0, 0.0)
+    assert difference(estimate([1.0]), estimate([2.0])) == (-1.0, None, None)
+    assert interval([1.0, 3.0]).half_width == pytest.approx(t_quantile(0.95, 1))
+
+
+def test_messages_are_drawn_whole():
+    """The mean's error is that of the messages, five times that of independent deliveries."""
+    random = np.random.default_rng(3)
+    ids = np.repeat(np.arange(200), 25)
+    delays = random.normal(100, 10, 200)[ids]
+    deliveries = pa.table({"message_id": ids, "delivered_ns": ids, "latency_ms": delays, "hops": ids % 3})
+    flags = {name: pa.array(np.zeros(len(ids), bool)) for name in ("is_dup", "is_relay", "at_relay")}
+    rows = DeliveryRows(200, deliveries, pa.table({"message_id": ids, "dst_node": ids % 7} | flags))
+    errors, n = message_errors(rows, 400)
+    assert n == 200
+    assert errors["propagation_delay_ms_mean"] == pytest.approx(delays[::25].std(ddof=1) / 200**0.5, rel=0.15)
+    assert errors["delivery_ratio"] == 0
+    assert message_errors(rows, 400)[0] == errors
+
+
+def test_one_message_has_no_error():
+    rows = make_rows(np.random.default_rng(1), messages=1)
+    assert message_errors(rows, 10) == ({}, 1)
+
+
+def test_equal_runs_differ_by_no_more_than_noise_and_slower_ones_by_more():
+    alarms = 0
+    for seed in range(PAIRS):
+        random = np.random.default_rng(seed)
+        alarms += bool(real_differences(estimates(make_rows(random)), estimates(make_rows(random))))
+    assert alarms <= most_false_alarms(PAIRS)
+    random = np.random.default_rng(99)
+    slower, base = estimates(make_rows(random, 600, factor=1.03)), estimates(make_rows(random, 600))
+    assert "propagation_delay_ms_mean" in real_differences(slower, base)
+
+
+def test_only_results_of_deliveries_are_resampled():
+    assert set(RESAMPLED) & set(HEADLINE) >= {"delivery_ratio", "propagation_delay_ms_p99", "relay_ratio"}
+    assert not {"messages", "deliveries_expected", "hops_max", "hops_p50"} & set(RESAMPLED)
+
+
+# --------------------------------------------------------------------------------------------------------- conditions
+
+
+@given(st.sampled_from(HEADLINE), st.booleans(), st.decimals(0, 999, places=2), st.booleans())
+def test_conditions_are_read_as_they_are_printed(name, above, bound, in_percent):
+    condition = Condition(name, above, float(bound), in_percent)
+    assert parse_condition(str(condition)) == condition
+    assert parse_condition(str(condition).replace(" ", "")) == condition
+
+
+@given(st.text(max_size=40))
+def test_other_texts_are_refused_in_words(text):
+    with pytest.raises(ConditionError):
+        parse_condition(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "propagation_delay_p99 > +5%",
+            "no measure is called 'propagation_delay_p99'; similar: propagation_delay_ms_p99",
+        ),
+        ("hops_mean > 5%", "the sign says that the bound is of a difference"),
+        ("hops_mean > -5%", "'>' needs a bound with '+'"),
+        ("hops_mean < +5", "'<' one with '-'"),
+        ("hops_mean >= +5", "is not a condition"),
+    ],
+)
+def test_refusals_say_what_to_write(text, words):
+    with pytest.raises(ConditionError) as raised:
+        parse_condition(text)
+    assert words in str(raised.value)
+
+
+def test_bounds_in_percent_are_of_the_baseline():
+    assert Condition("hops_mean", True, 5, True).is_exceeded(0.11, 2.0)
+    assert not Condition("hops_mean", True, 5, True).is_exceeded(0.1, 2.0)
+    assert not Condition("hops_mean", True, 5, True).is_exceeded(-1, 2.0)
+    assert Condition("hops_mean", False, 0.01, False).is_exceeded(-0.02, 0)
+    assert not Condition("hops_mean", False, 0.01, False).is_exceeded(0.02, 0)
+
+
+# ------------------------------------------------------------------------------------------------------- the command
+
+
+@pytest.fixture(scope="module")
+def template_run(tmp_path_factory) -> Path:
+    return Fabrication(seed=1, messages=4).write(tmp_path_factory.mktemp("comparison") / "run")
+
+
+class Runs:
+    """Makes analysed runs with given settings and random delays."""
+
+    def __init__(self, template_run: Path, folder: Path) -> None:
+        self.template_run, self.folder = template_run, folder
+
+    def make(self, seed: int, factor: float = 1.0, revision: str = "a", verdict: str = "valid", **settings) -> str:
+        run_dir = self.folder / f"{len(list(self.folder.iterdir()))}"
+        shutil.copytree(self.template_run, run_dir)
+        plan, manifest = (json.loads((run_dir / f"{name}.json").read_text()) for name in ("plan", "manifest"))
+        plan["seed"] = plan["experiment"]["seed"] = seed
+        plan["experiment"] |= settings
+        manifest["versions"] = {"trellis revision": revision}
+        rows = make_rows(np.random.default_rng([seed, len(run_dir.name), int(factor * 100)]), 120, factor)
+        tables = run_dir / "tables"
+        tables.mkdir()
+        pq.write_table(rows.deliveries, tables / "deliveries.parquet")
+        numbers = {name: value for name, value in DELIVERIES.numbers(rows.facts).items() if name in HEADLINE}
+        summary = {"verdict": verdict, "reasons": [], "headline": numbers | {"diameter": 3}, "checks": []}
+        summary |= {"run_id": "", "name": "fabricated", "seed": seed, "protocol": plan["experiment"]["protocol"]}
+        for name, document in {"plan": plan, "manifest": manifest, "summary": summary}.items():
+            (run_dir / f"{name}.json").write_text(json.dumps(document))
+        return str(run_dir)
+
+
+@pytest.fixture
+def runs(template_run: Path, tmp_path: Path, monkeypatch) -> Runs:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    # the tables are cut to what is resampled, and lack most columns of a real analysis
+    monkeypatch.setattr("metrics.report.run.require_tables", lambda run: None)
+
+    def read(run: RunDir, adversaries: frozenset[int]) -> DeliveryRows:
+        plain = pq.read_table(run.tables / "deliveries.parquet")
+        return DeliveryRows(120, plain, make_rows(np.random.default_rng(7), 120).received)
+
+    monkeypatch.setattr("metrics.comparison.resampling.read_delivery_rows", read)
+    return Runs(template_run, folder)
+
+
+def test_groups_are_by_what_differs_but_the_seed(runs):
+    paths = [
+        runs.make(1),
+        runs.make(1, protocol="stan"),
+        runs.make(2, description="another", name="other"),
+        runs.make(2, protocol="stan"),
+        runs.make(2, protocol="stan", time_dilation=2.0),
+    ]
+    groups = group_runs([RunDir(Path(path)) for path in paths])
+    labels = ["random", "stan, time_dilation=1.0", "stan, time_dilation=2.0"]
+    assert [group.label for group in groups] == labels
+    assert [[str(run.path) for run in group.runs] for group in groups] == [paths[0::2][:2], paths[1:4:2], paths[4:]]
+    assert groups[0].settings == {"protocol": "random", "time_dilation": 1.0}
+
+
+def test_equal_experiments_are_grouped_by_the_revision(runs):
+    groups = group_runs([RunDir(Path(runs.make(seed, revision=name))) for seed in (1, 2) for name in "ab"])
+    assert [(group.label, len(group.runs)) for group in groups] == [("revision=a", 2), ("revision=b", 2)]
+
+
+def test_a_seed_that_was_simulated_twice_is_named(runs, capsys):
+    assert cli.main(["compare", runs.make(1, testbed="simulated"), runs.make(1, testbed="simulated")]) == 0
+    assert "These runs are copies and not samples" in " ".join(capsys.readouterr().out.split())
+
+
+def test_three_percent_are_found_and_written_down(runs, tmp_path, capsys):
+    base = [runs.make(seed) for seed in range(1, 7)]
+    slow = [runs.make(seed, factor=1.03, protocol="stan") for seed in range(1, 7)]
+    outputs = {kind: tmp_path / f"c.{kind}" for kind in ("html", "csv", "json")}
+    asked = [word for kind, path in outputs.items() for word in (f"--{kind}", str(path))]
+    failing = ["--fail-if", "propagation_delay_ms_mean > +2%"]
+    assert cli.main(["compare", *base, *slow, *asked, *failing]) == 4
+    assert "failed: propagation_delay_ms_mean > +2%: stan: difference +" in capsys.readouterr().out
+    rows = {(row["measure"], row["group"]): row for row in csv.DictReader(outputs["csv"].open())}
+    row = rows["propagation_delay_ms_mean", "stan"]
+    assert float(row["difference_ratio"]) == pytest.approx(0.03, abs=0.02)
+    assert (row["n"], row["interval_over"], row["runs"]) == ("6", "runs", "6")
+    assert float(row["p"]) <= float(row["p_adjusted"])
+    assert rows["propagation_delay_ms_mean", "random"]["difference"] == ""
+    document = json.loads(outputs["json"].read_text())
+    assert document["baseline"] == "random"
+    assert [each["state"] for each in document["conditions"]] == ["failed"]
+    assert {each["measure"] for each in document["measures"]} == {name for name, _ in rows}
+    page = outputs["html"].read_text()
+    assert "prefers-color-scheme: dark" in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert page.count("<img") == 2
+    assert cli.main(["compare", *base, *slow, "--fail-if", "propagation_delay_ms_mean > +20%"]) == 0
+    faster = ["--baseline", "stan", "--fail-if", "propagation_delay_ms_mean < -2%"]
+    assert cli.main(["compare", *base, *slow, *faster]) == 4, "with the other group as the baseline"
+    assert cli.main(["compare", *base, *slow, "--baseline", slow[2], *faster[2:]]) == 4
+
+
+def test_single_runs_are_judged_by_their_messages(runs, capsys):
+    pair = [runs.make(1), runs.make(2, factor=1.1, protocol="stan")]
+    assert cli.main(["compare", *pair, "--fail-if", "propagation_delay_ms_mean > +1%"]) == 4
+    assert "covers only the variation between the messages" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_cannot_be_judged_has_its_own_status(runs, capsys):
+    pair = [runs.make(1), runs.make(2, protocol="stan")]
+    summary = Path(pair[1]) / "summary.json"
+    summary.write_text(summary.read_text().replace('"diameter": 3', '"diameter": 4'))
+    assert cli.main(["compare", *pair, "--fail-if", "diameter > +5%"]) == 3
+    assert "it needs at least two runs" in capsys.readouterr().out
+    assert cli.main(["compare", *pair, "--fail-if", "clustering > +5%"]) == 3
+    assert "no value" in capsys.readouterr().out
+    pair[1] = runs.make(2, protocol="stan", verdict="invalid")
+    assert cli.main(["compare", *pair, "--fail-if", "diameter > +5%"]) == 3
+    assert cli.main(["compare", *pair]) == 0
+    assert f"invalid run: {pair[1]}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--fail-if", "diametre > +5%"], "--fail-if: no measure is called 'diametre'; similar: diameter"),
+        (["--measure", "diametre"], "--measure: no measure is called 'diametre'"),
+        (["--baseline", "x"], "--baseline: no group has the label or the run 'x'; the groups: 'random'"),
+        (["--fail-if", "diameter > +5%"], "all runs are of one group"),
+    ],
+)
+def test_usage_errors(runs, capsys, options, words):
+    assert cli.main(["compare", runs.make(1), runs.make(2), *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_lone_run_is_judged_by_the_runs_of_the_other_group(runs, tmp_path, capsys):
+    base = [runs.make(seed) for seed in (1, 2, 3)]
+    path = tmp_path / "c.json"
+    lone = runs.make(4, factor=1.5, protocol="stan")
+    shown = ["--measure", "propagation_delay_ms_mean"]
+    assert cli.main(["compare", *base, lone, *shown, "--json", str(path)]) == 0
+    rows = {row["group"]: row for row in json.loads(path.read_text())["measures"]}
+    assert len(rows) == 2
+    width = rows["random"]["ci95_half_width"]
+    assert rows["stan"]["difference_ci95_half_width"] == pytest.approx(width * 4**0.5)
+    assert rows["stan"]["is_real"]
+    assert cli.main(["compare", *base, lone, *shown, "--json", str(path), "--baseline", lone]) == 0
+    swapped = {row["group"]: row for row in json.loads(path.read_text())["measures"]}
+    assert swapped["random"]["difference"] == pytest.approx(-rows["stan"]["difference"])
