@@ -280,6 +280,17 @@ def test_an_expansion_that_reaches_its_limit_covers_more():
     assert target.expand(extents("0 1 2 3"), 0).extents == extents("0 1 2 3")
 
 
+def test_an_expansion_reaches_its_limit_exactly_and_breadth_first():
+    target = Target(AddressSpace(64, 2), frozenset({1}))
+    assert target.expand({ROOT}, 4).extents == extents("0 1 2 3")
+    assert target.expand({ROOT}, 10).extents == extents("00 01 02 03 10 11 12 13 2 3")
+
+
+def test_an_expansion_of_overlapping_extents_is_disjoint():
+    target = Target(AddressSpace(64, 2), frozenset({1}))
+    assert target.expand(extents("3 30 301"), 1).extents == extents("3")
+
+
 def test_a_chain_of_single_parts_does_not_count_against_the_limit():
     target = Target(AddressSpace(64, 2), frozenset({(1 << 64) - 1}))
     assert target.expand({ROOT}, 0) == target.expand({ROOT}, 100)
@@ -376,6 +387,10 @@ def test_a_cast_branches_where_directions_differ():
 
 def test_extents_in_one_direction_need_one_message():
     assert cluster((0.5, 0.5), extents("300 303 3"), 1e-9) == ((extent("3"), extent("300"), extent("303")),)
+
+
+def test_an_extent_halfway_goes_to_the_lower_of_the_two_that_differ_most():
+    assert cluster((0.5, 0.5), extents("1 2 3"), 2.0) == (tuple(map(extent, "13")), (extent("2"),))
 
 
 def test_a_branch_factor_that_an_angle_reaches_does_not_divide():
