@@ -1,0 +1,164 @@
+"""Extents: the cells of a d-dimensional PR quadtree, whose root is the surface of a d-torus."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import total_ordering
+
+from peer.core.addressing.bloom import Address
+
+MAX_DIMENSIONS = 8
+"""A split has 2**d parts, so d is bounded."""
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A cell, named by the path from the root: ``depth`` digits of ``dimensions`` bits each, the first digit highest.
+
+    Bit i of a digit (the lowest is bit 0) chooses the half along axis i. In two dimensions, digit 0 is the top left
+    quadrant, 1 the top right, 2 the bottom left, 3 the bottom right: axis 0 goes right, axis 1 down.
+
+    Raises:
+        ValueError: if the dimensions are not 1 .. ``MAX_DIMENSIONS``, or the path does not fit the depth.
+    """
+
+    dimensions: int
+    depth: int = 0
+    path: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.dimensions <= MAX_DIMENSIONS:
+            raise ValueError(f"{self.dimensions} dimensions: 1 to {MAX_DIMENSIONS} are possible")
+        if self.depth < 0 or self.path < 0 or self.path >> (self.depth * self.dimensions):
+            raise ValueError(f"path {self.path} does not have {self.depth} digits of {self.dimensions} bits")
+
+    @classmethod
+    def of_digits(cls, digits: str, dimensions: int) -> "Extent":
+        """The extent named as in the paper, such as ``"303"``; one decimal character per digit.
+
+        Raises:
+            ValueError: if a character is no digit of base 2**dimensions.
+        """
+        path = 0
+        for character in digits:
+            if character not in "0123456789" or int(character) >> dimensions:
+                raise ValueError(f"{character!r} is no digit of base {1 << dimensions}")
+            path = path << dimensions | int(character)
+        return cls(dimensions, len(digits), path)
+
+    @property
+    def digits(self) -> tuple[int, ...]:
+        """The path's digits, from the root down."""
+        mask = (1 << self.dimensions) - 1
+        return tuple(self.path >> level * self.dimensions & mask for level in reversed(range(self.depth)))
+
+    def __str__(self) -> str:
+        return ("" if self.dimensions <= 3 else ".").join(map(str, self.digits))
+
+    def __lt__(self, other: "Extent") -> bool:
+        """Order by path, as words are ordered: an extent comes immediately before the extents that it covers."""
+        return (self.dimensions, self.digits) < (other.dimensions, other.digits)
+
+    def covers(self, other: "Extent") -> bool:
+        """Whether all of the other extent lies in this one. An extent covers itself.
+
+        Raises:
+            ValueError: if the other extent has other dimensions.
+        """
+        self._check(other)
+        below = other.depth - self.depth
+        return below >= 0 and other.path >> below * self.dimensions == self.path
+
+    def overlaps(self, other: "Extent") -> bool:
+        """Whether one of the two covers the other; otherwise they share no inner point."""
+        return self.covers(other) or other.covers(self)
+
+    def ancestors(self) -> Iterator["Extent"]:
+        """All extents that cover this one, from itself up to the root."""
+        for up in range(self.depth + 1):
+            yield Extent(self.dimensions, self.depth - up, self.path >> up * self.dimensions)
+
+    def split(self) -> tuple["Extent", ...]:
+        """The 2**d parts of the next level, in the order of their digits."""
+        first = self.path << self.dimensions
+        return tuple(Extent(self.dimensions, self.depth + 1, first | digit) for digit in range(1 << self.dimensions))
+
+    def corner(self) -> tuple[int, ...]:
+        """The lowest coordinate along each axis, in units of the extent's side, 2**-depth."""
+        corner = [0] * self.dimensions
+        for digit in self.digits:
+            for axis in range(self.dimensions):
+                corner[axis] = corner[axis] << 1 | digit >> axis & 1
+        return tuple(corner)
+
+    def adjacent(self, other: "Extent") -> bool:
+        """Whether the two share part of a face on the torus and do not cover one another. A common corner is no face.
+
+        Raises:
+            ValueError: if the other extent has other dimensions.
+        """
+        if self.overlaps(other):
+            return False
+        depth = max(self.depth, other.depth)
+        own, its = depth - self.depth, depth - other.depth
+        around = (1 << depth) - 1
+        touching = 0
+        for mine, theirs in zip(self.corner(), other.corner(), strict=True):
+            low, high = mine << own, mine + 1 << own
+            its_low, its_high = theirs << its, theirs + 1 << its
+            if low < its_high and its_low < high:
+                continue
+            if high & around != its_low and its_high & around != low:
+                return False
+            touching += 1
+        return touching == 1
+
+    def _check(self, other: "Extent") -> None:
+        if self.dimensions != other.dimensions:
+            raise ValueError(f"extents of {self.dimensions} and {other.dimensions} dimensions")
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSpace:
+    """How addresses of ``bits`` bits lie on a surface of ``dimensions`` dimensions.
+
+    Zeros are appended to an address until its length is a multiple of the dimensions.
+
+    Raises:
+        ValueError: if there are no bits, or the dimensions are not 1 .. ``MAX_DIMENSIONS``.
+    """
+
+    bits: int
+    dimensions: int
+
+    def __post_init__(self) -> None:
+        if self.bits < 1:
+            raise ValueError(f"{self.bits} bits: an address has at least one")
+        Extent(self.dimensions)
+
+    @property
+    def depth(self) -> int:
+        """The number of digits of an address."""
+        return -(-self.bits // self.dimensions)
+
+    @property
+    def padding(self) -> int:
+        """The number of zeros that are appended to an address."""
+        return self.depth * self.dimensions - self.bits
+
+    def contains(self, extent: Extent) -> bool:
+        """Whether the extent belongs to this surface and is not smaller than the extent of an address.
+
+        Check the extents that other peers send with it: the work of their methods grows with their depth.
+        """
+        return extent.dimensions == self.dimensions and extent.depth <= self.depth
+
+    def extent(self, address: Address) -> Extent:
+        """The smallest extent of the address.
+
+        Raises:
+            ValueError: if the address has more than ``bits`` bits.
+        """
+        if address < 0 or address >> self.bits:
+            raise ValueError(f"address {address} does not have {self.bits} bits")
+        return Extent(self.dimensions, self.depth, address << self.padding)
