@@ -5,7 +5,7 @@ Node 0 and the test itself are at host 0, the node that ends is at host 1.
 
 import socket
 import subprocess
-import time
+import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from peer.core.contract import message_id
 from peer.core.schedule import Action, Crash, Join, Publish, Vanish, encode_schedule
 from peer.runtime.spec import PeerPlace
 from peer.trace import TraceEvent
-from tests.integration.test_agent import LIMIT_S, Machine, process_below, until
+from tests.integration.test_agent import CHECKOUT, LIMIT_S, Machine, process_below, until
 
 pytestmark = pytest.mark.root
 
@@ -167,6 +167,24 @@ def test_a_neighbour_hears_of_a_crash_and_nothing_of_a_silent_one(
         # Only the process without the node may change the host's rules.
         parent = hosts.call("status")["peers"]["1"]["pid"]
         assert (privileges(parent), privileges(second)) == (1 << 12, 0)
+
+
+TRY = """
+import sys
+from peer.runtime.namespaces import CAP_NET_ADMIN, drop_privileges
+from peer.runtime.silence import Silence
+drop_privileges(kept=[CAP_NET_ADMIN] if sys.argv[1] == "kept" else [])
+Silence("10.0.0.2")
+"""
+
+
+def test_only_a_process_with_the_privilege_silences_a_host_and_trying_leaves_nothing(holders: list[int]) -> None:
+    rules = in_host(holders[1], "ip rule")
+    for kept, words in ((True, ""), (False, "add the rule that silences 10.0.0.2")):
+        command = [f"--net=/proc/{holders[1]}/ns/net", sys.executable, "-c", TRY, "kept" if kept else ""]
+        done = subprocess.run(["nsenter", *command], stderr=subprocess.PIPE, text=True, cwd=CHECKOUT, check=False)
+        assert (done.returncode == 0, words in done.stderr) == (kept, True), done.stderr
+        assert in_host(holders[1], "ip rule") == rules
 
 
 def test_a_host_that_is_back_resets_its_old_connections_and_takes_new_ones(tmp_path: Path, holders: list[int]) -> None:
