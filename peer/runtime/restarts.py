@@ -22,14 +22,12 @@ from peer.runtime.bootstrap import Step
 from peer.runtime.namespaces import die_with_parent, drop_privileges
 from peer.runtime.silence import Silence
 
-
 _SILENT, _ANSWERS = b"S", b"A"
 """What a process asks of its parent, which says it back when it is done."""
 
 
 class Stretch(NamedTuple):
-    """The part of a node's schedule that one process carries out: up to and including a crash, silent or not, or to the
-    end.
+    """The part of a node's schedule that one process carries out: up to and including a crash, or to the end.
 
     ``number``: of the node's stretches before. ``instances``: how many instances of the node began in them.
     """

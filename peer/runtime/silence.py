@@ -74,11 +74,11 @@ def forget_connections(address: str) -> None:
 
     By default it would keep what was not sent, and go on with the connection when the host answers again.
     """
-    for name in os.listdir("/proc/self/fd"):
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
         try:
-            if not Path(f"/proc/self/fd/{name}").readlink().name.startswith("socket:"):
+            if not descriptor.readlink().name.startswith("socket:"):
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as plug:
+            with socket.socket(fileno=os.dup(int(descriptor.name))) as plug:
                 if plug.family == socket.AF_INET and plug.getsockname()[0] == address:
                     plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         except FileNotFoundError:

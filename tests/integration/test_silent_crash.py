@@ -115,7 +115,7 @@ class Hosts(Machine):
 
     def kept(self) -> list[str]:
         """The connections that host 1's kernel has at the emulated network's address."""
-        own = "%08X" % int.from_bytes(socket.inet_aton(WAN[1]), "little")
+        own = socket.inet_aton(WAN[1])[::-1].hex().upper()
         rows = Path(f"/proc/{self.holders[1]}/net/tcp").read_text().splitlines()[1:]
         return [row for row in rows if row.split()[1].startswith(own)]
 
@@ -159,7 +159,10 @@ def test_a_neighbour_hears_of_a_crash_and_nothing_of_a_silent_one(
         assert hosts.kept() == []
         assert [event.reason for event in hosts.flushed(1) if event.event == "leave"] == ["crashed"]
         # What is not the peer's still works: the control network, and the echo with which the network is measured.
-        with inside(holders[0]), urllib.request.urlopen(f"http://{CTL[1]}:{METRICS_PORT}/metrics", timeout=LIMIT_S) as page:
+        with (
+            inside(holders[0]),
+            urllib.request.urlopen(f"http://{CTL[1]}:{METRICS_PORT}/metrics", timeout=LIMIT_S) as page,
+        ):
             assert b"trellis_links 0.0" in page.read()
         echo = EchoSockets([f"/proc/{pid}/ns/net" for pid in holders], WAN)
         _, received = echo.exchange([(0, 1), (1, 0)], np.zeros(2, np.int64), int(LIMIT_S * 1e9))

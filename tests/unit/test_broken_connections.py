@@ -18,7 +18,9 @@ SECOND = 1_000_000_000
 CRASH_S = 100
 
 
-def write(folder: Path, hops: list[tuple], ends: Sequence[tuple[int, str]] = ((CRASH_S, CRASHED),)) -> tuple[Path, Path]:
+def write(
+    folder: Path, hops: list[tuple], ends: Sequence[tuple[int, str]] = ((CRASH_S, CRASHED),)
+) -> tuple[Path, Path]:
     """Write what node 1 traced, which had a link on connection ``own``, and hops: conn, src, dst, sent s, read s."""
     said = [{"event": "leave", "node": 1, "ts_ns": at_s * SECOND, "reason": reason} for at_s, reason in ends]
     said.append({"event": "remove_peer", "node": 1, "ts_ns": CRASH_S * SECOND, "reason": CRASHED, "conn": "own"})
