@@ -154,7 +154,7 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Share of departures that are crashes (``exponential``, ``sessions``); the others are orderly leaves."""
     silent_ratio: Ratio = 0.0
     """Share of crashes that are silent (``exponential``, ``sessions``): the host vanishes without closing its
-    connections. Only the ``simulated`` testbed has them."""
+    connections. Not on the ``remote`` testbed, and not with ``peer.command``."""
     new_interests: bool = True
     """Draw new topics for a node at every join instead of keeping its first ones (``exponential``, ``sessions``)."""
     path: FilePath | None = None

@@ -152,7 +152,7 @@ def _needs(experiment: Experiment, hosts: int) -> Capacity:
 
 
 def _may_crash(churn: ChurnSpec) -> bool:
-    return churn.crash_ratio > 0 or any(entry.action == "crash" for entry in churn.script)
+    return churn.crash_ratio > 0 or any(entry.action in ("crash", "vanish") for entry in churn.script)
 
 
 def _extras(underlay: UnderlaySpec) -> int:

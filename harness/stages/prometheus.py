@@ -22,7 +22,7 @@ from harness.machine.scheduling import make_session_nice
 from metrics.prometheus import TSDB_FOLDER, Target, write_config
 from metrics.rundir.files import PROMETHEUS_FOLDER, PROMETHEUS_LOG
 from peer.core.identifiers import NodeId
-from peer.core.schedule import Action, Crash
+from peer.core.schedule import Action, Crash, Vanish
 
 LOOPBACK = "127.0.0.1"
 START_S = 30.0
@@ -59,7 +59,7 @@ def unexplained_failures(
         schedule: the run's.
         places: node -> address and port of its metrics.
     """
-    crashes = Counter(action.node for action in schedule if isinstance(action, Crash))
+    crashes = Counter(action.node for action in schedule if isinstance(action, Crash | Vanish))
     restarts = {f"peer/{host}:{port}": crashes[node] for node, (host, port) in places.items()}
     return Counter(counts.failed_by_target) - Counter(restarts)
 

@@ -268,8 +268,8 @@ def link_agreement(links: evidence.Links) -> Judgement:
     """Fails if at some full second a node's trace and the captures do not have the same physical links. A link must be
     in the trace from the first frame that the node sends on it after its ``Hello`` ({0} after both ``Hello`` at the
     latest) until a ``Bye`` enters or leaves its host; it must not be there before the other side's ``Hello`` reached
-    the host, nor {1} after a ``Bye`` was sent or read. A connection that broke has no ``Bye``: it must be in the trace
-    until the node's last frame on it, and be gone from it {2} after its last packet.
+    the host, nor {1} after a ``Bye`` was sent or read. For a node that sent and read no ``Bye``, the connection broke:
+    it must be in the trace until the node's last frame on it, and be gone from it {2} after its last packet.
 
     Between these bounds both answers are right.
     """

@@ -24,6 +24,9 @@ def wire_ends(streams: DataFrame, conns: DataFrame) -> DataFrame:
     * maybe_to_ns: from then on it can know it no more; a minute later where the connection broke, since nothing tells
       when a node notices that.
 
+    At an end that sent no ``Bye`` and read none, the connection broke, even if one reached its host: a node whose host
+    has vanished no longer knows of the link, whose other side gives it up in order a little later.
+
     Args:
         streams: ``condensed.condense_streams``.
         conns: the ``conns`` table.
@@ -49,6 +52,7 @@ def wire_ends(streams: DataFrame, conns: DataFrame) -> DataFrame:
 
 def _bounds() -> dict[str, Column]:
     broke = F.coalesce("own.bye_tx_ns", "own.bye_log_ns", "other.bye_rx_ns").isNull()
+    broke_here = F.coalesce("own.bye_tx_ns", "own.bye_log_ns", "other.bye_read_ns").isNull()
     last_seen = F.coalesce("last_ns", F.greatest("own.last_seen_ns", "other.last_seen_ns"))
     # What a node does on reading a Bye comes after the reading, what it does on sending one after the sending.
     gone = F.least(F.greatest("own.bye_tx_ns", "own.bye_log_ns"), F.col("other.bye_read_ns"))
@@ -56,8 +60,10 @@ def _bounds() -> dict[str, Column]:
     return {
         "to_ns": F.when(broke, last_seen).otherwise(F.least("own.bye_tx_ns", "other.bye_rx_ns")),
         "sure_from_ns": F.least("own.first_send_ns", F.greatest("other.hello_read_ns", "own.hello_tx_ns") + IDLE.ns),
-        "sure_to_ns": F.when(broke, last_sign).otherwise(F.least("own.bye_log_ns", "other.bye_rx_ns")),
-        "maybe_to_ns": F.when(broke, last_seen + BROKEN.ns).otherwise(F.coalesce(gone + SETTLE.ns, F.lit(_FOREVER))),
+        "sure_to_ns": F.when(broke_here, last_sign).otherwise(F.least("own.bye_log_ns", "other.bye_rx_ns")),
+        "maybe_to_ns": F.when(broke_here, last_seen + BROKEN.ns).otherwise(
+            F.coalesce(gone + SETTLE.ns, F.lit(_FOREVER))
+        ),
     }
 
 

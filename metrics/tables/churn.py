@@ -11,10 +11,12 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from metrics.rundir import RunDir
 from metrics.tables.columns import numbers
 from metrics.tables.hops import HOPS
 from metrics.tables.traces import EVENTS
 from peer.core.frames import Data
+from peer.files import SCHEDULE_FILE
 from peer.trace import CRASHED, JOINED, LEFT
 
 _FOREVER = 2**63 - 1
@@ -23,6 +25,12 @@ _SECOND_NS = 1_000_000_000
 _BEFORE_NS = _SECOND_NS
 _AFTER_NS = 60 * _SECOND_NS
 """A frame that was never read is put down to a crash of its sender or receiver in this span around its sending."""
+
+_BEFORE_SILENT_NS = 60 * _SECOND_NS
+"""The same as ``_BEFORE_NS`` for a silent crash. Nothing tells the other side of it before its kernel breaks the
+connection: ``TCP_USER_TIMEOUT`` (30 s) after its first byte without an answer, which may be sent up to ``TCP_KEEPIDLE``
+(20 s) after the crash (``peer.runtime.link``). Until then it may send on a connection that the node that crashed had
+not yet seen as a link."""
 
 
 def instances(overlay: DataFrame, events: DataFrame) -> DataFrame:
@@ -44,7 +52,19 @@ def instances(overlay: DataFrame, events: DataFrame) -> DataFrame:
     return spans.where("begins").select("node", F.col("ts_ns").alias("from_ns"), "to_ns")
 
 
-def broken_connections(events: Path, hops: Path) -> pa.Array:
+def silent_crashes(run: RunDir) -> frozenset[tuple[int, int]]:
+    """Return (node, number of its crashes before) of each scheduled silent crash; traces do not tell them apart."""
+    scheduled: Counter[int] = Counter()
+    silent = set()
+    for action in run.lines(SCHEDULE_FILE):
+        node, name = action["node"], action["action"]
+        if name == "vanish":
+            silent.add((node, scheduled[node]))
+        scheduled[node] += name in ("crash", "vanish")
+    return frozenset(silent)
+
+
+def broken_connections(events: Path, hops: Path, silent: frozenset[tuple[int, int]] = frozenset()) -> pa.Array:
     """Connections (``conn``) that a crash broke: frames may be lost on them that were sent, or that wait to be.
 
     Those that a crashed node had as links, and those with an unread frame about the time of a crash of either end.
@@ -52,6 +72,7 @@ def broken_connections(events: Path, hops: Path) -> pa.Array:
     Args:
         events: ``traces.EVENTS`` as Parquet.
         hops: the ``hops`` table.
+        silent: ``silent_crashes``.
     """
     said = ds.dataset(events, schema=EVENTS).to_table(
         columns=["event", "node", "ts_ns", "conn"], filter=pc.field("reason") == CRASHED
@@ -64,8 +85,12 @@ def broken_connections(events: Path, hops: Path) -> pa.Array:
     )
     src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
     lost = np.zeros(len(unread), np.bool_)
-    for node, at_ns in zip(crashes["node"].to_pylist(), crashes["ts_ns"].to_pylist(), strict=True):
-        about_then = (at_ns - _AFTER_NS <= sent_ns) & (sent_ns <= at_ns + _BEFORE_NS)
+    carried_out: Counter[int] = Counter()
+    for crash in crashes.sort_by("ts_ns").to_pylist():
+        node, at_ns = crash["node"], crash["ts_ns"]
+        before_ns = _BEFORE_SILENT_NS if (node, carried_out[node]) in silent else _BEFORE_NS
+        carried_out[node] += 1
+        about_then = (at_ns - _AFTER_NS <= sent_ns) & (sent_ns <= at_ns + before_ns)
         lost |= about_then & ((src == node) | (dst == node))
     broken = [*links.chunks, *unread["conn"].filter(pa.array(lost)).chunks]
     return pa.chunked_array(broken, pa.string()).drop_null().unique()

@@ -234,7 +234,8 @@ class Pipeline:
     def _gather(self) -> Evidence:
         crashed = any(state.crashes for state in self.states.values())
         events, nothing = self._staging / "events", pa.array([], pa.string())
-        broken = churn.broken_connections(events, self._path("hops")) if crashed else nothing
+        silent = churn.silent_crashes(self._run)
+        broken = churn.broken_connections(events, self._path("hops"), silent) if crashed else nothing
         return gather(self._run, self.states, self.incomplete, broken, self._staging)
 
     def _compare_links(self) -> Links | None:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from peer.core.schedule import to_line
 from peer.files import log_file, spec_file, trace_file
 from peer.runtime.clock import Clock
-from peer.runtime.namespaces import die_with_parent, drop_privileges, enter_network
+from peer.runtime.namespaces import CAP_NET_ADMIN, die_with_parent, drop_privileges, enter_network
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.spec import PeerPlace
 
@@ -129,7 +129,7 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         _redirect(orders.folder / log_file(place.node))
         if place.netns is not None:
             enter_network(place.netns)
-        drop_privileges()
+        drop_privileges(kept=[CAP_NET_ADMIN] if orders.vanishes(place.node) else [])
         if orders.agent.command is not None:
             _execute(place, orders, control)
         else:

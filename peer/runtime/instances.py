@@ -38,6 +38,8 @@ class Instances:
         earlier: how many instances there were in earlier processes.
         killed: kills the process when the node crashes and all is traced. None = the process goes on with its
             connections closed, such as a test's with several nodes.
+        silenced: makes the node's host silent (True), or lets it answer again (False) if it is silent. None = the
+            host is not the node's alone and cannot vanish.
 
     Attributes:
         counts: frames, bytes, drops and rejects of all instances.
@@ -58,6 +60,7 @@ class Instances:
         clock: Clock = UNDILATED,
         earlier: int = 0,
         killed: Callable[[], None] | None = None,
+        silenced: Callable[[bool], None] | None = None,
     ) -> None:
         self.counts = Counts()
         self.events: dict[str, int] = {}
@@ -72,6 +75,7 @@ class Instances:
         self._clock = clock
         self._draws: Random = substream(spec.seed, spec.node, "runtime")
         self._killed = killed
+        self._silenced = silenced
         self._started = earlier
         self._node: StatefulNode | None = None
         self._listener: socket.socket | None = None
@@ -88,6 +92,8 @@ class Instances:
         await self._begin(make_node(self._spec), directory, joins=False)
 
     async def join(self, topics: Sequence[int], directory: Directory) -> None:
+        if self._silenced is not None:
+            self._silenced(False)
         self.open_listener()
         await self._begin(make_node(self._spec, self._started, topics), directory, joins=True)
 
@@ -105,12 +111,15 @@ class Instances:
         self._end(CRASHED)
 
     def vanish(self) -> None:
-        """Refuse: the kernel closes the connections of every process that ends. No plan asks real peers to vanish.
+        """End the instance as a host does that loses its power. It is silent until the next join, or to the run's end.
 
         Raises:
-            ValueError: always.
+            ValueError: this host cannot vanish.
         """
-        raise ValueError("only simulated hosts can vanish without closing their connections")
+        if self._silenced is None:
+            raise ValueError("a host that is not the node's alone cannot vanish")
+        self._silenced(True)
+        self._end(CRASHED)
 
     def quiesce(self) -> None:
         """Fire no more timers and open no more connections; frames are still received and forwarded."""

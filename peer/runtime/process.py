@@ -20,6 +20,7 @@ from msgspec import Struct
 from prometheus_client import start_http_server
 
 from peer.core.randomness import substream
+from peer.core.schedule import Vanish
 from peer.files import record_file, trace_file
 from peer.runtime.addresses import AddressBook
 from peer.runtime.bootstrap import Step, first_directory, tell
@@ -29,6 +30,7 @@ from peer.runtime.lifecycle import enact
 from peer.runtime.metrics import make_registry
 from peer.runtime.recording import Recorder
 from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
+from peer.runtime.silence import Silence, forget_connections
 from peer.runtime.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.tracefile import TraceFile
 
@@ -58,6 +60,10 @@ class Orders(Struct, frozen=True):
     addresses: AddressBook
     folder: Path
 
+    def vanishes(self, node: int) -> bool:
+        """Return whether the schedule has a silent crash of the node."""
+        return any(isinstance(step.action, Vanish) for step in self.steps.get(node, ()))
+
 
 def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     """Be the peer of ``place`` until the plan's end or SIGTERM. A node that crashes has a process per stretch.
@@ -80,7 +86,8 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     if len(stretches) == 1:
         run(stretches[0])
     else:
-        run_in_turn(stretches, shared, run)
+        silence = Silence(place.listen[0]) if orders.vanishes(place.node) else None
+        run_in_turn(stretches, shared, run, silence)
 
 
 class Peer:
@@ -117,6 +124,7 @@ class Peer:
                 clock=self._clock,
                 earlier=self._stretch.instances,
                 killed=lambda: self._crash(trace, recorder),
+                silenced=self._silence,
             )
             if self._is_up_at_start:
                 instances.open_listener()
@@ -149,6 +157,12 @@ class Peer:
         if recorder is not None:
             recorder.close()
         self._shared.crash()
+
+    def _silence(self, silent: bool) -> None:
+        """Make the host silent before this process is killed, or let it answer again before the node joins."""
+        self._shared.silence(silent)
+        if silent:
+            forget_connections(self._place.listen[0])
 
     @contextlib.contextmanager
     def _tracing(self) -> Iterator[TraceFile]:

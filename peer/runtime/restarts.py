@@ -3,18 +3,27 @@
 At a crash the process traces the end of its instance and kills itself (SIGKILL), so that the kernel closes its
 connections. Its parent, which does nothing else and which the agent watches, then forks the next process. That one
 appends to the same trace and waits for the node's next join.
+
+At a silent crash the process first has its parent make the host silent (``peer.runtime.silence``), so that the kernel's
+packets for the closed connections do not leave it. The process of the next join has the host answer again. Only the
+parent may do either, since a process with a node has no privileges.
 """
 
 import ctypes
 import mmap
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from peer.core.schedule import Crash, Join
+from peer.core.schedule import Crash, Join, Vanish
 from peer.runtime.bootstrap import Step
-from peer.runtime.namespaces import die_with_parent
+from peer.runtime.namespaces import die_with_parent, drop_privileges
+from peer.runtime.silence import Silence
+
+_SILENT, _ANSWERS = b"S", b"A"
+"""What a process asks of its parent, which says it back when it is done."""
 
 
 class Stretch(NamedTuple):
@@ -41,7 +50,7 @@ def divide(steps: Iterable[Step], up: bool) -> list[Stretch]:
     for step in steps:
         own.append(step)
         begun += isinstance(step.action, Join)
-        if isinstance(step.action, Crash):
+        if isinstance(step.action, Crash | Vanish):
             stretches.append(Stretch(len(stretches), instances, tuple(own)))
             own, instances = [], begun
     return [*stretches, Stretch(len(stretches), instances, tuple(own))]
@@ -53,10 +62,14 @@ class Shared:
     Attributes:
         zero_ns: the workload's zero, which the first process is told.
         crashes: how many scheduled crashes have been carried out.
+        silent: whether the host is silent.
+        parent: the present process's end of a socket to its parent.
     """
 
+    parent: socket.socket
+
     def __init__(self) -> None:
-        self._numbers = (ctypes.c_int64 * 2).from_buffer(mmap.mmap(-1, 16))
+        self._numbers = (ctypes.c_int64 * 3).from_buffer(mmap.mmap(-1, 24))
 
     @property
     def zero_ns(self) -> int:
@@ -70,27 +83,68 @@ class Shared:
     def crashes(self) -> int:
         return self._numbers[1]
 
+    @property
+    def silent(self) -> bool:
+        return bool(self._numbers[2])
+
+    def silence(self, silent: bool) -> None:
+        """Have the parent make the host silent, or let it answer again, unless it does so already.
+
+        It takes less than a millisecond, and this process waits.
+
+        Raises:
+            ConnectionError: the parent has ended.
+        """
+        if silent == self.silent:
+            return
+        asked = _SILENT if silent else _ANSWERS
+        self.parent.sendall(asked)
+        if self.parent.recv(1) != asked:
+            raise ConnectionResetError("the parent of the node's processes has ended")
+        self._numbers[2] = silent
+
     def crash(self) -> None:
         """Kill this process, as the schedule asks."""
         self._numbers[1] += 1
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run_in_turn(stretches: list[Stretch], shared: Shared, run: Callable[[Stretch], None]) -> None:
+def run_in_turn(
+    stretches: list[Stretch], shared: Shared, run: Callable[[Stretch], None], silence: Silence | None = None
+) -> None:
     """Run every stretch in a process of its own, each when a scheduled crash has killed the one before.
 
     Returns in these processes only, after ``run``. The calling process exits when one of them ends in any other way or
     the last one has ended: with the same status, or 128 and the number of the signal.
+
+    Args:
+        stretches: the node's.
+        shared: memory that this process and those share.
+        run: carries out a stretch, without privileges.
+        silence: of the node's host; None = the schedule has no silent crash.
+
+    Raises:
+        OSError: the kernel refused to make the host silent, or to let it answer again.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes to the whole group; the process below ends in order
     parent = os.getpid()
     code = 0
     for stretch in stretches:
+        ours, theirs = socket.socketpair()
         process = os.fork()
         if process == 0:
+            ours.close()
             die_with_parent(parent)
+            drop_privileges()
+            shared.parent = theirs
             run(stretch)
             return
+        theirs.close()
+        with ours:
+            while asked := ours.recv(1):
+                assert silence is not None, "only a node whose schedule has a silent crash asks"
+                silence.set(asked == _SILENT)
+                ours.sendall(asked)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         if code != -signal.SIGKILL or shared.crashes == stretch.number:
             break

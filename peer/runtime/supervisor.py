@@ -63,7 +63,12 @@ def read_orders(folder: Path) -> Orders:
     except ValueError as error:
         raise ValueError(f"schedule.jsonl: {error}") from None
     own_steps = {node: tuple(own) for node, own in steps.items()}
-    return Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder)
+    orders = Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder)
+    for place in agent.peers:
+        if orders.vanishes(place.node) and (place.netns is None or agent.command is not None):
+            needed = "a network namespace of its own and the Python peer"
+            raise ValueError(f"schedule.jsonl: node {place.node} vanishes, which needs {needed}")
+    return orders
 
 
 def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:

@@ -465,6 +465,7 @@ def test_a_word_to_end_reaches_what_a_wrapping_shell_has_started(machine):
         ("schedule.jsonl", '{"at_ns": 1}'),
         ("schedule.jsonl", '{"at_ns": 1, "node": 0, "action": "dance"}'),
         ("schedule.jsonl", '{"at_ns": 1, "node": 0, "action": "join", "topics": []}'),
+        ("schedule.jsonl", '{"at_ns": 1, "node": 0, "action": "vanish"}'),  # its host is not its own
     ],
 )
 def test_malformed_documents_are_refused_before_anything_starts(machine, name: str, content: str):

@@ -94,6 +94,19 @@ def test_a_broken_connection_is_sure_up_to_each_end_s_last_frame(spark: SparkSes
     assert {end["maybe_to_ns"] for end in found.values()} == {9 * SECOND + BROKEN.ns}
 
 
+def test_a_bye_that_nobody_reads_ends_the_link_of_its_sender_only(spark: SparkSession) -> None:
+    """The host of node 2 vanishes; node 1 gives the silent link up at 8 s, and its kernel repeats the ``Bye``."""
+    hops = [*hellos("a", SECOND), hop("a", "resp", Data.kind, 5 * SECOND)]
+    hops.append(hop("a", "orig", Bye.kind, 8 * SECOND, log_recv_ns=None))
+    conns = [{"conn": "a", "ts_ns": SECOND, "duration_ns": 12 * SECOND}]
+    found = ends(spark, hops, conns)
+    assert found[1]["sure_to_ns"] == 8 * SECOND
+    assert found[1]["maybe_to_ns"] == 8 * SECOND + INSIDE + SETTLE.ns
+    assert found[2]["sure_to_ns"] == 5 * SECOND
+    assert found[2]["maybe_to_ns"] == 13 * SECOND + BROKEN.ns
+    assert found[2]["to_ns"] == 8 * SECOND + INSIDE + DELAY
+
+
 def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> Matching:
     """Links of nodes 1 and 2 traced in those spans, against a connection from 1 s to 10 s."""
     used = [hop("a", side, Data.kind, SECOND + 200 * MS) for side in ("orig", "resp")]

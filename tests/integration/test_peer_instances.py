@@ -152,6 +152,17 @@ def test_a_crashed_node_says_nothing_and_is_refused_until_it_joins(tmp_path: Pat
     run(scenario)
 
 
+def test_a_host_that_is_not_the_nodes_alone_does_not_vanish(tmp_path: Path):
+    async def scenario() -> None:
+        async with Network(2, tmp_path) as net:
+            with pytest.raises(ValueError, match="cannot vanish"):
+                net.instances[1].vanish()
+            await net.linked(net.nodes)
+            assert not net.events(1, "leave")
+
+    run(scenario)
+
+
 def test_logical_links_of_both_ends_end_with_a_life(tmp_path: Path):
     async def scenario() -> None:
         async with Network(3, tmp_path) as net:

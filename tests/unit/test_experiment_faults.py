@@ -7,6 +7,8 @@ import pytest
 from harness.cli import main
 
 GOOD = 'name = "x"\n'
+REMOTE = GOOD + 'testbed = "remote"\ninventory = "x.toml"\n'
+VANISH = '[churn]\nkind = "script"\n[[churn.script]]\nat_s = 1\nnode = 1\naction = "vanish"\n'
 
 # (the file's text, what the error must say after the file's name)
 FILES = {
@@ -114,13 +116,21 @@ FILES = {
         ": $.churn.end_s: expected more than origin_s = 9, got 9",
     ),
     "window_unused": (GOOD + "[churn]\nend_s = 9\n", ': $.churn.end_s: kind = "none" does not use it'),
-    "silent_emulated": (
-        GOOD + "[churn]\nsilent_ratio = 0.5\n",
-        ': $.churn.silent_ratio: testbed = "emulated" has no silent crashes: only simulated hosts vanish',
+    "silent_remote": (
+        REMOTE + "[churn]\nsilent_ratio = 0.5\n",
+        ': $.churn.silent_ratio: testbed = "remote" has no silent crashes',
     ),
-    "vanish_emulated": (
-        GOOD + '[churn]\nkind = "script"\n[[churn.script]]\nat_s = 1\nnode = 1\naction = "vanish"\n',
-        ': $.churn.script: testbed = "emulated" has no silent crashes: only simulated hosts vanish',
+    "vanish_remote": (
+        REMOTE + VANISH,
+        ': $.churn.script: testbed = "remote" has no silent crashes',
+    ),
+    "silent_command": (
+        GOOD + '[churn]\nsilent_ratio = 0.5\n[peer]\ncommand = ["x"]\n',
+        ": $.churn.silent_ratio: silent crashes need the Python peer",
+    ),
+    "vanish_command": (
+        GOOD + VANISH + '[peer]\ncommand = ["x"]\n',
+        ": $.churn.script: silent crashes need the Python peer",
     ),
     "flash_script": (
         GOOD + '[churn]\nkind = "script"\nflash_ratio = 1\n[[churn.script]]\nat_s = 1\nnode = 1\naction = "leave"\n',
@@ -185,7 +195,7 @@ FILES = {
     "remote_alone": (GOOD + 'testbed = "remote"\n', ': $.inventory: missing: testbed = "remote" needs it'),
     "dilation_low": (GOOD + "time_dilation = 0.5\n", ": $.time_dilation: expected a number >= 1 and <= 1000, got 0.5"),
     "dilation_remote": (
-        GOOD + 'testbed = "remote"\ninventory = "x.toml"\ntime_dilation = 2\n',
+        REMOTE + "time_dilation = 2\n",
         ': $.time_dilation: expected 1 with testbed = "remote": a real network cannot be slowed down',
     ),
     "inventory_unused": (GOOD + 'inventory = "x.toml"\n', ': $.inventory: only testbed = "remote" uses it'),
@@ -222,6 +232,20 @@ def test_malformed_file_is_refused(
     file.write_text(text)
     monkeypatch.chdir(tmp_path)
     assert_refused(capsys, [verb, str(file)], tmp_path, f"trellis {verb}: {file}{problem}")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        'testbed = "simulated"\npeer.command = ["x"]\n',  # which no simulation starts
+    ],
+)
+@pytest.mark.parametrize("churn", [VANISH, '[churn]\nkind = "exponential"\ncrash_ratio = 1\nsilent_ratio = 0.5\n'])
+def test_hosts_vanish_where_they_can(more: str, churn: str, tmp_path: Path) -> None:
+    file = tmp_path / "case.toml"
+    file.write_text(GOOD + more + churn)
+    assert main(["check", str(file)]) == 0
 
 
 @pytest.mark.parametrize("case", OVERRIDES)
@@ -289,6 +313,10 @@ def test_what_cannot_fit_is_refused(
     capsys.readouterr()
     text = f"{file}: $.underlay.hosts: 30 hosts need 70 processes, this machine has 50"
     assert_refused(capsys, ["plan", str(file), "--set", "underlay.hosts=30"], tmp_path, text)
+    text = f"{file}: $.underlay.hosts: 30 hosts need 100 processes, this machine has 50"
+    for crashes in ("crash", "vanish"):
+        file.write_text(GOOD + VANISH.replace("vanish", crashes))
+        assert_refused(capsys, ["plan", str(file), "--set", "underlay.hosts=30"], tmp_path, text)
     text = "$.underlay.hosts: expected at most 1000 hosts on the emulated testbed's control network, got 1001"
     assert_refused(capsys, ["check", str(file), "--set", "underlay.hosts=1001"], tmp_path, text)
 

@@ -4,7 +4,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from harness.stages.prometheus import ScrapeCounts, unexplained_failures
 from metrics.prometheus import Target, graph_url, write_config
-from peer.core.schedule import Crash, Join, Leave
+from peer.core.schedule import Crash, Join, Leave, Vanish
 
 TARGETS = [
     Target("peer", "172.16.0.1", 9100, {"node": "0", "city": "Oslo"}),
@@ -24,7 +24,7 @@ def test_targets_go_to_a_file_a_job_with_their_labels(tmp_path: Path):
 
 def test_one_failed_scrape_per_scheduled_crash_is_explained():
     failed = {"peer/172.16.0.1:9100": 3, "peer/172.16.0.2:9100": 1, "agent/172.16.255.254:9102": 1}
-    schedule = [Crash(1, 0), Join(2, 0, ()), Crash(3, 0), Leave(4, 1)]
+    schedule = [Crash(1, 0), Join(2, 0, ()), Vanish(3, 0), Leave(4, 1)]
     places = {0: ("172.16.0.1", 9100), 1: ("172.16.0.2", 9100)}
     assert unexplained_failures(ScrapeCounts(90, 5, failed), schedule, places) == failed | {"peer/172.16.0.1:9100": 1}
     assert unexplained_failures(ScrapeCounts(90, 2, {"peer/172.16.0.1:9100": 2}), schedule, places) == {}

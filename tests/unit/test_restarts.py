@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.core.schedule import Action, Crash, Join, Leave, Publish
+from peer.core.schedule import Action, Crash, Join, Leave, Publish, Vanish
 from peer.runtime.bootstrap import Step
 from peer.runtime.restarts import divide
 
@@ -11,6 +11,7 @@ from peer.runtime.restarts import divide
 def steps(kinds: list[str]) -> list[Step]:
     made: dict[str, Action] = {
         "crash": Crash(0, 1),
+        "vanish": Vanish(0, 1),
         "leave": Leave(0, 1),
         "join": Join(0, 1, ()),
         "publish": Publish(0, 1, 1, (0,)),
@@ -25,17 +26,18 @@ def test_a_node_that_never_crashes_has_one_stretch():
 
 
 def test_every_instance_has_a_number_of_its_own():
-    own = steps(["leave", "join", "crash", "join", "crash", "join", "leave", "join", "crash"])
+    own = steps(["leave", "join", "crash", "join", "vanish", "join", "leave", "join", "crash"])
     for up, before in ((True, [0, 2, 3, 5]), (False, [0, 1, 2, 4])):
         assert [stretch.instances for stretch in divide(own, up)] == before
 
 
-@given(st.lists(st.sampled_from(["crash", "leave", "join", "publish"]), max_size=12), st.booleans())
+@given(st.lists(st.sampled_from(["crash", "vanish", "leave", "join", "publish"]), max_size=12), st.booleans())
 def test_each_stretch_but_the_last_ends_with_its_only_crash(kinds: list[str], up: bool):
     own = steps(kinds)
     *crashing, last = divide(own, up)
     assert [step for stretch in (*crashing, last) for step in stretch.steps] == own
     for stretch in crashing:
-        assert [isinstance(step.action, Crash) for step in stretch.steps] == [False] * (len(stretch.steps) - 1) + [True]
-    assert not any(isinstance(step.action, Crash) for step in last.steps)
+        *before, end = [isinstance(step.action, Crash | Vanish) for step in stretch.steps]
+        assert end and not any(before)
+    assert not any(isinstance(step.action, Crash | Vanish) for step in last.steps)
     assert [stretch.number for stretch in (*crashing, last)] == list(range(len(crashing) + 1))
