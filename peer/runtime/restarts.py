@@ -90,7 +90,7 @@ class Shared:
     def silence(self, silent: bool) -> None:
         """Have the parent make the host silent, or let it answer again, unless it does so already.
 
-        It takes less than a millisecond, and this process waits.
+        This process waits until the rule holds.
 
         Raises:
             ConnectionError: the parent has ended.
