@@ -23,7 +23,7 @@ from peer.core.contract import (
     Unsubscribe,
     message_id,
 )
-from peer.core.dissemination.notify_pull import MOST_PENDING, PATIENCE_NS, Notify, Pull
+from peer.core.dissemination.notify_pull import MOST_PENDING, MOST_PENDING_FROM_ONE, PATIENCE_NS, Notify, Pull
 from peer.core.encoded_sizes import count_array_head_bytes, count_integer_bytes
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.rendezvous import MOST_RELAYED, RelayRequest
@@ -407,12 +407,17 @@ def test_only_what_a_node_has_is_sent():
     assert [event.reason for event in traces(effects)] == ["unknown_message"]
 
 
-def test_notifications_of_messages_that_never_come_are_bounded():
-    solo = linked("vitis", 1, topics=(4,))
-    for number in range(MOST_PENDING):
-        solo.receive(1, Notify(message_id(9, number), (4,), 1))
-    [event] = traces(solo.receive(1, Notify(message_id(9, MOST_PENDING), (4,), 1)))
-    assert event.reason == "too_much_pending"
+def test_notifications_of_messages_that_never_come_are_bounded_per_neighbour_and_in_all():
+    solo = linked("vitis", 1, 2, 3, 4, 5, topics=(4,))
+    asked = []
+    for peer in (1, 2, 3, 4, 5):
+        asked.append(0)
+        for number in range(MOST_PENDING_FROM_ONE + 1):
+            effects = solo.receive(peer, Notify(message_id(9, 10_000 * peer + number), (4,), 1))
+            asked[-1] += bool(sends(effects))
+            assert sends(effects) or [event.reason for event in traces(effects)] == ["too_much_pending"]
+    assert asked == [MOST_PENDING_FROM_ONE] * 4 + [0], "a fifth one is beyond the bound of all"
+    assert sum(asked) == MOST_PENDING
 
 
 @pytest.mark.parametrize("spreading", ["pull", "push"])

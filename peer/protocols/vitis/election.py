@@ -20,7 +20,7 @@ def elect(
 
     A proposal counts if its neighbour is the gateway itself, or has it from a node that is not a neighbour: otherwise
     this node has it from there, too. Ours: a proposal whose parent is this node, or whose gateway has just failed, does
-    not count. With the listing alone, neighbours return a failed gateway to each other until its hops exceed the limit.
+    not count. With the listing alone, neighbours keep proposing a failed gateway until its hops exceed the limit.
 
     Args:
         node: this node, the first gateway that it proposes.
