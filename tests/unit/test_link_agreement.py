@@ -1,32 +1,20 @@
 """Ends of connections as the captures show them, on hand-made hops: every way in which a link begins and ends."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from metrics.checks.consistency import BROKEN, IDLE, SETTLE
 from metrics.checks.evidence import Matching
-from metrics.session import session
 from metrics.tables.agreement import compare_physical, wire_ends
 from metrics.tables.condensed import condense_streams
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Bye, Data, Hello
 
-pytestmark = pytest.mark.spark
-
 MS, SECOND = 1_000_000, 1_000_000_000
 GRID = (0, 0, 200)
 DELAY = 40 * MS
 INSIDE = 2 * MS
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with session(light=True) as found:
-        yield found
 
 
 def hop(conn: str, side: str, kind: int, sent_ns: int, **changes: Any) -> dict[str, Any]:
@@ -42,22 +30,21 @@ def hellos(conn: str, at_ns: int) -> list[dict[str, Any]]:
     return [hop(conn, "orig", Hello.kind, at_ns), hop(conn, "resp", Hello.kind, at_ns + DELAY + 2 * INSIDE)]
 
 
-def table(spark: SparkSession, name: str, rows: list[dict[str, Any]]) -> DataFrame:
-    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema(name)))
+def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, arrow_schema(name))
 
 
-def streams(spark: SparkSession, hops: list[dict[str, Any]]) -> DataFrame:
-    return spark.createDataFrame(condense_streams(pa.Table.from_pylist(hops, arrow_schema("hops"))))
+def streams(hops: list[dict[str, Any]]) -> pa.Table:
+    return condense_streams(table("hops", hops))
 
 
-def ends(spark: SparkSession, hops: list[dict[str, Any]], conns: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    found = wire_ends(streams(spark, hops), table(spark, "conns", conns)).collect()
-    return {row["node"]: row.asDict() for row in found}
+def ends(hops: list[dict[str, Any]], conns: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {row["node"]: row for row in wire_ends(streams(hops), table("conns", conns)).to_pylist()}
 
 
-def test_a_link_lasts_from_the_other_side_s_hello_to_a_bye(spark: SparkSession) -> None:
+def test_a_link_lasts_from_the_other_side_s_hello_to_a_bye() -> None:
     bye_ns = 10 * SECOND
-    found = ends(spark, [*hellos("a", SECOND), hop("a", "orig", Bye.kind, bye_ns)], [])
+    found = ends([*hellos("a", SECOND), hop("a", "orig", Bye.kind, bye_ns)], [])
     opener, acceptor = found[1], found[2]
     answered_ns = SECOND + DELAY + 2 * INSIDE
     assert acceptor["from_ns"] == SECOND + INSIDE + DELAY
@@ -70,36 +57,36 @@ def test_a_link_lasts_from_the_other_side_s_hello_to_a_bye(spark: SparkSession) 
     assert acceptor["maybe_to_ns"] == bye_ns + 2 * INSIDE + DELAY + SETTLE.ns
 
 
-def test_a_node_that_sends_on_a_link_knows_it(spark: SparkSession) -> None:
+def test_a_node_that_sends_on_a_link_knows_it() -> None:
     """Who reads need not know it yet: a frame right behind the ``Hello`` is stamped when both are read."""
     used_ns = SECOND + 200 * MS
-    found = ends(spark, [*hellos("a", SECOND), hop("a", "orig", Data.kind, used_ns)], [])
+    found = ends([*hellos("a", SECOND), hop("a", "orig", Data.kind, used_ns)], [])
     assert found[1]["sure_from_ns"] == used_ns
     assert found[2]["sure_from_ns"] == SECOND + DELAY + 3 * INSIDE + IDLE.ns
 
 
-def test_a_refused_connection_is_no_link(spark: SparkSession) -> None:
-    assert ends(spark, [hop("a", "orig", Hello.kind, SECOND), hop("a", "resp", Bye.kind, 2 * SECOND)], []) == {}
+def test_a_refused_connection_is_no_link() -> None:
+    assert ends([hop("a", "orig", Hello.kind, SECOND), hop("a", "resp", Bye.kind, 2 * SECOND)], []) == {}
 
 
-def test_a_broken_connection_is_sure_up_to_each_end_s_last_frame(spark: SparkSession) -> None:
+def test_a_broken_connection_is_sure_up_to_each_end_s_last_frame() -> None:
     """Node 2 crashes unseen: what node 1 sends at 8 s arrives at its host and is read by nobody."""
     hops = [*hellos("a", SECOND), hop("a", "resp", Data.kind, 5 * SECOND)]
     hops.append(hop("a", "orig", Data.kind, 8 * SECOND, log_recv_ns=None))
     conns = [{"conn": "a", "ts_ns": SECOND, "duration_ns": 8 * SECOND}]
-    found = ends(spark, hops, conns)
+    found = ends(hops, conns)
     assert found[1]["sure_to_ns"] == 8 * SECOND
     assert found[2]["sure_to_ns"] == 5 * SECOND
     assert {end["to_ns"] for end in found.values()} == {9 * SECOND}
     assert {end["maybe_to_ns"] for end in found.values()} == {9 * SECOND + BROKEN.ns}
 
 
-def test_a_bye_that_nobody_reads_ends_the_link_of_its_sender_only(spark: SparkSession) -> None:
+def test_a_bye_that_nobody_reads_ends_the_link_of_its_sender_only() -> None:
     """The host of node 2 vanishes; node 1 gives the silent link up at 8 s, and its kernel repeats the ``Bye``."""
     hops = [*hellos("a", SECOND), hop("a", "resp", Data.kind, 5 * SECOND)]
     hops.append(hop("a", "orig", Bye.kind, 8 * SECOND, log_recv_ns=None))
     conns = [{"conn": "a", "ts_ns": SECOND, "duration_ns": 12 * SECOND}]
-    found = ends(spark, hops, conns)
+    found = ends(hops, conns)
     assert found[1]["sure_to_ns"] == 8 * SECOND
     assert found[1]["maybe_to_ns"] == 8 * SECOND + INSIDE + SETTLE.ns
     assert found[2]["sure_to_ns"] == 5 * SECOND
@@ -107,7 +94,7 @@ def test_a_bye_that_nobody_reads_ends_the_link_of_its_sender_only(spark: SparkSe
     assert found[2]["to_ns"] == 8 * SECOND + INSIDE + DELAY
 
 
-def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete: list[int]) -> Matching:
+def compared(spans: dict[int, tuple[int, int]], incomplete: list[int]) -> Matching:
     """Links of nodes 1 and 2 traced in those spans, against a connection from 1 s to 10 s."""
     used = [hop("a", side, Data.kind, SECOND + 200 * MS) for side in ("orig", "resp")]
     hops = [*hellos("a", SECOND), *used, hop("a", "orig", Bye.kind, 10 * SECOND)]
@@ -115,19 +102,19 @@ def compared(spark: SparkSession, spans: dict[int, tuple[int, int]], incomplete:
         {"node": node, "peer": 3 - node, "conn": "a", "from_ns": since, "to_ns": until}
         for node, (since, until) in spans.items()
     ]
-    physical = table(spark, "physical_links", rows)
-    found = wire_ends(streams(spark, hops), table(spark, "conns", []))
+    physical = table("physical_links", rows)
+    found = wire_ends(streams(hops), table("conns", []))
     return compare_physical(found, physical, incomplete, GRID)
 
 
-def test_traces_are_held_against_both_bounds(spark: SparkSession) -> None:
+def test_traces_are_held_against_both_bounds() -> None:
     up_ns, down_ns = SECOND + 150 * MS, 10 * SECOND + 45 * MS
-    sound = compared(spark, {1: (up_ns, 10 * SECOND + MS), 2: (up_ns, down_ns)}, [])
+    sound = compared({1: (up_ns, 10 * SECOND + MS), 2: (up_ns, down_ns)}, [])
     assert (sound.only_on_wire, sound.only_traced) == (0, 0)
     assert sound.tested == 2 * 9, "seconds 2 to 10 at both ends"
     assert sound.changing == 1, "at 10 s node 1's Bye is inside its host"
-    late = compared(spark, {1: (up_ns, 10 * SECOND), 2: (up_ns + 3 * SECOND, down_ns + 2 * SECOND)}, [])
+    late = compared({1: (up_ns, 10 * SECOND), 2: (up_ns + 3 * SECOND, down_ns + 2 * SECOND)}, [])
     assert (late.only_on_wire, late.only_traced) == (3, 2)
-    missing = compared(spark, {1: (up_ns, 10 * SECOND)}, [])
+    missing = compared({1: (up_ns, 10 * SECOND)}, [])
     assert missing.only_on_wire == 9
-    assert compared(spark, {1: (up_ns, 10 * SECOND)}, [2]).only_on_wire == 0, "its trace is lost anyway"
+    assert compared({1: (up_ns, 10 * SECOND)}, [2]).only_on_wire == 0, "its trace is lost anyway"
