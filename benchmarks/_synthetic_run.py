@@ -1,4 +1,4 @@
-"""A run directory of any size, made with NumPy in seconds: header-only captures, and the traces that match them.
+"""A run directory of any size, made with NumPy: header-only captures, and the traces that match them.
 
 A few hosts, a TCP connection between every two, a topic a host to which its ``FANOUT`` followers subscribe. A publisher
 sends each message straight to its followers; a frame takes three segments and two acknowledgements, and one segment in
@@ -6,6 +6,7 @@ a hundred is lost and sent again. Everything is consistent: every frame is in th
 """
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ PACKETS_PER_FRAME = 10.1
 _MESSAGE_GAP_NS = 200_000_000  # between a publisher's messages: longer than any retransmission takes
 _PAYLOAD_BYTES, _SEGMENT_BYTES = 4000, 1448
 _HEADER_BYTES = 52
-_CHUNK = 400_000
+_CHUNK_MESSAGES = 100  # of each publisher: some 650,000 packets
 SYN, ACK = 2, 16
 
 Ints = npt.NDArray[np.int64]
@@ -70,19 +71,35 @@ class Sent:
 
 
 def write_run(folder: Path, packets: int, seed: int = 1) -> int:
-    """Write a run directory of about ``packets`` captured packets; returns how many there are."""
+    """Write a run directory of about ``packets`` captured packets, a bounded number of them at a time.
+
+    Args:
+        folder: where it is written.
+        packets: how many there are to be.
+        seed: of what is drawn.
+
+    Returns:
+        How many packets there are.
+    """
     rng = np.random.default_rng(seed)
     delay_ns = rng.integers(2_000_000, 40_000_000, (HOSTS, HOSTS))
     np.fill_diagonal(delay_ns, 0)
     messages = max(1, round(packets / PACKETS_PER_FRAME / FANOUT / HOSTS))
-    frames = _frames(rng, messages, delay_ns)
     for name in ("capture", "trace"):
         (folder / name).mkdir(parents=True)
-    packets_seen = _packets(rng, frames, delay_ns)
-    count = len(packets_seen["ts_ns"])
-    names = _write_captures(folder / "capture", packets_seen)
-    _write_traces(folder / "trace", frames, messages)
-    _write_documents(folder, messages, delay_ns, {"records": count, "files": [f"capture/{name}" for name in names]})
+    captures, traces = _Captures(folder / "capture"), _Traces(folder / "trace")
+    captures.add(_handshakes(delay_ns))
+    for first in range(0, messages, _CHUNK_MESSAGES):
+        numbers = np.arange(first, min(first + _CHUNK_MESSAGES, messages))
+        frames = _frames(rng, numbers, delay_ns)
+        next_ns = ZERO_NS + (first + _CHUNK_MESSAGES) * _MESSAGE_GAP_NS  # nothing that follows is earlier
+        captures.add(_packets(rng, frames, delay_ns))
+        captures.write(next_ns)
+        traces.add(frames, numbers)
+        traces.write(next_ns)
+    count = captures.close()
+    traces.close()
+    _write_documents(folder, messages, delay_ns, {"records": count, "files": captures.names})
     return count
 
 
@@ -96,18 +113,19 @@ def frame_bytes() -> int:
     return len(encode(Data(1, (1,), 1, 1, bytes(_PAYLOAD_BYTES))))
 
 
-def _frames(rng: np.random.Generator, messages: int, delay_ns: Ints) -> Sent:
-    src = np.repeat(np.arange(HOSTS), messages * FANOUT)
-    number = np.tile(np.repeat(np.arange(messages), FANOUT), HOSTS)
-    place = np.tile(np.arange(FANOUT), HOSTS * messages)
+def _frames(rng: np.random.Generator, numbers: Ints, delay_ns: Ints) -> Sent:
+    """Every publisher's messages of these numbers."""
+    src = np.repeat(np.arange(HOSTS), len(numbers) * FANOUT)
+    number = np.tile(np.repeat(numbers, FANOUT), HOSTS)
+    place = np.tile(np.arange(FANOUT), HOSTS * len(numbers))
     dst = (src + 1 + place) % HOSTS
     sent_ns = ZERO_NS + number * _MESSAGE_GAP_NS + src * 3_000_000 + place * 20_000 + 60_000
     return Sent(src, dst, number, sent_ns, number * frame_bytes(), rng.random(len(src)) < 0.03, delay_ns[src, dst])
 
 
 def _packets(rng: np.random.Generator, frames: Sent, delay_ns: Ints) -> dict[str, Ints]:
-    """Every captured packet as columns, in time order."""
-    parts = [_handshakes(delay_ns)]
+    """The captured packets of frames, as columns."""
+    parts = []
     size = frame_bytes()
     lost_segment = np.where(frames.lost, rng.integers(0, 3, len(frames.src)), -1)
     for segment in range(3):
@@ -127,9 +145,11 @@ def _packets(rng: np.random.Generator, frames: Sent, delay_ns: Ints) -> dict[str
                 acked = at + frames.delay_ns + 1_000
                 parts.append(_seen(frames.dst, frames.src, acked, 2, none, arrives))
                 parts.append(_seen(frames.dst, frames.src, acked + back_ns, 1, none, arrives))
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    order = np.argsort(joined["ts_ns"], kind="stable")
-    return {name: column[order] for name, column in joined.items()}
+    return _join(parts)
+
+
+def _join(parts: list[dict[str, Ints]]) -> dict[str, Ints]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _seen(
@@ -163,23 +183,45 @@ def _handshakes(delay_ns: Ints) -> dict[str, Ints]:
             fixed = {"seq": seq, "payload": 0, "direction": direction, "flags": flags}
             part = {"src": src, "dst": dst, "ts_ns": ts_ns}
             parts.append(part | {name: np.full(len(low), value) for name, value in fixed.items()})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return _join(parts)
 
 
-def _write_captures(folder: Path, packets: dict[str, Ints]) -> list[str]:
-    """A file for each group of hosts; returns their names."""
-    host = np.where(packets["direction"] == 2, packets["src"], packets["dst"])
-    names = []
-    for first_host in range(0, HOSTS, GROUP_HOSTS):
-        rows = np.flatnonzero(host // GROUP_HOSTS == first_host // GROUP_HOSTS)
-        names.append(f"hosts-{first_host // GROUP_HOSTS}.pcapng")
-        with (folder / names[-1]).open("wb") as file:
-            file.write(_head(first_host))
-            for first in range(0, len(rows), _CHUNK):
-                chosen = rows[first : first + _CHUNK]
-                chunk = {name: column[chosen] for name, column in packets.items()}
-                file.write(_blocks(chunk, host[chosen] - first_host))
-    return names
+class _Captures:
+    """A file for each group of hosts, to which packets are written in time order."""
+
+    def __init__(self, folder: Path) -> None:
+        firsts = range(0, HOSTS, GROUP_HOSTS)
+        paths = [folder / f"hosts-{first // GROUP_HOSTS}.pcapng" for first in firsts]
+        self.names = [f"{folder.name}/{path.name}" for path in paths]
+        self._files = [path.open("wb") for path in paths]
+        for first, file in zip(firsts, self._files, strict=True):
+            file.write(_head(first))
+        self._waiting: list[dict[str, Ints]] = []
+        self._count = 0
+
+    def add(self, packets: dict[str, Ints]) -> None:
+        self._waiting.append(packets)
+
+    def write(self, until_ns: int) -> None:
+        """Write those before an instant."""
+        packets = _join(self._waiting)
+        order = np.argsort(packets["ts_ns"], kind="stable")
+        split = int(np.searchsorted(packets["ts_ns"][order], until_ns))
+        self._waiting = [{name: column[order[split:]] for name, column in packets.items()}]
+        packets = {name: column[order[:split]] for name, column in packets.items()}
+        host = np.where(packets["direction"] == 2, packets["src"], packets["dst"])
+        for group, file in enumerate(self._files):
+            rows = np.flatnonzero(host // GROUP_HOSTS == group)
+            chosen = {name: column[rows] for name, column in packets.items()}
+            file.write(_blocks(chosen, host[rows] - group * GROUP_HOSTS))
+        self._count += split
+
+    def close(self) -> int:
+        """Write the rest; how many packets there are in all."""
+        self.write(np.iinfo(np.int64).max)
+        for file in self._files:
+            file.close()
+        return self._count
 
 
 def _head(first_host: int) -> bytes:
@@ -235,22 +277,45 @@ def _address(host: Ints) -> Ints:
     return (10 << 24) + host + 1
 
 
-def _write_traces(folder: Path, frames: Sent, messages: int) -> None:
-    """Every node's file, its lines in time order."""
-    size = frame_bytes()
-    for node in range(HOSTS):
-        lines: list[tuple[int, str]] = [(ZERO_NS - 2 * SECOND, '"event":"start","version":1')]
-        for number in range(messages):
-            at = ZERO_NS + number * _MESSAGE_GAP_NS + node * 3_000_000 + 50_000
-            lines.append(
-                (at, f'"event":"publish","message_id":{node << 32 | number},"topics":[{node}],"len_bytes":4000')
-            )
-        for event, mine in (("send", frames.src == node), ("receive", frames.dst == node)):
-            lines += _frame_lines(node, event, frames, np.flatnonzero(mine), size)
-        lines.sort()
-        lines.append((lines[-1][0] + 1, f'"event":"stop","records":{len(lines)}'))
-        text = "\n".join(f'{{"ts_ns":{at},"node":{node},{rest}}}' for at, rest in lines)
-        (folder / f"{node}.jsonl").write_text(text + "\n", encoding="utf-8")
+class _Traces:
+    """Every node's file, to which its lines are written in time order."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = [(folder / f"{node}.jsonl").open("w", encoding="utf-8") for node in range(HOSTS)]
+        start = (ZERO_NS - 2 * SECOND, '"event":"start","version":1')
+        self._waiting: list[list[tuple[int, str]]] = [[start] for _ in range(HOSTS)]
+        self._counts = [0] * HOSTS
+        self._last_ns = [0] * HOSTS
+
+    def add(self, frames: Sent, numbers: Ints) -> None:
+        size = frame_bytes()
+        for node, lines in enumerate(self._waiting):
+            for number in numbers.tolist():
+                at = ZERO_NS + number * _MESSAGE_GAP_NS + node * 3_000_000 + 50_000
+                lines.append(
+                    (at, f'"event":"publish","message_id":{node << 32 | number},"topics":[{node}],"len_bytes":4000')
+                )
+            for event, mine in (("send", frames.src == node), ("receive", frames.dst == node)):
+                lines += _frame_lines(node, event, frames, np.flatnonzero(mine), size)
+
+    def write(self, until_ns: int) -> None:
+        """Write those before an instant."""
+        for node, (file, lines) in enumerate(zip(self._files, self._waiting, strict=True)):
+            lines.sort()
+            split = bisect_left(lines, (until_ns, ""))
+            file.writelines(f'{{"ts_ns":{at},"node":{node},{rest}}}\n' for at, rest in lines[:split])
+            self._counts[node] += split
+            self._last_ns[node] = lines[split - 1][0] if split else self._last_ns[node]
+            del lines[:split]
+
+    def close(self) -> None:
+        """Write the rest, and the end of each trace."""
+        self.write(np.iinfo(np.int64).max)
+        for lines, last_ns, count in zip(self._waiting, self._last_ns, self._counts, strict=True):
+            lines.append((last_ns + 1, f'"event":"stop","records":{count}'))
+        self.write(np.iinfo(np.int64).max)
+        for file in self._files:
+            file.close()
 
 
 def _frame_lines(node: int, event: str, frames: Sent, rows: Ints, size: int) -> list[tuple[int, str]]:

@@ -74,7 +74,9 @@ def measure(folder: Path, packets: int) -> dict[str, float]:
         result |= {f"spark_{name}_{cores}_cores_per_s": count / seconds for cores, seconds in durations.items()}
         result[f"spark_{name}_2_over_1_cores"] = durations[1] / durations[2]
     result["plain_loop_2_over_1_cores"] = _measure_free_cores()
-    result["all_tables_s"] = _time_build(folder / "run")
+    for name, master in (("here", "here"), ("spark", "local[*]")):
+        seconds, megabytes = _time_build(folder / "run", master)
+        result |= {f"all_tables_{name}_s": seconds, f"all_tables_{name}_peak_mb": megabytes}
     return result
 
 
@@ -169,14 +171,22 @@ def _measure_free_cores() -> float:
     return 2 * _time(lambda: run(1)) / _time(lambda: run(2))
 
 
-def _time_build(run: Path) -> float:
-    """All tables of the run directory in a process of its own, the start of Spark included."""
+def _time_build(run: Path, master: str) -> tuple[float, float]:
+    """All tables of the run directory in a process of its own, the start of Spark included.
+
+    Returns:
+        Seconds, and the most memory (resident, MB) of the process in which the tables were computed or started.
+    """
     os.sync()  # the run was written just now, which is no part of its analysis
-    program = "import sys, pathlib, metrics.tables; metrics.tables.build(pathlib.Path(sys.argv[1]))"
+    program = "import sys, pathlib, metrics.tables; metrics.tables.build(pathlib.Path(sys.argv[1]), sys.argv[2]); "
+    program += "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", program, str(run)], check=True, env=environment)
-    return time.perf_counter() - start
+    argv = [sys.executable, "-c", program, str(run), master]
+    done = subprocess.run(argv, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    seconds = time.perf_counter() - start
+    shutil.rmtree(run / "tables")
+    return seconds, int(done.stdout.split()[-1]) / 1e3
 
 
 if __name__ == "__main__":

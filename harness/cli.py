@@ -12,6 +12,7 @@ from harness.doctor.programs import program_path
 from harness.errors import TrellisError
 from harness.interruption import describe, exit_code, heed_sigterm
 from metrics.rundir import RunDirError
+from metrics.storage import StoreError
 
 DESCRIPTION = "An emulated-WAN testbed for peer-to-peer publish/subscribe overlays."
 
@@ -24,6 +25,7 @@ VERBS = {
     "report": "analyse a finished run and write its report",
     "sweep": "simulate a study's experiments and write its tables and figures",
     "compare": "print runs side by side",
+    "copy": "copy a run to an object store or from one",
     "serve": "open the run's Prometheus database and its report on loopback",
     "inspect": "print the overlay frames of a capture",
     "replay": "replay the recorded peers of a run and compare every effect",
@@ -48,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ["PATH"] = program_path()  # child processes start the programs that the doctor finds
     try:
         return _run(argv, chosen)
-    except (TrellisError, RunDirError) as error:
+    except (TrellisError, RunDirError, StoreError) as error:
         print(f"trellis {chosen}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # as in "trellis compare ... | head"

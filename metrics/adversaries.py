@@ -9,11 +9,15 @@ from metrics.rundir import RunDir
 from peer.files import OVERLAY_FILE
 
 
-def read_adversaries(run: RunDir, kind: str | None = None) -> frozenset[int]:
-    """The nodes to which ``overlay.json`` gives a behaviour, or those with one kind of it."""
+def read_behaviours(run: RunDir) -> dict[int, str]:
+    """The kind of behaviour that ``overlay.json`` gives to each node that misbehaves."""
     nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
-    bad = {node["node"]: node["behaviour"] for node in nodes if node.get("behaviour")}
-    return frozenset(node for node, behaviour in bad.items() if kind in (None, behaviour["name"]))
+    return {node["node"]: node["behaviour"]["name"] for node in nodes if node.get("behaviour")}
+
+
+def read_adversaries(run: RunDir, kind: str | None = None) -> frozenset[int]:
+    """The nodes that misbehave, or those with one kind of behaviour."""
+    return frozenset(node for node, behaviour in read_behaviours(run).items() if kind in (None, behaviour))
 
 
 def of_nodes(table: pa.Table, column: str, nodes: frozenset[int], *, others: bool = False) -> pa.Table:

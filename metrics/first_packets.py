@@ -13,19 +13,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from msgspec import Struct
 
 from metrics.probing import MOST_ATTEMPTS, met_stall
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.stalls import Bools, Stalls
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
 from metrics.tables.schemas import schema_of
 
 SCHEMA = schema_of("""
@@ -140,10 +140,10 @@ class IntroductionAttempt(Struct, frozen=True):
     contrasts: tuple[Contrast, ...]
 
 
-def read(run_dir: Path) -> pa.Table | None:
+def read(run_dir: Place) -> pa.Table | None:
     """The slots of a run, None where none were recorded."""
     path = run_dir / FIRST_PACKETS_FILE
-    return pq.read_table(path) if path.exists() else None
+    return read_parquet(path) if path.exists() else None
 
 
 def judge(slots: pa.Table, stalls: Stalls) -> list[IntroductionAttempt]:

@@ -1,6 +1,6 @@
 """The headline numbers of a run, from its tables."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ from metrics.adversaries import of_nodes, read_adversaries
 from metrics.measures.attacks import ATTACK, DISCLOSURE, Attack, Disclosure
 from metrics.measures.deliveries import DELIVERIES, Deliveries
 from metrics.measures.emulation import EMULATION, EmulationFacts
+from metrics.measures.groups import GROUPS, GroupMessages
 from metrics.measures.learning import LEARNING
 from metrics.measures.measure import Values
 from metrics.measures.registry import HEADLINE
@@ -17,10 +18,10 @@ from metrics.measures.snapshots import LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.overlay.nodes import NodeLinks
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
-from metrics.received import read_received
 from metrics.rundir import RunDir
 from metrics.tables.columns import read_columns
-from metrics.tables.schemas import TABLES
+from metrics.tables.schemas import GROUP_LINKS, OPTIONAL, TABLES
+from metrics.totals import CopyCounts, HopTotals, MessageTotals, RowCount, Totals, read_totals
 
 Nodes = frozenset[int]
 
@@ -29,22 +30,34 @@ def headline(run: RunDir) -> dict[str, Any]:
     """The numbers under their stable names; None = not computed. Without learning or adversaries, theirs are absent."""
     adversaries = read_adversaries(run)
     numbers: dict[str, Any] = _overlay(run) | LINKS.numbers(_links(run, adversaries))
-    numbers |= DELIVERIES.numbers(read_delivery_rows(run, adversaries).facts)
-    numbers |= TRAFFIC.numbers(_traffic(run, adversaries))
-    numbers |= EMULATION.numbers(_emulation(run, adversaries))
-    numbers |= _learning(run) | _attack(run, adversaries)
+    totals = read_totals(run)
+    numbers |= DELIVERIES.numbers(_deliveries(totals.messages))
+    numbers |= TRAFFIC.numbers(_traffic(run, totals.hops, adversaries))
+    numbers |= EMULATION.numbers(_emulation(run, totals))
+    numbers |= _groups(run, totals.messages, adversaries) | _learning(run) | _attack(run, totals.messages, adversaries)
     numbers["messages_published"] = numbers["messages"]
     return {name: numbers[name] for name in HEADLINE if name in numbers}
 
 
-def _attack(run: RunDir, adversaries: Nodes) -> dict[str, float | None]:
+def _attack(run: RunDir, totals: MessageTotals, adversaries: Nodes) -> dict[str, float | None]:
     if not adversaries:
         return {}
-    theirs = of_nodes(read_columns(run, "deliveries", "node", "delivered_ns"), "node", adversaries)
-    deliveries = Deliveries(0, len(theirs), len(theirs) - theirs["delivered_ns"].null_count, np.empty(0))
+    deliveries = Deliveries(0, *totals.attacked, np.empty(0))
     numbers = ATTACK.numbers(Attack(len(adversaries), deliveries))
     askers = [Disclosure(**row) for row in read_columns(run, "disclosures", *TABLES["disclosures"]).to_pylist()]
     return numbers | (DISCLOSURE.numbers(askers) if askers else {})
+
+
+def _groups(run: RunDir, totals: MessageTotals, adversaries: Nodes) -> dict[str, float | None]:
+    """What the measures of messages with expressions read, of honest nodes, if the run has such messages."""
+    if not run.has_expressions:
+        return {}
+    table = read_columns(run, "groups", *OPTIONAL["groups"])
+    columns = {name: table[name].to_numpy() for name in GroupMessages.__struct_fields__ if name in table.column_names}
+    honest = (node for node in run.nodes if node not in adversaries)
+    sent = [totals.copies_by_sender.get(node, RowCount(0)).rows for node in honest]
+    expressions = read_columns(run, GROUP_LINKS, "expressions")["expressions"].to_numpy()
+    return GROUPS.numbers(GroupMessages(**columns, sent=np.array(sent), expressions=expressions))
 
 
 def _learning(run: RunDir) -> dict[str, float | None]:
@@ -58,44 +71,18 @@ def _present(table: pa.Table, column: str) -> Values:
     return np.asarray(table[column].drop_null().to_numpy())
 
 
-class DeliveryRows(NamedTuple):
-    """Rows of which the measures of deliveries are computed, all of honest nodes.
-
-    Attributes:
-        messages: how many were published.
-        deliveries: the expected ones: message_id, delivered_ns, latency_ms, hops.
-        received: the copies: message_id, dst_node, is_dup, is_relay, at_relay.
-    """
-
-    messages: int
-    deliveries: pa.Table
-    received: pa.Table
-
-    @property
-    def facts(self) -> Deliveries:
-        """What the formulas read."""
-        sums = [(name, "sum") for name in ("is_dup", "is_relay", "at_relay")]
-        by_node = self.received.group_by("dst_node").aggregate([([], "count_all"), *sums])
-        return Deliveries(
-            messages=self.messages,
-            expected=len(self.deliveries),
-            delivered=len(self.deliveries) - self.deliveries["delivered_ns"].null_count,
-            delays_ms=_present(self.deliveries, "latency_ms"),
-            hops=_present(self.deliveries, "hops"),
-            relays=pc.sum(by_node["is_relay_sum"]).as_py() or 0,
-            duplicates=pc.sum(by_node["is_dup_sum"]).as_py() or 0,
-            copies=by_node["count_all"].to_numpy(),
-            at_relay=by_node["at_relay_sum"].to_numpy().astype(np.int64),
-        )
-
-
-def read_delivery_rows(run: RunDir, adversaries: Nodes) -> DeliveryRows:
-    """Read deliveries to honest nodes, and the copies that arrived there."""
-    rows = read_columns(run, "deliveries", "node", "message_id", "delivered_ns", "latency_ms", "hops")
-    return DeliveryRows(
-        len(read_columns(run, "messages", "publish_ns")),
-        of_nodes(rows, "node", adversaries, others=True),
-        read_received(run, adversaries, "message_id", "is_dup", "is_relay"),
+def _deliveries(totals: MessageTotals) -> Deliveries:
+    copies = np.array(list(totals.copies_by_node.values()), np.int64).reshape(-1, len(CopyCounts._fields))
+    received, duplicates, relays, at_relay = copies.T
+    return Deliveries(
+        totals.messages,
+        *totals.deliveries,
+        delays_ms=totals.latency_ms,
+        hops=totals.hops,
+        relays=int(relays.sum()),
+        duplicates=int(duplicates.sum()),
+        copies=received,
+        at_relay=at_relay,
     )
 
 
@@ -122,38 +109,29 @@ def _overlay(run: RunDir) -> dict[str, Any]:
     return row
 
 
-def _traffic(run: RunDir, adversaries: Nodes) -> Traffic:
+def _traffic(run: RunDir, totals: HopTotals, adversaries: Nodes) -> Traffic:
     """What honest peers sent in the workload, by their traces."""
     workload = run.phase("workload")
     if workload is None:
         return Traffic({}, {}, 0)
-    hops = read_columns(run, "hops", "src_node", "kind", "log_send_ns", "len_bytes")
-    hops = of_nodes(hops, "src_node", adversaries, others=True)
-    sent = _between(hops, "log_send_ns", workload.start_ns, workload.end_ns - 1)
-    kinds = sent.group_by("kind").aggregate([([], "count_all"), ("len_bytes", "sum")]).to_pylist()
     return Traffic(
-        {row["kind"]: row["count_all"] for row in kinds},
-        {row["kind"]: row["len_bytes_sum"] or 0 for row in kinds},
+        {kind: counts.frames for kind, counts in totals.sent.items()},
+        {kind: counts.len_bytes for kind, counts in totals.sent.items()},
         (len(run.nodes) - len(adversaries)) * ((workload.end_ns - workload.start_ns) / 1e9),
     )
 
 
-def _emulation(run: RunDir, adversaries: Nodes) -> EmulationFacts:
+def _emulation(run: RunDir, totals: Totals) -> EmulationFacts:
     """RTT errors of the idle network (the sweeps before and after the workload); delays inside hosts, while judged."""
-    start_ns, end_ns = run.judged_ns
-    stretches = of_nodes(read_columns(run, "deliveries", "node", "stretch"), "node", adversaries, others=True)
-    hops = _between(
-        read_columns(run, "hops", "d_sndbuf_ns", "d_rcv_ns", "log_send_ns"), "log_send_ns", start_ns, end_ns
-    )
-    fidelity = _between(read_columns(run, "fidelity", "at_ns", "lateness_p99_ns"), "at_ns", start_ns, end_ns)
+    fidelity = _between(read_columns(run, "fidelity", "at_ns", "lateness_p99_ns"), "at_ns", *run.judged_ns)
     checks = read_columns(run, "checks", "name", "tested", "worst").to_pylist()
     worst = {row["name"]: row["worst"] for row in checks if row["tested"]}
     return EmulationFacts(
-        stretches=_present(stretches, "stretch"),
+        stretches=totals.messages.stretch,
         rtt_errors_ms=_rtt_errors(run),
         wire_error_ms_p99=worst.get("wire_delay"),
-        send_delays_ms=_present(hops, "d_sndbuf_ns") / 1e6,
-        receive_delays_ms=_present(hops, "d_rcv_ns") / 1e6,
+        send_delays_ms=totals.hops.judged_send_ms,
+        receive_delays_ms=totals.hops.judged_receive_ms,
         lateness_ms_p99=worst.get("plane_lateness"),
         second_lateness_ms=_present(fidelity, "lateness_p99_ns") / 1e6,
     )

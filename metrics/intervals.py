@@ -6,7 +6,7 @@ Runs are compared by Welch's t test, which does not assume that both groups vary
 
 from collections.abc import Sequence
 from functools import cache
-from math import atan, exp, fsum, inf, lgamma, log, pi, sqrt
+from math import atan, comb, exp, fsum, inf, lgamma, log, pi, sqrt
 from statistics import stdev
 from typing import NamedTuple
 
@@ -69,7 +69,8 @@ def estimate(values: Sequence[float]) -> Estimate:
 def difference(one: Estimate, baseline: Estimate) -> Difference:
     """Subtract the baseline from another, independent estimate, by Welch's t test.
 
-    Two unequal estimates without any error differ with p = 0.
+    If neither has any error, p is that of a permutation test: the share of the ways to deal the values out to two
+    groups of their sizes that separate the groups by as much.
     """
     value = one.value - baseline.value
     if one.error is None or baseline.error is None or one.degrees is None or baseline.degrees is None:
@@ -77,18 +78,32 @@ def difference(one: Estimate, baseline: Estimate) -> Difference:
     # the larger error as the unit, so that squares neither overflow nor vanish
     unit = max(one.error, baseline.error)
     if unit == 0:
-        return _judge(value, 0.0, 1.0)
+        ways = comb(one.n + baseline.n, one.n)
+        return Difference(value, 0.0, 1.0 if value == 0 else (2 if one.n == baseline.n else 1) / ways)
     shares = (one.error / unit) ** 2, (baseline.error / unit) ** 2
     degrees = fsum(shares) ** 2 / (shares[0] ** 2 / one.degrees + shares[1] ** 2 / baseline.degrees)
     return _judge(value, unit * sqrt(fsum(shares)), degrees)
 
 
 def difference_of_one(one: float, several: Estimate) -> Difference:
-    """Subtract the mean of several values from another, single value that varies as they do (Student's t test)."""
+    """Subtract the mean of several values from another, single value that varies as they do (Student's t test).
+
+    If the several are equal, p is that of a permutation test: the single one could as well have been any of them all.
+    """
     value = one - several.value
     if several.error is None or several.degrees is None:
         return Difference(value, None, None)
+    if several.error == 0 and value != 0:
+        return Difference(value, 0.0, 1 / (several.n + 1))
     return _judge(value, several.error * sqrt(several.n + 1), several.degrees)
+
+
+def difference_of_pairs(differences: Sequence[float]) -> Difference:
+    """Judge whether the mean of the differences of at least one pair is 0 (Student's paired t test)."""
+    found = estimate(differences)
+    if found.error is None or found.degrees is None:
+        return Difference(found.value, None, None)
+    return _judge(found.value, found.error, found.degrees)
 
 
 def _judge(value: float, error: float, degrees: float) -> Difference:

@@ -2,19 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from msgspec import Struct
 
 from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.stalls import Bools, Ints, Late, Stalls
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
 
 PHASES = ("before", "during", "after")
 """Of the workload: when pairs of hosts are probed."""
@@ -85,12 +85,12 @@ def rtt_errors_ms(probes: pa.Table) -> Floats:
     return errors_ms
 
 
-def read_achieved(run_dir: Path) -> pa.Table | None:
+def read_achieved(run_dir: Place) -> pa.Table | None:
     """``achieved.parquet``, None where there is none. Runs of earlier versions had one attempt and no more columns."""
     path = run_dir / ACHIEVED_FILE
     if not path.exists():
         return None
-    rows = pq.read_table(path)
+    rows = read_parquet(path)
     earlier = {
         "attempt": pa.array(np.ones(rows.num_rows, np.int32)),
         "rtt_at_ns": rows["at_ns"],

@@ -6,11 +6,14 @@ folds the changes with code of its own.
 """
 
 import json
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from metrics.rundir import RunDir
+from peer.core.addressing.expression import And, Attribute, Expression, parse
+from peer.core.addressing.keywords import topic_of
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 
 ENDS = ("leave", "crash", "vanish")
@@ -43,28 +46,29 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int) -> Recount:
             members.setdefault(topic, set()).add(node)
     expected = 0
     due_ns: dict[int, int] = {}  # of the nodes that have joined: from when on deliveries are expected
-    publications: list[dict[str, Any]] = []
     changes: list[tuple[int, int, frozenset[int]]] = []
-    for action in run.lines(SCHEDULE_FILE):
+    for action in run.iterate(SCHEDULE_FILE):
         if action["action"] == "publish":
-            interested = set().union(*(members.get(topic, set()) for topic in action["topics"]))
+            interested = _audience(action, members)
             at_ns, others = action["at_ns"], interested - {action["node"]}
             expected += sum(due_ns.get(node, at_ns) <= at_ns for node in others)
-            publications.append(action)
         else:
             at_ns, node, changed = action["at_ns"], action["node"], frozenset(_apply(action, topics, members))
             changes.append((at_ns, node, changed))
             if action["action"] == "join":
                 due_ns[node] = at_ns + settle_ns
                 changes.append((due_ns[node], node, changed))
+    if not changes:
+        return Recount(expected, 0)
     changes.sort(key=lambda change: change[0])
+    publications = (action for action in run.iterate(SCHEDULE_FILE) if action["action"] == "publish")
     return Recount(expected, sum(_count_close(publications, changes, margin_ns)))
 
 
 def count_changes(run: RunDir) -> int:
     """How many ``join`` and ``leave`` events the scheduled changes leave in complete traces."""
     total = 0
-    for action in run.lines(SCHEDULE_FILE):
+    for action in run.iterate(SCHEDULE_FILE):
         if action["action"] in ("subscribe", "unsubscribe"):
             total += len(action["topics"])
         elif action["action"] != "publish":
@@ -84,13 +88,35 @@ def _apply(action: dict[str, Any], topics: dict[int, set[int]], members: dict[in
     return changed
 
 
+def _audience(action: dict[str, Any], members: dict[int, set[int]]) -> set[int]:
+    """The nodes that a publication is for."""
+    if "expression" in action:
+        return _satisfying(parse(action["expression"]), members)
+    return set().union(*(members.get(topic, set()) for topic in action["topics"]))
+
+
+def _satisfying(expression: Expression, members: dict[int, set[int]]) -> set[int]:
+    """The nodes that satisfy an expression, by the expression itself and not by its disjunctive form."""
+    if isinstance(expression, Attribute):
+        return members.get(topic_of(expression.name), set())
+    operands = [_satisfying(operand, members) for operand in expression.operands]
+    return set.intersection(*operands) if isinstance(expression, And) else set().union(*operands)
+
+
+def _named(action: dict[str, Any]) -> set[int]:
+    """The topics on which it depends for which nodes a publication is."""
+    words = re.findall("[a-z]+", action.get("expression", ""))
+    return {topic_of(word) for word in words} or set(action["topics"])
+
+
 def _count_close(
-    publications: list[dict[str, Any]], changes: list[tuple[int, int, frozenset[int]]], margin_ns: int
+    publications: Iterable[dict[str, Any]], changes: list[tuple[int, int, frozenset[int]]], margin_ns: int
 ) -> Iterator[int]:
     """For each publication the other nodes whose interest in it changed at about its instant."""
     instants = [at_ns for at_ns, _, _ in changes]
     for action in publications:
         first = bisect_left(instants, action["at_ns"] - margin_ns)
         last = bisect_right(instants, action["at_ns"] + margin_ns)
-        close = {node for _, node, changed in changes[first:last] if not changed.isdisjoint(action["topics"])}
+        topics = _named(action)
+        close = {node for _, node, changed in changes[first:last] if not changed.isdisjoint(topics)}
         yield len(close - {action["node"]})

@@ -2,32 +2,58 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from metrics.rundir.files import RESULTS
 
 _PREFIX = ".analysis-"
 
 
 @contextmanager
-def replacing(run_dir: Path, name: str, outdated: tuple[str, ...] = ()) -> Iterator[Path]:
-    """An empty folder that becomes ``run_dir / name`` when the block ends well; otherwise all stays as it was.
+def replacing(run_dir: Path) -> Iterator[Path]:
+    """An empty folder for ``RESULTS``, which take the place of the run's when the block ends well.
 
-    Nothing else may write results of the run meanwhile (``harness.stages.analysis.exclusive``).
+    Otherwise all stays as it was. The replacement is a few renames. If the process is killed between two of them, the
+    next analysis finishes or undoes it first. Nothing else may write results of the run meanwhile
+    (``harness.stages.analysis.exclusive``).
 
     Args:
         run_dir: the run.
-        name: the folder to replace.
-        outdated: files and folders made from the old one: they are removed before it is replaced.
     """
     for left in run_dir.glob(f"{_PREFIX}*"):  # of an analysis that was killed
+        _settle(run_dir, left)
         shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=run_dir) as scratch:
-        made, old = Path(scratch) / "new", Path(scratch) / "old"
+    scratch = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=run_dir))
+    made, old = scratch / "new", scratch / "old"
+    try:
         made.mkdir()
         yield made
         old.mkdir()
-        for each in (*outdated, name):
-            if (run_dir / each).exists():
-                (run_dir / each).rename(old / each)
-        made.rename(run_dir / name)
+        _move(RESULTS, run_dir, old)
+        made.rename(_ready(scratch))
+        _move(reversed(RESULTS), _ready(scratch), run_dir)
+    finally:
+        _settle(run_dir, scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _settle(run_dir: Path, scratch: Path) -> None:
+    """Finish a replacement if all old results had been taken away; put them back otherwise."""
+    if _ready(scratch).is_dir():
+        _move(reversed(RESULTS), _ready(scratch), run_dir)
+    elif (scratch / "old").is_dir():
+        _move(reversed(RESULTS), scratch / "old", run_dir)
+
+
+def _ready(scratch: Path) -> Path:
+    """The folder of the new results while they take their place."""
+    return scratch / "ready"
+
+
+def _move(names: Iterable[str], source: Path, target: Path) -> None:
+    """Rename those of the results that are there."""
+    for name in names:
+        if (source / name).exists():
+            (source / name).rename(target / name)

@@ -16,6 +16,7 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from metrics.executors.cluster import DEFAULTS, ExecutorOptions, MasterError
 from metrics.processors import usable_processors
 
 WAIT_S = 30.0
@@ -42,28 +43,54 @@ collecting garbage while the heap grows, and into zeroing pages of 64 MiB for a 
 
 
 @contextmanager
-def session(master: str | None = None, *, light: bool = False) -> Iterator[SparkSession]:
+def session(
+    master: str | None = None, *, light: bool = False, options: ExecutorOptions = DEFAULTS
+) -> Iterator[SparkSession]:
     """A session that leaves nothing behind, and knows its executors' cores (``defaultParallelism``).
 
     Args:
         master: a Spark master; None = all cores of this machine that a quota leaves.
         light: few rows go through the JVM, so start fast rather than run fast.
+        options: of a cluster's executors.
+
+    Raises:
+        MasterError: the cluster's master gives no session.
     """
     cores = max(1, int(usable_processors()))
     chosen = master or f"local[{cores}]"
-    # Workers otherwise take whatever python3 comes first on the PATH, which may have no pyarrow.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with tempfile.TemporaryDirectory(prefix="trellis-spark-") as scratch:
+    with _python_of_workers(options.python), tempfile.TemporaryDirectory(prefix="trellis-spark-") as scratch:
         builder = SparkSession.builder.appName("trellis").master(chosen)
-        for key, value in _settings(chosen, cores, scratch, light=light).items():
+        settings = _settings(chosen, cores, scratch, light=light)
+        if not chosen.startswith("local"):
+            settings |= options.settings()
+        for key, value in settings.items():
             builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        try:
+            spark = builder.getOrCreate()
+        except Exception:  # of many types, and with words of Java alone
+            if not is_cluster(chosen):
+                raise
+            raise MasterError(chosen) from None
         spark.sparkContext.setLogLevel("ERROR")
         try:
             await_executors(spark, chosen)
             yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def _python_of_workers(path: str | None) -> Iterator[None]:
+    """Let workers run this Python; None = ``PYSPARK_PYTHON``, or else ours.
+
+    Workers otherwise take whatever python3 comes first on the PATH, which may have no pyarrow.
+    """
+    before = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYSPARK_PYTHON"] = path or before
+    try:
+        yield
+    finally:
+        os.environ["PYSPARK_PYTHON"] = before
 
 
 def _settings(master: str, cores: int, scratch: str, *, light: bool) -> dict[str, str]:

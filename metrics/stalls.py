@@ -5,7 +5,6 @@ from the instant at which it was due to the one at which it came, less the part 
 So a stall of a millisecond explains no lateness of a hundred.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from msgspec import Struct, json
 
 from metrics.rundir import Check, Stall, read_document, read_lines
 from metrics.rundir.files import PLAN_FILE, STALLS_FILE
+from metrics.storage import Place
 
 _STALLS = json.Decoder(Stall)
 
@@ -75,7 +75,7 @@ def is_the_hosts(check: Check) -> bool:
     return check.explained > 0 and check.late > check.allowed >= check.late - check.explained
 
 
-def read_stalls(run_dir: Path) -> Stalls:
+def read_stalls(run_dir: Place) -> Stalls:
     """Read the run's stalls, none if the file is missing."""
     found: dict[str, list[tuple[int, int]]] = {"host": [], "plane": []}
     for stall in read_lines(run_dir / STALLS_FILE, _STALLS.decode):

@@ -4,24 +4,29 @@ The verdict joins what the running stage saw with what the analysis checked.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
-import pyarrow.parquet as pq
 
 from metrics.headline import headline
 from metrics.rundir import INVALID, SUSPECT, VALID, Check, FinalState, Manifest, RunDir, Summary, write_document
 from metrics.rundir.files import SUMMARY_FILE
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
 
 
-def write(run_dir: Path) -> Summary:
-    """Close the analysis of a run whose tables are there.
+def write(run_dir: Place, results: Place | None = None, computed_by: str = "") -> Summary:
+    """Judge a run whose tables are there, and write its summary.
+
+    Args:
+        run_dir: the run directory.
+        results: the folder in which the tables are, and the summary is written; None = the run directory.
+        computed_by: where the tables were computed (``tables.build``).
 
     Raises:
         FileNotFoundError: a table is missing.
     """
-    run = RunDir(run_dir)
-    checks = tuple(msgspec.convert(row, Check) for row in pq.read_table(run.tables / "checks.parquet").to_pylist())
+    run = RunDir(run_dir, results)
+    checks = tuple(msgspec.convert(row, Check) for row in read_parquet(run.tables / "checks.parquet").to_pylist())
     numbers = headline(run)
     minimum = float(run.experiment["verdict"].get("delivery_ratio_min", 0.0))
     verdict, reasons = judge(run.manifest, checks, numbers["delivery_ratio"], minimum)
@@ -35,8 +40,9 @@ def write(run_dir: Path) -> Summary:
         seed=run.plan.seed,
         protocol=run.experiment["protocol"],
         attempt=run.attempt,
+        computed_by=computed_by,
     )
-    write_document(run_dir / SUMMARY_FILE, summary)
+    write_document(run.results / SUMMARY_FILE, summary)
     return summary
 
 

@@ -39,6 +39,8 @@ EVENTS: Final = {
     "epoch": "a node that learns its neighbours ended an epoch: epoch, score of the neighbours it keeps",
     "withhold": "an adversary did not forward a copy: peer = the intended receiver, message_id, topics",
     "disclose": "an asking adversary concluded a node's topics: peer = that node, topics",
+    "takeover": "the node manages extents of the surface that nobody managed any more (implicit groups): score = their "
+    "share of the surface, 0..1",
     "drop": "a frame was not sent: peer, kind, len_bytes, reason; message_id if it has one",
 }
 """Every event with its fields besides ``ts_ns``, ``event`` and ``node``."""

@@ -15,15 +15,17 @@ Every frame starts with a fixed big-endian header that a capture can be read by 
         20    4n  topic ids
       20+4n       body        msgpack: the frame's remaining fields in their order, as an array
 
-``Data`` keeps its message id, topics, hops and TTL in the header and only the payload in its body; ``Subscriptions``
-keeps its topics in the body, since a node may have more than 255.
+``Data`` keeps its message id, topics, hops and TTL in the header and only the payload in its body, followed by
+``routing`` if that is not empty; ``Subscriptions`` keeps its topics in the body, since a node may have more than 255.
 """
 
 import struct
 from functools import cache
+from typing import Any
 
 import msgspec
 
+from peer.core.encoded_sizes import count_string_bytes
 from peer.core.frames import Data, Frame, frame_type
 
 MAGIC = 0x7452
@@ -56,7 +58,7 @@ def encode(frame: Frame) -> bytes:
         topics = frame.topics
         if len(topics) > MAX_FRAME_TOPICS:
             raise ValueError(f"a data frame carries at most {MAX_FRAME_TOPICS} topics, got {len(topics)}")
-        body = _encode_body((frame.payload,))
+        body = _encode_body((frame.payload, frame.routing) if frame.routing else (frame.payload,))
         length = HEADER_BYTES + 4 * len(topics) + len(body)
         try:
             head = HEADER.pack(
@@ -80,13 +82,11 @@ def size(frame: Frame) -> int:
         ValueError: see ``encode``.
     """
     if isinstance(frame, Data):
-        payload_bytes = len(frame.payload)
-        # msgpack: an array of one takes a byte, a byte string's head 2, 3 or 5.
-        head_bytes = 3 if payload_bytes < 1 << 8 else 4 if payload_bytes < 1 << 16 else 6
-        return HEADER_BYTES + 4 * len(frame.topics) + head_bytes + payload_bytes
+        routing_bytes = count_string_bytes(frame.routing) if frame.routing else 0
+        return HEADER_BYTES + 4 * len(frame.topics) + 1 + count_string_bytes(frame.payload) + routing_bytes
     body_bytes = frame.count_body_bytes()
     if body_bytes is None:
-        return len(encode(frame))
+        body_bytes = len(_encode_body(msgspec.structs.astuple(frame)))
     if body_bytes > MAX_FRAME_BYTES - HEADER_BYTES:
         raise ValueError(f"a frame has at most {MAX_FRAME_BYTES} bytes, got {HEADER_BYTES + body_bytes}")
     return HEADER_BYTES + body_bytes
@@ -162,15 +162,23 @@ def _decode(buffer: bytearray, start: int, length: int) -> Frame:
         if message_id > MAX_MESSAGE_ID:
             raise WireError("bad_message_id", str(message_id))
         topics = struct.unpack_from(f">{count}I", buffer, start + HEADER_BYTES)
-        return Data(message_id, topics, hops, ttl, *fields)  # type: ignore[arg-type]
+        assert isinstance(fields, _DataBody)
+        return Data(message_id, topics, hops, ttl, fields.payload, fields.routing)
     known = frame_type(kind)
     assert known is not None, "_frame_length admits registered kinds only"
     return known(*fields)
 
 
+class _DataBody(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
+    payload: bytes
+    routing: bytes = b""
+
+
 @cache
-def _body_decoder(kind: int) -> msgspec.msgpack.Decoder[tuple[object, ...]]:
+def _body_decoder(kind: int) -> msgspec.msgpack.Decoder[Any]:
     known = frame_type(kind)
     assert known is not None, "callers pass registered kinds only"
-    annotations = [bytes] if known is Data else [field.type for field in msgspec.structs.fields(known)]
+    if known is Data:
+        return msgspec.msgpack.Decoder(_DataBody)
+    annotations = [field.type for field in msgspec.structs.fields(known)]
     return msgspec.msgpack.Decoder(tuple[tuple(annotations)])  # type: ignore[misc]

@@ -25,9 +25,10 @@ from harness.experiment.form import Experiment
 from harness.experiment.loader import load_experiment
 from harness.planning import make_plan, write_plan
 from harness.stages.simulation import simulate_planned
-from harness.studies.executor import HERE, Failure, Outcome, execute
+from harness.studies.executor import Failure, Outcome, execute
 from harness.studies.loader import load_study
-from harness.studies.store import code_hash, jobs_of
+from harness.studies.store import jobs_of
+from metrics.executors import HERE
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden" / "digests.json"
@@ -146,7 +147,7 @@ def digest_study(path: Path) -> dict[str, str]:
         result = outcome.result
         rows[result.key] = [sorted(map(str, result.at.items())), result.seed, msgspec.to_builtins(result.rows)]
 
-    execute(jobs_of(study, path.parent), code_hash(), HERE, take)
+    execute(jobs_of(study, path.parent), HERE, take)
     return {"keys": digest(sorted(rows)), "rows": digest(sorted(json.dumps(plain(row)) for row in rows.values()))}
 
 

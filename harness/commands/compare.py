@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import ExperimentError
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE
+from metrics.storage import Place, place
 
 if TYPE_CHECKING:
     from metrics.comparison.conditions import Condition, Outcome
@@ -21,7 +22,9 @@ UNKNOWN, FAILED = 3, 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of analysed runs")
+    parser.add_argument(
+        "runs", nargs="+", type=place, metavar="RUN", help="directories of analysed runs, or their URIs (s3://...)"
+    )
     parser.add_argument(
         "--baseline", metavar="GROUP", help="the group that others are compared with: its label, or one of its runs"
     )
@@ -95,9 +98,9 @@ def _baseline(text: str | None, groups: "list[Group]") -> int:
     """The place of the group with this label or run; the first one if nothing is asked."""
     if text is None:
         return 0
-    for place, group in enumerate(groups):
-        if text == group.label or Path(text).resolve() in [run.path.resolve() for run in group.runs]:
-            return place
+    for number, group in enumerate(groups):
+        if text == group.label or place(text).resolve() in [run.path.resolve() for run in group.runs]:
+            return number
     raise ExperimentError("--baseline", f"no group has the label or the run '{text}'; the groups: {_names(groups)}")
 
 
@@ -105,7 +108,7 @@ def _names(groups: "list[Group]") -> str:
     return ", ".join(f"'{group.label}'" for group in groups)
 
 
-def _is_finished(path: Path) -> bool:
+def _is_finished(path: Place) -> bool:
     """Whether a run finished. If it did not, say on stderr that it is left out."""
     if not (path / PLAN_FILE).is_file() or (path / MANIFEST_FILE).is_file():
         return True
@@ -155,6 +158,8 @@ def _print(comparison: "Comparison") -> None:
     if not console.is_terminal:
         console.width = UNBOUNDED
     console.print(table)
+    for group, names in comparison.real:
+        console.print(f"{escape(group.label)} differs by more than noise in: {', '.join(names) or 'nothing'}")
     for note in comparison.notes:
         console.print(escape(note), style="dim")
 

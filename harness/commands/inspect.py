@@ -7,12 +7,12 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from harness.errors import ExperimentError
 from metrics.rundir import RunDir
 from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE
+from metrics.storage import Place, place
 
 if TYPE_CHECKING:
     from scapy.packet import Packet
@@ -36,7 +36,7 @@ class Segment(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("capture", type=Path, help="a pcap or pcapng file")
+    parser.add_argument("capture", type=place, help="a pcap or pcapng file, or its URI (s3://...)")
     parser.add_argument("--tap", choices=("tx", "rx", "both"), default="tx",
                         help="show frames where they are sent (default), received, or both")  # fmt: skip
     parser.add_argument("--limit", type=int, default=0, help="stop after this many frames (default: all)")
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _require_version(capture: Path) -> None:
+def _require_version(capture: Place) -> None:
     """Refuse a run's capture if the run has frames that only another version of Trellis knows."""
     folder = capture.absolute().parent
     if folder.name == CAPTURE_FOLDER and (folder.parent / MANIFEST_FILE).is_file():
@@ -98,12 +98,12 @@ def _lines(arguments: argparse.Namespace, trouble: Counter[str]) -> Iterator[tup
             yield _line(segment, segment.time_s - start_s, frame, len(content) < length), _kind(frame)
 
 
-def _segments(path: Path, port: int, trouble: Counter[str]) -> Iterator[Segment]:
+def _segments(path: Place, port: int, trouble: Counter[str]) -> Iterator[Segment]:
     """Yield the segments with data of the peers' port; count other packets in ``trouble``."""
     from scapy.layers.inet import IP, TCP
     from scapy.utils import PcapReader
 
-    with PcapReader(str(path)) as packets:
+    with path.open("rb") as file, PcapReader(cast("str", file)) as packets:  # it takes both
         for packet in packets:
             if IP not in packet or TCP not in packet or port not in (packet[TCP].sport, packet[TCP].dport):
                 trouble["other_packets"] += 1

@@ -7,13 +7,14 @@ import msgspec
 
 from harness.errors import ExperimentError
 from metrics.rundir import read_document
+from metrics.storage import local_path
 from peer.files import OVERLAY_FILE, record_file
 from peer.runtime.recording import Replay, replay
 from peer.runtime.spec import NodeSpec, OverlayDocument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, help="directory of a run with peer.record = true")
+    parser.add_argument("run", type=local_path, help="directory of a run with peer.record = true")
     parser.add_argument("--node", type=int, help="replay one node (default: every recorded node)")
 
 

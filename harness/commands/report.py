@@ -1,20 +1,22 @@
 """``trellis report RUN``: analyse a finished run and write its report."""
 
 import argparse
-from pathlib import Path
+
+from harness.stages.analysis import add_master_arguments
+from metrics.storage import place
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_dir", type=Path, metavar="RUN", help="directory of a finished run")
-    parser.add_argument("--master", help="a Spark master (default: all cores of this machine)")
+    parser.add_argument("run_dir", type=place, metavar="RUN", help="directory of a finished run, or its URI (s3://...)")
+    add_master_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the run and return the exit code of its verdict, as ``trellis run`` does."""
     from harness.commands.run import print_outcome
-    from harness.stages.analysis import EXIT_CODES, analyse
+    from harness.stages.analysis import EXIT_CODES, analyse, executor_options
 
-    summary = analyse(arguments.run_dir, arguments.master)
+    summary = analyse(arguments.run_dir, arguments.master, executor_options(arguments))
     print_outcome(arguments.run_dir, summary, as_json=arguments.json)
     return EXIT_CODES[summary.verdict]

@@ -20,11 +20,12 @@ from harness.machine import sandbox
 from harness.planning import make_plan, write_plan
 from harness.planning.plan import PlannedRun
 from harness.progress import step
-from harness.stages.analysis import EXIT_CODES, analyse
+from harness.stages.analysis import EXIT_CODES, add_master_arguments, analyse, executor_options
 from harness.stages.repetition import is_spoiled_by_host, next_attempt
 from harness.testbeds.emulated.work_folder import remove_work_folder
-from metrics.rundir import Attempt, Summary, write_document
+from metrics.rundir import Attempt, RunDir, Summary, write_document
 from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
+from metrics.storage import Place, local_path
 
 RUNS = Path("runs")
 
@@ -40,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="repeat a run up to N times if only stalls of the host keep it from being valid (default 0)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run directory; it must not exist")
-    parser.add_argument("--master", help="a Spark master for the analysis (default: all cores of this machine)")
+    parser.add_argument("--out", type=local_path, metavar="DIR", help="the run directory; it must not exist")
+    add_master_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the summaries as JSON, one line per run")
 
 
@@ -60,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError("--retry-host-stalls", f"expected at least 0, got {arguments.retry_host_stalls}")
     if collisions := current_collisions():
         raise ExperimentError("import names", "; ".join(collisions))
+    options = executor_options(arguments)
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
     asked = load_experiment(arguments.file, overrides, arguments.seed)
     verdicts = []
@@ -71,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
                 if status := perform_stage(asked.testbed, run_dir):
                     return status  # the running stage has printed the reason
                 with step("tables and report"):
-                    summary = analyse(run_dir, arguments.master)
+                    summary = analyse(run_dir, arguments.master, options)
             print_outcome(run_dir, summary, as_json=arguments.json)
             attempt = next_attempt(run_dir, summary)
             if attempt.attempt > 1 + arguments.retry_host_stalls or not is_spoiled_by_host(summary):
@@ -136,7 +138,7 @@ def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
         raise
 
 
-def print_outcome(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
+def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool) -> None:
     """Print the verdict, its reasons, the headline figures and the path of the report."""
     if as_json:
         print(msgspec.json.encode({"run_dir": str(run_dir), **msgspec.to_builtins(summary)}).decode())
@@ -149,7 +151,9 @@ def print_outcome(run_dir: Path, summary: Summary, *, as_json: bool) -> None:
     for name, value in summary.headline.items():
         if value is not None:
             print(f"{name:>32}  {_number(value)}")
-    print(f"report: {run_dir / REPORT_PAGE}")
+    if summary.computed_by:
+        print(f"tables: computed {summary.computed_by}")
+    print(f"report: {RunDir(run_dir).results / REPORT_PAGE}")
 
 
 def _number(value: object) -> str:

@@ -12,10 +12,11 @@ from harness.stages.prometheus import LOOPBACK, free_port, reopen_prometheus
 from metrics.prometheus import GRAPHS, graph_url
 from metrics.rundir import RunDir, require_run_dir
 from metrics.rundir.files import MANIFEST_FILE, PROMETHEUS_FOLDER, REPORT_FOLDER, REPORT_PAGE
+from metrics.storage import local_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help="directory of a run")
+    parser.add_argument("run", type=local_path, metavar="RUN", help="directory of a run")
     parser.add_argument("--port", type=_port, default=0, help="port of the report (default: a free port)")
     parser.add_argument("--prometheus-port", type=_port, default=0, help="port of Prometheus (default: a free port)")
 
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not (run_dir / REPORT_PAGE).is_file():
             lines.append(f"            (no report yet: trellis report {run_dir})")
         try:
-            server = _ReportServer(run_dir / REPORT_FOLDER, arguments.port)
+            server = _RunServer(run_dir, arguments.port)
         except OSError as error:
             raise ExperimentError(f"--port {arguments.port}", error.strerror or str(error)) from None
         stack.callback(server.server_close)
@@ -45,14 +46,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class _ReportServer(ThreadingHTTPServer):
-    """An HTTP server of a folder, on loopback only."""
+class _RunServer(ThreadingHTTPServer):
+    """An HTTP server of a run directory, on loopback only. ``url`` is the report's, which links to the tables."""
 
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__((LOOPBACK, port), partial(_QuietHandler, directory=str(folder)))
-        self.url = f"http://{LOOPBACK}:{self.server_port}/"
+        self.url = f"http://{LOOPBACK}:{self.server_port}/{REPORT_FOLDER}/"
 
 
 class _QuietHandler(SimpleHTTPRequestHandler):

@@ -107,7 +107,7 @@ def _program(facts: Facts, program: Program) -> Finding:
 
 def probe_java(facts: Facts) -> Finding:
     """Check the version of Java, which Spark needs."""
-    purpose = "Spark, which computes the tables"
+    purpose = "Spark, which computes the tables of large runs and distributes sweeps"
     if facts.java_major is not None and facts.java_major >= MINIMUM_JAVA:
         return Finding("java", "ok", f"version {facts.java_major}", purpose)
     found = (
@@ -236,7 +236,7 @@ def probe_space(facts: Facts) -> list[Finding]:
             "memory",
             _level(memory, MEMORY_NEEDED_MIB, MEMORY_WANTED_MIB),
             f"{memory:.0f} MiB available",
-            "about 5 MiB per peer, and 1 to 2 GiB for Spark afterwards",
+            "about 5 MiB per peer, and 1 to 2 GiB for the analysis afterwards",
             "" if memory >= MEMORY_WANTED_MIB else "end other programs, or run fewer hosts",
         ),
         Finding(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, defstruct, field, to_builtins
 
+from peer.core.addressing.expression import MAX_TERMS
 from peer.core.adversary import ADVERSARIES, DropperParameters, SlowNodeParameters
 from peer.core.asker import AskerParameters
 from peer.core.dissemination.flood import FloodParameters
@@ -138,6 +139,8 @@ class ScriptedAction(Struct, forbid_unknown_fields=True, frozen=True):
     """What the node does. A node whose first entry is a join is down at the start. ``vanish``: a silent crash."""
     topics: tuple[Annotated[int, Meta(ge=0)], ...] = ()
     """Topics of a subscribe, an unsubscribe or a join; a join without topics takes those of the interest model."""
+    count: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    """How many nodes do this at this instant: `node` and those with the next numbers."""
 
 
 class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -225,7 +228,7 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     publish_rate_per_s: Positive = 2.0
     """Messages per second on all topics together. Topics are drawn among those that have a subscriber, the publisher
     uniformly among the subscribers of the first topic; with ``interests.kind = "follower-graph"`` it is the topic's own
-    user."""
+    user. The publisher of a message with an expression is drawn from all nodes that are up."""
     rate_exponent: Annotated[float, Meta(ge=0, le=10)] = 0.0
     """Exponent of the power law of the topics' shares of the messages: a topic is drawn with a probability proportional
     to rank to the power of -exponent, with ranks drawn from the seed (Vitis IV-D). 0 = all topics are equal."""
@@ -252,6 +255,33 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     def length_s(self) -> float:
         """The time from the peers' start to the stop."""
         return sum(self.spans_s.values())
+
+
+class ExpressionsSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Messages for the nodes that satisfy an expression over keywords, instead of for the subscribers of topics."""
+
+    kind: Literal["none", "keywords", "nodes", "list"] = "none"
+    """Where each message's expression comes from. ``none``: messages have none. ``keywords``: it is a disjunction of
+    conjunctions of keywords, which are drawn by popularity. ``nodes``: the same, but the keywords of each conjunction
+    are drawn from those of a random node, which is a member of the group. ``list``: one of ``texts``, all of them
+    equally likely."""
+    terms_min: Annotated[int, Meta(ge=1, le=MAX_TERMS)] = 1
+    """Fewest conjunctions of an expression (``keywords``, ``nodes``); the number is drawn uniformly."""
+    terms_max: Annotated[int, Meta(ge=1, le=MAX_TERMS)] = 1
+    """Most conjunctions of an expression (``keywords``, ``nodes``)."""
+    keywords_min: Count = 1
+    """Fewest keywords of a conjunction (``keywords``, ``nodes``); the number is drawn uniformly. With ``nodes`` a
+    conjunction has no more keywords than the node."""
+    keywords_max: Count = 2
+    """Most keywords of a conjunction (``keywords``, ``nodes``)."""
+    zipf_exponent: Annotated[float, Meta(ge=0, le=10)] = 0.5
+    """A keyword is drawn with a probability proportional to the rank of its topic to the power of -exponent
+    (``keywords``). 0 = all keywords are equally likely."""
+    texts: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
+    """The expressions (``list``), such as ``a&(b|c)``. Topic 0 has the keyword a, topic 25 z, topic 26 aa."""
+    empty_groups: bool = False
+    """Whether a message may be for no node (``keywords``, ``list``). ``false``: a drawn expression that no other node
+    than the publisher satisfies is replaced by the next one drawn."""
 
 
 class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -386,6 +416,7 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
     notify_pull: NotifyPullParameters = field(default_factory=NotifyPullParameters)
     workload: WorkloadSpec = field(default_factory=WorkloadSpec)
     interests: InterestsSpec = field(default_factory=InterestsSpec)
+    expressions: ExpressionsSpec = field(default_factory=ExpressionsSpec)
     churn: ChurnSpec = field(default_factory=ChurnSpec)
     adversary: AdversarySpec = field(default_factory=AdversarySpec)
     processing: ProcessingSpec = field(default_factory=ProcessingSpec)
@@ -407,8 +438,10 @@ def resolve(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as plain values with every default filled in.
 
     The sections of other protocols are left out: they have no effect, and so a plan's hash does not depend on which
-    other protocols there are.
+    other protocols there are. So is the section ``expressions`` if messages have none.
     """
     own = PROTOCOLS[experiment.protocol].section
     others = {protocol.section for protocol in PROTOCOLS.values()} - {own}
+    if experiment.expressions.kind == "none":
+        others.add("expressions")
     return {name: value for name, value in to_builtins(experiment).items() if name not in others}

@@ -13,6 +13,9 @@ import msgspec
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment, section_of
 from harness.experiment.wording import describe_type, field_names, field_places, field_type, one_of
+from peer.core.addressing.expression import MAX_LENGTH, ExpressionError
+from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topics
+from peer.core.payload import least_payload_bytes
 from peer.protocols.description import Composition, ParameterError, section_name
 from peer.protocols.registry import PROTOCOLS
 
@@ -121,6 +124,7 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         '"running" needs peer.command: Python peers exit after the stop',
     )
     yield from _interest_rules(experiment)
+    yield from _expression_rules(experiment)
     yield from _churn_rules(experiment)
     yield from _adversary_rules(experiment)
     if underlay.hosts is not None:
@@ -150,6 +154,40 @@ def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         yield drawn > interests.buckets, "$.interests.buckets_per_node", problem
         problem = f"expected at most the {size} topics of a bucket, got {taken}"
         yield taken > size, "$.interests.topics_per_bucket", problem
+
+
+def _expression_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    expressions, workload = experiment.expressions, experiment.workload
+    unused = f'kind = "{expressions.kind}" does not use it'
+    yield bool(expressions.texts) and expressions.kind != "list", "$.expressions.texts", unused
+    if expressions.kind == "none":
+        return
+    problem = f"expected 1, since messages have expressions, got {workload.topics_per_message}"
+    yield workload.topics_per_message > 1, "$.workload.topics_per_message", problem
+    problem = f"expected 0, since messages have expressions, got {workload.rate_exponent:g}"
+    yield workload.rate_exponent > 0, "$.workload.rate_exponent", problem
+    if expressions.kind == "list":
+        yield not expressions.texts, "$.expressions.texts", 'missing: kind = "list" needs it'
+        for place, text in enumerate(expressions.texts):
+            try:
+                check_keywords(text, workload.topics)
+                terms_of_topics(text)
+            except ExpressionError as error:
+                yield True, f"$.expressions.texts[{place}]", str(error)
+        longest = max(map(len, expressions.texts))
+    else:
+        fewest, most = expressions.terms_min, expressions.terms_max
+        yield fewest > most, "$.expressions.terms_min", f"expected at most terms_max = {most}, got {fewest}"
+        fewest, most = expressions.keywords_min, expressions.keywords_max
+        yield fewest > most, "$.expressions.keywords_min", f"expected at most keywords_max = {most}, got {fewest}"
+        problem = f"expected at most workload.topics = {workload.topics}, got {most}"
+        yield most > workload.topics, "$.expressions.keywords_max", problem
+        longest = expressions.terms_max * most * (len(keyword(workload.topics - 1)) + 1) - 1
+        problem = f"expressions may have at most {MAX_LENGTH} characters, but these may have {longest}"
+        yield longest > MAX_LENGTH, "$.expressions.keywords_max", problem
+    needed, size = least_payload_bytes(longest), workload.payload_bytes
+    problem = f"expected at least {needed}, since the payload has the expression, got {size}"
+    yield size < needed, "$.workload.payload_bytes", problem
 
 
 def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:

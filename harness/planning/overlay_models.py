@@ -63,14 +63,15 @@ class FullMembership(Directory):
 
     Attributes:
         draws: for a model's choices.
+        seed: the seed of the run.
     """
 
-    __slots__ = ("_parts", "_seed", "draws")
+    __slots__ = ("_parts", "draws", "seed")
 
     def __init__(self, parts: Composition, interests: Interests, seed: int) -> None:
         super().__init__(PeerInfo(node, topics) for node, topics in enumerate(interests))
         self._parts = parts
-        self._seed = seed
+        self.seed = seed
         self.draws = substream(seed, NETWORK, "prediction/overlay")
 
     @property
@@ -88,11 +89,16 @@ class FullMembership(Directory):
         self.draws.shuffle(nodes)
         return nodes
 
+    def make_node(self, node: int, **given: object) -> Any:  # noqa: ANN401 - a composed node, whose parts models know
+        """Return a node as it is in the run, with some parameters of its overlay besides or in place of the run's."""
+        parts = msgspec.structs.replace(self._parts, overlay=self._parts.overlay | given)
+        return compose(node, self.seed, tuple(sorted(self.topics_of(node))), parts, nodes=len(self))
+
     def first_links(self) -> Links:
         """Return every node's neighbours from the links that it opens when bootstrap has named all nodes."""
         links: list[set[int]] = [set() for _ in range(len(self))]
         for node, around in enumerate(links):
-            core = compose(node, self._seed, tuple(sorted(self.topics_of(node))), self._parts)
+            core = self.make_node(node)
             for effect in core.handle(0, Started()) + core.handle(0, PeerList(self)):
                 if isinstance(effect, Connect):
                     around.add(effect.peer)
@@ -104,8 +110,7 @@ class FullMembership(Directory):
         links: list[set[int]] = [set() for _ in range(len(self))]
         everybody = range(len(self))
         for node, around in enumerate(links):
-            core: Any = compose(node, self._seed, tuple(sorted(self.topics_of(node))), self._parts)
-            overlay = core.parts["overlay"]
+            overlay = self.make_node(node).parts["overlay"]
             drawn = self.draws.sample(everybody, min(len(self), MOST_CANDIDATES))
             for peer in overlay.select({peer: self.topics_of(peer) for peer in drawn if peer != node}):
                 around.add(peer)

@@ -1,6 +1,8 @@
 """Makes a plan: the same file, overrides and seed give the same plan on any machine."""
 
 import hashlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,9 +24,10 @@ from harness.workload.workload import Workload, draw_workload
 from metrics.rundir import Placement
 from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
-from peer.protocols.description import Choice, ParameterError
+from peer.protocols.description import Choice, FirstNetwork, ParameterError
 from peer.protocols.registry import PROTOCOLS
 from peer.runtime.spec import NodeSpec, OverlayDocument
+from topologies.model import Matrix
 
 SANDBOX = "sandbox"
 """The name of the emulated testbed's only machine."""
@@ -73,17 +76,25 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
         prediction=predict(experiment, underlay, workload.interests, workload.schedule),
         hashes={},
     )
-    overlay = make_overlay(experiment, workload)
+    overlay = make_overlay(experiment, workload, partial(_round_trip_ns, underlay.delay_ms))
     plan = replace(plan, hashes=hash_documents(plan, underlay, overlay, workload.schedule))
     return PlannedRun(plan, underlay, overlay, workload.schedule, source)
 
 
-def make_overlay(experiment: Experiment, workload: Workload) -> OverlayDocument:
-    """Return every node's specification: all that a testbed needs to know of the overlay."""
+def make_overlay(
+    experiment: Experiment, workload: Workload, round_trip_ns: Callable[[int, int], int] | None = None
+) -> OverlayDocument:
+    """Return every node's specification: all that a testbed needs to know of the overlay.
+
+    Args:
+        experiment: with every default resolved.
+        workload: its draws.
+        round_trip_ns: between two hosts, for nodes that begin with what they would have measured; None = unknown.
+    """
     parts = choose_parts(experiment)
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
     common = parts.overlay | _rates(experiment)
-    overlays = [common | given if given else common for given in _initial_state(experiment, workload)]
+    overlays = [common | given if given else common for given in _initial_state(experiment, workload, round_trip_ns)]
     topic_count = experiment.workload.topics
     behaviour = choose_behaviour(experiment.adversary, adversaries, topic_count) if adversaries else None
     return OverlayDocument(
@@ -118,15 +129,23 @@ def _rates(experiment: Experiment) -> Choice:
     return {"rates": msgspec.to_builtins(law)}
 
 
-def _initial_state(experiment: Experiment, workload: Workload) -> list[Choice]:
+def _round_trip_ns(delay_ms: Matrix, one: int, other: int) -> int:
+    """Return the delays between two hosts both ways, each in whole ns."""
+    there_ms, back_ms = float(delay_ms[one, other]), float(delay_ms[other, one])
+    return round(there_ms * 1e6) + round(back_ms * 1e6)
+
+
+def _initial_state(
+    experiment: Experiment, workload: Workload, round_trip_ns: Callable[[int, int], int] | None
+) -> list[Choice]:
     """Return what each node's overlay gets besides its parameters; empty if the protocol draws no initial state."""
     protocol = PROTOCOLS[experiment.protocol]
     if protocol.draw_initial_state is None:
         return [{}] * len(workload.interests)
-    interests, parameters = _first_interests(workload), section_of(experiment, protocol.name)
+    rates = rate_law(experiment.workload, experiment.seed)
+    network = FirstNetwork(_first_interests(workload), workload.up, experiment.seed, rates, round_trip_ns)
     try:
-        rates = rate_law(experiment.workload, experiment.seed)
-        return protocol.draw_initial_state(interests, parameters, experiment.seed, rates)
+        return protocol.draw_initial_state(network, section_of(experiment, protocol.name))
     except ParameterError as error:
         raise ExperimentError(f"$.{protocol.section}.{error.key}", error.problem) from None
 

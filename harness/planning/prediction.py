@@ -11,6 +11,7 @@ from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
 from harness.machine.capacity import Capacity, this_machine
 from harness.planning.composition import choose_parts
 from harness.planning.copies import count_copies
+from harness.planning.models import find_model
 from harness.planning.overlay_models import OverlayModel, model_overlay
 from harness.planning.plan import MOST_EMULATED_HOSTS, Prediction
 from harness.workload.churn import mean_off_s
@@ -72,6 +73,9 @@ COLLECT_S = 4.0
 
 SAMPLED_MESSAGES = 50
 """Messages of the schedule whose copies are counted; their mean is used for all."""
+
+SAMPLED_GROUP_NODES = 1_000
+"""Limit on nodes times sampled messages, where nodes themselves say what becomes of a message to an expression."""
 
 SAMPLED_LINKS = 1_000_000
 """Limit on links of the model times sampled messages: dense overlays get a smaller sample."""
@@ -184,6 +188,11 @@ def expected_copies(
     Returns:
         None if no model counts the copies of this dissemination.
     """
+    if of_groups := find_model(dissemination["name"], "count_group_copies"):
+        size = max(1, min(SAMPLED_MESSAGES, len(published), SAMPLED_GROUP_NODES // len(interests)))
+        sample = substream(seed, NETWORK, "prediction/messages").sample(published, size)
+        total: int = sum(of_groups(model, number, it) for number, it in enumerate(sample))
+        return total / size
     subscribed = [frozenset(topics) for topics in interests]
     links = max(1, sum(map(len, model.neighbours)))
     size = max(1, min(SAMPLED_MESSAGES, len(published), SAMPLED_LINKS // links))

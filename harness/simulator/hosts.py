@@ -199,11 +199,13 @@ class SimulatedHost:
         self._simulation.note("reject", end, reason=reason)
 
     def link_up(self, end: End, outbound: bool) -> None:
-        self._simulation.note("add_peer", end, direction=end.side)
+        if self._simulation.traces_frames:
+            self._simulation.note("add_peer", end, direction=end.side)
         self.feed(LinkUp(end.peer, outbound))
 
     def link_down(self, end: End, retrying: bool) -> None:
-        self._simulation.note("remove_peer", end, reason=end.reason)
+        if self._simulation.traces_frames:
+            self._simulation.note("remove_peer", end, reason=end.reason)
         self.feed(LinkDown(end.peer, end.reason, retrying))
 
     def gave_up(self, peer: NodeId, reason: str) -> None:

@@ -1,16 +1,16 @@
-"""The discrete-event simulation: an event heap, and the driver of all nodes.
+"""The discrete-event simulation: the driver of all nodes.
 
 Frames are passed by reference; their size is that of ``peer.wire``'s encoding. Equal arguments and calls give equal
 runs, with any PYTHONHASHSEED.
 """
 
-import heapq
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from harness.simulator.hosts import TIMEOUT, End, SimulatedHost
 from harness.simulator.memory import LargePages, rare_collections
 from harness.simulator.network import SimulatedNetwork
+from harness.simulator.queue import EventQueue
 from peer import wire
 from peer.core import contract
 from peer.core.bitset import Bitset
@@ -35,10 +35,6 @@ SILENCE_NS = 30_000_000_000
 Arrival = tuple[End, Frame, int, int]
 """The receiver's end of a connection, a frame, its offset in the stream, and its length in bytes."""
 
-Entry = tuple[int, int, Any, Any]
-"""An entry of the event heap: the instant, the order among equal instants, an action and its argument; or, if the
-observer does not watch frames, the receiver's end of a connection and a frame."""
-
 
 class Observer(Protocol):
     """An observer of a simulation. Its instants are virtual, in ns."""
@@ -56,10 +52,11 @@ class Observer(Protocol):
 class Simulation:
     """Many nodes on virtual time, each on the host of its number.
 
-    A heap has the pending events as (instant, order of insertion, action, argument), and ``run`` takes them one by one.
-    An event feeds a node, the node's effects are carried out at once by ``perform``, and what takes time (a frame on
-    its way, a timer) becomes a later event. Nothing else advances time, and no order depends on hashes, so a run is
-    reproducible. Hosts have their connections and timers; only this class has the heap.
+    A queue has the pending events, and ``run`` takes them one by one. An event feeds a node, the node's effects are
+    carried out at once by ``perform``, and what takes time (a frame on its way, a timer) becomes a later event. Nothing
+    else advances time, and no order depends on hashes, so a run is reproducible. Hosts have their connections and
+    timers; only this class has the queue. An entry of the queue has an action and its argument; or, if the observer
+    does not watch frames, the receiver's end of a connection and a frame.
 
     Args:
         network: the network between the hosts.
@@ -76,6 +73,7 @@ class Simulation:
         hosts: every host; one whose ``node`` is None is down.
         handled: events that nodes have handled so far.
         sent_frames, sent_bytes: frames written to links so far, without those of ``uncounted`` nodes; index = kind.
+        traces_frames: whether the observer gets the events of frames and links.
         perform: the function that executes an effect of a host, by type of the effect; ``trace`` for ``Trace``.
     """
 
@@ -103,22 +101,21 @@ class Simulation:
         self.delay_ns = network.delay_ns
         self._network = network
         self._observer = observer
-        self._traces_frames = observer.frames
+        self.traces_frames = observer.frames
         self._seed = seed
         self._processing_ns = processing_ns
         self._encode = encode
         # An arrival or a departure needs only the frame and its link.
-        self._is_plain = not self._traces_frames and processing_ns is None and not network.limits_rates
+        self._is_plain = not self.traces_frames and processing_ns is None and not network.limits_rates
         self._on_arrival = self._pass_down if network.limits_rates else self._arrive
         self._is_fixed = self._is_plain and network.is_fixed and not encode
         self._address = address
-        self._heap: list[Entry] = []
-        self._order = 0
+        self._queue = EventQueue()
         self._pages = LargePages()
         self._sized: tuple[Frame | None, int] = (None, 0)
         self.trace = observer.trace
         self.perform: dict[type[Effect], Callable[[SimulatedHost, Any], None]] = {
-            contract.Send: lambda host, effect: self._send(host, effect.peer, effect.frame),
+            contract.Send: self._send,
             contract.SendEach: self._send_each,
             contract.Deliver: lambda host, effect: observer.deliver(self.now_ns, host.number, effect.message),
             contract.SetTimer: self._set_timer,
@@ -178,8 +175,7 @@ class Simulation:
 
     def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
         """Call ``action(*arguments)`` at a virtual instant, after earlier calls for the same instant."""
-        self._order += 1
-        heapq.heappush(self._heap, (max(at_ns, self.now_ns), self._order, _call, (action, arguments)))
+        self._queue.push(max(at_ns, self.now_ns), _call, (action, arguments))
 
     def after(self, delay_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
         """Call ``action(*arguments)`` after this time."""
@@ -187,13 +183,11 @@ class Simulation:
 
     def run(self, until_ns: int) -> None:
         """Run all events up to and including an instant."""
-        heap, pop = self._heap, heapq.heappop
+        queue = self._queue
         with rare_collections():
-            while heap and heap[0][0] <= until_ns:
+            while (first_ns := queue.first_ns()) is not None and first_ns <= until_ns:
                 self._pages.keep()
-                pause_ns = min(until_ns, heap[0][0] + PAGES_NS)
-                while heap and heap[0][0] <= pause_ns:
-                    self.now_ns, _, action, argument = pop(heap)
+                for self.now_ns, _, action, argument in queue.take(min(until_ns, first_ns + PAGES_NS)):
                     if type(action) is not End:
                         action(argument)
                     elif action.up:
@@ -208,7 +202,7 @@ class Simulation:
         """Make a connection that ``listener`` accepts, and return the opener's end."""
         acceptor = self.hosts[peer]
         conn = ""
-        if self._traces_frames:
+        if self.traces_frames:
             opener.port += 1
             conn = f"{self._address(opener.number)}:{opener.port}-{self._address(peer)}:9000"
         fixed = self._network.fixed_delay_ns
@@ -228,9 +222,16 @@ class Simulation:
         kind = frame.kind
         end.host.sent_frames[kind] += 1
         end.host.sent_bytes[kind] += size
+        if self._is_fixed:  # every frame arrives as late as those before it, and nobody watches it
+            arrival_ns = self.now_ns + end.delay_ns  # type: ignore[operator]
+            if kind != Bye.kind:
+                self._queue.push(arrival_ns, other, frame)
+            else:
+                self._queue.push(arrival_ns, self._arrive, (other, frame, 0, 0))
+            return
         off = end.written_bytes
         end.written_bytes = off + size
-        if self._traces_frames:
+        if self.traces_frames:
             self._trace_frame("send", end, end.side, frame, off, size)
         if end.delay_ns is not None:
             arrival_ns = self.now_ns + end.delay_ns
@@ -241,14 +242,13 @@ class Simulation:
         end.latest_ns = arrival_ns
         if self._encode:
             [(_, _, frame)] = wire.Decoder().feed(wire.encode(frame))
-        self._order += 1
         if self._is_plain and kind != Bye.kind:
-            heapq.heappush(self._heap, (arrival_ns, self._order, other, frame))
+            self._queue.push(arrival_ns, other, frame)
         else:
-            heapq.heappush(self._heap, (arrival_ns, self._order, self._on_arrival, (other, frame, off, size)))
+            self._queue.push(arrival_ns, self._on_arrival, (other, frame, off, size))
 
     def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
-        if self._traces_frames:
+        if self.traces_frames:
             self._observer.trace(
                 TraceEvent(
                     event, self.now_ns, end.host.number, end.peer, conn=end.conn, direction=direction, reason=reason
@@ -257,11 +257,12 @@ class Simulation:
 
     # ------------------------------------------------------------------------------------------------ effects
 
-    def _send(self, host: SimulatedHost, peer: NodeId, frame: Frame) -> None:
-        end = host.links.get(peer)
+    def _send(self, host: SimulatedHost, effect: contract.Send) -> None:
+        end = host.links.get(effect.peer)
         if end is not None and not end.reason:
-            self.write(end, frame)
-        elif self._traces_frames:
+            self.write(end, effect.frame)
+        elif self.traces_frames:
+            peer, frame = effect.peer, effect.frame
             self._observer.trace(make_drop_event(self.now_ns, host.number, peer, frame, wire.size(frame), "no_link"))
 
     def _send_each(self, host: SimulatedHost, effect: contract.SendEach) -> None:
@@ -269,25 +270,32 @@ class Simulation:
             self._write_each(host, effect)
         else:
             for peer in effect.peers:
-                self._send(host, peer, effect.frame)
+                self._send(host, contract.Send(peer, effect.frame))
 
     def _write_each(self, host: SimulatedHost, effect: contract.SendEach) -> None:
         """Write a frame to several links with fixed delays. Consecutive ones with the same delay are one event."""
-        frame, links, heap, now_ns, order = effect.frame, host.links, self._heap, self.now_ns, self._order
+        frame, links, sent = effect.frame, host.links, 0
         together: list[End] = []
-        delay_ns = None
+        delay_ns: int | None = 0
         for peer in effect.peers:
             end = links.get(peer)
             if end is not None and not end.reason and end.other is not None:
-                order += 1
+                sent += 1
                 if end.delay_ns != delay_ns:
+                    self._push_together(delay_ns, together, frame)
                     together, delay_ns = [], end.delay_ns
-                    heapq.heappush(heap, (now_ns + delay_ns, order, self._arrive_each, (together, frame)))  # type: ignore[operator]
                 together.append(end.other)
-        sent = order - self._order
-        self._order = order
+        self._push_together(delay_ns, together, frame)
         host.sent_frames[frame.kind] += sent
         host.sent_bytes[frame.kind] += sent * wire.size(frame)
+
+    def _push_together(self, delay_ns: int | None, ends: list[End], frame: Frame) -> None:
+        """Let a frame arrive at the same time at several ends, or at one or none."""
+        at_ns = self.now_ns + delay_ns  # type: ignore[operator]  # the delays are fixed
+        if len(ends) == 1:
+            self._queue.push(at_ns, ends[0], frame)
+        elif ends:
+            self._queue.push(at_ns, self._arrive_each, (ends, frame))
 
     def _set_timer(self, host: SimulatedHost, effect: contract.SetTimer) -> None:
         if not host.quiet:
@@ -325,7 +333,7 @@ class Simulation:
             self._say_gone(end)
         if end.reason == CRASHED:
             return
-        if self._traces_frames:
+        if self.traces_frames:
             side = "resp" if end.opener else "orig"
             self._trace_frame("receive", end, side, frame, off, size)
         if self._processing_ns is not None and (cost_ns := self._processing_ns(host.number)):

@@ -1,50 +1,113 @@
 """The analysis stage: from a run directory with a manifest to its tables, report and summary.
 
-Spark with a local master runs in a sandbox, so that its temporary files are gone however the analysis ends. Any other
-master is reached over the network, so the analysis runs without a sandbox.
+On this machine it runs in a sandbox, so that temporary files of Spark are gone however the analysis ends. Any other
+master is reached over the network, and so is a store, so the analysis runs without a sandbox.
 """
 
 import argparse
 import fcntl
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
-from harness.errors import TrellisError, last_line
-from harness.machine import sandbox
-from metrics.rundir import RunDir, Summary
-from metrics.rundir.files import ANALYSIS_LOG
+import msgspec
+from msgspec.json import Decoder
 
-LOCAL = ("local", "here")
-"""Prefixes of masters that need no network. "here" means no Spark: the module does everything in its process."""
+from harness.errors import ExperimentError, TrellisError, last_line
+from harness.machine import sandbox
+from metrics.executors import HERE_BYTES, shares_files
+from metrics.executors.cluster import DEFAULTS, HEAP_MIB, TASK_MIB, ExecutorOptions, parse_memory
+from metrics.rundir import RunDir, RunDirError, Summary
+from metrics.rundir.files import ANALYSIS_LOG
+from metrics.storage import Place, StorePath
+
+MASTER_HELP = (
+    "where to compute the tables: 'here' (one process without Spark), 'local[*]' (Spark on this machine) or a Spark "
+    "cluster, such as spark://host:7077, whose workers see the run under the same path or in a store (default: 'here', "
+    f"or Spark on this machine if traces and captures have more than {HERE_BYTES >> 30} GiB)"
+)
+"""The help of ``--master``."""
 
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
 """The exit codes of ``trellis run`` and ``trellis report``, by verdict."""
+
+
+def add_master_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--master``, and what the executors of a cluster are given."""
+    parser.add_argument("--master", help=MASTER_HELP)
+    parser.add_argument(
+        "--executor-memory",
+        metavar="SIZE",
+        help=f"memory of each executor of a cluster, such as 8g (default: {HEAP_MIB >> 10}g, and "
+        f"{TASK_MIB >> 10}g per core for Python, which takes most of it)",
+    )
+    parser.add_argument(
+        "--executor-cores",
+        type=int,
+        metavar="N",
+        help="cores of each executor of a cluster (default: all of a worker's; one on YARN and Kubernetes)",
+    )
+    parser.add_argument(
+        "--executor-python",
+        metavar="PATH",
+        help="Python on the machines of a cluster, with NumPy, pyarrow and msgspec (default: $PYSPARK_PYTHON, or the "
+        "path of Trellis's own)",
+    )
+
+
+def executor_options(arguments: argparse.Namespace) -> ExecutorOptions:
+    """Return what ``add_master_arguments`` asks for.
+
+    Raises:
+        ExperimentError: a value is none, or there are options without a cluster.
+    """
+    if arguments.executor_cores is not None and arguments.executor_cores < 1:
+        raise ExperimentError("--executor-cores", f"expected at least 1, got {arguments.executor_cores}")
+    try:
+        memory = None if arguments.executor_memory is None else parse_memory(arguments.executor_memory)
+    except ValueError as error:
+        raise ExperimentError("--executor-memory", str(error)) from None
+    options = ExecutorOptions(memory, arguments.executor_cores, arguments.executor_python)
+    if options != DEFAULTS and shares_files(arguments.master):
+        raise ExperimentError("--executor-*", "these are options of a cluster: name one with --master")
+    return options
 
 
 class AnalysisError(TrellisError):
     """A run could not be analysed."""
 
 
-def analyse(run_dir: Path, master: str | None = None) -> Summary:
+def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions = DEFAULTS) -> Summary:
     """Compute a finished run's tables, write its report and return its summary.
 
     Args:
-        run_dir: the run.
-        master: a Spark master; None = all cores of this machine.
+        run_dir: the run. The analysis of one in a store runs in this process, and has no log.
+        master: ``here`` (one process) or a Spark master; None = chosen by the size of what was recorded.
+        options: of a cluster's executors.
 
     Raises:
         RunDirError: the run did not finish, or cannot be read.
         AnalysisError: the run is being analysed, or the analysis failed; ends with its last log line.
+        StoreError: the store cannot be used.
         TestbedError: no sandbox could be made.
     """
     run = RunDir(run_dir)
     _ = run.manifest, run.plan
-    run_spark(__name__, run_dir, ANALYSIS_LOG, master)
+    if isinstance(run_dir, StorePath):
+        from metrics.analysis import analyse as analyse_here
+
+        return analyse_here(run_dir, master, options)
+    given = [f"--options={msgspec.json.encode(options).decode()}"]
+    run_spark(__name__, run_dir, ANALYSIS_LOG, master, given=given)
     return run.summary
+
+
+def alone(run_dir: Place) -> AbstractContextManager[object]:
+    """Keep other analyses of a run out. In a store they need not be (``metrics.publication``)."""
+    return nullcontext() if isinstance(run_dir, StorePath) else exclusive(run_dir)
 
 
 @contextmanager
@@ -65,24 +128,32 @@ def exclusive(folder: Path, words: str = ANALYSIS_LOG) -> Iterator[IO[bytes]]:
         yield log
 
 
-def run_spark(module: str, folder: Path, words: str, master: str | None, keep: Iterable[Path] = ()) -> None:
-    """Run a module that uses Spark on a folder, as a separate process that leaves nothing behind.
+def run_spark(
+    module: str,
+    folder: Path,
+    words: str,
+    master: str | None,
+    keep: Iterable[Path] = (),
+    given: Sequence[str] = (),
+) -> None:
+    """Run a module that may use Spark on a folder, as a separate process that leaves nothing behind.
 
     Args:
         module: the module; called with the folder and ``--master``.
         folder: where it reads and writes.
         words: the name of its log in the folder.
-        master: a Spark master; None = all cores of this machine.
+        master: ``here`` (no Spark) or a Spark master; None = the module chooses, on this machine.
         keep: other paths that it must see.
+        given: other arguments of the module.
 
     Raises:
         AnalysisError: it failed (ends with its last log line), or another process works in the folder.
         TestbedError: no sandbox could be made.
     """
-    argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else [])]
+    argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else []), *given]
     with exclusive(folder, words) as log:
         log.truncate(0)
-        if master is None or master.startswith(LOCAL):
+        if shares_files(master):
             environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
             status = sandbox.run(argv, keep=[folder, *keep], environment=environment, output=log)
         else:
@@ -94,15 +165,17 @@ def run_spark(module: str, folder: Path, words: str, master: str | None, keep: I
 
 def main() -> None:
     """Analyse one run in this process."""
-    from metrics import report, summary, tables
+    from metrics.analysis import analyse
 
     parser = argparse.ArgumentParser()
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--master")
+    parser.add_argument("--options", type=Decoder(ExecutorOptions).decode, default=DEFAULTS)
     given = parser.parse_args()
-    tables.build(given.run_dir, given.master)
-    summary.write(given.run_dir)
-    report.write(given.run_dir)
+    try:
+        analyse(given.run_dir, given.master, given.options)
+    except RunDirError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -4,14 +4,18 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from harness.studies.form import Bounds, Cell, ClaimSpec, as_shown
-from harness.studies.results import matching, mean_of, values_along
+from harness.studies.form import Bounds, Cell, ClaimSpec, Shown, as_shown
+from harness.studies.growth import fit_exponent
+from harness.studies.results import matching, mean_of, reduce_run, values_along
 from harness.studies.store import Result
-from harness.studies.tables import tabulate
+from harness.studies.tables import show_interval, tabulate
+from metrics.intervals import LEVEL, Interval, difference_of_pairs, holm
 
-MET, PARTLY, NOT_MET = "met", "partly met", "not met"
-HEAD = ("claim", "the paper", "here", "met if", "")
+MET, PARTLY, NOT_MET, NOT_MEASURED = "met", "partly met", "not met", "not measured"
+VERDICTS = (MET, PARTLY, NOT_MET, NOT_MEASURED)
+HEAD = ("claim", "the paper", "here", "met if", "verdict")
 
 
 class Finding(Struct, frozen=True):
@@ -20,25 +24,31 @@ class Finding(Struct, frozen=True):
     Attributes:
         claim: the claim.
         values: one per point that has a value.
-        compared: the two numbers of which each of the values is the quotient, if it is one.
+        means: for each value the mean that it is, or the two means of which it is the quotient.
         missing: the number of points without a value.
+        chances: for each value the adjusted p-value of its paired t test, if the claim needs one.
     """
 
     claim: ClaimSpec
     values: tuple[float, ...]
-    compared: tuple[tuple[float, float], ...] = ()
+    means: tuple[tuple[Interval, ...], ...] = ()
     missing: int = 0
+    chances: tuple[float, ...] = ()
 
     @property
     def verdict(self) -> str:
-        """Return whether the claim is met, or nothing without a value.
+        """Return one of ``VERDICTS``; without a value a claim is not measured.
 
         It is met if it is at all points. It is partly met if all values are within its wider bounds or, if it has
         none, if it is met at some points.
         """
         if not self.values:
-            return ""
+            return NOT_MEASURED
         within = [_within(value, self.claim.met) for value in self.values]
+        if self.claim.same_as is not None:
+            within = [chance >= 1 - LEVEL for chance in self.chances]
+        elif self.claim.beyond_chance:
+            within = [fits and chance < 1 - LEVEL for fits, chance in zip(within, self.chances, strict=True)]
         partly = self.claim.partly
         if all(within) and not self.missing:
             return MET
@@ -51,32 +61,66 @@ class Finding(Struct, frozen=True):
         )
 
 
+class _Value(Struct, frozen=True):
+    """A value of a claim, the means that it is or is the quotient of, and the p-value of its test."""
+
+    value: float
+    means: tuple[Interval, ...]
+    chance: float = 1.0
+
+
 def judge(claim: ClaimSpec, results: Sequence[Result]) -> Finding:
     """Judge a claim by these results."""
-    shown = as_shown(claim.of)
     chosen = matching(results, claim.where)
-    axes = list(chosen[0].at) if chosen else []
-    values, compared, missing = [], [], 0
+    fitted = None if claim.growth is None else claim.growth.along
+    axes = [axis for axis in chosen[0].at if axis != fitted] if chosen else []
+    found: list[_Value] = []
+    missing = 0
     for cells in product(*(values_along(chosen, axis) for axis in axes)):
         at = dict(zip(axes, cells, strict=True))
         here = matching(results, at)
-        own = mean_of(here, shown.of, shown.by, shown.at)
-        other_at = shown.at if claim.over_at is None else claim.over_at
-        other = mean_of(matching(results, {**at, **claim.over}), shown.of, shown.by, other_at)
-        if own is None or other is None or (claim.compares and not other.mean):
+        value = _grow(claim, here) if claim.growth else _measure(claim, here, matching(results, {**at, **claim.over}))
+        if value is None:
             missing += bool(here)
-        elif claim.compares:
-            values.append(own.mean / other.mean)
-            compared.append((own.mean, other.mean))
         else:
-            values.append(own.mean)
-    return Finding(claim, tuple(values), tuple(compared), missing)
+            found.append(value)
+    chances = tuple(holm([each.chance for each in found])) if claim.is_tested else ()
+    return Finding(claim, tuple(each.value for each in found), tuple(each.means for each in found), missing, chances)
+
+
+def _grow(claim: ClaimSpec, here: Sequence[Result]) -> _Value | None:
+    assert claim.growth is not None
+    along, over = claim.growth.along, claim.growth.over
+    exponent = fit_exponent(here, along, over or along, as_shown(claim.of))
+    return None if exponent is None else _Value(exponent.mean, (exponent,))
+
+
+def _measure(claim: ClaimSpec, here: Sequence[Result], there: Sequence[Result]) -> _Value | None:
+    """The value at a point; ``there``: the results to divide by."""
+    shown, divisor = as_shown(claim.of), claim.divisor
+    own = mean_of(here, shown.of, shown.by, shown.at)
+    if own is None or not claim.compares:
+        return None if own is None else _Value(own.mean, (own,))
+    other = mean_of(there, divisor.of, divisor.by, divisor.at)
+    if other is None or not other.mean:
+        return None
+    quotient = _Value(own.mean / other.mean, (own, other))
+    if not claim.is_tested:
+        return quotient
+    ones, twos = _by_seed(here, shown), _by_seed(there, divisor)
+    chance = difference_of_pairs([ones[seed] - twos[seed] for seed in ones if seed in twos]).p
+    return None if chance is None else replace(quotient, chance=chance)
+
+
+def _by_seed(runs: Sequence[Result], shown: Shown) -> dict[int, float]:
+    values = {run.seed: reduce_run(run, shown.of, shown.by, shown.at) for run in runs}
+    return {seed: value for seed, value in values.items() if value is not None}
 
 
 def show_finding(finding: Finding) -> tuple[str, str, str, str, str]:
     """Return the cells of ``HEAD``."""
     claim = finding.claim
-    return claim.text, claim.paper, _show_values(finding), _show_bounds(claim), finding.verdict or "-"
+    return claim.text, claim.paper, show_values(finding), _show_bounds(claim), finding.verdict
 
 
 def write_findings(findings: Sequence[Finding]) -> str:
@@ -89,20 +133,28 @@ def _within(value: float, bounds: Bounds) -> bool:
     return (low is None or value >= low) and (high is None or value <= high)
 
 
-def _show_values(finding: Finding) -> str:
+def show_values(finding: Finding) -> str:
+    """Return the value with its interval, a quotient with its two numbers, or the range of several values."""
     digits = finding.claim.digits
     if not finding.values:
         return "-"
     without = f", {finding.missing} without a value" if finding.missing else ""
+    if finding.chances:
+        name, shown = ("smallest p", min) if finding.claim.same_as is not None else ("largest p", max)
+        without += f", {name if len(finding.values) > 1 else 'p'} {shown(finding.chances):.2g}"
     if len(finding.values) > 1:
-        low, high = min(finding.values), max(finding.values)
-        return f"{low:.{digits}f} to {high:.{digits}f} ({len(finding.values)} points{without})"
-    text = f"{finding.values[0]:.{digits}f}"
-    return text + "".join(f" = {own:.3g} / {other:.3g}" for own, other in finding.compared) + without
+        ends = dict.fromkeys(f"{end:.{digits}f}" for end in (min(finding.values), max(finding.values)))
+        return f"{' to '.join(ends)} ({len(finding.values)} points{without})"
+    means = finding.means[0]
+    if len(means) == 1:
+        return show_interval(means[0], f".{digits}f") + without
+    return f"{finding.values[0]:.{digits}f} = {' / '.join(show_interval(over, '.3g') for over in means)}{without}"
 
 
 def _show_bounds(claim: ClaimSpec) -> str:
-    met = " and ".join(_conditions(claim.met))
+    if claim.same_as is not None:
+        return "no difference (paired t tests)"
+    met = " and ".join(_conditions(claim.met)) + (" and a difference (paired t tests)" if claim.beyond_chance else "")
     return met if claim.partly is None else f"{met}; partly: {' and '.join(_conditions(claim.partly))}"
 
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from harness.studies.code_hash import ROOT, code_of
 from harness.studies.point_run import simulate_point
-from harness.studies.store import ROOT, Job, Result, code_hash
+from harness.studies.store import Job, Result
+from metrics.executors import HERE
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -47,29 +49,25 @@ OUTCOMES: msgspec.json.Decoder[Outcome] = msgspec.json.Decoder(Outcome)
 PACKAGES = ("harness", "metrics", "peer", "topologies")
 """The packages that workers import, in the state at the start of the sweep."""
 
-HERE = "here"
-"""Instead of a Spark master: one run after the other, without Spark."""
 
-
-def execute(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[Outcome], None]) -> None:
-    """Run jobs in order, as cores become free.
+def execute(jobs: Sequence[Job], master: str | None, take: Callable[[Outcome], None]) -> None:
+    """Run jobs in order, as cores become free. A worker with other code than a job's fails it.
 
     Args:
         jobs: the runs.
-        code: the hash of the code; a worker with other code fails its jobs.
-        master: a Spark master, or ``HERE``; None = all cores of this machine.
+        master: a Spark master, or ``HERE``: one run after the other, without Spark; None = all cores of this machine.
         take: called in this thread with each outcome as soon as it is known.
     """
     if master == HERE:
         for job in jobs:
-            take(OUTCOMES.decode(perform((msgspec.json.encode(job), code))))
+            take(OUTCOMES.decode(perform(msgspec.json.encode(job))))
     else:
-        _execute_on_spark(jobs, code, master, take)
+        _execute_on_spark(jobs, master, take)
 
 
-def _execute_on_spark(jobs: Sequence[Job], code: str, master: str | None, take: Callable[[Outcome], None]) -> None:
+def _execute_on_spark(jobs: Sequence[Job], master: str | None, take: Callable[[Outcome], None]) -> None:
     """Run jobs on Spark. Lost jobs are repeated after all others, one at a time: most were lost for lack of memory."""
-    from metrics.pcap.source import ship_code
+    from metrics.executors.shipping import ship_code
     from metrics.session import session
 
     lost: list[Job] = []
@@ -78,7 +76,7 @@ def _execute_on_spark(jobs: Sequence[Job], code: str, master: str | None, take: 
         ship_code(spark, PACKAGES)
         pool = ThreadPoolExecutor(context.defaultParallelism)
         try:
-            waiting = {pool.submit(_submit, context, job, code): job for job in jobs}
+            waiting = {pool.submit(_submit, context, job): job for job in jobs}
             for future in as_completed(waiting):
                 outcome = future.result()
                 if isinstance(outcome, Lost):
@@ -88,14 +86,14 @@ def _execute_on_spark(jobs: Sequence[Job], code: str, master: str | None, take: 
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         for job in sorted(lost, key=lambda job: -job.cost):
-            outcome = _submit(context, job, code)
+            outcome = _submit(context, job)
             take(Failure(job.key, outcome.words) if isinstance(outcome, Lost) else outcome)
 
 
-def _submit(context: SparkContext, job: Job, code: str) -> Outcome | Lost:
+def _submit(context: SparkContext, job: Job) -> Outcome | Lost:
     """Run one job as a Spark job of one task. It takes and returns bytes, so that workers need no common classes."""
     try:
-        content = context.parallelize([(msgspec.json.encode(job), code)], 1).map(perform).collect()[0]
+        content = context.parallelize([msgspec.json.encode(job)], 1).map(perform).collect()[0]
     except Exception as error:  # the task's process, its machine or the cluster died: other jobs may still run
         return Lost(f"Spark lost the run: {_reason(error)}")
     return OUTCOMES.decode(content)
@@ -108,19 +106,20 @@ def _reason(error: Exception) -> str:
     return " ".join(dict.fromkeys((said[0], said[-1]))) if said else type(error).__name__
 
 
-def perform(task: tuple[bytes, str]) -> bytes:
+def perform(task: bytes) -> bytes:
     """Run an encoded job in this process and return its encoded outcome."""
-    job, code = msgspec.json.decode(task[0], type=Job), task[1]
-    begun_s = time.process_time()
+    job = msgspec.json.decode(task, type=Job)
     outcome: Outcome
-    if code_hash() != code:
-        words = f"the code in {ROOT} ({code_hash()}) differs from that of the sweep ({code})"
+    code = code_of([job.experiment])
+    if code != job.code:
+        words = f"the code in {ROOT} ({code}) differs from that of the sweep ({job.code})"
         return msgspec.json.encode(Failure(job.key, words))
+    begun_s = time.process_time()
     try:
         rows = tuple(simulate_point(job.experiment, job.run, job.measures, Path(job.folder)))
         peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         cpu_s = round(time.process_time() - begun_s, 3)
-        outcome = Success(Result(job.key, job.at, job.seed, code_hash(), cpu_s, peak_mib, rows))
+        outcome = Success(Result(job.key, job.at, job.seed, code, cpu_s, peak_mib, rows))
     except Exception:  # reported with the outcomes of all runs, not as a failure of Spark
         outcome = Failure(job.key, traceback.format_exc())
     return msgspec.json.encode(outcome)

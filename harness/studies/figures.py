@@ -6,8 +6,9 @@ from itertools import cycle, product
 import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from msgspec import Struct
 
 from harness.studies.form import Cell, FigureSpec, Shown, as_shown
@@ -19,6 +20,7 @@ from metrics.intervals import Interval, interval
 from metrics.report.canvas import STYLE, plain_axes
 
 MOMENTS = (AT_S, EPOCH)
+LINES = ("line", "log-log", "log-y")
 MANY_CURVES = 4
 """With more curves, the legend is beside the axes."""
 
@@ -41,7 +43,7 @@ def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
     shown = len(curves) + len(spec.paper)
     canvas, axes = plain_axes(8.4 if shown > MANY_CURVES else 6.4, 3.8)
     for place, (curve, marker) in enumerate(zip(curves, cycle("os^Dv<>P"))):
-        if spec.kind == "line":
+        if spec.kind in LINES:
             _draw_line(axes, curve, marker)
         elif spec.kind == "bars":
             _draw_bars(axes, curve, place, len(curves))
@@ -50,7 +52,7 @@ def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
     for paper in spec.paper:
         x, y = zip(*paper.points, strict=True)
         axes.plot(x, y, label=paper.label, color="#1d2429", marker="x", linestyle="none", zorder=5)
-    _finish(axes, spec, shown)
+    _finish(axes, spec, curves)
     return canvas
 
 
@@ -114,7 +116,8 @@ def _draw_line(axes: Axes, curve: Curve, marker: str) -> None:
     if many:
         axes.fill_between(x, means - half, means + half, color=line.get_color(), alpha=0.2, linewidth=0)
     else:
-        axes.errorbar(x, means, half, fmt="none", color=line.get_color(), capsize=2)
+        if half.any():
+            axes.errorbar(x, means, half, fmt="none", color=line.get_color(), capsize=2)
 
 
 def _draw_bars(axes: Axes, curve: Curve, place: int, curves: int) -> None:
@@ -137,17 +140,41 @@ def _draw_counts(axes: Axes, curve: Curve, kind: str) -> None:
         axes.step(x, counts / counts.sum(), where="mid", label=curve.label)
 
 
-def _finish(axes: Axes, spec: FigureSpec, curves: int) -> None:
+def _finish(axes: Axes, spec: FigureSpec, curves: Sequence[Curve]) -> None:
     shares = {"cdf": "share of nodes, cumulated", "histogram": "share of nodes", "bars": "share"}
     first = _axis_label(spec.y[0]) if len(spec.y) == 1 else ""
     axes.set(xlabel=spec.xlabel or spec.x, ylabel=spec.ylabel or shares.get(spec.kind, first))
-    if spec.kind != "rank":
-        low, high = axes.dataLim.intervaly
-        axes.set_ylim(min(spec.ymin, low), None if spec.ymax is None else max(spec.ymax, high))
-    if curves > MANY_CURVES:
+    if spec.kind == "log-log":
+        axes.set(xscale="log", yscale="log")
+    if spec.kind in ("log-log", "rank"):
+        _label_decades(axes.xaxis)
+        _label_decades(axes.yaxis)
+    elif spec.kind == "log-y":
+        axes.set(yscale="log")
+        _label_decades(axes.yaxis)
+    else:
+        _limit(axes, spec, curves)
+    shown = len(curves) + len(spec.paper)
+    if shown > MANY_CURVES:
         axes.figure.legend(loc="outside right upper", fontsize=8)
-    elif curves > 1:
+    elif shown > 1:
         axes.legend(fontsize=8)
+
+
+def _limit(axes: Axes, spec: FigureSpec, curves: Sequence[Curve]) -> None:
+    """Set the ends of the y axis. Intervals of curves do not move ``ymax``: a share ends at 1."""
+    low, high = axes.dataLim.intervaly
+    if spec.kind == "line":
+        high = max((over.mean for curve in curves for _, over in curve.points), default=high)
+    axes.set_ylim(min(spec.ymin, low), None if spec.ymax is None else max(spec.ymax, high))
+
+
+def _label_decades(axis: Axis) -> None:
+    """Label the powers of ten of a logarithmic axis, and 2 and 5 times these where it is short; plain numbers."""
+    low, high = sorted(axis.get_view_interval())
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 100 else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _axis_label(shown: str | Shown) -> str:

@@ -6,6 +6,7 @@ A study is an experiment, the grid of its variations, and the tables and figures
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from harness.experiment.form import Count, Name, NonNegative, Positive
 
@@ -95,6 +96,9 @@ class TableSpec(Struct, forbid_unknown_fields=True, frozen=True):
     where: dict[str, Any] = field(default_factory=dict)
     """Only points with these values."""
     digits: Annotated[int, Meta(ge=0, le=9)] = 2
+    growth_over: str = ""
+    """Adds a column with the exponent of the power law by which a measure grows along the columns: over their axis, if
+    its values are numbers, or over this measure."""
     note: str = ""
     paper: PaperTable | None = None
 
@@ -120,9 +124,10 @@ class FigureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Axes that distinguish the curves."""
     where: dict[str, Any] = field(default_factory=dict)
     """Only points with these values."""
-    kind: Literal["line", "bars", "histogram", "cdf", "rank"] = "line"
-    """``line``: means with their intervals. ``histogram``, ``cdf``: distribution of a measure that counts nodes by
-    ``degree`` or ``percent``. ``bars``: shares of what a measure counts. ``rank``: a line on logarithmic axes."""
+    kind: Literal["line", "log-log", "log-y", "bars", "histogram", "cdf", "rank"] = "line"
+    """``line``: means with their intervals. ``log-log``: the same on logarithmic axes; ``log-y``: only the y
+    axis is. ``histogram``, ``cdf``: distribution of a measure that counts nodes by ``degree`` or ``percent``. ``bars``:
+    shares of what a measure counts. ``rank``: a line on logarithmic axes."""
     begin_s: Number = 0
     """With ``x = "at_s"``: the instant of the axis's 0."""
     unit_s: Positive = 1
@@ -144,6 +149,15 @@ class Bounds(Struct, forbid_unknown_fields=True, frozen=True):
     at_most: Number | None = None
 
 
+class GrowthSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """The exponent b of the power law y = a x^b by which a measure y grows."""
+
+    along: str
+    """The axis whose points the law is fitted to."""
+    over: str = ""
+    """x: a measure. Without it: the axis, whose values are numbers then."""
+
+
 class ClaimSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """A claim of the paper, and the results that meet it."""
 
@@ -153,22 +167,53 @@ class ClaimSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """What the paper says, with the section or figure."""
     of: str | Shown
     """The measure to judge."""
-    met: Bounds
-    """The range of values that meet the claim, at every point."""
+    met: Bounds = Bounds()
+    """The range of values that meet the claim, at every point. Without it: ``same_as``."""
     where: dict[str, Any] = field(default_factory=dict)
     """Only points with these values."""
     over: dict[str, Any] = field(default_factory=dict)
     """Divide by the value of the point that has these values instead."""
+    beyond_chance: bool = False
+    """With ``over``: the claim is met only where, besides, a paired t test over the seeds finds a difference between
+    the two values at the level of 5 %, with Holm's adjustment for the number of points."""
     over_at: float | None = None
     """Divide by the value at this epoch, instant of a snapshot, or beginning of a window (s)."""
+    over_of: str | Shown | None = None
+    """Divide by this measure instead of the same one."""
+    growth: GrowthSpec | None = None
+    """Judge the exponent of the measure's growth instead of the measure."""
+    same_as: str | Shown | None = None
+    """Another measure that ``of`` must not differ from but for chance: the claim is met at the points at which a paired
+    t test over the seeds, with Holm's adjustment for the number of points, finds no difference at the level of 5 %. The
+    quotient of the two is shown."""
     partly: Bounds | None = None
     """A wider range of values that meet the claim in part. Without it, values of which only some are in ``met`` do."""
+    why: str = ""
+    """Why the claim is met only in part or not at all, or what its number does not show. No measured numbers: these
+    come from the record."""
     digits: Annotated[int, Meta(ge=0, le=9)] = 3
+    number: str = ""
+    """The number of the paper that the claim is about, where several readings of the paper are judged by it. The page
+    of the paper shows all such claims as one table, numbers by readings."""
+    reading: str = ""
+    """Which reading of the paper the claim judges by that number."""
 
     @property
     def compares(self) -> bool:
         """Return whether it is about the quotient of two values."""
-        return bool(self.over) or self.over_at is not None
+        return bool(self.over) or any(each is not None for each in (self.over_at, self.over_of, self.same_as))
+
+    @property
+    def is_tested(self) -> bool:
+        """Return whether it needs a paired t test of the two values."""
+        return self.same_as is not None or self.beyond_chance
+
+    @property
+    def divisor(self) -> Shown:
+        """Return the measure to divide by, if it compares."""
+        other = self.same_as if self.over_of is None else self.over_of
+        shown = as_shown(self.of if other is None else other)
+        return shown if self.over_at is None else replace(shown, at=self.over_at)
 
 
 class QuickSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -193,6 +238,9 @@ class Study(Struct, forbid_unknown_fields=True, frozen=True):
     """The table or figure of a paper that it reproduces."""
     description: str = ""
     """A note for readers, shown on the page of results."""
+    discussion: str = ""
+    """What the results mean, and the reasons for differences from the paper; Markdown, shown on the paper's page. No
+    measured numbers: these come from the record."""
     seeds: Count | Annotated[tuple[Seed, ...], Meta(min_length=1)] = 3
     """A number n for the seeds 1 to n, or a list of seeds."""
     experiment: dict[str, Any] = field(default_factory=dict)

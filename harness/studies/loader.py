@@ -9,7 +9,18 @@ from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.experiment.loader import decode, is_study, read_document
-from harness.studies.form import Cell, ClaimSpec, FigureSpec, QuickSpec, RunSpec, Shown, Study, TableSpec, as_shown
+from harness.studies.form import (
+    Bounds,
+    Cell,
+    ClaimSpec,
+    FigureSpec,
+    QuickSpec,
+    RunSpec,
+    Shown,
+    Study,
+    TableSpec,
+    as_shown,
+)
 from harness.studies.measures import MEASURES, PUBLISHED, SEEN, WINDOWED, split_reduction
 from harness.studies.points import assign, axes_of, points_of, seeds_of
 
@@ -44,6 +55,8 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
         study = decode(_keep_from_quick(document, keys), Study)
         if quick:
             study = hurry(study, keep_seeds=seeds is not None)
+        if any(key.partition(".")[0] == "grid" for key in keys):
+            study = _drop_claims(study)
         check_study(study)
     except ExperimentError as error:
         raise ExperimentError(f"{path}: {error.path}", error.problem) from None
@@ -56,6 +69,17 @@ def _refuse_overruled(study: Study, keys: Sequence[str]) -> None:
         for key in set.intersection(*(set(settings) for settings in axis.settings)):
             if f"experiment.{key}" in keys:
                 raise ExperimentError(f"--set experiment.{key}", f"the axis {axis.name!r} sets it at every point")
+
+
+def _drop_claims(study: Study) -> Study:
+    """Return the study without the claims about values that its axes do not have; overrides of the grid remove some."""
+    values = {axis.name: axis.values for axis in axes_of(study)}
+    kept = [
+        claim
+        for claim in study.claim
+        if all(value in values.get(axis, (value,)) for at in (claim.where, claim.over) for axis, value in at.items())
+    ]
+    return replace(study, claim=tuple(kept))
 
 
 def _keep_from_quick(document: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -142,8 +166,14 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
         yield from _table_rules(study, table, f"$.table[{index}]", axes)
     for index, figure in enumerate(study.figure):
         yield from _figure_rules(study, figure, f"$.figure[{index}]", axes)
+    judged: set[tuple[str, str]] = set()
     for index, claim in enumerate(study.claim):
-        yield from _claim_rules(study, claim, f"$.claim[{index}]", {axis.name: axis.values for axis in axes_of(study)})
+        place = f"$.claim[{index}]"
+        yield from _claim_rules(study, claim, place, {axis.name: axis.values for axis in axes_of(study)})
+        pair = claim.number, claim.reading
+        yield bool(claim.number) != bool(claim.reading), place, "number and reading need each other"
+        yield pair in judged, place, f"a second claim about {claim.number!r} and {claim.reading!r}"
+        judged |= {pair} if claim.number else set()
     for kind, shown in (("table", study.table), ("figure", study.figure)):
         names = [each.name for each in shown]
         yield len(set(names)) < len(names), f"$.{kind}", "two of them have the same name"
@@ -157,6 +187,8 @@ def _table_rules(study: Study, table: TableSpec, place: str, axes: list[str]) ->
     yield len(set(used)) < len(used), place, "an axis occurs twice"
     yield len(table.measures) > 1 and MEASURE not in used, place, 'several measures need the axis "measure"'
     yield from _coverage_rules(table.where, (*used,), place, axes)
+    if table.growth_over:
+        yield from _growth_rules(study, table.columns, table.growth_over, f"{place}.growth_over")
     if table.paper is not None:
         width = len(table.rows) + len(table.paper.columns)
         for index, row in enumerate(table.paper.rows):
@@ -190,12 +222,34 @@ def _claim_rules(
     study: Study, claim: ClaimSpec, place: str, axes: dict[str, tuple[Cell, ...]]
 ) -> Iterator[tuple[bool, str, str]]:
     yield from _measure_rules(study, [claim.of], f"{place}.of")
+    for other, key in ((claim.over_of, "over_of"), (claim.same_as, "same_as")):
+        if other is not None:
+            yield from _measure_rules(study, [other], f"{place}.{key}")
+    yield (claim.met == Bounds()) is (claim.same_as is None), f"{place}.met", "expected either met or same_as"
+    compared = claim.over or claim.over_at is not None or claim.over_of is not None
+    if claim.same_as is not None:
+        yield bool(compared or claim.growth or claim.partly), f"{place}.same_as", "cannot be combined with others"
+    if claim.beyond_chance:
+        yield not claim.over or claim.same_as is not None, f"{place}.beyond_chance", "needs over"
+    if claim.growth is not None:
+        yield bool(compared), f"{place}.growth", "cannot be combined with a comparison"
+        yield from _growth_rules(study, claim.growth.along, claim.growth.over or claim.growth.along, f"{place}.growth")
     for key, given in (("where", claim.where), ("over", claim.over)):
         for axis, value in given.items():
             known = ", ".join(axes)
             yield axis not in axes, f"{place}.{key}", f"no axis is called {axis!r}; there are {known}"
             values = axes.get(axis, ())
             yield bool(values) and value not in values, f"{place}.{key}", f"the axis {axis!r} has no value {value!r}"
+
+
+def _growth_rules(study: Study, along: str, over: str, place: str) -> Iterator[tuple[bool, str, str]]:
+    axis = next((axis for axis in axes_of(study) if axis.name == along), None)
+    yield axis is None, place, f"no axis is called {along!r}"
+    if over != along:
+        yield from _measure_rules(study, [over], place)
+    elif axis is not None:
+        numeric = all(isinstance(value, int | float) for value in axis.values)
+        yield not numeric, place, f"the values of {along!r} are no numbers; name a measure"
 
 
 def _coverage_rules(

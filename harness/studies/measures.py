@@ -5,9 +5,13 @@ from typing import Any
 from metrics.measures.measure import Measure
 from metrics.measures.registry import STUDIED
 
-REDUCTIONS = ("first", "last", "mean", "min", "max", "change")
+OUTAGE, RECOVERY = "outage", "recovery"
+
+REDUCTIONS = ("first", "last", "mean", "min", "max", "change", OUTAGE, RECOVERY)
 """What may stand before a measure's name: over a run's snapshots, or over its epochs or windows where messages
-are measured. ``change`` is the last over the first, less one."""
+are measured. ``change`` is the last over the first, less one. ``recovery`` is the time from the first value below 1 to
+the next that is not, ``outage`` to the first from which on none is. Both are 0 without a value below 1, and have no
+value if there is none to end at."""
 
 MEASURES: dict[str, Measure[Any]] = {measure.name: measure for family in STUDIED for measure in family.measures}
 

@@ -2,13 +2,19 @@
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import nan
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
+from harness.studies.groups import Delay, GroupMessage, Rate, predict
 from metrics.measures.deliveries import Deliveries, TopicDeliveries
+from metrics.measures.groups import NEWCOMER_S
 from metrics.measures.measure import Values
+from peer.core.addressing.keywords import find_members
 from peer.core.bitset import Bitset, bitset
 from peer.core.contract import Message, MessageId, NodeId, TopicId
 from peer.core.schedule import Population
@@ -17,6 +23,8 @@ from peer.trace import JOINED, TraceEvent
 LATEST_NS = 600_000_000_000
 """How long a message is watched: ten hops through nodes with the longest processing time, one minute. Later copies do
 not count, and only the batch of the message is kept."""
+
+NO_EXPRESSIONS: Final[Mapping[MessageId | None, str]] = MappingProxyType({})
 
 
 class Batch:
@@ -28,10 +36,12 @@ class Batch:
         "delays_ns",
         "due",
         "duplicates",
+        "groups",
         "hops",
         "messages",
         "number",
         "relays",
+        "sent",
         "settled_delivered",
         "settled_due",
         "topics",
@@ -46,22 +56,33 @@ class Batch:
         self.copies = array("I")
         self.at_relay = array("I")
         self.topics: dict[TopicId, TopicDeliveries] = {}
+        self.groups: list[GroupMessage] = []  # the messages with expressions
+        self.sent = array("I")  # of these by node: how many copies it sent
 
     def count_copy(self, node: NodeId, at_relay: bool) -> None:
         """Count a copy that a node received."""
-        missing = node + 1 - len(self.copies)
-        if missing > 0:
-            self.copies.extend([0] * missing)
-            self.at_relay.extend([0] * missing)
+        if node >= len(self.copies):
+            _lengthen(node, self.copies, self.at_relay)
         self.copies[node] += 1
         self.at_relay[node] += at_relay
+
+    def count_sent(self, node: NodeId) -> None:
+        """Count a copy that a node sent."""
+        _lengthen(node, self.sent)
+        self.sent[node] += 1
+
+
+def _lengthen(node: NodeId, *counts: "array[int]") -> None:
+    """Lengthen arrays of counts by node so that they have a count of this node."""
+    for each in counts:
+        each.extend([0] * (node + 1 - len(each)))
 
 
 class Flight(Struct):
     """A message in flight.
 
-    ``due``: the honest subscribers at its publication, except the publisher; nodes to which it was delivered are
-    removed. ``relays``: the nodes that relayed or published it without a subscription. ``settled``: whether its
+    ``due``: the honest nodes that it is for, except the publisher; nodes to which it was delivered are removed.
+    ``relays``: the nodes that relayed it, or published it without delivering it to themselves. ``settled``: whether its
     publisher was settled.
     """
 
@@ -71,6 +92,7 @@ class Flight(Struct):
     settled: bool
     batch: Batch
     topic: TopicDeliveries
+    group: GroupMessage | None = None
 
 
 class Watch:
@@ -84,6 +106,9 @@ class Watch:
         settle_ns: how long no deliveries are expected of a node after it has joined during the run. Then it is settled.
         window_ns: length of the span of publication time of a batch, instead of ``batch_messages``.
         zero_ns: the instant at which the first of these spans begins.
+        expressions: of the messages that have one.
+        delay_ns: one-way delay of each directed pair, needed with expressions.
+        false_positive_rate: what the protocol predicts of a node; None = nothing.
 
     Attributes:
         changed_ns: when a logical link last began or ended.
@@ -107,6 +132,9 @@ class Watch:
         settle_ns: int = 0,
         window_ns: int | None = None,
         zero_ns: int = 0,
+        expressions: Mapping[MessageId | None, str] = NO_EXPRESSIONS,
+        delay_ns: Delay = lambda source, destination: 0,
+        false_positive_rate: Rate | None = None,
     ) -> None:
         self.changed_ns = 0
         self.joined_ns: dict[NodeId, int] = {}
@@ -121,6 +149,10 @@ class Watch:
         self._joins: deque[tuple[int, NodeId]] = deque()  # their joins, the oldest first
         self._window_ns = window_ns
         self._zero_ns = zero_ns
+        self._expressions = expressions
+        self._delay_ns = delay_ns
+        self._rate = false_positive_rate
+        self._up = bitset(population.interests)
         self._published = 0
         self.flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # messages in flight, the oldest first
@@ -138,6 +170,8 @@ class Watch:
             "epoch": self._end_epoch,
             "disclose": self._disclose,
         }
+        if expressions:
+            self._handlers["deliver"] = self._receive_of_group
 
     def trace(self, event: TraceEvent) -> None:
         handler = self._handlers.get(event.event)
@@ -150,6 +184,8 @@ class Watch:
             return
         if message.hops:
             flight.batch.count_copy(node, at_relay=False)
+        else:
+            flight.relays &= ~(1 << node)
         if flight.due >> node & 1:
             flight.due ^= 1 << node
             delay_ns = now_ns - flight.published_ns
@@ -167,11 +203,10 @@ class Watch:
         if place < self._skip_messages:
             return
         batch = self.batches[-1]
-        due, own = 0, 1 << event.node
+        own = 1 << event.node
         assert event.topics and event.message_id is not None, "publications have both"
-        for topic in event.topics:
-            due |= self._subscribers.get(topic, 0)
-        relays = own & ~due
+        due = members = self._members(event.message_id, event.topics)
+        relays = own  # until it delivers its own message
         unsettled = self._unsettled(event.ts_ns)
         settled = not unsettled & own
         due &= ~(self._adversaries | unsettled | own)
@@ -181,10 +216,27 @@ class Watch:
             batch.settled_due += due.bit_count()
         of_topic = batch.topics.setdefault(event.topics[0], TopicDeliveries())
         of_topic.expected += due.bit_count()
-        self.flights[event.message_id] = Flight(event.ts_ns, due, relays, settled, batch, of_topic)
+        group = None
+        if (expression := self._expressions.get(event.message_id)) is not None:
+            members, others = members & ~own & ~self._adversaries, self._up & ~members & ~own & ~self._adversaries
+            rate = self._rate
+            predicted = nan if rate is None else predict(rate, expression, others, self._subscribers)
+            group = GroupMessage(expression, event.node, members, others, predicted)
+            batch.groups.append(group)
+        self.flights[event.message_id] = Flight(event.ts_ns, due, relays, settled, batch, of_topic, group)
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
+
+    def _members(self, message: MessageId, topics: Sequence[TopicId]) -> Bitset:
+        """Return the nodes that a message is for if it is published now."""
+        expression = self._expressions.get(message)
+        if expression is not None:
+            return find_members(expression, self._subscribers)
+        members = 0
+        for topic in topics:
+            members |= self._subscribers.get(topic, 0)
+        return members
 
     def _unsettled(self, now_ns: int) -> Bitset:
         """Return the nodes that have joined less than ``settle_ns`` ago."""
@@ -210,6 +262,16 @@ class Watch:
         else:
             flight.batch.duplicates += 1
         flight.batch.count_copy(event.node, at_relay=bool(flight.relays >> event.node & 1))
+        if flight.group is not None:
+            self._receive_of_group(event)
+
+    def _receive_of_group(self, event: TraceEvent) -> None:
+        """Count a copy of a message with an expression."""
+        flight = self.flights.get(event.message_id)
+        if flight is None or flight.group is None or event.peer is None or self._adversaries >> event.node & 1:
+            return
+        flight.group.receive(event, self._subscribers, self._delay_ns(event.peer, event.node))
+        flight.batch.count_sent(event.peer)
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns
@@ -219,12 +281,26 @@ class Watch:
             self.joined_ns[event.node] = event.ts_ns
             self._settling |= 1 << event.node
             self._joins.append((event.ts_ns, event.node))
+            self._up |= 1 << event.node
         self._count_change(event)
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) | 1 << event.node
             self.ever[topic] = self.ever.get(topic, 0) | 1 << event.node
+        if event.reason == JOINED and self._expressions and not self._adversaries >> event.node & 1:
+            self._meet_newcomer(event)
+
+    def _meet_newcomer(self, event: TraceEvent) -> None:
+        """Tell the latest messages with expressions of a node that has joined."""
+        for message in reversed(self._order):
+            flight = self.flights[message]
+            if flight.published_ns < event.ts_ns - NEWCOMER_S * 1_000_000_000:
+                break
+            if flight.group is not None:
+                flight.group.meet(event.node, self._subscribers)
 
     def _leave(self, event: TraceEvent) -> None:
+        if event.reason is not None:
+            self._up &= ~(1 << event.node)
         self._count_change(event)
         for topic in event.topics or ():
             self._subscribers[topic] = self._subscribers.get(topic, 0) & ~(1 << event.node)

@@ -1,6 +1,5 @@
 """Writes the output of a sweep: results, tables, figures, and one HTML page that opens without a network."""
 
-import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,14 @@ import pyarrow.parquet
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from harness.studies.claims import HEAD, Finding, judge, show_finding, write_findings
+from harness.studies.code_hash import code_of
 from harness.studies.figures import draw_figure
 from harness.studies.measures import MEASURES
-from harness.studies.points import axes_of, seeds_of
+from harness.studies.points import axes_of, points_of, seeds_of
 from harness.studies.results import aggregate, means_table, runs_table
-from harness.studies.results_file import write_results_file
 from harness.studies.store import Result, SweepSpec
 from harness.studies.tables import Table, make_table, show_entry, write_csv, write_markdown
+from metrics.report.svg import palette_css, to_element, to_svg
 
 CLAIMS_FILE = "claims.md"
 
@@ -37,7 +37,6 @@ def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path
     pyarrow.parquet.write_table(means, folder / "results.parquet")
     pyarrow.csv.write_csv(means, folder / "results.csv")
     pyarrow.parquet.write_table(runs_table(results, axes), folder / "runs.parquet")
-    write_results_file(folder, spec, results)
     tables = [make_table(table, results) for table in spec.study.table]
     for table in tables:
         (folder / f"{table.spec.name}.md").write_text(write_markdown(table), encoding="utf-8")
@@ -51,13 +50,14 @@ def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path
 
 
 def _draw(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> list[dict[str, str]]:
-    """Write every figure, and return it for the page."""
+    """Write every figure as PNG, and return it as SVG for the page."""
     drawn = []
     for figure in spec.study.figure:
         path = folder / f"{figure.name}.png"
-        draw_figure(figure, results).savefig(path, dpi=144)
-        png = base64.b64encode(path.read_bytes()).decode()
-        drawn.append({"name": figure.name, "title": figure.title, "note": figure.note, "png": png})
+        canvas = draw_figure(figure, results)
+        canvas.savefig(path, dpi=144)
+        element = to_element(to_svg(canvas), figure.name, figure.title)
+        drawn.append({"name": figure.name, "title": figure.title, "note": figure.note, "svg": element})
     return drawn
 
 
@@ -78,15 +78,16 @@ def _render(
         tables=tables,
         claims=[HEAD, *map(show_finding, findings)] if findings else [],
         figures=figures,
+        palette=palette_css(),
         measures=[MEASURES[name] for name in study.measures],
         provenance=_provenance(spec, results),
     )
 
 
 def _provenance(spec: SweepSpec, results: Sequence[Result]) -> dict[str, Any]:
-    codes = sorted({result.code for result in results})
     cpu_s = {result.key: result.cpu_s for result in results}
-    stale = [code for code in codes if code != spec.code]
+    known = {code_of([point.experiment]) for point in points_of(spec.study)}
+    stale = sorted({result.code for result in results} - known)
     return {
         "study file": spec.source,
         "options": " ".join(spec.options) or "none",

@@ -1,16 +1,18 @@
 """Simulates one point with one seed in memory: no run directory, no trace files, no matrix of delays."""
 
 from collections.abc import Collection, Sequence
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
-from harness.experiment.form import Experiment
+from harness.experiment.form import Experiment, section_of
 from harness.planning.planner import make_overlay
 from harness.simulator.enactment import START_NS, Enactment
 from harness.simulator.simulation import Simulation
 from harness.studies.form import RunSpec
+from harness.studies.groups import Rate, count_newcomers, measure_paths, sum_up_groups
 from harness.studies.networks import make_network
 from harness.studies.observer import Batch, Watch, sum_up
 from harness.studies.snapshots import count_slots, take_snapshot
@@ -19,13 +21,17 @@ from harness.workload.membership import first_population
 from harness.workload.workload import Workload, draw_membership, draw_workload
 from metrics.measures.attacks import DISCLOSURE, SLOTS, measure_disclosure
 from metrics.measures.deliveries import DELIVERIES
+from metrics.measures.groups import BOUNDED, GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS, Interests
 from metrics.measures.learning import SCORES
 from metrics.measures.measure import Facts, Family
 from metrics.measures.snapshots import measure_snapshot
+from metrics.measures.steiner import Matrix
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.rundir.timeline import SECOND_NS, Timeline
 from peer.core.bitset import bitset, members
+from peer.core.schedule import Publish
+from peer.protocols.registry import PROTOCOLS
 
 STEP_NS = SECOND_NS
 """Interval at which the run checks whether the overlay has settled."""
@@ -74,7 +80,8 @@ class PointRun:
         self._times = _times(experiment, run)
         workload = _draw_workload(experiment, nodes, folder, self._times)
         self._topics = experiment.workload.topics
-        overlay = make_overlay(experiment, workload)
+        delay_ns = network.delay_ns
+        overlay = make_overlay(experiment, workload, lambda one, other: delay_ns(one, other) + delay_ns(other, one))
         self._adversaries = bitset(spec.node for spec in overlay.nodes if spec.behaviour is not None)
         self._askers = tuple(spec.node for spec in overlay.nodes if (spec.behaviour or {}).get("name") == "asker")
         self._honest_interests = tuple(
@@ -89,7 +96,15 @@ class PointRun:
             settle_ns=round(experiment.workload.settle_s * SECOND_NS),
             window_ns=None if run.window_s is None else round(run.window_s * SECOND_NS),
             zero_ns=self._times.zero_ns,
+            expressions={
+                action.message_id: action.expression
+                for action in workload.schedule
+                if isinstance(action, Publish) and action.expression
+            },
+            delay_ns=network.delay_ns,
+            false_positive_rate=_predicted_rate(experiment),
         )
+        self._hosts = nodes
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self.simulation = Simulation(
             network,
@@ -162,7 +177,18 @@ class PointRun:
     def _batch_rows(self, batches: Sequence[Batch], moment: float | None = None) -> list[Row]:
         """Single numbers first, then topic by topic."""
         rows = self._rows(DELIVERIES, sum_up(batches), moment)
+        if groups := [group for batch in batches for group in batch.groups]:
+            honest = [node for node in range(self._hosts) if not self._adversaries >> node & 1]
+            facts = sum_up_groups(groups, [batch.sent for batch in batches], honest, self._lengths)
+            rows += self._rows(GROUPS, facts, moment) + self._rows(NEWCOMERS, count_newcomers(groups), moment)
         return sorted(rows, key=lambda row: -1 if row.by is None else row.by)
+
+    @cached_property
+    def _lengths(self) -> Matrix | None:
+        """The shortest paths between the hosts, if they are needed."""
+        if BOUNDED.isdisjoint(self._measures):
+            return None
+        return measure_paths(self.simulation.delay_ns, self._hosts)
 
     def _score_rows(self) -> list[Row]:
         """Return the scores per epoch, from the first epoch that a node scored; earlier ones had no messages."""
@@ -229,6 +255,14 @@ def _draw_workload(experiment: Experiment, nodes: int, folder: Path, times: _Tim
         return draw_workload(experiment, nodes, folder)
     membership = draw_membership(experiment, nodes, folder, Span(0, times.end_ns - START_NS))
     return Workload(membership.up, membership.interests, membership.changes)
+
+
+def _predicted_rate(experiment: Experiment) -> Rate | None:
+    """What the protocol predicts of false positives; None if it predicts nothing."""
+    predict = PROTOCOLS[experiment.protocol].false_positive_rate
+    if predict is None:
+        return None
+    return cache(partial(predict, to_builtins(section_of(experiment, experiment.protocol))))
 
 
 def _instants(run: RunSpec, end_ns: int) -> list[int]:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from harness.studies.form import Cell
-from harness.studies.measures import MEASURES, SEEN, split_reduction
+from harness.studies.measures import MEASURES, OUTAGE, RECOVERY, SEEN, split_reduction
 from harness.studies.store import Result
 from metrics.intervals import Interval, interval
 
@@ -52,8 +52,21 @@ def reduce_run(result: Result, shown: str, by: float | None = None, at: float | 
         return next((row.value for row in rows if row.moment == at), None)
     if not reduction and name not in SEEN:
         return next((row.value for row in rows if row.moment is None), None)
-    series = [value for _, value in sorted((row.moment, row.value) for row in rows if row.moment is not None)]
-    return _reduce(reduction or "last", series) if series else None
+    moving = sorted((row.moment, row.value) for row in rows if row.moment is not None)
+    if reduction in (OUTAGE, RECOVERY):
+        return _time_below(moving, lasting=reduction == OUTAGE)
+    return _reduce(reduction or "last", [value for _, value in moving]) if moving else None
+
+
+def _time_below(moving: Sequence[tuple[float, float]], *, lasting: bool) -> float | None:
+    """The time from the first value below 1 to the next that is not, or (``lasting``) to the first after the last."""
+    below = [place for place, (_, value) in enumerate(moving) if value < 1]
+    if not below:
+        return 0.0 if moving else None
+    since = below[-1] if lasting else below[0]
+    ends = (moment for place, (moment, value) in enumerate(moving) if place > since and value >= 1)
+    end = next(ends, None)
+    return None if end is None else end - moving[below[0]][0]
 
 
 def _reduce(reduction: str, series: Sequence[float]) -> float | None:
@@ -65,13 +78,18 @@ def _reduce(reduction: str, series: Sequence[float]) -> float | None:
 
 
 def mean_of(results: Sequence[Result], shown: str, by: float | None = None, at: float | None = None) -> Interval | None:
-    """A measure over all these results' seeds; None where no run has a value. A count that a run lacks is 0."""
-    name = split_reduction(shown)[1]
+    """A measure over all these results' seeds; None where no run has a value. A count that a run lacks is 0.
+
+    An outage or recovery has a value only if it ended in all runs.
+    """
+    reduction, name = split_reduction(shown)
     if by is not None and MEASURES[name].counts:
         counted = [result for result in results if any(row.measure == name for row in result.rows)]
         values = [reduce_run(result, shown, by, at) or 0.0 for result in counted]
     else:
         values = [value for result in results if (value := reduce_run(result, shown, by, at)) is not None]
+        if reduction in (OUTAGE, RECOVERY) and len(values) < len(results):
+            return None
     return interval(values) if values else None
 
 

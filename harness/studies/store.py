@@ -1,8 +1,7 @@
 """The files of a sweep: its specification, and the result of every run. Each is written whole or not at all."""
 
 import hashlib
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,26 +11,11 @@ from msgspec.structs import replace
 
 from harness.experiment.data import data_path
 from harness.experiment.form import Experiment, resolve
+from harness.studies.code_hash import ROOT, code_of
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.point_run import Row
 from harness.studies.points import points_of, seeds_of
 from metrics.rundir import write_document
-
-ROOT = Path(__file__).parents[2]
-
-CODE = (
-    "peer",
-    "topologies",
-    "harness/experiment/form.py",
-    "harness/planning",
-    "harness/studies",
-    "harness/simulator",
-    "harness/workload",
-    "metrics/measures",
-    "metrics/overlay",
-    "metrics/rundir/timeline.py",
-)
-"""Files and folders whose Python files determine the results."""
 
 
 class Job(Struct, frozen=True):
@@ -39,10 +23,12 @@ class Job(Struct, frozen=True):
 
     ``key``: a hash of the resolved experiment with its seed, of the files that it reads, of the run's settings and of
     the measures.
+    ``code``: the hash of the code that determines its result.
     ``cost``: relative run time.
     """
 
     key: str
+    code: str
     at: dict[str, Cell]
     seed: int
     experiment: Experiment
@@ -53,7 +39,7 @@ class Job(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """The result of a run. ``code`` is a hash of the source files that determine it."""
+    """The result of a run. ``code``: the hash of the code that determined it; empty = not known, as in a record."""
 
     key: str
     at: dict[str, Cell]
@@ -65,7 +51,10 @@ class Result(Struct, frozen=True):
 
 
 class SweepSpec(Struct, frozen=True):
-    """``sweep.json``: the study with every override applied, the path of its file, and the options."""
+    """``sweep.json``: the study with every override applied, the path of its file, the code, and the options.
+
+    ``code``: the hash of the code that determines the results of all its runs.
+    """
 
     study: Study
     source: str
@@ -73,6 +62,13 @@ class SweepSpec(Struct, frozen=True):
     options: tuple[str, ...]
     versions: dict[str, str]
     any_code: bool = False
+
+    @property
+    def command(self) -> str:
+        """Return the command that computes the same results."""
+        source = Path(self.source)
+        shown = source.relative_to(ROOT) if source.is_relative_to(ROOT) else Path(source.name)
+        return " ".join(["./trellis sweep", str(shown), *self.options])
 
 
 def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
@@ -86,8 +82,14 @@ def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
             content = msgspec.json.encode((resolve(experiment), study.run, measures, *inputs), order="deterministic")
             key = hashlib.sha256(content).hexdigest()[:24]
             cost = _cost(experiment, study.run)
-            made.append(Job(key, point.at, seed, experiment, study.run, measures, str(folder), cost))
+            code = code_of([experiment])
+            made.append(Job(key, code, point.at, seed, experiment, study.run, measures, str(folder), cost))
     return tuple(made)
+
+
+def study_code(study: Study) -> str:
+    """Return the hash of the code that determines the results of any run of a study."""
+    return code_of(point.experiment for point in points_of(study))
 
 
 def _digest_inputs(experiment: Experiment, folder: Path) -> list[str]:
@@ -113,13 +115,13 @@ class Store:
 
     Args:
         folder: the folder of the sweep.
-        code: only results of this hash of the code count; None = of any.
+        any_code: whether results of other code than their jobs' count.
     """
 
-    def __init__(self, folder: Path, code: str | None) -> None:
+    def __init__(self, folder: Path, *, any_code: bool = False) -> None:
         self._folder = folder / "runs"
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._code = code
+        self._any_code = any_code
         self._judged: dict[Path, tuple[int, bool]] = {}
 
     def read(self, job: Job) -> Result | None:
@@ -128,7 +130,7 @@ class Store:
             result = msgspec.json.decode(self._path(job.key).read_bytes(), type=Result)
         except (OSError, msgspec.DecodeError):
             return None
-        return replace(result, at=job.at) if self._code in (None, result.code) else None
+        return replace(result, at=job.at) if self._any_code or result.code == job.code else None
 
     def write(self, result: Result) -> None:
         """Write a result. If the process is killed meanwhile, the old state remains."""
@@ -152,25 +154,6 @@ class Store:
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"
-
-
-@cache
-def code_hash() -> str:
-    """Return the hash of the source files that determine results, in the folder or zip that is imported from."""
-    digest = hashlib.sha256()
-    root = zipfile.Path(ROOT) if ROOT.is_file() else ROOT
-    for name, content in sorted(source for each in CODE for source in _sources(root.joinpath(*each.split("/")), each)):
-        digest.update(name.encode() + b"\0" + content + b"\0")
-    return digest.hexdigest()[:16]
-
-
-def _sources(place: Path | zipfile.Path, name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the Python files in a place, with their names relative to the root."""
-    if place.is_dir():
-        for inner in place.iterdir():
-            yield from _sources(inner, f"{name}/{inner.name}")
-    elif name.endswith(".py"):
-        yield name, place.read_bytes()
 
 
 def write_spec(folder: Path, spec: SweepSpec) -> None:

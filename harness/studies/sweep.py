@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from harness.studies.executor import Failure, Outcome, execute
-from harness.studies.store import Store, code_hash, jobs_of, read_spec
+from harness.studies.store import Store, jobs_of, read_spec
 
 
 def sweep(folder: Path, master: str | None = None) -> list[Failure]:
@@ -23,7 +23,7 @@ def sweep(folder: Path, master: str | None = None) -> list[Failure]:
     """
     spec = read_spec(folder)
     jobs = jobs_of(spec.study, Path(spec.source).parent)
-    store = Store(folder, None if spec.any_code else code_hash())
+    store = Store(folder, any_code=spec.any_code)
     failures: list[Failure] = []
 
     def take(outcome: Outcome) -> None:
@@ -36,7 +36,7 @@ def sweep(folder: Path, master: str | None = None) -> list[Failure]:
     missing = {job.key: job for job in jobs if store.read(job) is None}
     pending = sorted(missing.values(), key=lambda job: -job.cost)
     if pending:
-        execute(pending, code_hash(), master, take)
+        execute(pending, master, take)
     if not failures:
         from harness.studies.page import write_page
 

@@ -8,10 +8,14 @@ from itertools import product
 from msgspec import Struct
 
 from harness.studies.form import Cell, Shown, TableSpec, as_shown
+from harness.studies.growth import fit_exponent
 from harness.studies.loader import MEASURE
 from harness.studies.results import matching, mean_of, values_along
 from harness.studies.store import Result
 from metrics.intervals import Interval
+
+EXPONENT = "exponent"
+"""The head of the column of ``TableSpec.growth_over``."""
 
 
 class TableEntry(Struct, frozen=True):
@@ -28,6 +32,11 @@ class Table(Struct, frozen=True):
     heads: tuple[Cell, ...]
     rows: tuple[tuple[tuple[Cell, ...], tuple[TableEntry, ...]], ...]
 
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """Return the headings of the columns of entries."""
+        return tuple(str(head) if head == EXPONENT else f"{self.spec.columns} = {head}" for head in self.heads)
+
 
 def make_table(spec: TableSpec, results: Sequence[Result]) -> Table:
     """Return the table of these results; combinations without a run have no row."""
@@ -37,9 +46,11 @@ def make_table(spec: TableSpec, results: Sequence[Result]) -> Table:
     rows = []
     for labels in product(*(_values(chosen, axis, shown) for axis in spec.rows)):
         entries = tuple(_entry(spec, chosen, shown, labels, head) for head in heads)
+        if spec.growth_over:
+            entries = (*entries, _exponent(spec, chosen, shown, labels))
         if any(entry.ours is not None for entry in entries):
             rows.append((labels, entries))
-    return Table(spec, tuple(heads), tuple(rows))
+    return Table(spec, (*heads, EXPONENT) if spec.growth_over else tuple(heads), tuple(rows))
 
 
 def _values(results: Sequence[Result], axis: str, shown: dict[str, Shown]) -> list[Cell]:
@@ -49,10 +60,22 @@ def _values(results: Sequence[Result], axis: str, shown: dict[str, Shown]) -> li
 def _entry(
     spec: TableSpec, results: Sequence[Result], shown: dict[str, Shown], labels: tuple[Cell, ...], head: Cell
 ) -> TableEntry:
-    where: dict[str, Cell] = {**dict(zip(spec.rows, labels, strict=True)), spec.columns: head}
-    measure = shown[str(where.pop(MEASURE, next(iter(shown))))]
+    where, measure = _find((*spec.rows, spec.columns), (*labels, head), shown)
     ours = mean_of(matching(results, where), measure.of, measure.by, measure.at)
     return TableEntry(ours, _paper(spec, labels, head))
+
+
+def _exponent(
+    spec: TableSpec, results: Sequence[Result], shown: dict[str, Shown], labels: tuple[Cell, ...]
+) -> TableEntry:
+    where, measure = _find(spec.rows, labels, shown)
+    return TableEntry(fit_exponent(matching(results, where), spec.columns, spec.growth_over, measure), None)
+
+
+def _find(axes: Sequence[str], values: Sequence[Cell], shown: dict[str, Shown]) -> tuple[dict[str, Cell], Shown]:
+    """The point and the measure of a place in the table."""
+    where = dict(zip(axes, values, strict=True))
+    return where, shown[str(where.pop(MEASURE, next(iter(shown))))]
 
 
 def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None:
@@ -63,13 +86,14 @@ def _paper(spec: TableSpec, labels: tuple[Cell, ...], head: Cell) -> Cell | None
     return None if found == "" else found
 
 
+def show_interval(over: Interval, form: str) -> str:
+    """Return a mean with half the width of its interval, such as ``29.3 ± 0.4``. ``form``: how both are formatted."""
+    return f"{over.mean:{form}}" + ("" if over.half_width is None else f" ± {over.half_width:{form}}")
+
+
 def show_entry(entry: TableEntry, digits: int) -> str:
     """Return a cell's text, such as ``29.3 ± 0.4 (paper: 29, +1.0 %)``."""
-    if entry.ours is None:
-        text = "-"
-    else:
-        mean, half_width, _ = entry.ours
-        text = f"{mean:.{digits}f}" + ("" if half_width is None else f" ± {half_width:.{digits}f}")
+    text = "-" if entry.ours is None else show_interval(entry.ours, f".{digits}f")
     if entry.paper is None:
         return text
     if entry.ours is None or isinstance(entry.paper, str) or not entry.paper:
@@ -80,7 +104,7 @@ def show_entry(entry: TableEntry, digits: int) -> str:
 def write_markdown(table: Table) -> str:
     """Return the table as Markdown."""
     spec = table.spec
-    head = [*spec.rows, *(f"{spec.columns} = {head}" for head in table.heads)]
+    head = [*spec.rows, *table.headings]
     rows = [
         [*map(str, labels), *(show_entry(entry, spec.digits) for entry in entries)] for labels, entries in table.rows
     ]

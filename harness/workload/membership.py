@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.experiment.form import ScriptedAction
@@ -64,14 +65,13 @@ def follow_script(
     Raises:
         ExperimentError: the script is impossible; the place is its entry.
     """
-    order = sorted(range(len(script)), key=lambda place: script[place].at_s)
-    up = _starters((script[place] for place in order), nodes)
+    entries = _entries_by_node(script)
+    up = _starters((entry for _, entry in entries), nodes)
     interests = tuple(model.draw(node, 0) if is_up else () for node, is_up in enumerate(up))
     population = first_population(up, interests)
     lives = [int(is_up) for is_up in up]
     changes: list[Change] = []
-    for place in order:
-        entry = script[place]
+    for place, entry in entries:
         try:
             _check_range(entry, nodes, topics, span)
             change = _make_change(entry, model, lives[entry.node])
@@ -81,6 +81,16 @@ def follow_script(
         lives[entry.node] += isinstance(change, Join)
         changes.append(change)
     return MembershipPlan(up, interests, tuple(changes))
+
+
+def _entries_by_node(script: Sequence[ScriptedAction]) -> list[tuple[int, ScriptedAction]]:
+    """The entries in order of time, each with its place and once for each of its nodes."""
+    single = (
+        (place, replace(entry, node=entry.node + more))
+        for place, entry in enumerate(script)
+        for more in range(entry.count)
+    )
+    return sorted(single, key=lambda pair: pair[1].at_s)
 
 
 def _starters(entries: Iterable[ScriptedAction], nodes: int) -> tuple[bool, ...]:

@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -76,15 +77,38 @@ class Audience:
             del self.topics[bisect_left(self.topics, topic)]
 
 
+class Draft(NamedTuple):
+    """Who publishes, on which topics, and the message's expression; empty if it has none."""
+
+    publisher: NodeId
+    topics: tuple[TopicId, ...]
+    expression: str = ""
+
+
+class Source(Protocol):
+    """Draws one publication after the other, from the population of its instant."""
+
+    def apply(self, change: Change) -> None:
+        """Change the population."""
+        ...
+
+    def draw(self) -> Draft | None:
+        """Draw the next publication; None if nothing can be published now."""
+        ...
+
+    def refusal(self) -> ExperimentError:
+        """Say why nothing was ever published."""
+        ...
+
+
 def draw_schedule(
     workload: WorkloadSpec, membership: MembershipPlan, seed: int, may_publish: MayPublish
 ) -> tuple[Action, ...]:
-    """Draw the publications, and return them with the changes in order of time. Publications lie in [0, duration).
+    """Draw publications for subscribers of topics, and return them with the changes in order of time.
 
     Topics are drawn by their rates from those on which a node that is up may publish, the publisher uniformly from the
     nodes that may publish on the first topic, so that it is up and subscribes to at least one of the message's topics.
-    If there are too few such topics, nothing is published at that instant. Changes come before publications of the same
-    instant.
+    If there are too few such topics, nothing is published at that instant.
 
     Args:
         workload: the section ``[workload]``.
@@ -95,10 +119,23 @@ def draw_schedule(
     Raises:
         ExperimentError: at no instant do enough topics have such a subscriber.
     """
-    audience = Audience(membership, may_publish)
-    law = rate_law(workload, seed)
-    chooser = TopicChooser(law) if law is not None else None
-    random = substream(seed, NETWORK, "publications")
+    return fill_schedule(workload, membership, seed, TopicSource(workload, membership, seed, may_publish))
+
+
+def fill_schedule(workload: WorkloadSpec, membership: MembershipPlan, seed: int, source: Source) -> tuple[Action, ...]:
+    """Return the publications of a source with the changes in order of time. Publications lie in [0, duration).
+
+    Changes come before publications of the same instant.
+
+    Args:
+        workload: the section ``[workload]``.
+        membership: the population and its changes.
+        seed: the seed of the run.
+        source: draws the publications; it has the population at the start.
+
+    Raises:
+        ExperimentError: nothing is published at any instant.
+    """
     counts: Counter[tuple[NodeId, TopicId]] = Counter()
     numbers = count()
     schedule: list[Action] = []
@@ -107,18 +144,45 @@ def draw_schedule(
     for at_ns in instants:
         while waiting and waiting[0].at_ns <= at_ns:
             change = waiting.popleft()
-            audience.apply(change)
+            source.apply(change)
             schedule.append(change)
-        if len(audience.topics) >= workload.topics_per_message:
-            wanted = workload.topics_per_message
-            topics = audience.topics
-            chosen = random.sample(topics, wanted) if chooser is None else chooser.draw(topics, wanted)
-            schedule.append(_draw_publication(workload, audience, at_ns, next(numbers), chosen, counts, random))
+        if (draft := source.draw()) is not None:
+            publisher, topics, expression = draft
+            of_topic = (publisher, topics[0])
+            identifier = message_id(publisher, next(numbers))
+            size_bytes = workload.payload_bytes
+            schedule.append(Publish(at_ns, publisher, identifier, topics, size_bytes, counts[of_topic], expression))
+            counts[of_topic] += 1
     if instants and not counts:
-        wanted, found = workload.topics_per_message, len(audience.topics)
-        problem = f"{found} of {workload.topics} topics have a subscriber that publishes, but a message needs {wanted}"
-        raise ExperimentError("$.interests", problem)
+        raise source.refusal()
     return (*schedule, *waiting)
+
+
+class TopicSource:
+    """Draws messages for the subscribers of their topics; the arguments are those of ``draw_schedule``."""
+
+    def __init__(self, workload: WorkloadSpec, membership: MembershipPlan, seed: int, may_publish: MayPublish) -> None:
+        law = rate_law(workload, seed)
+        self._workload = workload
+        self._audience = Audience(membership, may_publish)
+        self._chooser = TopicChooser(law) if law is not None else None
+        self._random = substream(seed, NETWORK, "publications")
+
+    def apply(self, change: Change) -> None:
+        self._audience.apply(change)
+
+    def draw(self) -> Draft | None:
+        wanted, topics = self._workload.topics_per_message, self._audience.topics
+        if len(topics) < wanted:
+            return None
+        chosen = self._random.sample(topics, wanted) if self._chooser is None else self._chooser.draw(topics, wanted)
+        return Draft(self._random.choice(self._audience.subscribers(chosen[0])), tuple(sorted(chosen)))
+
+    def refusal(self) -> ExperimentError:
+        wanted, found = self._workload.topics_per_message, len(self._audience.topics)
+        topics = self._workload.topics
+        problem = f"{found} of {topics} topics have a subscriber that publishes, but a message needs {wanted}"
+        return ExperimentError("$.interests", problem)
 
 
 def rate_law(workload: WorkloadSpec, seed: int) -> RateLaw | None:
@@ -143,25 +207,6 @@ class TopicChooser:
         first = np.argpartition(arrivals, wanted - 1)[:wanted]
         ordered: list[TopicId] = candidates[first[np.argsort(arrivals[first])]].tolist()
         return ordered
-
-
-def _draw_publication(
-    workload: WorkloadSpec,
-    audience: Audience,
-    at_ns: int,
-    number: int,
-    chosen: Sequence[TopicId],
-    counts: Counter[tuple[NodeId, TopicId]],
-    random: Random,
-) -> Publish:
-    """Draw one publication. ``counts``: earlier publications by (publisher, first topic)."""
-    publisher = random.choice(audience.subscribers(chosen[0]))
-    topics = tuple(sorted(chosen))
-    of_topic = (publisher, topics[0])
-    identifier = message_id(publisher, number)
-    publication = Publish(at_ns, publisher, identifier, topics, workload.payload_bytes, counts[of_topic])
-    counts[of_topic] += 1
-    return publication
 
 
 def draw_instants(workload: WorkloadSpec, random: Random) -> list[int]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from harness.experiment.form import Experiment
 from harness.workload.adversaries import draw_adversaries, infiltrate
 from harness.workload.churn import Span, draw_sessions
+from harness.workload.expressions import draw_for_groups
 from harness.workload.interests import Interests, make_model
 from harness.workload.membership import MembershipPlan, follow_script, follow_sessions
 from harness.workload.publications import draw_schedule, publish_rule
@@ -42,7 +43,10 @@ def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
     membership = draw_membership(experiment, nodes, folder, span)
     adversary = experiment.adversary
     silent = frozenset[int]() if adversary.publish else draw_adversaries(adversary, nodes, experiment.seed)
-    schedule = draw_schedule(workload, membership, experiment.seed, publish_rule(experiment.interests, silent))
+    if experiment.expressions.kind == "none":
+        schedule = draw_schedule(workload, membership, experiment.seed, publish_rule(experiment.interests, silent))
+    else:
+        schedule = draw_for_groups(workload, experiment.expressions, membership, experiment.seed, silent)
     return Workload(membership.up, membership.interests, schedule)
 
 

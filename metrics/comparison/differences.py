@@ -14,6 +14,8 @@ from metrics.measures.registry import HEADLINE, find_measure
 ERROR_RATE = 0.05
 """In what share of comparisons of equal groups at least one difference is called real."""
 
+_ENOUGH_RUNS = 5
+
 MESSAGES_NOTE = (
     "The interval of a group with one run covers only the variation between the messages of that run: another seed or "
     "repeat may differ by more."
@@ -54,21 +56,33 @@ class Comparison(Struct, frozen=True):
     rows: tuple[Row, ...]
 
     @property
+    def real(self) -> list[tuple[Group, list[str]]]:
+        """The measures in which each group but the baseline differs by more than noise, in the rows' order."""
+        places = [place for place in range(len(self.groups)) if place != self.baseline]
+        return [(self.groups[place], [row.name for row in self.rows if row.cells[place].is_real]) for place in places]
+
+    @property
     def notes(self) -> list[str]:
         """What a reader must know of the numbers: how noise is judged, and what the intervals cover."""
         tested = sum(cell.p_adjusted is not None for row in self.rows for cell in row.cells)
+        sizes = {len(group.runs) == 1 for group in self.groups}
         notes = []
         if len(self.groups) > 1:
             notes.append(
                 f"Noise: if no group differs from the baseline, at least one of the {tested} judged differences is "
-                f"called real in at most {ERROR_RATE:.0%} of the comparisons (Holm's method over all of them). "
-                "Intervals are of 95 % and p-values of each measure by itself; those 'of all' are adjusted for the "
-                "number of differences, which --measure reduces. A measure that is constant within both groups differs "
-                "by more than noise if it differs at all."
+                f"called real in {'about' if sizes == {True} else 'at most'} {100 * ERROR_RATE:g} % of the comparisons "
+                "(Holm's method over all of them). Intervals are of 95 % and p-values of each measure by itself; "
+                "adjusted p-values take the number of differences into account, which --measure reduces. A measure "
+                "that is constant within both groups has the p-value of a permutation test: 0.33 for two runs in each, "
+                "0.1 for three, 0.008 for five."
             )
-        sizes = {len(group.runs) == 1 for group in self.groups}
         if any(cell.over == "messages" for row in self.rows for cell in row.cells):
             notes.append(MESSAGES_NOTE)
+        if 2 <= min(len(group.runs) for group in self.groups) < _ENOUGH_RUNS and len(self.groups) > 1:
+            notes.append(
+                f"Groups of fewer than {_ENOUGH_RUNS} runs differ by more than noise only if they differ a lot. More "
+                "seeds tell smaller differences from noise, and so does --measure."
+            )
         if sizes == {True, False}:
             notes.append(
                 "A group with one run and one with several are compared by the variation between the latter's runs."

@@ -27,6 +27,10 @@ class Group(Struct, frozen=True):
     settings: Settings
 
     @property
+    def protocol(self) -> str:
+        return str(self.runs[0].experiment["protocol"])
+
+    @property
     def repeats_simulation(self) -> bool:
         """Whether a simulated run is there twice: the same seed gives the same run, not another sample."""
         seeds = [run.plan.seed for run in self.runs if run.experiment["testbed"] == "simulated"]
@@ -50,7 +54,7 @@ def group_runs(runs: Sequence[RunDir]) -> list[Group]:
         members.setdefault(msgspec.json.encode(each, order="deterministic"), []).append(number)
     firsts = [settings[numbers[0]] for numbers in members.values()]
     paths = _differing(firsts)
-    protocols = [runs[numbers[0]].experiment["protocol"] for numbers in members.values()]
+    protocols = [str(runs[numbers[0]].experiment["protocol"]) for numbers in members.values()]
     return [
         Group(label, tuple(runs[number] for number in numbers), {path: each.get(path) for path in paths})
         for label, numbers, each in zip(_labels(protocols, firsts), members.values(), firsts, strict=True)
@@ -60,6 +64,23 @@ def group_runs(runs: Sequence[RunDir]) -> list[Group]:
 def settings_of(run: RunDir) -> Settings:
     """The settings of a run's resolved experiment by dotted path, without those in which samples may differ."""
     return {path: value for path, value in _flatten("", run.experiment) if path not in SAMPLED}
+
+
+def own_settings(groups: Sequence[Group]) -> dict[str, str]:
+    """The settings of one protocol only, whose groups all have the same value, by path: the protocol.
+
+    A comparison of protocols has many of them, and they tell none of its groups apart.
+    """
+    found = {}
+    for path in dict.fromkeys(path for group in groups for path in group.settings):
+        those = [group for group in groups if group.settings.get(path) is not None]
+        protocols = {group.protocol for group in those}
+        if len(protocols) == 1:
+            (protocol,) = protocols
+            values = [group.settings.get(path) for group in groups if group.protocol == protocol]
+            if len(values) < len(groups) and all(value == values[0] for value in values):
+                found[path] = protocol
+    return found
 
 
 def _flatten(prefix: str, value: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - any JSON value

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metrics.adversaries import read_adversaries
-from metrics.headline import DeliveryRows, read_delivery_rows
+from metrics.comparison.rows import DeliveryRows, read_delivery_rows
 from metrics.intervals import Estimate
 from metrics.measures.deliveries import DELIVERIES
 from metrics.rundir import RunDir

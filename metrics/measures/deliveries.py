@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec import Struct
 
-from metrics.measures.measure import Family, Values, count_values, ratio
+from metrics.measures.measure import Family, Sample, Values, count_values, ratio
 
 NOTHING: Values = np.empty(0, np.int64)
 
@@ -28,8 +28,8 @@ class Deliveries(Struct, frozen=True):
     messages: int  # published
     expected: int  # pairs of a message and a node other than its publisher that subscribed when it was published
     delivered: int  # how many of them were delivered
-    delays_ms: Values  # from publication to delivery, where both are known
-    hops: Values = NOTHING  # links that each delivered copy crossed, where that is known
+    delays_ms: Sample  # from publication to delivery, where both are known
+    hops: Sample = NOTHING  # links that each delivered copy crossed, where that is known
     relays: int = 0  # first copies at nodes that subscribe to none of the topics
     duplicates: int = 0  # copies after the first
     copies: Values = NOTHING  # of each node that received a copy, how many it received

@@ -2,17 +2,17 @@
 
 from msgspec import Struct
 
-from metrics.measures.measure import Family, Values, largest
+from metrics.measures.measure import Family, Sample, Values, largest
 
 
 class EmulationFacts(Struct, frozen=True):
     """What a run's tables tell of the network and the hosts."""
 
-    stretches: Values  # of each delivery, its delay over the one-way delay of the direct path
+    stretches: Sample  # of each delivery, its delay over the one-way delay of the direct path
     rtt_errors_ms: Values  # of the probes of the idle network, |RTT measured - asked|
     wire_error_ms_p99: float | None  # as its check took it; None = not tested
-    send_delays_ms: Values  # of each hop, the delay in the sender's host
-    receive_delays_ms: Values  # of each hop, the delay in the receiver's host
+    send_delays_ms: Sample  # of each hop, the delay in the sender's host
+    receive_delays_ms: Sample  # of each hop, the delay in the receiver's host
     lateness_ms_p99: float | None  # as its check took it; None = not tested
     second_lateness_ms: Values  # of each second, the 99th percentile of the data plane's lateness
 

@@ -9,9 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from metrics.measures.distribution import Distribution
+
 Facts = TypeVar("Facts")
 
 Values = npt.NDArray[Any]
+
+Sample: TypeAlias = Values | Distribution
+"""Values of which statistics are taken."""
 
 Formula: TypeAlias = Callable[[Facts], float | Iterable[tuple[float, float]] | None]
 """From the facts to the value, None if there is nothing to compute it of; for a measure that is counted by something to
@@ -29,29 +34,35 @@ def ratio(part: float, whole: float) -> float | None:
     return float(part / whole) if whole else None
 
 
-def mean(values: Values) -> float | None:
+def mean(values: Sample) -> float | None:
     """The mean; None where there are no values."""
     return float(values.mean()) if len(values) else None
 
 
-def largest(values: Values) -> float | None:
-    """The largest value, an integer of integers; None where there are no values."""
-    found: float | None = values.max().item() if len(values) else None
+def largest(values: Sample) -> float | None:
+    """The largest value, an integer of an array of integers; None where there are no values."""
+    if not len(values):
+        return None
+    found: float = values.max() if isinstance(values, Distribution) else values.max().item()
     return found
 
 
-def quantile(values: Values, share: float) -> float | None:
+def quantile(values: Sample, share: float) -> float | None:
     """A quantile, interpolated between two values; None where there are none."""
+    if isinstance(values, Distribution):
+        return values.quantile(share) if values.count else None
     return float(np.quantile(values, share)) if len(values) else None
 
 
-def count_values(values: Values) -> Iterator[tuple[int, int]]:
-    """How often each integer occurs, in rising order."""
+def count_values(values: Sample) -> Iterator[tuple[int, int]]:
+    """How often each integer of an array occurs, in rising order."""
+    if isinstance(values, Distribution):
+        raise TypeError("of a distribution not every value is known")
     found, counts = np.unique(values, return_counts=True)
     return zip(found.tolist(), counts.tolist(), strict=True)
 
 
-STATISTICS: dict[str, tuple[str, Callable[[Values], float | None]]] = {
+STATISTICS: dict[str, tuple[str, Callable[[Sample], float | None]]] = {
     "mean": ("mean", mean),
     "max": ("largest", largest),
     "p50": ("median", partial(quantile, share=0.5)),
@@ -61,7 +72,7 @@ STATISTICS: dict[str, tuple[str, Callable[[Values], float | None]]] = {
 """How names of measures end: in words, and the formula."""
 
 
-def _composed(statistic: Callable[[Values], float | None], values: Callable[[Facts], Values]) -> Formula[Facts]:
+def _composed(statistic: Callable[[Sample], float | None], values: Callable[[Facts], Sample]) -> Formula[Facts]:
     return lambda facts: statistic(values(facts))
 
 
@@ -109,7 +120,7 @@ class Family(Generic[Facts]):
         self.measures.append(Measure(name, unit, text, formula, by))
 
     def add_statistics(
-        self, name: str, unit: str, text: str, values: Callable[[Facts], Values], *statistics: str
+        self, name: str, unit: str, text: str, values: Callable[[Facts], Sample], *statistics: str
     ) -> None:
         """Define a measure for each statistic of an array of values.
 

@@ -5,6 +5,7 @@ from typing import Any
 from metrics.measures.attacks import ATTACK, DISCLOSURE, SLOTS
 from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.emulation import EMULATION
+from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS
 from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
@@ -14,7 +15,17 @@ from metrics.measures.traffic import TRAFFIC
 OVERLAY: tuple[Family[Any], ...] = (NODES, LINKS, GRAPH, DISTANCES, TOPICS)
 """Measures of a snapshot."""
 
-STUDIED: tuple[Family[Any], ...] = (INTERESTS, *OVERLAY, SLOTS, DELIVERIES, SCORES, DISCLOSURE, TRAFFIC)
+STUDIED: tuple[Family[Any], ...] = (
+    INTERESTS,
+    *OVERLAY,
+    SLOTS,
+    DELIVERIES,
+    GROUPS,
+    NEWCOMERS,
+    SCORES,
+    DISCLOSURE,
+    TRAFFIC,
+)
 """What a study may name: a simulation in memory tells it."""
 
 MEASURES: dict[str, Measure[Any]] = {
@@ -31,7 +42,7 @@ HEADLINE = (
     *("degree_p50", "degree_p90", "degree_p99"),
     *("control_bytes_per_peer_per_s", "clustering", "diameter", "path_length_mean"),
     *("topics", "topic_components", "topic_components_max", "topics_partitioned", "topic_diameter_max"),
-    *(*LEARNING.names, *ATTACK.names, *DISCLOSURE.names),
+    *(*GROUPS.names, *LEARNING.names, *ATTACK.names, *DISCLOSURE.names),
     *(name for name in EMULATION.names if name != "stretch_p50"),
 )
 """The headline numbers of a run, in the order of ``summary.json``."""

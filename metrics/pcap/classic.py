@@ -4,10 +4,11 @@ Source: draft-ietf-opsawg-pcap.
 """
 
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 
-from metrics.pcap.records import Interface, Records, Selection, host_of, no_records
+from metrics.pcap.records import Interface, Records, Selection, host_of
 from metrics.pcap.walk import NONE, Bools, Bytes, Ints, walk, word_view
 
 _MAGIC = {  # as the first four bytes -> byte order, nanoseconds in a unit of the fraction
@@ -58,26 +59,40 @@ class _Layout:
         )
 
 
-def read_classic(data: Bytes, file_name: str, selection: Selection) -> Records:
-    """The packets of a classic pcap file. A file too short for its header yields none."""
+def read_classic(
+    data: Bytes, file_name: str, selection: Selection, window_bytes: int | None = None
+) -> Iterator[Records]:
+    """The packets of a classic pcap file, some at a time (see ``pcapng.read_pcapng``).
+
+    A file too short for its header yields none.
+    """
     order, fraction_ns = _MAGIC[data[:4].tobytes()]
     if len(data) < _FILE_HEADER_BYTES:
-        return no_records(data, len(data))
+        return
     snaplen, linktype = struct.unpack_from(f"{order}II", data.data, 16)
-    at, stop = walk(_Layout(data, order, 10**9 // fraction_ns), _FILE_HEADER_BYTES, len(data))
     interface = Interface("", linktype & 0xFFFF, snaplen, host_of("", file_name))
-    at = at[selection.range_of(len(at))] if selection.wants(interface.host) else at[:0]
-    words = word_view(data, order)
-    seconds, fraction = words[at].astype(np.int64), words[at + 4].astype(np.int64)
-    return Records(
-        data=data,
-        at=at,
-        start=at + _RECORD_HEADER_BYTES,
-        cap_bytes=words[at + 8].astype(np.int64),
-        wire_bytes=words[at + 12].astype(np.int64),
-        ts_ns=seconds * 10**9 + fraction * fraction_ns,
-        interface=np.zeros(len(at), np.int32),
-        tap=np.zeros(len(at), np.int8),
-        interfaces=[interface],
-        unread_bytes=len(data) - stop,
-    )
+    layout, words = _Layout(data, order, 10**9 // fraction_ns), word_view(data, order)
+    stop, span = _FILE_HEADER_BYTES, window_bytes or len(data)
+    while True:
+        start, end = stop, min(stop + span, len(data))
+        at, stop = walk(layout, start, end)
+        if stop == start and end < len(data):  # the next record is longer
+            span *= 2
+            continue
+        span = window_bytes or len(data)
+        at = at[selection.range_of(len(at))] if selection.wants(interface.host) else at[:0]
+        seconds, fraction = words[at].astype(np.int64), words[at + 4].astype(np.int64)
+        yield Records(
+            data=data,
+            at=at,
+            start=at + _RECORD_HEADER_BYTES,
+            cap_bytes=words[at + 8].astype(np.int64),
+            wire_bytes=words[at + 12].astype(np.int64),
+            ts_ns=seconds * 10**9 + fraction * fraction_ns,
+            interface=np.zeros(len(at), np.int32),
+            tap=np.zeros(len(at), np.int8),
+            interfaces=[interface],
+            unread_bytes=len(data) - stop,
+        )
+        if end == len(data):
+            return

@@ -5,6 +5,7 @@ connection. One seen by two hosts is two connections here, one per vantage, with
 """
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +77,11 @@ def _pack(column: npt.NDArray[np.integer]) -> tuple[Ints, int]:
 def _encode(column: npt.NDArray[np.integer]) -> tuple[Ints, int]:
     encoded = pa.array(column).dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+
+
+def number_pair(one: str, other: str, count: int) -> int:
+    """A number below ``count`` for two addresses, in either order."""
+    return zlib.crc32("-".join(sorted((one, other))).encode()) % count
 
 
 def find_connections(packets: Packets) -> TcpConnections:

@@ -6,6 +6,7 @@ Ethernet with VLAN tags, IP options, IPv6 and its extension headers differ only 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from ipaddress import IPv4Address, IPv6Address
 
@@ -96,6 +97,11 @@ class Packets:
 
 def decode(records: Records) -> Packets:
     """What the headers of ``records`` say. Never raises on content: see ``Columns.nature``."""
+    return complete(records, *read_headers(records))
+
+
+def read_headers(records: Records) -> tuple[Columns, npt.NDArray[np.int8], list[bytes]]:
+    """What the headers of packets say, one by one: the arguments of ``complete``."""
     columns = Columns.unknown(len(records))
     tap = records.tap.copy()
     ipv6: dict[bytes, int] = {}
@@ -105,9 +111,32 @@ def decode(records: Records) -> Packets:
         chunk = records.select(rows)
         at, ethertype = _strip_link(chunk, linktypes, tap[rows])
         _decode_ip(chunk, at, ethertype, first, columns, ipv6)
+    return columns, tap, list(ipv6)
+
+
+def complete(
+    records: Records,
+    columns: Columns,
+    tap: npt.NDArray[np.int8],
+    ipv6: list[bytes],
+    own: Mapping[int, str] | None = None,
+) -> Packets:
+    """Packets with what follows from all packets of an interface.
+
+    Args:
+        records: packets; all of their interfaces if ``own`` is not given.
+        columns: what their headers say.
+        tap: where each was seen, as far as the capture and its header say; the rest is inferred in place.
+        ipv6: the addresses that ``columns`` numbers.
+        own: ``TapInference.own_addresses`` of all packets; None = it is found here.
+    """
     hosts = np.array([each.host for each in records.interfaces] or [-1], np.int32)
-    _infer_taps(records, columns, tap)
-    return Packets(records, columns, hosts[records.interface], tap, list(ipv6))
+    if own is None:
+        inference = TapInference()
+        inference.add(records, columns, tap, ipv6)
+        own = inference.own_addresses()
+    _infer_taps(records, columns, tap, ipv6, own)
+    return Packets(records, columns, hosts[records.interface], tap, ipv6)
 
 
 def address_text(address: int, ipv6: list[bytes]) -> str:
@@ -258,14 +287,34 @@ def _decode_transport(
     columns.payload_start[place] = start
 
 
-def _infer_taps(records: Records, columns: Columns, tap: npt.NDArray[np.int8]) -> None:
-    """Where a capture says no directions: the one address that is in every packet of an interface is its host's."""
-    silent = set(records.interface[tap == MID].tolist())
-    for interface in silent:
+def _infer_taps(
+    records: Records, columns: Columns, tap: npt.NDArray[np.int8], ipv6: list[bytes], own: Mapping[int, str]
+) -> None:
+    for interface, address in own.items():
         rows = np.flatnonzero((records.interface == interface) & (tap == MID) & (columns.src >= 0))
-        src, dst = columns.src[rows], columns.dst[rows]
-        if not len(rows):
-            continue
-        everywhere = [each for each in {src[0], dst[0]} if ((src == each) | (dst == each)).all()]
-        if len(everywhere) == 1:
-            tap[rows] = np.where(src == everywhere[0], TX, RX)
+        src = columns.src[rows]
+        mine = [each for each in np.unique(src).tolist() if address_text(each, ipv6) == address]
+        tap[rows] = np.where(np.isin(src, mine), TX, RX)
+
+
+class TapInference:
+    """Where a capture says no directions: the one address that is in every packet of an interface is its host's."""
+
+    def __init__(self) -> None:
+        self._everywhere: dict[int, set[str]] = {}
+
+    def add(self, records: Records, columns: Columns, tap: npt.NDArray[np.int8], ipv6: list[bytes]) -> None:
+        """Add packets: see ``complete``."""
+        for interface in set(records.interface[tap == MID].tolist()):
+            rows = np.flatnonzero((records.interface == interface) & (tap == MID) & (columns.src >= 0))
+            if not len(rows):
+                continue
+            src, dst = columns.src[rows], columns.dst[rows]
+            everywhere = {
+                address_text(each, ipv6) for each in {int(src[0]), int(dst[0])} if ((src == each) | (dst == each)).all()
+            }
+            self._everywhere[interface] = self._everywhere.get(interface, everywhere) & everywhere
+
+    def own_addresses(self) -> dict[int, str]:
+        """The address of each interface's host, where just one is in every packet."""
+        return {interface: min(found) for interface, found in self._everywhere.items() if len(found) == 1}

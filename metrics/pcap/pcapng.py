@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from metrics.pcap.records import RX, TX, Interface, Records, Selection, host_of, no_records
+from metrics.pcap.records import RX, TX, Interface, Records, Selection, host_of, join
 from metrics.pcap.walk import NONE, Bools, Bytes, Ints, as_slice, gather, walk, word_view
 
 _SECTION, _INTERFACE, _SIMPLE, _STATISTICS, _ENHANCED = 0x0A0D0D0A, 1, 3, 5, 6
@@ -77,39 +78,65 @@ class _Blocks:
 
 @dataclass
 class _Section:
-    """A section: its blocks, and the interfaces that they describe."""
+    """A section, or as much of it as one window has: its blocks, and the interfaces described so far."""
 
     order: str
     blocks: _Blocks
     interfaces: list[Interface] = field(default_factory=list)
+    last_ns: int | None = None  # the time of the last packet of earlier windows that has one
 
 
-def read_pcapng(data: Bytes, file_name: str, selection: Selection) -> Records:
-    """The selected packets. What cannot be read is counted; a block that contradicts itself ends the walk."""
-    parts: list[Records] = []
-    interfaces: list[Interface] = []
-    unknown = at = 0
-    while at < len(data) and (order := _order_at(data, at)) is not None:
-        blocks, stop = _blocks(data, order, at)
+def read_pcapng(
+    data: Bytes, file_name: str, selection: Selection, window_bytes: int | None = None
+) -> Iterator[Records]:
+    """The selected packets, some at a time. What cannot be read is counted; a block that contradicts itself ends them.
+
+    Args:
+        data: the file.
+        file_name: its name.
+        selection: which packets.
+        window_bytes: how much of the file is read at a time, if no block is longer; None = all of it.
+
+    Yields:
+        Packets of consecutive windows. ``interfaces`` is one list, complete at the end; ``unread_bytes`` is the last
+        one's.
+    """
+    interfaces: list[Interface] = []  # of all sections
+    section: _Section | None = None
+    at = 0
+    while at < len(data):
+        order = _order_at(data, at) or (None if section is None else section.order)
+        if order is None:
+            return
+        blocks, stop = _next_blocks(data, order, at, window_bytes)
         if not len(blocks.at):
-            break
-        for section in _sections(data, order, blocks):
-            for interface in section.interfaces:
+            return
+        parts = []
+        for begins, own in _split_sections(blocks):
+            if begins or section is None:
+                section = _Section(order, own)
+            section.blocks = own
+            first = len(interfaces) - len(section.interfaces)
+            for special in own.at[_is_one_of(own.kind, _INTERFACE, _STATISTICS)]:
+                _read_special(data, section, int(special))
+            for interface in section.interfaces[len(interfaces) - first :]:
                 interface.host = host_of(interface.name, file_name)
+                interfaces.append(interface)
             part = _packets(data, section, selection)
-            part.interface += len(interfaces)
-            interfaces += section.interfaces
-            unknown += part.unknown_blocks
+            part.interface += first
             parts.append(part)
         at = stop
-    if not parts:
-        return no_records(data, len(data))
-    columns = ("at", "start", "cap_bytes", "wire_bytes", "ts_ns", "interface", "tap")
-    if len(parts) == 1:
-        joined = {name: getattr(parts[0], name) for name in columns}
-    else:
-        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
-    return Records(data, **joined, interfaces=interfaces, unread_bytes=len(data) - at, unknown_blocks=unknown)
+        yield replace(join(parts), interfaces=interfaces, unread_bytes=len(data) - at)
+
+
+def _next_blocks(data: Bytes, order: str, at: int, window_bytes: int | None) -> tuple[_Blocks, int]:
+    """Those in a window, which grows until one fits; none only if none follows in the file."""
+    while True:
+        end = len(data) if window_bytes is None else min(at + window_bytes, len(data))
+        blocks, stop = _blocks(data, order, at, end)
+        if window_bytes is None or len(blocks.at) or end == len(data):
+            return blocks, stop
+        window_bytes *= 2
 
 
 def _order_at(data: Bytes, at: int) -> str | None:
@@ -119,29 +146,28 @@ def _order_at(data: Bytes, at: int) -> str | None:
     return _ORDERS.get(data[at + 8 : at + 12].tobytes())
 
 
-def _blocks(data: Bytes, order: str, start: int) -> tuple[_Blocks, int]:
-    """The blocks up to the file's end, the first inconsistent one, or the first section of another byte order."""
-    at, stop = walk(_Layout(data, order), start, len(data))
+def _blocks(data: Bytes, order: str, start: int, end: int) -> tuple[_Blocks, int]:
+    """The blocks up to an end, the first inconsistent one, or the first section of another byte order."""
+    at, stop = walk(_Layout(data, order), start, end)
     words, head = word_view(data, order), gather(data, at, _words("kind", "length", "interface", order=order))
     blocks = _Blocks(at, head["kind"].copy(), head["length"].astype(np.int64), head["interface"].copy())
     if len(at):
         bad = (words[at + blocks.length - 4] != blocks.length) | (blocks.length & 3 != 0)
         bad |= (blocks.length < 32) & (blocks.kind == _ENHANCED) | (blocks.length < 16) & (blocks.kind == _SIMPLE)
         sections = np.flatnonzero(blocks.kind == _SECTION)
-        bad[sections] |= [_order_at(data, int(each)) != order for each in at[sections]]
+        bad[sections] |= np.array([_order_at(data, int(each)) != order for each in at[sections]], np.bool_)
         if bad.any():
             first = int(np.argmax(bad))
             return blocks[:first], int(at[first])
     return blocks, stop
 
 
-def _sections(data: Bytes, order: str, blocks: _Blocks) -> Iterator[_Section]:
+def _split_sections(blocks: _Blocks) -> Iterator[tuple[bool, _Blocks]]:
+    """The blocks of each section, and whether they begin it."""
     starts = np.flatnonzero(blocks.kind == _SECTION)
-    for first, last in zip(starts, [*starts[1:], len(blocks.at)], strict=True):
-        section = _Section(order, blocks[first:last])
-        for at in section.blocks.at[_is_one_of(section.blocks.kind, _INTERFACE, _STATISTICS)]:
-            _read_special(data, section, int(at))
-        yield section
+    bounds = np.unique(np.concatenate(([0], starts, [len(blocks.at)])))
+    for first, last in pairwise(bounds.tolist()):
+        yield bool(blocks.kind[first] == _SECTION), blocks[first:last]
 
 
 def _is_one_of(kind: npt.NDArray[np.uint32], *wanted: int) -> Bools:
@@ -224,7 +250,9 @@ def _read_blocks(data: Bytes, section: _Section, blocks: _Blocks) -> Records:
         wire[simple] = word_view(data, section.order)[at[simple] + 8]
         start[simple], room[simple] = at[simple] + 12, blocks.length[simple] - 16
         cap[simple] = np.minimum(wire[simple], section.interfaces[0].snaplen or _SNAPLEN_UNLIMITED)
-        ts_ns = _fill_from_before(ts_ns, is_simple)
+        ts_ns = _fill_from_before(ts_ns, is_simple, section.last_ns)
+    if not is_simple.all():
+        section.last_ns = int(ts_ns[-1])  # of a packet that has a time, or has taken it from the last one
     cap = np.minimum(cap, room)
     options_at = start + (cap + 3 & ~3)
     flags = _packet_flags(data, section.order, options_at, at + blocks.length - 4, ~is_simple)
@@ -271,8 +299,13 @@ def _scale_binary(ticks: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.ui
     return seconds * np.uint64(10**9) + ((fraction >> np.uint64(bits - kept)) * np.uint64(10**9) >> np.uint64(kept))
 
 
-def _fill_from_before(ts_ns: Ints, untimed: Bools) -> Ints:
-    """Untimed packets take the time of the last timed one before them, the first ones that of the first after them."""
+def _fill_from_before(ts_ns: Ints, untimed: Bools, last_ns: int | None) -> Ints:
+    """Untimed packets take the time of the last timed one before them, the first ones that of the first after them.
+
+    Before these packets there was one at ``last_ns``, if that is known. What comes after them is not looked at.
+    """
+    if last_ns is not None:
+        return _fill_from_before(np.append(last_ns, ts_ns), np.append(False, untimed), None)[1:]
     timed = np.flatnonzero(~untimed)
     if not len(timed):
         return np.zeros_like(ts_ns)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import mmap
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,18 @@ class Records:
 
     def select(self, rows: npt.NDArray[np.generic] | slice) -> Records:
         """The same capture with these packets only."""
-        columns = ("at", "start", "cap_bytes", "wire_bytes", "ts_ns", "interface", "tap")
-        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
+        return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+
+_COLUMNS = ("at", "start", "cap_bytes", "wire_bytes", "ts_ns", "interface", "tap")
+
+
+def join(parts: Sequence[Records]) -> Records:
+    """The packets of one or more parts of a file in a row; the rest is the first one's."""
+    if len(parts) == 1:
+        return parts[0]
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    return replace(parts[0], **joined, unknown_blocks=sum(part.unknown_blocks for part in parts))
 
 
 @dataclass(frozen=True)
@@ -85,14 +95,6 @@ def no_records(data: Bytes, unread_bytes: int) -> Records:
     return Records(
         data, none, none, none, none, none, none.astype(np.int32), none.astype(np.int8), unread_bytes=unread_bytes
     )
-
-
-def map_file(path: Path) -> Bytes:
-    """The file's bytes, mapped rather than read: what a snapped or filtered read never touches costs nothing."""
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            return np.empty(0, np.uint8)
-        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
 def host_of(if_name: str, file_name: str) -> int:

@@ -1,6 +1,6 @@
 """What a capture adds up to: its connections, its bytes per second, its interfaces."""
 
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from metrics.pcap.flows import ORIG, RESP, Segments, TcpConnections, factorise, first_of
 from metrics.pcap.headers import ACK, FIN, FRAGMENT, NOT_UNDERSTOOD, OTHER_IP, RST, SYN, TCP, Packets
-from metrics.pcap.records import TAPS, Records
+from metrics.pcap.records import TAPS, Interface
 from metrics.pcap.schemas import CAPTURES, CONNS, WIRE
 from metrics.pcap.sightings import SECOND_NS
 from metrics.pcap.streams import Streams
 from metrics.pcap.walk import Bools, Ints
+from metrics.storage import Place
 
 _PROTO_TCP = 6
 _NEVER = np.iinfo(np.int64).max
@@ -153,27 +154,46 @@ def account_wire(packets: Packets, connections: TcpConnections, streams: Streams
     return _table(rows, WIRE)
 
 
-class InterfaceCounts:
-    """Adds up what was met at each interface of a file, over the pieces it is read in."""
+class Described(Protocol):
+    """What a capture file says of itself; see ``Records``."""
 
-    def __init__(self, records: Records) -> None:
-        count = len(records.interfaces)
+    interfaces: list[Interface]
+    unread_bytes: int
+    unknown_blocks: int
+
+
+class InterfaceCounts:
+    """Adds up what was met at each interface of a file, over the pieces it is read in.
+
+    Args:
+        count: how many interfaces there are.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._first_ns = np.full(count, _NEVER)
+        self._last_ns = np.full(count, np.iinfo(np.int64).min)
         self._natures = np.zeros((count, 4), np.int64)
         self._no_stream = np.zeros(count, np.int64)
 
     def add(self, packets: Packets, connections: TcpConnections, streams: Streams) -> None:
         interface = packets.records.interface.astype(np.int64)
+        np.minimum.at(self._first_ns, interface, packets.records.ts_ns)
+        np.maximum.at(self._last_ns, interface, packets.records.ts_ns)
         count, natures = self._natures.shape
         place = interface * natures + packets.columns.nature
         self._natures += np.bincount(place, minlength=count * natures).reshape(count, natures)
         self._no_stream += np.bincount(interface[connections.segments.row[streams.lost]], minlength=count)
 
-    def table(self, records: Records, path: Path, hosts: set[int]) -> pa.Table:
-        """The table ``captures`` of a file, with its interfaces at ``hosts``."""
-        ends = _first_and_last(records)
-        chosen = [index for index, each in enumerate(records.interfaces) if each.host in hosts]
-        interfaces = [records.interfaces[index] for index in chosen]
+    def table(self, capture: Described, path: Place, hosts: set[int]) -> pa.Table:
+        """The table ``captures`` of a file, with its interfaces at ``hosts``, and all others at which packets were met.
+
+        What the file says was dropped at those others is said where they are among ``hosts``.
+        """
+        met = self._natures.sum(1) > 0
+        chosen = [index for index, each in enumerate(capture.interfaces) if each.host in hosts or met[index]]
+        interfaces = [capture.interfaces[index] for index in chosen]
         natures = self._natures[chosen]
+        first_ns, last_ns = self._first_ns[chosen], self._last_ns[chosen]
         columns = {
             "pcap_file": [path.name] * len(chosen),
             "vantage_host": [each.host for each in interfaces],
@@ -181,36 +201,28 @@ class InterfaceCounts:
             "linktype": [each.linktype for each in interfaces],
             "snaplen": [each.snaplen for each in interfaces],
             "packets": natures.sum(1),
-            "dropped": [each.dropped for each in interfaces],
-            "first_ns": [ends[index][0] for index in chosen],
-            "last_ns": [ends[index][1] for index in chosen],
-            "truncated": [records.unread_bytes > 0] * len(chosen),
-            "unread_bytes": [records.unread_bytes] * len(chosen),
+            "dropped": [each.dropped if each.host in hosts else None for each in interfaces],
+            "first_ns": pa.array(first_ns, mask=first_ns > last_ns),
+            "last_ns": pa.array(last_ns, mask=first_ns > last_ns),
+            "truncated": [capture.unread_bytes > 0] * len(chosen),
+            "unread_bytes": [capture.unread_bytes] * len(chosen),
             "n_tcp": natures[:, TCP],
             "n_other_ip": natures[:, OTHER_IP],
             "n_fragments": natures[:, FRAGMENT],
             "n_not_understood": natures[:, NOT_UNDERSTOOD],
             "n_no_stream": self._no_stream[chosen],
-            "unknown_blocks": [records.unknown_blocks] * len(chosen),
+            "unknown_blocks": [capture.unknown_blocks] * len(chosen),
         }
         return _table(columns, CAPTURES)
 
 
-def describe_unreadable(records: Records, path: Path) -> pa.Table:
+def describe_unreadable(capture: Described, path: Place) -> pa.Table:
     """The table ``captures`` of a file in which no interface was found: one row, which names none."""
     row = {field.name: 0 for field in CAPTURES} | {
         "pcap_file": path.name,
         "truncated": True,
-        "unread_bytes": records.unread_bytes,
-        "unknown_blocks": records.unknown_blocks,
+        "unread_bytes": capture.unread_bytes,
+        "unknown_blocks": capture.unknown_blocks,
     }
     row |= dict.fromkeys(("vantage_host", "if_name", "linktype", "snaplen", "dropped", "first_ns", "last_ns"))
     return pa.Table.from_pylist([row], CAPTURES)
-
-
-def _first_and_last(records: Records) -> list[tuple[int | None, int | None]]:
-    count = len(records.interfaces)
-    first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(first, records.interface, records.ts_ns)
-    np.maximum.at(last, records.interface, records.ts_ns)
-    return [(int(a), int(b)) if a <= b else (None, None) for a, b in zip(first, last, strict=True)]

@@ -2,23 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
+from metrics.pcap.divided import CapturePart
 from metrics.pcap.files import read_bytes
 from metrics.pcap.flows import TcpConnections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
 from metrics.pcap.headers import TCP, Packets, address_text, decode
-from metrics.pcap.records import TAPS, Records, Selection, map_file
-from metrics.pcap.schemas import PACKETS, SCHEMAS
+from metrics.pcap.records import TAPS, Records, Selection
+from metrics.pcap.schemas import PACKETS, SCHEMAS, TRACED
 from metrics.pcap.sightings import sight
 from metrics.pcap.streams import Streams, reassemble
 from metrics.pcap.summaries import InterfaceCounts, account_wire, describe_unreadable, summarise_connections
+from metrics.pcap.walk import Bools, Ints
+from metrics.storage import Place, place
+from metrics.storage.copies import map_bytes
+from metrics.storage.parquet import open_dataset, parts_of
 
 _PIECE_PACKETS = 1_500_000
 
@@ -28,11 +31,14 @@ class Reading:
     """What to read from a capture."""
 
     tables: tuple[str, ...]  # names of ``schemas.SCHEMAS``
-    traced: str | None = None  # Parquet of ``schemas.TRACED``; None takes frames from captured payload
+    traced: Place | str | None = None  # Parquet of ``schemas.TRACED``; None takes frames from captured payload
     epoch_offset_ns: int = 0  # taken from every time stamp: epoch = CLOCK_MONOTONIC + this
     origin_ns: int = 0  # where the one-second buckets of ``wire`` and ``spans`` start, after that
     part: int = 0  # which part of the file: of its packets or, with reassembly, the hosts whose index % parts == part
-    parts: int = 1  # how many parts there are
+    parts: int = 1  # how many parts there are; those of a divided capture are of connections
+    divided: Place | None = (
+        None  # the file divided into as many parts (``divided.divide_capture``); None walks the file
+    )
     retransmissions: bool = False  # whether ``packets`` has ``is_retx``: needs reassembly and a host's whole capture
 
     @property
@@ -44,8 +50,10 @@ class Reading:
         """Refuse what cannot be.
 
         Raises:
-            ValueError: an unknown table, or none.
+            ValueError: an unknown table, or none; or one that a divided capture does not have.
         """
+        if self.divided is not None and (self.traced is None or "packets" in self.tables):
+            raise ValueError("a divided capture has neither payload nor the table packets")
         unknown = set(self.tables) - set(SCHEMAS)
         if unknown or not self.tables:
             raise ValueError(
@@ -53,30 +61,59 @@ class Reading:
             )
 
 
-def read_tables(path: Path, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
+def read_tables(path: Place, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
     """The tables of a capture file, as (name, piece); a table may come in several pieces, or in none."""
-    by_host = reading.reassembles
-    records = read_bytes(map_file(path), path.name, Selection(reading.part, reading.parts, by_host))
-    records.ts_ns -= reading.epoch_offset_ns
-    if not by_host:
-        for start in range(0, len(records), _PIECE_PACKETS):
-            packets = decode(records.select(slice(start, start + _PIECE_PACKETS)))
+    if reading.divided is None:
+        selection = Selection(reading.part, reading.parts, reading.reassembles)
+        capture: _Walked | CapturePart = _Walked(read_bytes(map_bytes(path), path.name, selection))
+    else:
+        capture = CapturePart(reading.divided, reading.part)
+    if isinstance(capture, _Walked) and not reading.reassembles:
+        for packets in capture.slices():
+            packets.records.ts_ns -= reading.epoch_offset_ns
             yield "packets", _packets_table(packets, path, None)
         return
-    counts = InterfaceCounts(records)
-    hosts = np.array([each.host for each in records.interfaces], np.int64)
+    counts = InterfaceCounts(len(capture.interfaces))
+    hosts = np.array([each.host for each in capture.interfaces], np.int64)
     mine = {host for host in hosts.tolist() if host % reading.parts == reading.part}
-    for piece in _pieces(records, hosts, mine):
-        yield from _read_piece(piece, path, reading, counts)
+    packets_of = capture.count_packets()
+    found = mine if reading.divided is None else set(hosts[packets_of > 0].tolist())
+    for chosen in _pieces(packets_of, hosts, found):
+        packets = capture.packets(chosen)
+        packets.records.ts_ns -= reading.epoch_offset_ns
+        yield from _read_piece(packets, path, reading, counts)
     if "captures" in reading.tables:
-        yield "captures", counts.table(records, path, mine)
-        if not records.interfaces and reading.part == 0:
-            yield "captures", describe_unreadable(records, path)
+        yield "captures", counts.table(capture, path, mine)
+        if not capture.interfaces and reading.part == 0:
+            yield "captures", describe_unreadable(capture, path)
 
 
-def _pieces(records: Records, hosts: npt.NDArray[np.int64], wanted: set[int]) -> Iterator[Records]:
-    """The packets of whole hosts, about ``_PIECE_PACKETS`` at a time: what bounds the memory."""
-    per_interface = np.bincount(records.interface, minlength=len(hosts))
+class _Walked:
+    """A capture file whose records were walked; see ``CapturePart``."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self.interfaces, self.unread_bytes, self.unknown_blocks = (
+            records.interfaces,
+            records.unread_bytes,
+            records.unknown_blocks,
+        )
+
+    def count_packets(self) -> Ints:
+        return np.bincount(self._records.interface, minlength=len(self.interfaces))
+
+    def packets(self, chosen: Bools | None) -> Packets:
+        rows = slice(None) if chosen is None else np.flatnonzero(chosen[self._records.interface])
+        return decode(self._records.select(rows))
+
+    def slices(self) -> Iterator[Packets]:
+        """All packets, some at a time."""
+        for start in range(0, len(self._records), _PIECE_PACKETS):
+            yield decode(self._records.select(slice(start, start + _PIECE_PACKETS)))
+
+
+def _pieces(per_interface: Ints, hosts: Ints, wanted: set[int]) -> Iterator[Bools | None]:
+    """The interfaces of whole hosts with about ``_PIECE_PACKETS`` at a time: what bounds the memory; None = all."""
     batches: list[list[int]] = [[]]
     filled = 0
     for host in sorted(wanted):
@@ -87,16 +124,13 @@ def _pieces(records: Records, hosts: npt.NDArray[np.int64], wanted: set[int]) ->
         batches[-1].append(host)
         filled += size
     for batch in batches:
-        if len(batch) == len(wanted):
-            yield records
-        elif batch:
-            yield records.select(np.flatnonzero(np.isin(hosts, batch)[records.interface]))
+        if batch:
+            yield None if len(batch) == len(wanted) else np.isin(hosts, batch)
 
 
 def _read_piece(
-    records: Records, path: Path, reading: Reading, counts: InterfaceCounts
+    packets: Packets, path: Place, reading: Reading, counts: InterfaceCounts
 ) -> Iterator[tuple[str, pa.Table]]:
-    packets = decode(records)
     connections = find_connections(packets)
     streams = reassemble(connections.segments, connections.base)
     counts.add(packets, connections, streams)
@@ -110,7 +144,7 @@ def _read_piece(
         if reading.traced is None:
             located = locate_in_payload(connections, streams, packets)
         else:
-            located = locate_traced(connections, _read_traced(reading.traced, connections))
+            located = locate_traced(connections, _read_traced(reading, connections))
         frames, spans = sight(located, connections, streams, reading.origin_ns)
         if "frames" in reading.tables:
             yield "frames", frames
@@ -118,12 +152,20 @@ def _read_piece(
             yield "spans", spans
 
 
-def _read_traced(path: str, connections: TcpConnections) -> pa.Table:
-    """The traced frames of these connections, from the row groups that may hold any."""
+def _read_traced(reading: Reading, connections: TcpConnections) -> pa.Table:
+    """The traced frames of these connections, from the row groups that may hold any.
+
+    Those of a divided capture are divided likewise.
+    """
+    assert reading.traced is not None
     names = pa.array(connections.names, pa.string()).unique()
-    dataset = ds.dataset(path, format="parquet")
+    traced = place(reading.traced) if isinstance(reading.traced, str) else reading.traced
+    if reading.divided is None:
+        dataset = open_dataset(traced, TRACED)
+    else:
+        dataset = open_dataset(parts_of(traced, reading.part), TRACED)
     if not len(names):
-        return dataset.schema.empty_table()
+        return TRACED.empty_table()
     bounds = pc.min_max(names)
     nearby = (pc.field("conn") >= bounds["min"]) & (pc.field("conn") <= bounds["max"])
     return dataset.to_table(filter=nearby & pc.field("conn").isin(names))
@@ -135,7 +177,7 @@ def _retransmitted(packets: Packets, connections: TcpConnections, streams: Strea
     return is_retx
 
 
-def _packets_table(packets: Packets, path: Path, is_retx: npt.NDArray[np.bool_] | None) -> pa.Table:
+def _packets_table(packets: Packets, path: Place, is_retx: npt.NDArray[np.bool_] | None) -> pa.Table:
     records, columns = packets.records, packets.columns
     count = len(records)
     no_tcp, no_ports = columns.nature != TCP, columns.src_port < 0

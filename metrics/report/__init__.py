@@ -1,22 +1,23 @@
-"""The report of a run: figures as PNG, and one HTML page that opens without a network."""
+"""The report of a run: figures as SVG, and one HTML page that opens without a network."""
 
-import base64
-from pathlib import Path
+import shutil
 
-from metrics.replacement import replacing
 from metrics.report.figures import FIGURES
 from metrics.report.page import render
 from metrics.report.run import Run
+from metrics.report.svg import to_svg
 from metrics.rundir.files import REPORT_FOLDER, REPORT_PAGE
+from metrics.storage import Place, StorePath
 
 __all__ = ["Run", "write"]
 
 
-def write(run_dir: Path) -> Path:
-    """Draw the figures of an analysed run and write its page; an older report is replaced when all is there.
+def write(run_dir: Place, results: Place | None = None) -> Place:
+    """Draw the figures of an analysed run and write its page; an older report is removed.
 
     Args:
         run_dir: a run directory with tables and ``summary.json``.
+        results: the folder in which these are, and in which the report is made; None = the run directory.
 
     Returns:
         The path of ``report/index.html``.
@@ -24,18 +25,19 @@ def write(run_dir: Path) -> Path:
     Raises:
         RunDirError: the run has not been analysed, or cannot be read.
     """
-    run = Run(run_dir)
-    drawn: list[dict[str, str]] = []
-    missing: list[str] = []
-    with replacing(run_dir, REPORT_FOLDER) as folder:
-        for figure in FIGURES:
-            canvas = figure.draw(run)
-            if canvas is None:
-                missing.append(figure.title)
-                continue
-            path = folder / f"{figure.name}.png"
-            canvas.savefig(path, dpi=144)
-            encoded = base64.b64encode(path.read_bytes()).decode()
-            drawn.append({"name": figure.name, "title": figure.title, "caption": figure.caption, "png": encoded})
-        (folder / Path(REPORT_PAGE).name).write_text(render(run, drawn, missing), encoding="utf-8")
-    return run_dir / REPORT_PAGE
+    run = Run(run_dir, results)
+    drawn: dict[str, tuple[str, str]] = {}
+    folder = run.results / REPORT_FOLDER
+    if not isinstance(folder, StorePath):
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for figure in FIGURES:
+        drawing = figure.draw(run)
+        if drawing is None:
+            continue
+        svg = to_svg(drawing.canvas)
+        (folder / f"{figure.name}.svg").write_text(svg, encoding="utf-8")
+        drawn[figure.name] = svg, drawing.seen
+    page = run.results / REPORT_PAGE
+    page.write_text(render(run, drawn), encoding="utf-8")
+    return page

@@ -1,26 +1,79 @@
 """What the figures of reports, comparisons and studies have in common: their style, colours, axes and curves."""
 
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib.resources import files
-from typing import Any
+from textwrap import wrap
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 import matplotlib.style
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-BLUE, ORANGE, GREEN, RED, GREY, PURPLE = "#2266aa", "#dd7722", "#2a8a57", "#c0392b", "#8a929a", "#7a4fa3"
+from metrics.measures.distribution import Distribution, kept_ranks
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+PALETTE: Final = {
+    "ink": ("#1d2429", "#e3e8ec"),
+    "paper": ("#ffffff", "#1c2328"),
+    "grid": ("#e4e7ea", "#333d45"),
+    "edge": ("#9aa3ab", "#6d7982"),
+    "shade": ("#f2f5f8", "#242d33"),
+    "land": ("#e6ebe4", "#2b353a"),
+    "coast": ("#c8d0c5", "#46535a"),
+    "blue": ("#2266aa", "#6aaeee"),
+    "orange": ("#dd7722", "#f29a4f"),
+    "green": ("#2a8a57", "#53c48a"),
+    "red": ("#c0392b", "#f07a6d"),
+    "grey": ("#8a929a", "#9aa5ae"),
+    "purple": ("#7a4fa3", "#b792dd"),
+    "mustard": ("#b08d00", "#d9b93c"),
+    "pale": ("#9fb7cf", "#7f9cb8"),
+    "teal": ("#3aa6b9", "#5cc6d8"),
+    "brown": ("#5d4037", "#b08f83"),
+    "pink": ("#d46a92", "#ea8fb1"),
+}
+"""Every colour of a figure, on a light page and on a dark one. Figures are drawn in the light ones."""
+
+BLUE, ORANGE, GREEN, RED, GREY, PURPLE, MUSTARD, PALE = (
+    PALETTE[name][0] for name in ("blue", "orange", "green", "red", "grey", "purple", "mustard", "pale")
+)
+PAPER, SHADE, LAND, COAST = (PALETTE[name][0] for name in ("paper", "shade", "land", "coast"))
 
 STYLE = str(files("metrics.report") / "trellis.mplstyle")
 
+WIDTH: Final = 5.6
+"""Of a figure, in inches: its labels can be read on a page that is 400 pixels wide."""
 
-def plain_axes(width: float = 6.4, height: float = 3.4) -> tuple[Canvas, Axes]:
+_NEXT_S = 1.5
+"""Seconds of a table that are no further apart follow each other."""
+
+
+def styled(draw: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Let a function draw in the report's style."""
+
+    @wraps(draw)
+    def draw_styled(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        with matplotlib.style.context(STYLE):
+            return draw(*args, **kwargs)
+
+    return draw_styled
+
+
+@styled
+def plain_axes(width: float = WIDTH, height: float = 3.1) -> tuple[Canvas, Axes]:
     """A figure in the report's style with one pair of axes; inches."""
-    with matplotlib.style.context(STYLE):
-        canvas = Canvas(figsize=(width, height))
-        return canvas, canvas.add_subplot()
+    canvas = Canvas(figsize=(width, height))
+    return canvas, canvas.add_subplot()
 
 
+@styled
 def axes_grid(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Canvas, list[Axes]]:  # noqa: ANN401
     """A figure in the report's style with several pairs of axes, row by row.
 
@@ -30,12 +83,110 @@ def axes_grid(height: float, rows: int = 1, columns: int = 1, **options: Any) ->
         columns: of axes.
         options: further ones of matplotlib's ``Figure.subplots``.
     """
-    with matplotlib.style.context(STYLE):
-        canvas = Canvas(figsize=(6.4, height))
-        return canvas, list(np.ravel(canvas.subplots(rows, columns, **options)))
+    canvas = Canvas(figsize=(WIDTH, height))
+    return canvas, list(np.ravel(canvas.subplots(rows, columns, **options)))
 
 
-def plot_cdf(axes: Axes, values: npt.ArrayLike, **style: Any) -> None:  # noqa: ANN401 - matplotlib's own
-    """Draw the cumulative distribution of some values."""
-    ordered = np.sort(np.asarray(values, dtype=float))
-    axes.step(ordered, np.arange(1, len(ordered) + 1) / len(ordered), where="post", **style)
+def plot_cdf(
+    axes: Axes,
+    values: npt.ArrayLike | Distribution,
+    *,
+    of: int | None = None,
+    least: float = -np.inf,
+    **style: Any,  # noqa: ANN401
+) -> None:
+    """Draw the cumulative distribution of some values, without those that are NaN.
+
+    Of more than 400 values, steps lower than 1/400 are joined.
+
+    Args:
+        axes: where to draw.
+        values: (n,), or what is kept of so many.
+        of: the number that the shares are of, if it is larger than n: the curve then ends below 1.
+        least: where smaller values are drawn.
+        style: further arguments of matplotlib's ``Axes.step``.
+    """
+    if isinstance(values, Distribution):
+        known, (ordered, upto) = values.count, values.steps
+    else:
+        every = np.asarray(values, dtype=float)
+        every = np.sort(every[~np.isnan(every)])
+        known, upto = len(every), np.array(kept_ranks(len(every)), int) + 1
+        ordered = every[upto - 1]
+    axes.step(np.maximum(ordered, least), upto / (known if of is None else of), where="post", **style)
+
+
+def whole_numbers(axis: Axis, most: int = 9) -> None:
+    """Label an axis of counts at whole numbers only, with at most so many intervals."""
+    axis.set_major_locator(MaxNLocator(integer=True, nbins=most, min_n_ticks=1))
+
+
+def plot_seconds(axes: Axes, seconds: npt.ArrayLike, values: npt.ArrayLike, **style: Any) -> None:  # noqa: ANN401
+    """Draw a value per second: joined by a line only where the next second has one, too, and marked if alone.
+
+    Args:
+        axes: where to draw.
+        seconds: (n,) in order.
+        values: (n,), NaN = none.
+        style: further arguments of matplotlib's ``Axes.plot``.
+    """
+    at, shown = np.asarray(seconds, dtype=float), np.asarray(values, dtype=float)
+    at, shown = at[~np.isnan(shown)], shown[~np.isnan(shown)]
+    gaps = np.flatnonzero(np.diff(at) > _NEXT_S) + 1
+    alone = np.diff(np.r_[0, gaps, len(at)]) == 1
+    places = np.r_[0, gaps][alone] + np.flatnonzero(alone) if len(at) else np.empty(0, int)
+    x, y = (np.insert(each, gaps, np.nan) for each in (at, shown))
+    axes.plot(x, y, marker=".", markersize=4, markevery=places.tolist(), linewidth=1.2, **style)
+
+
+def distinct_points(x: npt.ArrayLike, y: npt.ArrayLike, cells: int = 200) -> npt.NDArray[np.int64]:
+    """Choose points that can be told apart: one in each cell of a grid.
+
+    Args:
+        x: (n,).
+        y: (n,).
+        cells: of the grid along each axis, over the range of the points.
+
+    Returns:
+        (m,) places of the points chosen, in order; m <= n.
+    """
+    points = np.stack((np.asarray(x, dtype=float), np.asarray(y, dtype=float)))
+    if not points.size:
+        return np.empty(0, np.int64)
+    low = points.min(axis=1, keepdims=True)
+    width = np.maximum(points.max(axis=1, keepdims=True) - low, 1e-9)
+    _, kept = np.unique(np.floor((points - low) / width * cells), axis=1, return_index=True)
+    return np.sort(kept)
+
+
+def log_scale(axes: Axes, direction: Literal["x", "y"], decades: int = 7) -> None:
+    """Give an axis a logarithmic scale with few labels, written as plain numbers."""
+    axes.set(**{f"{direction}scale": "log"})
+    axis = axes.xaxis if direction == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(numticks=decades))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1 else np.format_float_positional(value, precision=9, trim="-")
+
+
+def legend_above(axes: Axes, columns: int = 2, first: Sequence[Any] = (), width: int | None = None) -> None:
+    """Explain the curves above the axes, where nothing is drawn.
+
+    Args:
+        axes: whose curves.
+        columns: of the legend.
+        first: what it explains first.
+        width: characters after which a label goes on in a new line; None = never.
+    """
+    handles, _ = axes.get_legend_handles_labels()
+    ordered = [*first, *(each for each in handles if each not in first)]
+    labels = [str(each.get_label()) for each in ordered]
+    if width is not None:
+        labels = ["\n".join(wrap(label, width)) for label in labels]
+    axes.legend(
+        ordered, labels, loc="lower left", bbox_to_anchor=(-0.02, 1.0), borderaxespad=0.2,
+        ncols=columns, columnspacing=1.2,
+    )  # fmt: skip

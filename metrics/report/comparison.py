@@ -1,10 +1,9 @@
 """The page of a comparison: groups of runs side by side, with their distributions and headline numbers."""
 
-import base64
-import io
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +11,58 @@ from matplotlib.figure import Figure as Canvas
 
 from metrics.comparison.conditions import Outcome
 from metrics.comparison.differences import Cell, Comparison
-from metrics.comparison.groups import Group
-from metrics.report.canvas import plain_axes
+from metrics.comparison.groups import Group, own_settings
+from metrics.report.canvas import WIDTH, legend_above, plain_axes, plot_cdf, styled, whole_numbers
+from metrics.report.figures.chapter import Drawing, number, spread
+from metrics.report.figures.world import draw_world
 from metrics.report.page import format_number, template
 from metrics.report.run import Run
+from metrics.report.svg import palette_css, to_element, to_svg
+
+_LINES: Final = ("-", "--", "-.", ":")
+"""Curves that coincide can all be seen."""
+
+_LEGEND_CHARACTERS: Final = 60
+"""Of the labels that stand beside each other above a figure."""
+
+_LINE_INCHES: Final = 0.17
+"""The height of a line of labels."""
+
+_LEAST_P: Final = 0.001
+"""Smaller p-values are not written out."""
 
 
-def setting_rows(comparison: Comparison) -> list[tuple[str, list[Any]]]:
-    """What the groups are: verdicts and seeds of their runs, and the settings in which they differ."""
+_MOST_MAPS: Final = 6
+
+Rows = list[tuple[str, list[Any]]]
+
+
+def setting_rows(comparison: Comparison) -> Rows:
+    """What the groups are: verdicts and seeds of their runs, and the settings in which they differ.
+
+    Settings that only one protocol has (``own_setting_rows``) are counted in a last row.
+    """
     verdicts = [Counter(run.summary.verdict for run in group.runs) for group in comparison.groups]
-    rows: list[tuple[str, list[Any]]] = [
+    rows: Rows = [
         ("runs", [", ".join(f"{count} {verdict}" for verdict, count in each.items()) for each in verdicts]),
         ("seeds", [_enumerate([run.plan.seed for run in group.runs]) for group in comparison.groups]),
     ]
-    paths = dict.fromkeys(path for group in comparison.groups for path in group.settings)
-    return rows + [(path, [_setting(group, path) for group in comparison.groups]) for path in paths]
+    own = Counter(own_settings(comparison.groups).values())
+    rows += _rows_of(comparison, (path for path in _paths(comparison) if path not in own_settings(comparison.groups)))
+    return [*rows, ("own settings", [own[group.protocol] for group in comparison.groups])] if own else rows
+
+
+def own_setting_rows(comparison: Comparison) -> Rows:
+    """The settings that only one protocol has, with the same value in all its groups."""
+    return _rows_of(comparison, own_settings(comparison.groups))
+
+
+def _paths(comparison: Comparison) -> dict[str, None]:
+    return dict.fromkeys(path for group in comparison.groups for path in group.settings)
+
+
+def _rows_of(comparison: Comparison, paths: Iterable[str]) -> Rows:
+    return [(path, [_setting(group, path) for group in comparison.groups]) for path in paths]
 
 
 def _setting(group: Group, path: str) -> Any:  # noqa: ANN401 - any JSON value
@@ -59,59 +95,98 @@ def describe_cell(cell: Cell, base: float | None) -> tuple[str, str, str]:
     sign = "+" if change.value >= 0 else ""
     noise = {None: "noise unknown", True: "more than noise", False: "could be noise"}[cell.is_real]
     if change.p is not None and cell.p_adjusted is not None:
-        noise += f" (p={change.p:.2g}, of all {cell.p_adjusted:.2g})"
+        noise += f" (p {_probability(change.p)}, adjusted {_probability(cell.p_adjusted)})"
     return value, f"{sign}{_with_interval(change.value, change.half_width)}{ratio}", noise
+
+
+def _probability(p: float) -> str:
+    return f"= {p:.2g}" if p == 0 or p >= _LEAST_P else f"< {_LEAST_P}"
 
 
 def _with_interval(value: float, half_width: float | None) -> str:
     return format_number(value) + ("" if half_width is None else f" ± {half_width:.3g}")
 
 
-def delay_figure(groups: Sequence[Group]) -> Canvas:
+@styled
+def delay_figure(groups: Sequence[Group]) -> Drawing:
     """The propagation delays of every group; undelivered pairs keep a curve below 1."""
     canvas, axes = plain_axes()
-    for group in groups:
+    seen = []
+    for group, line in zip(groups, cycle(_LINES), strict=False):
         tables = [table for run in group.runs if (table := Run(run.path).honest("deliveries")) is not None]
         latency = _pool([table["latency_ms"].dropna() for table in tables])
         if len(latency):
-            share = np.arange(1, len(latency) + 1) / sum(map(len, tables))
-            axes.step(latency, share, where="post", label=group.label)
+            plot_cdf(axes, latency, of=sum(map(len, tables)), label=group.label, linestyle=line)
+            median, high, _ = spread(latency)
+            seen.append(f"{group.label}: median {number(median)} ms, 99th percentile {number(high)} ms")
     axes.set(xlabel="delay from publication (ms)", ylabel="share of expected deliveries", ylim=(0, 1.02))
-    axes.set_xlim(left=0)
-    return canvas
+    return _explained(canvas, seen)
 
 
-def degree_figure(groups: Sequence[Group]) -> Canvas:
+@styled
+def degree_figure(groups: Sequence[Group]) -> Drawing:
     """The physical degrees of every group's nodes at the end of the workload."""
     canvas, axes = plain_axes()
-    for group in groups:
+    seen = []
+    for group, line in zip(groups, cycle(_LINES), strict=False):
         tables = [table for run in group.runs if (table := Run(run.path).last("overlay_degrees")) is not None]
         degrees = _pool([table["degree"].dropna() for table in tables])
         if len(degrees):
-            axes.step(degrees, np.arange(1, len(degrees) + 1) / len(degrees), where="post", label=group.label)
+            plot_cdf(axes, degrees, label=group.label, linestyle=line)
+            seen.append(f"{group.label}: mean {number(degrees.mean())}, largest {number(degrees.max())}")
     axes.set(xlabel="physical neighbours", ylabel="share of nodes", ylim=(0, 1.02))
+    whole_numbers(axes.xaxis)
+    return _explained(canvas, seen)
+
+
+def _explained(canvas: Canvas, seen: Sequence[str]) -> Drawing:
+    """A figure of the groups with its legend, which may be long, and what it shows."""
+    (axes,) = canvas.axes
     axes.set_xlim(left=0)
-    return canvas
+    if not seen:
+        axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center")
+        return Drawing(canvas, "No data.")
+    _, labels = axes.get_legend_handles_labels()
+    columns = max(1, min(3, _LEGEND_CHARACTERS // (max(map(len, labels)) + 6)))
+    lines = -(-sum(1 + len(label) // _LEGEND_CHARACTERS for label in labels) // columns)
+    canvas.set_figheight(canvas.get_figheight() + _LINE_INCHES * lines)
+    legend_above(axes, columns, width=_LEGEND_CHARACTERS)
+    return Drawing(canvas, f"{'; '.join(seen)}.")
 
 
 def _pool(columns: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:
     return np.sort(np.concatenate([np.empty(0), *map(np.asarray, columns)]).astype(float))
 
 
-_FIGURES: tuple[tuple[str, Callable[[Sequence[Group]], Canvas], str], ...] = (
+_FIGURES: tuple[tuple[str, str, Callable[[Sequence[Group]], Drawing], str], ...] = (
     (
+        "delay",
         "Propagation delay",
         delay_figure,
         "From publication to first delivery, all runs of a group together; undelivered pairs keep a curve below 1. "
         "Further left is faster.",
     ),
     (
+        "degree",
         "Overlay: physical degree",
         degree_figure,
         "Neighbours per node at the end of the workload, all runs of a group together. Further left needs fewer "
         "connections; a steep curve shares them evenly.",
     ),
 )
+
+
+@styled
+def _draw_maps(groups: Sequence[Group]) -> list[dict[str, str]]:
+    """The first run of each group on the map of the world; none if a run has no places."""
+    found = []
+    for place, group in enumerate(groups[:_MOST_MAPS]):
+        drawing = draw_world(Run(group.runs[0].path), WIDTH)
+        if drawing is None:
+            return []
+        element = to_element(to_svg(drawing.canvas), f"map-{place}", f"Map of {group.label}. {drawing.seen}")
+        found.append({"title": f"{group.label}, seed {group.runs[0].plan.seed}", "svg": element, "seen": drawing.seen})
+    return found
 
 
 def render_comparison(comparison: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
@@ -121,33 +196,28 @@ def render_comparison(comparison: Comparison, outcomes: Sequence[Outcome] = ()) 
         comparison: of analysed runs.
         outcomes: of the conditions, if there were any.
     """
-    labels = ", ".join(group.label for group in comparison.groups)
-    figures = [
-        {"title": title, "png": _png(draw(comparison.groups)), "caption": caption, "alt": f"{title}, CDF of: {labels}"}
-        for title, draw, caption in _FIGURES
-    ]
+    figures = []
+    for name, title, draw, caption in _FIGURES:
+        drawing = draw(comparison.groups)
+        element = to_element(to_svg(drawing.canvas), name, f"{title}, distribution. {drawing.seen}")
+        figures.append({"title": title, "svg": element, "seen": drawing.seen, "caption": caption})
     rows = []
     for row in comparison.rows:
         base = row.cells[comparison.baseline].estimate
         cells = [(*describe_cell(cell, None if base is None else base.value), cell.is_real) for cell in row.cells]
         rows.append((row.name, cells))
+    maps = _draw_maps(comparison.groups)
     return template("comparison.html.j2").render(
         groups=comparison.groups,
         baseline=comparison.baseline,
         notes=comparison.notes,
         settings=setting_rows(comparison),
+        own_settings=own_setting_rows(comparison),
+        real=comparison.real,
+        maps=maps,
+        without_map=len(comparison.groups) - _MOST_MAPS if maps else 0,
         outcomes=outcomes,
         figures=figures,
+        palette=palette_css(),
         rows=rows,
     )
-
-
-def _png(canvas: Canvas) -> str:
-    axes = canvas.axes[0]
-    if axes.lines:
-        axes.legend(loc="lower right", fontsize="small")
-    else:
-        axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center")
-    image = io.BytesIO()
-    canvas.savefig(image, dpi=144, format="png")
-    return base64.b64encode(image.getvalue()).decode()

@@ -1,5 +1,6 @@
 """The report's page: one HTML file that opens without a network."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -7,28 +8,24 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
 from metrics.recount import recount
+from metrics.report.figures import CHAPTERS, Chapter
+from metrics.report.groups import expressions_by_use, sharing_of_links
 from metrics.report.overlay import measures_over_time, topics_by_shape
 from metrics.report.probing import first_packet_rows, sweep_rows
 from metrics.report.run import Run
+from metrics.report.svg import palette_css, to_element
+from metrics.rundir.files import ACHIEVED_FILE, TABLES_FOLDER
+from metrics.storage import Place
+from metrics.storage.parquet import read_footer
 from peer.protocols.registry import PROTOCOLS
 
-_NUMBERS = (
-    *("delivery_ratio", "propagation_delay_ms_mean", "propagation_delay_ms_p50", "propagation_delay_ms_p99"),
-    *("view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio", "duplicates_per_delivery", "relay_ratio"),
-    *("traffic_overhead_ratio", "traffic_overhead_above_20_ratio"),
-    *("disclosure_ratio", "degree_mean", "degree_max", "topics_partitioned", "topic_diameter_max"),
-    *("control_bytes_per_peer_per_s", "rtt_error_ms_p50", "rtt_error_ms_p99"),
-)
-"""The headline numbers at the top of the page."""
 
-
-def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
+def render(run: Run, drawn: Mapping[str, tuple[str, str]]) -> str:
     """The page of a run.
 
     Args:
         run: the analysed run.
-        figures: name, title, caption and base64 PNG of each figure, in order.
-        missing: titles of figures that had nothing to show.
+        drawn: SVG and what it shows, by the name of the figure; figures that had nothing to show are left out.
     """
     summary = run.summary
     return template("page.html.j2").render(
@@ -37,19 +34,54 @@ def render(run: Run, figures: list[dict[str, str]], missing: list[str]) -> str:
         sentence=sentence(run),
         reading=reading(run),
         expectation=expectation(run),
-        numbers=[
-            {"label": MEASURES[name].text, "value": format_value(MEASURES[name], value)}
-            for name in _NUMBERS
-            if (value := summary.headline.get(name)) is not None
-        ],
-        figures=figures,
+        chapters=[_chapter(run, chapter, drawn) for chapter in CHAPTERS],
+        palette=palette_css(),
         overlay=measures_over_time(run),
         topics=topics_by_shape(run),
+        expressions=expressions_by_use(run),
+        sharing=sharing_of_links(run),
         sweeps=sweep_rows(run),
         first_packets=first_packet_rows(run),
-        missing=missing,
+        tables=table_files(run),
         provenance=run.provenance(),
     )
+
+
+def _chapter(run: Run, chapter: Chapter, drawn: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """A chapter as the template shows it."""
+    values = [(MEASURES[name], run.summary.headline.get(name)) for name in chapter.numbers]
+    return {
+        "name": chapter.name,
+        "title": chapter.title,
+        "numbers": [(measure.text, format_value(measure, value)) for measure, value in values if value is not None],
+        "figures": [
+            {"figure": figure, "seen": seen, "svg": to_element(svg, figure.name, f"{figure.title}. {seen}")}
+            for figure in chapter.figures
+            if figure.name in drawn
+            for svg, seen in [drawn[figure.name]]
+        ],
+        "missing": [figure.title for figure in chapter.figures if figure.name not in drawn],
+    }
+
+
+def table_files(run: Run) -> dict[str, dict[str, Any]]:
+    """Where the tables that figures are made of are, from the page: ``href``, rows and bytes, by their names.
+
+    A table of one part leads to the file, any other to the folder.
+    """
+    files: dict[str, dict[str, Any]] = {}
+    for folder in run.list_tables():
+        parts: list[Place] = list(folder.glob("*.parquet"))
+        files[folder.stem] = {
+            "href": f"../{TABLES_FOLDER}/{folder.name}/{parts[0].name if len(parts) == 1 else ''}",
+            "rows": sum(read_footer(part).num_rows for part in parts),
+            "bytes": sum(part.stat().st_size for part in parts),
+        }
+    probes = run.path / ACHIEVED_FILE
+    if probes.exists():
+        size = {"rows": read_footer(probes).num_rows, "bytes": probes.stat().st_size}
+        files[probes.stem] = {"href": f"../{ACHIEVED_FILE}"} | size
+    return files
 
 
 def template(name: str) -> Template:
@@ -84,9 +116,8 @@ def reading(run: Run) -> str | None:
 
 def expectation(run: Run) -> str:
     """Which deliveries are expected, and how many ``workload.settle_s`` leaves out by the schedule."""
-    rule = (
-        "A delivery is expected of each node, other than the publisher, that was up and subscribed at the publication"
-    )
+    wanted = "satisfied the message's expression" if run.has_expressions else "subscribed"
+    rule = f"A delivery is expected of each node, other than the publisher, that was up and {wanted} at the publication"
     settle_s = run.settle_ns / 1e9
     if not settle_s:
         return f"{rule}."

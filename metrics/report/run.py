@@ -1,32 +1,32 @@
 """An analysed run as the report reads it: tables as pandas frames, documents as values."""
 
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
-import pyarrow.parquet as pq
 
 from metrics.adversaries import read_adversaries
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
-from metrics.received import read_received
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
-from metrics.tables.columns import read_columns
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
 from metrics.tables.schemas import require_tables
+from metrics.totals import Totals, read_totals
 
 
 class Run(RunDir):
     """One run directory after the analysis.
 
+    Args:
+        path: the run directory.
+        results: the folder in which its tables and summary are; None = the run directory.
+
     Raises:
         RunDirError: the run has not been analysed, or cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Place, results: Place | None = None) -> None:
+        super().__init__(path, results)
         _ = self.plan, self.manifest, self.summary
         require_tables(self)
         self._tables: dict[str, pd.DataFrame | None] = {}
@@ -58,29 +58,22 @@ class Run(RunDir):
         """The nodes that misbehaved on purpose."""
         return read_adversaries(self)
 
+    @cached_property
+    def totals(self) -> Totals:
+        """What is known of the tables that have a row per frame, message or delivery."""
+        return read_totals(self)
+
     def table(self, name: str) -> pd.DataFrame | None:
         """A table of the analysis, None when the run has none of that name."""
         if name not in self._tables:
             path = self.tables / table_file(name)
-            self._tables[name] = pq.read_table(path).to_pandas() if path.exists() else None
+            self._tables[name] = read_parquet(path).to_pandas() if path.exists() else None
         return self._tables[name]
-
-    def values(self, table: str, column: str) -> npt.NDArray[Any]:
-        """(n,) what one column of a table holds, without nulls: of tables of frames, that may be millions."""
-        return np.asarray(read_columns(self, table, column)[column].drop_null())
 
     def honest(self, name: str) -> pd.DataFrame | None:
         """A table's rows of honest nodes, None when the run has no table of that name."""
         table = self.table(name)
         return table if table is None else table[~table["node"].isin(self.adversaries)]
-
-    def received(self) -> pd.DataFrame | None:
-        """The copies that honest nodes received: dst_node, message_id, at_relay, and publish_ns of the message."""
-        messages = self.table("messages")
-        if messages is None:
-            return None
-        copies = read_received(self, self.adversaries, "message_id").to_pandas()
-        return copies.merge(messages[["message_id", "publish_ns"]], on="message_id")
 
     def last(self, name: str) -> pd.DataFrame | None:
         """A table's rows of its latest instant, None when the run has no table of that name."""
@@ -110,6 +103,8 @@ class Run(RunDir):
         """What ran, on what: versions, kernel, hashes, lengths of the phases, resources."""
         manifest = self.manifest
         rows = [("run", manifest.run_id)]
+        if computed_by := self.summary.computed_by:
+            rows += [("tables computed", computed_by)]
         if attempt := self.attempt:
             rows += [("attempt", f"{attempt.attempt}, since stalls of the host spoiled {attempt.repeats}")]
         for title, group in (("version of", manifest.versions), ("kernel:", manifest.kernel)):

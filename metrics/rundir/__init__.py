@@ -14,6 +14,7 @@ from metrics.rundir.documents import ClockOffset as ClockOffset
 from metrics.rundir.documents import FinalState as FinalState
 from metrics.rundir.documents import Manifest as Manifest
 from metrics.rundir.documents import Placement as Placement
+from metrics.rundir.documents import Pointer as Pointer
 from metrics.rundir.documents import Record as Record
 from metrics.rundir.documents import Stall as Stall
 from metrics.rundir.documents import Summary as Summary
@@ -24,5 +25,6 @@ from metrics.rundir.reading import require_run_dir as require_run_dir
 from metrics.rundir.reading import write_document as write_document
 from metrics.rundir.run import RunDir as RunDir
 from metrics.rundir.run import read_clocks as read_clocks
+from metrics.rundir.run import read_pointer as read_pointer
 from metrics.rundir.timeline import Phase as Phase
 from metrics.rundir.timeline import Timeline as Timeline

@@ -144,7 +144,7 @@ class Attempt(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """``summary.json``. ``reasons`` is empty when the verdict is ``valid``.
 
-    ``attempt`` is None but for a run that repeats another one.
+    ``attempt`` is None but for a run that repeats another one. ``computed_by`` says where the tables were computed.
     """
 
     verdict: str
@@ -156,6 +156,19 @@ class Summary(Struct, frozen=True):
     seed: int
     protocol: str
     attempt: Attempt | None = None
+    computed_by: str = ""
+
+
+class Pointer(Struct, frozen=True):
+    """``analysis.json`` of a run in a store: which folder of ``analyses`` has the run's results.
+
+    Attributes:
+        analysis: the name of the folder.
+        before: of that to which the pointer pointed before, which is kept for those who are reading it.
+    """
+
+    analysis: str
+    before: str | None = None
 
 
 class Stall(Struct, frozen=True, omit_defaults=True):

@@ -27,10 +27,21 @@ WORK_FOLDER = ".work"
 RESERVE_FILE = ".reserve"
 
 TABLES_FOLDER = "tables"
+TOTALS_FILE = "totals.json"
+VIEWS_FILE = "trellis.sql"
+"""Both are in the folder of tables."""
 SUMMARY_FILE = "summary.json"
 REPORT_FOLDER = "report"
 REPORT_PAGE = f"{REPORT_FOLDER}/index.html"
 ANALYSIS_LOG = "analysis.log"
+
+ANALYSES_FOLDER = "analyses"
+"""In a store: a folder per analysis, each with ``RESULTS``."""
+POINTER_FILE = "analysis.json"
+"""In a store: says which analysis is the run's (``metrics.rundir.documents.Pointer``)."""
+
+RESULTS = (SUMMARY_FILE, REPORT_FOLDER, TABLES_FOLDER)
+"""What an analysis writes. The first two are made from the tables, so they go before these, and come after."""
 
 
 def table_file(name: str) -> str:

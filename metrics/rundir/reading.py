@@ -1,12 +1,12 @@
 """How the files of a run directory are read and written: the rules for missing, damaged and unfinished ones."""
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import msgspec
 
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, SUMMARY_FILE
+from metrics.storage import Place, StorePath
 
 Value = TypeVar("Value")
 
@@ -22,19 +22,19 @@ class RunDirError(Exception):
 
     exit_code = 2
 
-    def __init__(self, path: Path, problem: str) -> None:
+    def __init__(self, path: Place, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
 
 
 class DamagedError(RunDirError):
     """A file does not hold what it should; ``cause`` says what is wrong."""
 
-    def __init__(self, path: Path, cause: Exception) -> None:
+    def __init__(self, path: Place, cause: Exception) -> None:
         super().__init__(path.parent, f"{path.name} is damaged: {cause}")
         self.cause = cause
 
 
-def require_run_dir(path: Path) -> None:
+def require_run_dir(path: Place) -> None:
     """Check that a path is a run directory.
 
     Raises:
@@ -44,7 +44,7 @@ def require_run_dir(path: Path) -> None:
         raise RunDirError(path, f"not a run directory: it has no {PLAN_FILE}")
 
 
-def read_document(path: Path, decode: Callable[[bytes], Value]) -> Value:
+def read_document(path: Place, decode: Callable[[bytes], Value]) -> Value:
     """Read a file, directly in a run directory, that must be there.
 
     Raises:
@@ -58,30 +58,40 @@ def read_document(path: Path, decode: Callable[[bytes], Value]) -> Value:
         meaning = _MEANINGS.get(path.name, "").format(path.parent)
         raise RunDirError(path.parent, f"{path.name} is missing{meaning}") from None
     except OSError as error:
-        raise RunDirError(path, error.strerror or "cannot be read") from None
+        raise RunDirError(path, error.strerror or str(error) or "cannot be read") from None
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(path, error) from None
 
 
-def read_lines(path: Path, decode: Callable[[bytes], Value]) -> list[Value]:
-    """Read the lines of a file, none if it is missing, up to the first that cannot be decoded.
+def iterate_lines(path: Place, decode: Callable[[bytes], Value]) -> Iterator[Value]:
+    """Read the lines of a file one after the other, none if it is missing, up to the first that cannot be decoded.
 
     A process that is killed leaves a part of its last line.
     """
-    found: list[Value] = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            found.append(decode(line))
-        except ValueError:
-            break
-    return found
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    value = decode(line.rstrip(b"\r\n"))
+                except ValueError:
+                    return
+                yield value
 
 
-def write_document(path: Path, value: object) -> None:
+def read_lines(path: Place, decode: Callable[[bytes], Value]) -> list[Value]:
+    """The same, all at once."""
+    return list(iterate_lines(path, decode))
+
+
+def write_document(path: Place, value: object) -> None:
     """Write a value as indented JSON. The file appears whole or not at all."""
+    content = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
+    if isinstance(path, StorePath):
+        path.write_bytes(content)
+        return
     unfinished = path.with_name(f"{path.name}.part")
     try:
-        unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+        unfinished.write_bytes(content)
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import ValidationError
 from msgspec.json import Decoder
 
 from metrics.rundir import files
-from metrics.rundir.documents import SCHEMA_VERSION, Attempt, ClockOffset, Header, Manifest, PlanOutline, Summary
-from metrics.rundir.reading import DamagedError, RunDirError, read_document, read_lines
+from metrics.rundir.documents import (
+    SCHEMA_VERSION,
+    Attempt,
+    ClockOffset,
+    Header,
+    Manifest,
+    PlanOutline,
+    Pointer,
+    Summary,
+)
+from metrics.rundir.reading import DamagedError, RunDirError, iterate_lines, read_document, read_lines
 from metrics.rundir.timeline import SECOND_NS, Phase, Timeline
+from metrics.storage import Place, StorePath
+from peer.files import TRACE_FOLDER
 
 if TYPE_CHECKING:
     from metrics.stalls import Stalls
@@ -25,10 +35,22 @@ _CLOCKS = Decoder(dict[str, ClockOffset])
 _LINES = Decoder(dict[str, Any])
 
 
-def read_clocks(run_dir: Path) -> dict[str, ClockOffset]:
+def read_clocks(run_dir: Place) -> dict[str, ClockOffset]:
     """Read every machine's clocks; none if all processes of the run read those of this computer."""
     path = run_dir / files.CLOCKS_FILE
     return read_document(path, _CLOCKS.decode) if path.exists() else {}
+
+
+def read_pointer(run_dir: StorePath) -> Pointer | None:
+    """Read which analysis of a run in a store is the run's; None if there is no pointer."""
+    path = run_dir / files.POINTER_FILE
+    return read_document(path, Decoder(Pointer).decode) if path.exists() else None
+
+
+def _find_results(run_dir: Place) -> Place:
+    """The folder of a run's results."""
+    pointer = read_pointer(run_dir) if isinstance(run_dir, StorePath) else None
+    return run_dir if pointer is None else run_dir / files.ANALYSES_FOLDER / pointer.analysis
 
 
 class RunDir:
@@ -38,15 +60,17 @@ class RunDir:
 
     Args:
         path: the run directory.
-        tables: where its tables are, or are being made; None = in their place.
+        results: the folder in which its tables and summary are, or are being made; None = the run directory, or in a
+            store that of the analysis to which its pointer points.
 
     Raises:
         RunDirError: (by its properties) a document is missing or damaged, or of a version that cannot be read.
     """
 
-    def __init__(self, path: Path, tables: Path | None = None) -> None:
+    def __init__(self, path: Place, results: Place | None = None) -> None:
         self.path = path
-        self.tables = tables or path / files.TABLES_FOLDER
+        self.results = results or _find_results(path)
+        self.tables = self.results / files.TABLES_FOLDER
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -72,7 +96,7 @@ class RunDir:
         if version > SCHEMA_VERSION:
             raise RunDirError(self.path, f"{known}; use {maker}")
         try:
-            return read_document(self.path / name, decode)
+            return read_document((self.results if name == files.SUMMARY_FILE else self.path) / name, decode)
         except DamagedError as error:
             if version == SCHEMA_VERSION or not isinstance(error.cause, ValidationError):
                 raise
@@ -94,6 +118,11 @@ class RunDir:
     def settle_ns(self) -> int:
         """How long no deliveries are expected of a node after it has joined during the run."""
         return round(float(self.experiment["workload"].get("settle_s", 0)) * SECOND_NS)
+
+    @property
+    def has_expressions(self) -> bool:
+        """Whether messages are for the nodes that satisfy an expression."""
+        return bool(self.experiment.get("expressions", {}).get("kind", "none") != "none")
 
     @property
     def attempt(self) -> Attempt | None:
@@ -126,9 +155,25 @@ class RunDir:
         return {place.node: machines[place.machine] for place in self.plan.placement if place.machine in machines}
 
     @property
-    def captures(self) -> list[Path]:
+    def captures(self) -> list[Place]:
         """The capture files, none if nothing was captured."""
-        return sorted(path for path in (self.path / files.CAPTURE_FOLDER).glob("*.pcap*") if path.is_file())
+        found = (path for path in (self.path / files.CAPTURE_FOLDER).glob("*.pcap*") if path.is_file())
+        return sorted(found, key=lambda path: path.name)
+
+    def list_tables(self) -> list[Place]:
+        """The folders of the tables that there are, by name."""
+        return sorted(self.tables.glob(files.table_file("*")), key=lambda folder: folder.name)
+
+    @property
+    def recorded_bytes(self) -> int:
+        """The size of the traces and captures, of which the tables are made."""
+        traces = (self.path / TRACE_FOLDER).glob("*.jsonl")
+        return self.captured_bytes + sum(path.stat().st_size for path in traces)
+
+    @property
+    def captured_bytes(self) -> int:
+        """The size of the captures."""
+        return sum(path.stat().st_size for path in self.captures)
 
     @property
     def timeline(self) -> Timeline:
@@ -140,6 +185,10 @@ class RunDir:
 
     def phase(self, name: str) -> Phase | None:
         return self.timeline.phase(name)
+
+    def iterate(self, name: str) -> Iterator[dict[str, Any]]:
+        """Read a file of JSON objects, one per line, that may be too large to be held (see ``iterate_lines``)."""
+        return iterate_lines(self.path / name, _LINES.decode)
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Read a file of JSON objects, one per line (see ``read_lines``)."""

@@ -1,19 +1,44 @@
 """Links as the captures show them, and whether they are the links that the nodes traced."""
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from metrics.checks.consistency import BROKEN, IDLE, SETTLE, TOLD
 from metrics.checks.evidence import Matching, Outcome
-from metrics.tables.links import present
+from metrics.pcap.flows import factorise
+from metrics.pcap.frames import DIRECTIONS
+from metrics.pcap.walk import Bools
+from metrics.tables.columns import Column, Groups, conform, find, group_rows, numbers, valid
+from metrics.tables.schemas import schema_of
+from metrics.tables.timespans import (
+    FOREVER,
+    Grid,
+    Spans,
+    common_keys,
+    compare_lasting,
+    contained,
+    first_since,
+    latest_end,
+    on_grid,
+)
 
-_FOREVER = 2**63 - 1
+ENDS: Final = schema_of("""
+    node int, peer int, conn string, incarnation int, from_ns bigint, to_ns bigint, sure_from_ns bigint,
+    sure_to_ns bigint, maybe_to_ns bigint
+""")
+PROVEN: Final = schema_of("""
+    node int, peer int, topic bigint, conn string, log_send_ns bigint, tap_rx_ns bigint, log_recv_ns bigint
+""")
 
 
-def wire_ends(streams: DataFrame, conns: DataFrame) -> DataFrame:
+def wire_ends(streams: pa.Table, conns: pa.Table) -> pa.Table:
     """The two ends of every connection over which both nodes said hello, as the taps saw the frames.
 
-    Columns: node, peer, conn, incarnation, and
+    Columns (``ENDS``): node, peer, conn, incarnation, and
 
     * from_ns: the other side's ``Hello`` had reached the node's host;
     * to_ns: the node's ``Bye`` had left its host or the other side's had reached it; without one (the connection
@@ -31,45 +56,49 @@ def wire_ends(streams: DataFrame, conns: DataFrame) -> DataFrame:
         streams: ``condensed.condense_streams``.
         conns: the ``conns`` table.
     """
-    streams = streams.where(F.col("hello_tx_ns").isNotNull())
-    own, other = streams.alias("own"), streams.alias("other")
-    same = (F.col("own.conn") == F.col("other.conn")) & (F.col("own.incarnation") == F.col("other.incarnation"))
-    ends = own.join(other, same & (F.col("own.direction") != F.col("other.direction")))
-    packets = conns.groupBy("conn").agg(
-        F.max(F.col("ts_ns") + F.col("duration_ns")).alias("last_ns"), F.count("*").alias("incarnations")
-    )
-    single = packets.where("incarnations = 1").select(F.col("conn").alias("named"), "last_ns")
-    known = ends.join(F.broadcast(single), F.col("own.conn") == F.col("named"), "left")
-    return known.where(F.col("other.hello_rx_ns").isNotNull()).select(
-        F.col("own.src_node").alias("node"),
-        F.col("own.dst_node").alias("peer"),
-        F.col("own.conn").alias("conn"),
-        F.col("own.incarnation").alias("incarnation"),
-        F.col("other.hello_rx_ns").alias("from_ns"),
-        *(column.alias(name) for name, column in _bounds().items()),
-    )
+    said = streams.filter(pc.is_valid(streams["hello_tx_ns"])).combine_chunks()
+    side = pc.index_in(said["direction"], pa.array(DIRECTIONS))
+    key = [pc.index_in(said["conn"], said["conn"].unique()), said["incarnation"]]
+    place = find([*key, side], [*key, pc.subtract(1, side)])
+    heard = said["hello_rx_ns"].take(place)
+    both = pa.array(valid(place, heard))
+    own, other = said.filter(both), said.take(place.filter(both))
+    columns = {"node": own["src_node"], "peer": own["dst_node"], "conn": own["conn"], "incarnation": own["incarnation"]}
+    columns |= {"from_ns": other["hello_rx_ns"]}
+    return conform(columns | _bounds(own, other, _last_packets(conns, own["conn"])), ENDS)
 
 
-def _bounds() -> dict[str, Column]:
-    broke = F.coalesce("own.bye_tx_ns", "own.bye_log_ns", "other.bye_rx_ns").isNull()
-    broke_here = F.coalesce("own.bye_tx_ns", "own.bye_log_ns", "other.bye_read_ns").isNull()
-    last_seen = F.coalesce("last_ns", F.greatest("own.last_seen_ns", "other.last_seen_ns"))
+def _last_packets(conns: pa.Table, names: pa.ChunkedArray) -> Column:
+    """When the last packet of each named connection was seen; null where several had the name."""
+    group, found = group_rows(conns, "conn")
+    groups = Groups(group, len(found))
+    last_ns = groups.most(pc.add(conns["ts_ns"], conns["duration_ns"]))
+    single = pa.array(np.bincount(group, minlength=len(found)) == 1)
+    place = pc.index_in(names, found["conn"].combine_chunks().filter(single))
+    return last_ns.filter(single).take(place.combine_chunks())
+
+
+def _bounds(own: pa.Table, other: pa.Table, last_ns: Column) -> dict[str, Column]:
+    """What ``wire_ends`` says of each end, from its own stream and the other one."""
+    left = pc.coalesce(own["bye_tx_ns"], own["bye_log_ns"])
+    broke = pc.is_null(pc.coalesce(left, other["bye_rx_ns"]))
+    broke_here = pc.is_null(pc.coalesce(left, other["bye_read_ns"]))
+    last_seen = pc.coalesce(last_ns, pc.max_element_wise(own["last_seen_ns"], other["last_seen_ns"]))
     # What a node does on reading a Bye comes after the reading, what it does on sending one after the sending.
-    gone = F.least(F.greatest("own.bye_tx_ns", "own.bye_log_ns"), F.col("other.bye_read_ns"))
-    last_sign = F.greatest("own.last_send_ns", "other.last_recv_ns")
+    gone = pc.min_element_wise(pc.max_element_wise(own["bye_tx_ns"], own["bye_log_ns"]), other["bye_read_ns"])
+    last_sign = pc.max_element_wise(own["last_send_ns"], other["last_recv_ns"])
+    idle = pc.add(pc.max_element_wise(other["hello_read_ns"], own["hello_tx_ns"]), IDLE.ns)
     return {
-        "to_ns": F.when(broke, last_seen).otherwise(F.least("own.bye_tx_ns", "other.bye_rx_ns")),
-        "sure_from_ns": F.least("own.first_send_ns", F.greatest("other.hello_read_ns", "own.hello_tx_ns") + IDLE.ns),
-        "sure_to_ns": F.when(broke_here, last_sign).otherwise(F.least("own.bye_log_ns", "other.bye_rx_ns")),
-        "maybe_to_ns": F.when(broke_here, last_seen + BROKEN.ns).otherwise(
-            F.coalesce(gone + SETTLE.ns, F.lit(_FOREVER))
+        "to_ns": pc.if_else(broke, last_seen, pc.min_element_wise(own["bye_tx_ns"], other["bye_rx_ns"])),
+        "sure_from_ns": pc.min_element_wise(own["first_send_ns"], idle),
+        "sure_to_ns": pc.if_else(broke_here, last_sign, pc.min_element_wise(own["bye_log_ns"], other["bye_rx_ns"])),
+        "maybe_to_ns": pc.if_else(
+            broke_here, pc.add(last_seen, BROKEN.ns), pc.coalesce(pc.add(gone, SETTLE.ns), pa.scalar(FOREVER))
         ),
     }
 
 
-def compare_physical(
-    ends: DataFrame, physical: DataFrame, incomplete: list[int], grid: tuple[int, int, int]
-) -> Matching:
+def compare_physical(ends: pa.Table, physical: pa.Table, incomplete: list[int], grid: Grid) -> Matching:
     """Physical links at every instant of the grid, by the traces against the wire.
 
     A (node, neighbour) pair that the wire is sure of must be in the node's trace, and one in the trace must not be
@@ -79,57 +108,66 @@ def compare_physical(
         ends: ``wire_ends``.
         physical: the ``physical_links`` table.
         incomplete: nodes whose trace is missing or cut off: their word is not compared.
-        grid: see ``build_sharing``.
+        grid: the instants.
     """
-    spans = {
-        "traced": physical.select("node", "peer", "from_ns", "to_ns"),
-        "sure": ends.select("node", "peer", F.col("sure_from_ns").alias("from_ns"), F.col("sure_to_ns").alias("to_ns")),
-        "maybe": ends.select("node", "peer", "from_ns", F.col("maybe_to_ns").alias("to_ns")),
+    names = {
+        "traced": (physical, "from_ns", "to_ns"),
+        "sure": (ends, "sure_from_ns", "sure_to_ns"),
+        "maybe": (ends, "from_ns", "maybe_to_ns"),
     }
-    rows = None
-    for name, intervals in spans.items():
-        whole = intervals.where(~F.col("node").isin(incomplete) & F.col("to_ns").isNotNull())
-        marked = present(whole, grid).select("k", "node", "peer", F.lit(name).alias("word"))
-        rows = marked if rows is None else rows.unionByName(marked)
-    assert rows is not None
-    words = rows.groupBy("k", "node", "peer").agg(
-        *(F.max(F.col("word") == name).alias(name) for name in spans)  # whether any of them says so
+    judged = {}
+    for word, (rows, since, until) in names.items():
+        chosen = _others(rows["node"], incomplete) & valid(rows[since], rows[until])
+        judged[word] = rows.filter(pa.array(chosen)).select(["node", "peer", since, until])
+    keys = common_keys(*([rows["node"], rows["peer"]] for rows in judged.values()))
+    spans: dict[str, Spans] = {}
+    for (word, rows), key in zip(judged.items(), keys, strict=True):
+        spans[word] = on_grid(key, numbers(rows[2]), numbers(rows[3]), grid)
+    found = compare_lasting(spans)
+
+    def count(of: str, without: str) -> int:
+        return sum(counted for words, counted in found.items() if of in words and without not in words)
+
+    return Matching(
+        tested=sum(counted for words, counted in found.items() if words & {"traced", "sure"}),
+        only_traced=count("traced", "maybe"),
+        only_on_wire=count("sure", "traced"),
+        changing=found.get(frozenset(("traced", "maybe")), 0),
     )
-    found = words.agg(
-        F.count_if(F.col("traced") | F.col("sure")).alias("tested"),
-        F.count_if(F.col("sure") & ~F.col("traced")).alias("only_on_wire"),
-        F.count_if(F.col("traced") & ~F.col("maybe")).alias("only_traced"),
-        F.count_if(F.col("traced") & F.col("maybe") & ~F.col("sure")).alias("changing"),
-    )
-    return Matching(**found.collect()[0].asDict())
 
 
-def proven_links(copies: DataFrame, interests: DataFrame) -> DataFrame:
+def _others(nodes: Column, incomplete: Iterable[int]) -> Bools:
+    """Where a node is known and is none of the incomplete ones."""
+    theirs: Bools = np.isin(numbers(nodes), list(incomplete))
+    return valid(nodes) & ~theirs
+
+
+def proven_links(copies: pa.Table, interests: pa.Table) -> pa.Table:
     """Copies that show a logical link of their sender: both ends subscribe to just one of the copy's topics.
 
     A copy with several such topics shows that there is one of several links, not which. ``copies`` are the first and
     the last of those with the same topics on a connection (``condensed.condense_copies``).
-    Columns: node (the sender), peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns.
+    Columns (``PROVEN``): node (the sender), peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns.
     """
-    instants = ["log_send_ns", "tap_rx_ns", "log_recv_ns"]
-    keys = ["conn", "incarnation", "src_node", "dst_node", "topics"]
-    offered = copies.select("*", F.explode("topics").alias("topic"))
+    copies = copies.combine_chunks()
+    copy, topic = numbers(pc.list_parent_indices(copies["topics"])), pc.list_flatten(copies["topics"])
+    offered = copies.take(pa.array(copy))
+    shared = np.ones(len(offered), np.bool_)
+    since, until = numbers(interests["from_ns"]), numbers(interests["to_ns"])
     for side, at in (("src_node", "log_send_ns"), ("dst_node", "log_recv_ns")):
-        own = interests.select(
-            F.col("node").alias("who"), F.col("topic").alias("what"), F.col("from_ns").alias("since"), "to_ns"
-        )
-        instant = F.coalesce(at, "tap_rx_ns")
-        subscribed = (F.col("since") <= instant) & (instant < F.col("to_ns"))
-        wanted = (F.col("who") == F.col(side)) & (F.col("what") == F.col("topic")) & subscribed
-        offered = offered.join(F.broadcast(own), wanted, "left_semi")
-    shown = offered.groupBy(*keys, *instants).agg(
-        F.count_distinct("topic").alias("shared"), F.min("topic").alias("topic")
-    )
-    nodes = [F.col("src_node").alias("node"), F.col("dst_node").alias("peer")]
-    return shown.where("shared = 1").select(*nodes, "topic", "conn", *instants)
+        instant = numbers(pc.coalesce(offered[at], offered["tap_rx_ns"]))
+        theirs, asked = common_keys([interests["node"], interests["topic"]], [offered[side], topic])
+        shared &= contained(theirs, since, until, asked, instant) & valid(offered[side])
+    pair, count = factorise(copy[shared], numbers(topic)[shared])
+    one = np.empty(count, np.int64)
+    one[pair] = np.flatnonzero(shared)
+    alone = one[np.bincount(copy[one], minlength=len(copies))[copy[one]] == 1]
+    columns = {name: offered[name] for name in ("conn", "log_send_ns", "tap_rx_ns", "log_recv_ns")}
+    columns |= {"node": offered["src_node"], "peer": offered["dst_node"], "topic": topic}
+    return conform(columns, PROVEN).take(pa.array(alone))
 
 
-def wire_links(proven: DataFrame, links: DataFrame) -> DataFrame:
+def wire_links(proven: pa.Table, links: pa.Table) -> pa.Table:
     """Those traced logical links over which the captures saw a copy, in either direction, from the first one on.
 
     A logical link is a node's word, and data runs both ways along it: the wire alone cannot tell whose it is, only that
@@ -137,34 +175,35 @@ def wire_links(proven: DataFrame, links: DataFrame) -> DataFrame:
     Columns: node, peer, topic, from_ns, to_ns.
     """
     ends = (("node", "peer"), ("peer", "node"))
-    views = [proven.select(F.col(a).alias("node"), F.col(b).alias("peer"), "topic", "tap_rx_ns") for a, b in ends]
-    seen = views[0].unionByName(views[1]).join(links, ["node", "peer", "topic"])
-    during = seen.where((F.col("from_ns") <= F.col("tap_rx_ns")) & (F.col("tap_rx_ns") < F.col("to_ns")))
-    first = during.groupBy("node", "peer", "topic", "from_ns", "to_ns").agg(F.min("tap_rx_ns").alias("used_ns"))
-    return first.select("node", "peer", "topic", F.col("used_ns").alias("from_ns"), "to_ns")
+    views = [[proven[end], proven[opposite], proven["topic"]] for end, opposite in ends]
+    *seen, link = common_keys(*views, [links[name] for name in ("node", "peer", "topic")])
+    at_ns, from_ns, to_ns = numbers(proven["tap_rx_ns"]), numbers(links["from_ns"]), numbers(links["to_ns"])
+    first_ns = numbers(first_since(np.concatenate(seen), np.concatenate((at_ns, at_ns)), link, from_ns), FOREVER)
+    used = links.set_column(links.column_names.index("from_ns"), "from_ns", pa.array(first_ns))
+    return used.filter(pa.array(first_ns < to_ns))
 
 
-def compare_logical(proven: DataFrame, links: DataFrame, incomplete: list[int]) -> Outcome:
+def compare_logical(proven: pa.Table, links: pa.Table, incomplete: list[int]) -> Outcome:
     """Logical links that the captures show in use, against the traced ones.
 
     A copy agrees if its sender had the link when it sent it, or its receiver had one back: by the time it had read the
     copy, and not given up so long ago that the sender had heard of it.
+
+    Args:
+        proven: ``proven_links``.
+        links: the ``links`` table.
+        incomplete: nodes whose trace is missing or cut off: their copies are not compared.
     """
-    whole = ~F.col("node").isin(incomplete) & ~F.col("peer").isin(incomplete)
-    used = proven.where(whole & F.col("log_send_ns").isNotNull()).withColumn("copy", F.monotonically_increasing_id())
-    used = used.localCheckpoint()  # the numbers stay what they are
-    read_ns = F.coalesce("log_recv_ns", "tap_rx_ns")
-    words = (("node", "peer", F.col("log_send_ns"), 0), ("peer", "node", read_ns + SETTLE.ns, TOLD.ns))
-    agreed = None
-    for node, peer, known_ns, late_ns in words:
-        word = links.select(
-            F.col("node").alias(node), F.col("peer").alias(peer), "topic", F.col("from_ns").alias("since"), "to_ns"
+    judged = _others(proven["node"], incomplete) & _others(proven["peer"], incomplete) & valid(proven["log_send_ns"])
+    used = proven.filter(pa.array(judged))
+    sent_ns = numbers(used["log_send_ns"])
+    read_ns = numbers(pc.coalesce(used["log_recv_ns"], used["tap_rx_ns"]))
+    since, until = numbers(links["from_ns"]), numbers(links["to_ns"])
+    agreed = np.zeros(len(used), np.bool_)
+    for ends, known_ns, late_ns in ((("node", "peer"), sent_ns, 0), (("peer", "node"), read_ns + SETTLE.ns, TOLD.ns)):
+        link, asked = common_keys(
+            [links[end] for end in ("node", "peer", "topic")], [used[end] for end in (*ends, "topic")]
         )
-        within = (F.col("since") <= known_ns) & (F.col("log_send_ns") <= F.col("to_ns") + late_ns)
-        known = used.join(word, ["node", "peer", "topic"]).where(within).select("copy")
-        agreed = known if agreed is None else agreed.unionByName(known)
-    assert agreed is not None
-    wrong = used.join(agreed, "copy", "left_anti")
-    shown = used.agg(F.count_distinct("node", "peer", "topic").alias("tested")).collect()[0]["tested"]
-    failed = wrong.agg(F.count_distinct("node", "peer", "topic").alias("failed")).collect()[0]["failed"]
-    return Outcome(shown, failed)
+        agreed |= numbers(latest_end(link, since, until, asked, known_ns), -FOREVER) >= sent_ns - late_ns
+    pair, shown = factorise(*(numbers(used[name]) for name in ("node", "peer", "topic")))
+    return Outcome(shown, len(np.unique(pair[~agreed])))

@@ -1,26 +1,27 @@
 """Arrow columns as NumPy numbers, grouped and looked up: what the kernels of the tables have in common."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
+from metrics.storage import Place
+from metrics.storage.copies import map_array
+from metrics.storage.parquet import read_parquet
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 
 def read_columns(run: RunDir, table: str, *columns: str) -> pa.Table:
     """Some columns of a table of the run."""
-    return pq.read_table(run.tables / table_file(table), columns=list(columns))
+    return read_parquet(run.tables / table_file(table), columns=list(columns))
 
 
 def numbers(column: Column, missing: int = 0) -> Ints:
@@ -57,7 +58,7 @@ def find(keys: Sequence[Column], wanted: Sequence[Column]) -> pa.Array:
     return pa.array(place, mask=~valid(*wanted) | (place == there))
 
 
-def find_asked(pairs: Path, name: str, source: Column, destination: Column) -> pa.Array:
+def find_asked(pairs: Place, name: str, source: Column, destination: Column) -> pa.Array:
     """What was asked of the pairs of nodes; null where one has no number, or one that no node has.
 
     Args:
@@ -66,7 +67,7 @@ def find_asked(pairs: Path, name: str, source: Column, destination: Column) -> p
         source: the nodes of the rows.
         destination: those of the columns.
     """
-    matrix = np.load(pairs / f"{name}.npy", mmap_mode="r")
+    matrix = map_array(pairs / f"{name}.npy")
     rows, columns = numbers(source), numbers(destination)
     known = valid(source, destination) & (np.minimum(rows, columns) >= 0) & (np.maximum(rows, columns) < len(matrix))
     values = matrix[np.where(known, rows, 0), np.where(known, columns, 0)]
@@ -78,10 +79,16 @@ def conform(columns: Mapping[str, Column], schema: pa.Schema) -> pa.Table:
     return pa.table([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
 
+def codes(column: Column) -> Ints:
+    """A number for each distinct value of a column of any simple type; -1 where it has none."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    encoded: Ints = whole.dictionary_encode().indices.fill_null(-1).to_numpy()
+    return encoded
+
+
 def group_rows(rows: pa.Table, *columns: str) -> tuple[Ints, pa.Table]:
     """The group of each row by some columns, and the columns' values of each group."""
-    codes = [rows[name].combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy() for name in columns]
-    group, count = factorise(*codes)
+    group, count = factorise(*(codes(rows[name]) for name in columns))
     one = np.empty(count, np.int64)
     one[group] = np.arange(len(group))  # any row of each group
     return group, rows.select(list(columns)).take(pa.array(one))

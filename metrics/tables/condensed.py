@@ -3,36 +3,82 @@
 That is a few rows a stream, link or second, on which Spark's joins cost little.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.pcap.schemas import SPANS
 from metrics.pcap.walk import Ints
-from metrics.tables.columns import Column, Groups, group_rows, numbers, valid
-from metrics.tables.hops import HopSources, build_hops
-from metrics.tables.shares import Share
+from metrics.storage import Place
+from metrics.tables.buckets import divide, of_messages, of_seconds, read_bucket
+from metrics.tables.columns import Column, Groups, find, group_rows, numbers, valid
+from metrics.tables.hops import HOPS, HopSources, build_hops, plan_pieces
+from metrics.tables.overhead import frame_classes
+from metrics.tables.published import CONTENTS
+from metrics.tables.shares import Rows, Share, Tables
+from metrics.tables.timespans import SECOND_NS
 from peer.core.frames import Bye, Data, Hello
 from peer.wire import HEADER_BYTES
 
 INSTANTS: Final = {"log": "log_send_ns", "tx": "tap_tx_ns", "rx": "tap_rx_ns", "read": "log_recv_ns"}
-_SECOND_NS = 1_000_000_000
 
 
-def build_and_condense(sources: HopSources, zero_ns: int, share: Share) -> dict[str, pa.Table]:
-    """A share of ``hops``, and of ``streams``, ``carried``, ``copies``, ``sent`` and ``split`` (see there)."""
-    rows = build_hops(sources, share)
+_TRANSMITTED = ("message_id", "src_node", "dst_node", *INSTANTS.values(), "is_dup", "is_relay", "at_relay")
+TRANSMISSIONS: Final = pa.schema([HOPS.field(name) for name in _TRANSMITTED])
+"""What deliveries need of a copy of a message, and what is counted of copies."""
+
+HOST_DELAYS: Final = pa.schema([HOPS.field(name) for name in ("log_send_ns", "d_sndbuf_ns", "d_rcv_ns")])
+"""How long a frame stayed inside the hosts."""
+
+
+def build_and_condense(sources: HopSources, spans: Place, zero_ns: int, share: Share) -> Iterator[Tables]:
+    """A share of ``hops``, and of ``streams``, ``carried`` and ``copies`` (see there).
+
+    And ``TRANSMISSIONS`` in buckets of messages, ``HOST_DELAYS`` and ``classes`` (``overhead.frame_classes``) in
+    buckets of seconds, as many as there are shares.
+
+    Args:
+        sources: see there.
+        spans: ``metrics.pcap.schemas.SPANS``, in buckets of connections.
+        zero_ns: where seconds are counted from.
+        share: of the connections.
+
+    Yields:
+        The tables of each of ``hops.plan_pieces``.
+    """
+    for only in plan_pieces(sources, share):
+        yield _condense_piece(sources, spans, zero_ns, share, only)
+
+
+def _condense_piece(
+    sources: HopSources, spans: Place, zero_ns: int, share: Share, only: pa.Array | None
+) -> dict[str, Rows]:
+    rows = build_hops(sources, share, only)
     data = pc.fill_null(pc.equal(rows["kind"], Data.kind), fill_value=False)
-    left = rows.filter(pc.is_valid(rows["tap_tx_ns"]))
+    of_message, of_conn = None, None
+    if only is not None:
+        of_message = pc.field("message_id").isin(rows["message_id"].unique().drop_null())
+        of_conn = pc.field("conn").isin(only)
+    contents = read_bucket(sources.contents, CONTENTS, share, ["message_id", "payload_bytes"], of_message)
+    left = add_payload_bytes(rows.filter(pc.is_valid(rows["tap_tx_ns"])), contents)
     whole = pc.less_equal(left["n_seconds"], 1)
+    sent, split = condense_bytes(left.filter(whole), zero_ns), describe_bytes(left.filter(pc.invert(whole)))
+    classes = frame_classes(sent, split, read_bucket(spans, SPANS, share, where=of_conn))
+    transmissions = rows.filter(data).select(TRANSMISSIONS.names)
+    by_message = divide(transmissions, of_messages(transmissions["message_id"], share.count), share.count)
+    delays = rows.filter(pc.is_valid(rows["log_send_ns"])).select(HOST_DELAYS.names)
+    by_second = divide(delays, of_seconds(delays["log_send_ns"], zero_ns, share.count), share.count)
     return {
         "hops": rows,
+        "host_delays": by_second,
+        "transmissions": by_message,
         "streams": condense_streams(rows),
         "carried": condense_topics(rows.filter(pc.and_(data, pc.is_valid(rows["tap_tx_ns"])))),
         "copies": condense_copies(rows.filter(pc.and_(data, pc.is_valid(rows["tap_rx_ns"])))),
-        "sent": condense_bytes(left.filter(whole), zero_ns),
-        "split": describe_bytes(left.filter(pc.invert(whole))),
+        "classes": divide(classes, of_seconds(classes["second_ns"], zero_ns, share.count), share.count),
     }
 
 
@@ -80,18 +126,18 @@ def condense_copies(copies: pa.Table) -> pa.Table:
     first, last = np.empty((2, len(names)), np.int64)
     last[group[order]] = order  # of several assignments the last stays
     first[group[order[::-1]]] = order[::-1]
-    chosen = copies.take(pa.array(np.concatenate((first, last))))
+    chosen = copies.take(pa.array(np.unique(np.concatenate((first, last)))))
     return chosen.select([*named.column_names, "log_send_ns", "tap_rx_ns", "log_recv_ns"])
 
 
 def describe_bytes(left: pa.Table) -> pa.Table:
     """How the bytes of frames that left their host divide: conn, direction, off, kind, node, payload, ``len_bytes``.
 
-    ``useful``: whether it was the first copy at a node that wanted it.
+    ``useful``: whether it was the first copy at a node that wanted it. The argument is from ``add_payload_bytes``.
     """
     first = pc.and_(pc.invert(left["is_dup"]), pc.invert(left["is_relay"]))
-    columns = {name: left[name] for name in ("conn", "direction", "off", "kind", "len_bytes")}
-    columns |= {"node": left["src_node"], "payload": pa.array(_payload_bytes(left))}
+    columns = {name: left[name] for name in ("conn", "direction", "off", "kind", "len_bytes", "payload")}
+    columns |= {"node": left["src_node"]}
     return pa.table(columns | {"useful": pc.fill_null(first, fill_value=False)})
 
 
@@ -102,7 +148,7 @@ def condense_bytes(left: pa.Table, zero_ns: int) -> pa.Table:
     """
     described = describe_bytes(left)
     instant = numbers(left["tap_tx_ns"])
-    seconds = pa.array(instant - (instant - zero_ns) % _SECOND_NS)
+    seconds = pa.array(instant - (instant - zero_ns) % SECOND_NS)
     named = described.select(["node", "kind", "useful"]).append_column("second_ns", seconds)
     group, names = group_rows(named, *named.column_names)
     body, length = numbers(described["payload"]), numbers(described["len_bytes"])
@@ -112,10 +158,25 @@ def condense_bytes(left: pa.Table, zero_ns: int) -> pa.Table:
     return names
 
 
-def _payload_bytes(left: pa.Table) -> Ints:
-    """Bytes of a data frame's payload: what is left of it after header, topics and msgpack's array and length marks."""
+def add_payload_bytes(left: pa.Table, known: pa.Table) -> pa.Table:
+    """Frames with one more column, ``payload``: the bytes of a data frame's payload, 0 of other frames.
+
+    It is what was published. What a protocol adds to a copy of it (``Data.routing``) is framing. Of a message that
+    nobody published, it is all that is left of the frame after header, topics and msgpack's array and length marks.
+
+    Args:
+        left: rows of ``hops``.
+        known: message_id and payload_bytes of the messages that were published.
+    """
+    size = known["payload_bytes"].take(find([known["message_id"]], [left["message_id"]]))
+    room = _room_bytes(left)
+    return left.append_column("payload", pa.array(np.minimum(numbers(pc.coalesce(size, pa.array(room))), room)))
+
+
+def _room_bytes(left: pa.Table) -> Ints:
+    """The most bytes that a data frame's payload can have; 0 of other frames."""
     topics = numbers(pc.list_value_length(left["topics"]), 1)
     body = numbers(left["len_bytes"]) - HEADER_BYTES - 4 * topics - 1
     marks = np.select([body < 2 + 256, body < 3 + 65536], [2, 3], 5)
-    payload: Ints = np.where(numbers(left["kind"], -1) == Data.kind, np.maximum(body - marks, 0), 0)
-    return payload
+    room: Ints = np.where(numbers(left["kind"], -1) == Data.kind, np.maximum(body - marks, 0), 0)
+    return room

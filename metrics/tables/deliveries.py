@@ -1,150 +1,105 @@
 """Messages, and every (message, subscriber) pair that ought to have been a delivery."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.json as pj
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
 
 from metrics.pcap.flows import factorise
-from metrics.pcap.walk import Ints
+from metrics.pcap.walk import Bools, Ints
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
+from metrics.tables import shares
+from metrics.tables.buckets import bucket_dataset, read_bucket
 from metrics.tables.columns import Column, Groups, conform, find, find_asked, numbers, valid
-from metrics.tables.hops import HOPS
-from metrics.tables.schemas import arrow_schema, schema_of
-from metrics.tables.shares import Share
-from metrics.tables.traces import EVENTS
-from peer.core.frames import Data
-from peer.trace import JOINED
+from metrics.tables.condensed import TRANSMISSIONS
+from metrics.tables.groups import Subscribers
+from metrics.tables.published import PUBLISHED
+from metrics.tables.schemas import arrow_schema
+from metrics.tables.shares import Rows, Share, Tables
+from metrics.tables.traces import TOLD
 
 DELIVERIES: Final = arrow_schema("deliveries")
 MESSAGES: Final = arrow_schema("messages")
-PUBLISHED: Final = pa.schema([MESSAGES.field(index) for index in range(6)])
-_SCHEDULE: Final = schema_of(
-    "at_ns bigint, action string, message_id bigint, topics array<bigint>, payload_bytes bigint"
-)
 _SHARES_PERCENT: Final = (50, 90, 99, 100)
-_FOREVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class DeliverySources:
     """What deliveries are made of, as Parquet."""
 
-    events: Path  # ``traces.EVENTS``
-    hops: Path  # the ``hops`` table
-    interests: Path  # ``subscriptions``
-    published: Path  # ``build_published``
-    pairs: Path  # what was asked of every directed pair, for ``find_asked``: delay_ms
-
-    @property
-    def rows(self) -> int:
-        """How many rows the largest of them has."""
-        return ds.dataset(self.hops, schema=HOPS).count_rows()  # type: ignore[no-any-return]
+    told: Place  # ``traces.TOLD``, in buckets
+    transmissions: Place  # ``condensed.TRANSMISSIONS``, in buckets
+    interests: Place  # ``interests.INTERESTS``
+    published: Place  # ``published.build_published``, a part per share
+    pairs: Place  # what was asked of every directed pair, for ``find_asked``: delay_ms
 
 
-def build_published(schedule: Path, events: Path, zero_ns: int, share: Share) -> dict[str, pa.Table]:
-    """Every message that was published, by its publisher's word or, where that trace is lost, by a receiver's.
+def build_deliveries(sources: DeliverySources, share: Share) -> Iterator[Tables]:
+    """The rows of the ``deliveries`` and ``messages`` tables for a share of the messages.
 
-    Args:
-        schedule: the run's schedule.jsonl.
-        events: ``traces.EVENTS`` as Parquet.
-        zero_ns: the instant from which the schedule counts.
-        share: by the message's number.
+    Of ``deliveries``, a row per message and node other than its publisher that the message was for when it was
+    published, and that had joined ``workload.settle_s`` before. A message with an expression was for the nodes that
+    satisfied it, any other one for the subscribers of its topics. The delay is taken twice: from the logs, and from the
+    captures alone. Of ``messages``, how far each came, and what it cost.
+
+    Yields:
+        The tables of some messages with at most ``PIECE_ROWS`` events, copies and subscribers, or of one message.
     """
-    asked = _shared(_scheduled(schedule), "message_id", share)
-    named = pc.field("message_id").is_valid()
-    said = ["event", "message_id", "ts_ns", "topics", "len_bytes"]
-    words = ds.dataset(events, schema=EVENTS).to_table(
-        columns=said, filter=named & pc.field("event").isin(["publish", "deliver"])
-    )
-    words = _shared(words, "message_id", share)
-    is_publish = pc.equal(words["event"], "publish")
-    told = words.filter(is_publish)
-    received = words.filter(pc.invert(is_publish))["message_id"]
-    known = pa.chunked_array([*asked["message_id"].chunks, *told["message_id"].chunks], pa.int64()).unique()
-    plan, word = asked.take(find([asked["message_id"]], [known])), told.take(find([told["message_id"]], [known]))
-    columns = {
-        "message_id": known,
-        "topics": pc.coalesce(word["topics"], plan["topics"]),
-        "publisher": pc.shift_right(known, 32).cast(pa.int32()),
-        "scheduled_ns": pc.add(plan["at_ns"], zero_ns),
-        "publish_ns": word["ts_ns"],
-        "payload_bytes": pc.coalesce(word["len_bytes"], plan["payload_bytes"]),
-    }
-    happened = pc.or_(pc.is_valid(word["ts_ns"]), pc.is_in(known, received.combine_chunks()))
-    return {"published": conform(columns, PUBLISHED).filter(happened)}
+    messages, interests = read_bucket(sources.published, PUBLISHED, share), read_parquet(sources.interests)
+    staged = ((sources.told, TOLD), (sources.transmissions, TRANSMISSIONS))
+    rows = sum(bucket_dataset(path, schema, share).count_rows() for path, schema in staged)
+    several = _plan_pieces(messages, interests, rows)
+    for some in several:
+        where = pc.field("message_id").isin(some["message_id"].combine_chunks()) if len(several) > 1 else None
+        told, copies = (read_bucket(path, schema, share, where=where) for path, schema in staged)
+        yield _build_piece(sources.pairs, some, interests, told, copies)
 
 
-def _scheduled(schedule: Path) -> pa.Table:
-    """The publications that were asked for."""
-    if not schedule.stat().st_size:
-        return _SCHEDULE.empty_table()
-    form = pj.ParseOptions(explicit_schema=_SCHEDULE, unexpected_field_behavior="ignore")
-    actions = pj.read_json(schedule, parse_options=form)
-    return actions.filter(pc.equal(actions["action"], "publish"))
+def _plan_pieces(messages: pa.Table, interests: pa.Table, rows: int) -> list[pa.Table]:
+    """Messages in pieces, by their subscriptions and by the rows of all of them together."""
+    topics = messages["topics"].combine_chunks()
+    topic, wanted = numbers(pc.list_flatten(topics)), np.sort(numbers(interests["topic"]))
+    subscribed = np.searchsorted(wanted, topic, "right") - np.searchsorted(wanted, topic, "left")
+    weight = np.bincount(numbers(pc.list_parent_indices(topics)), subscribed, len(messages)).astype(np.int64)
+    weight += -(-rows // max(len(messages), 1))
+    before = np.cumsum(weight) - weight
+    pieces: list[pa.Table] = []
+    first = 0
+    while first < len(messages) or not pieces:
+        last = np.searchsorted(before + weight, before[first : first + 1].sum() + shares.PIECE_ROWS, "right")
+        last = max(int(last), first + 1)
+        pieces.append(messages.slice(first, last - first))
+        first = last
+    return pieces
 
 
-def subscriptions(overlay: DataFrame, events: DataFrame, settle_ns: int) -> DataFrame:
-    """Intervals in which a node subscribes to a topic: node, topic, from_ns, to_ns (half open).
-
-    Deliveries are expected from ``due_ns`` on: at least ``settle_ns`` after the node has joined.
-
-    Not made with ``peer.core.schedule.Population``: each ``join`` and ``leave`` event names the topics that it begins
-    or ends, so that the rows of each node and topic suffice and Spark can distribute them.
-    """
-    initial = overlay.select(F.explode("nodes").alias("spec")).select(
-        F.col("spec.node").cast("int").alias("node"),
-        F.explode("spec.topics").alias("topic"),
-        F.lit(0).cast("bigint").alias("ts_ns"),
-        F.lit(True).alias("joins"),
-        F.lit(0).cast("bigint").alias("due_ns"),
-    )
-    is_join = F.col("event") == "join"
-    settled_ns = F.when(is_join & (F.col("reason") == JOINED), F.col("ts_ns") + settle_ns)
-    joined = F.last(settled_ns, ignorenulls=True).over(Window.partitionBy("node").orderBy("ts_ns"))
-    changes = (
-        events.where(F.col("event").isin("join", "leave"))
-        .withColumn("due_ns", F.greatest("ts_ns", joined))
-        .select("node", F.explode("topics").alias("topic"), "ts_ns", is_join.alias("joins"), "due_ns")
-    )
-    following = F.lead("ts_ns", 1, _FOREVER).over(Window.partitionBy("node", "topic").orderBy("ts_ns"))
-    spans = initial.unionByName(changes).withColumn("to_ns", following)
-    return spans.where("joins").select("node", "topic", F.col("ts_ns").alias("from_ns"), "to_ns", "due_ns")
-
-
-def build_deliveries(sources: DeliverySources, share: Share) -> dict[str, pa.Table]:
-    """The rows of the ``deliveries`` table for a share of the nodes.
-
-    A row per message and node other than its publisher that subscribed to one of its topics when it was published, and
-    had joined ``workload.settle_s`` before. The delay is taken twice: from the logs, and from the captures alone.
-    """
-    messages = pq.read_table(sources.published)
-    row, node, topic = _expected(messages, _shared(pq.read_table(sources.interests), "node", share))
-    told = messages.take(pa.array(row))
-    key = [told["message_id"], pa.array(node)]
-    columns = {name: told[name] for name in ("message_id", "publisher", "publish_ns")}
+def _build_piece(
+    pairs: Place, messages: pa.Table, interests: pa.Table, told: pa.Table, copies: pa.Table
+) -> dict[str, Rows]:
+    row, node, topic = _expected(messages, interests)
+    asked = messages.take(pa.array(row))
+    key = [asked["message_id"], pa.array(node)]
+    columns = {name: asked[name] for name in ("message_id", "publisher", "publish_ns")}
     columns |= {"node": key[1], "topic": pa.array(topic)}
-    columns |= _handed_on(sources.events, share, key)
-    copies = _copies(sources.hops)
-    columns |= _arrived(_shared(copies, "dst_node", share), key)
-    columns["direct_delay_ms"] = find_asked(sources.pairs, "delay_ms", told["publisher"], key[1])
+    columns |= _handed_on(told, key)
+    columns |= _arrived(copies, key)
+    columns["direct_delay_ms"] = find_asked(pairs, "delay_ms", asked["publisher"], key[1])
     columns |= _delays(columns, _left(copies, messages).take(pa.array(row)))
-    return {"deliveries": conform(columns, DELIVERIES)}
-
-
-def _shared(rows: pa.Table, key: str, share: Share) -> pa.Table:
-    return rows.filter(pa.array(numbers(rows[key], -1) % share.count == share.number))
+    deliveries = conform(columns, DELIVERIES)
+    spread = {name: messages[name] for name in messages.column_names}
+    spread |= _spread(deliveries, messages) | _cost(copies, messages)
+    return {"deliveries": deliveries, "messages": conform(spread, MESSAGES)}
 
 
 def _expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """Whom each message was for: its row, the node, and the least of the topics that it wanted it for."""
+    """Whom each message was for: its row, the node, and the least of the message's topics that the node subscribed to.
+
+    Nodes that satisfy the expression of a message subscribe to at least one of its topics.
+    """
     topics = messages["topics"].combine_chunks()
     row, topic = numbers(pc.list_parent_indices(topics)), numbers(pc.list_flatten(topics))
     interests = interests.sort_by([("topic", "ascending")])
@@ -158,25 +113,35 @@ def _expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints
     node = numbers(interests["node"])[interest]
     asked = (due_ns <= at_ns) & (at_ns < to_ns) & (node != numbers(messages["publisher"], -1)[row])
     row, node, topic = row[asked], node[asked], topic[asked]
+    asked = _satisfied(messages, interests, row, node)
+    row, node, topic = row[asked], node[asked], topic[asked]
     pair, count = factorise(row, node)
     one = np.empty(count, np.int64)
     one[pair] = np.arange(len(pair))
     return row[one], node[one], numbers(Groups(pair, count).least(pa.array(topic)))
 
 
-def _handed_on(events: Path, share: Share, key: list[Column]) -> dict[str, Column]:
+def _satisfied(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -> Bools:
+    """For each pair of a message's row and a node whether the node satisfies the message's expression, if any.
+
+    Rows are in rising order.
+    """
+    subscribers, satisfied = Subscribers(interests, "due_ns"), np.ones(len(row), np.bool_)
+    at_ns = numbers(pc.coalesce(messages["publish_ns"], messages["scheduled_ns"]), -1).tolist()
+    for each, expression in enumerate(messages["expression"].to_pylist()):
+        if expression is not None:
+            pairs = slice(*np.searchsorted(row, (each, each + 1)))
+            found = subscribers.satisfying(expression, at_ns[each])
+            satisfied[pairs] = [found >> other & 1 for other in node[pairs].tolist()]
+    return satisfied
+
+
+def _handed_on(told: pa.Table, key: list[Column]) -> dict[str, Column]:
     """When each node handed each message to its application first, and after how many hops."""
-    said = ["node", "message_id", "ts_ns", "hops"]
-    delivered = (pc.field("event") == "deliver") & pc.field("peer").is_valid()
-    rows = _shared(ds.dataset(events, schema=EVENTS).to_table(columns=said, filter=delivered), "node", share)
+    rows = told.filter((pc.field("event") == "deliver") & pc.field("peer").is_valid())
     rows = rows.sort_by([("ts_ns", "ascending")])
     first = rows.take(find([rows["message_id"], rows["node"]], key))
     return {"delivered_ns": first["ts_ns"], "hops": first["hops"]}
-
-
-def _copies(hops: Path) -> pa.Table:
-    names = ["message_id", "src_node", "dst_node", "tap_tx_ns", "tap_rx_ns", "log_recv_ns"]
-    return ds.dataset(hops, schema=HOPS).to_table(columns=names, filter=pc.field("kind") == Data.kind)
 
 
 def _arrived(copies: pa.Table, key: list[Column]) -> dict[str, Column]:
@@ -209,21 +174,6 @@ def _delays(columns: dict[str, Column], wire_send_ns: pa.Array) -> dict[str, Col
 
 def _milliseconds(since_ns: Column, to_ns: Column) -> Column:
     return pc.divide(pc.subtract(to_ns, since_ns).cast(pa.float64()), 1e6)
-
-
-def build_messages(sources: DeliverySources, deliveries: Path, share: Share) -> dict[str, pa.Table]:
-    """The rows of the ``messages`` table for a share of the messages: how far each came, and what it cost.
-
-    Args:
-        sources: see there.
-        deliveries: the ``deliveries`` table.
-        share: by the message's number.
-    """
-    messages = _shared(pq.read_table(sources.published), "message_id", share)
-    columns = {name: messages[name] for name in messages.column_names}
-    columns |= _spread(_shared(pq.read_table(deliveries), "message_id", share), messages)
-    columns |= _cost(_shared(_copies(sources.hops), "message_id", share), messages)
-    return {"messages": conform(columns, MESSAGES)}
 
 
 def _spread(deliveries: pa.Table, messages: pa.Table) -> dict[str, Column]:

@@ -3,45 +3,42 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from metrics import first_packets
 from metrics.checks import evidence as parts
-from metrics.checks.consistency import CHURN_MARGIN, DELAY_AGREEMENT_P99
-from metrics.checks.network import PUBLISH_LAG_P99
+from metrics.checks.consistency import CHURN_MARGIN
 from metrics.dataplane import spans
 from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
-from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE, table_file
-from metrics.stalls import Late
-from metrics.tables import hop_evidence
-from metrics.tables.columns import find, numbers, of_whole_traces, outside, read_columns
-from metrics.tables.hops import HOPS
+from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
+from metrics.storage import Place
+from metrics.storage.parquet import open_dataset, read_parquet
+from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
+from metrics.tables.hop_evidence import HopEvidence
+from metrics.tables.message_evidence import MessageEvidence
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS, TraceState
-from peer.core.frames import Data
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.protocols.registry import copies_are_pulled, copies_follow_links
 
-Milliseconds = npt.NDArray[np.float64]
-
-_DELIVERED = ("publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
-_PUBLISHED = ("publish_ns", "scheduled_ns", "n_subscribers")
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
 
 
 def gather(
-    run: RunDir, states: Mapping[int | None, TraceState], incomplete: list[int], broken: pa.Array, staging: Path
+    run: RunDir,
+    states: Mapping[int | None, TraceState],
+    incomplete: list[int],
+    broken: pa.Array,
+    staging: Place,
+    messages: MessageEvidence,
+    hops: HopEvidence,
 ) -> parts.Evidence:
     """Find all evidence but the links.
 
@@ -52,17 +49,13 @@ def gather(
         broken: connections that a crash broke. Frames on them may be lost, which was asked for: they count for no
             check of completeness.
         staging: has the events, the streams and what was read of the captures.
+        messages: what tasks say of messages and deliveries.
+        hops: what tasks say of hops.
     """
     captured, emulated = bool(run.captures), run.manifest.testbed == "emulated"
-    streams = outside(broken, pq.read_table(staging / "streams"))
-    conns = outside(broken, pq.read_table(staging / "wire" / "conns", schema=CONNS))
-    deliveries = read_columns(run, "deliveries", "message_id", *_DELIVERED)
-    publications = count_publications(run, read_columns(run, "messages", *_PUBLISHED))
-    margin_ms = max(CHURN_MARGIN.value, publications.lag.max)
-    order, clocks = hop_evidence.order(run)
-    frames, frame_sets = hop_evidence.completeness(run, incomplete, broken)
-    delays, inside = compare_delays(run, deliveries, _asked_after_ms(run, deliveries))
-    send, receive = hop_evidence.host_delays(run)
+    streams = outside(broken, read_parquet(staging / "streams"))
+    conns = outside(broken, read_parquet(staging / "wire" / "conns", schema=CONNS))
+    margin_ms = max(CHURN_MARGIN.value, messages.lag.max)
     busy, steal = read_load(run)
     return parts.Evidence(
         traces=parts.Traces(
@@ -72,23 +65,29 @@ def gather(
             scheduled_changes=count_changes(run),
             dropped=_drops(staging / "events") if any(state.drops for state in states.values()) else {},
         ),
-        publications=publications,
-        deliveries=len(deliveries),
+        publications=parts.Publications(
+            scheduled=sum(1 for action in run.iterate(SCHEDULE_FILE) if action["action"] == "publish"),
+            messages=messages.counts.messages,
+            with_schedule=messages.counts.with_schedule,
+            subscribers=messages.counts.subscribers,
+            lag=messages.lag,
+        ),
+        deliveries=messages.counts.deliveries,
         recount=recount(run, round(margin_ms * 1e6), run.settle_ns),
-        order=order,
-        frames=frames,
-        clocks=clocks if run.clocks else None,
+        order=hops.order,
+        frames=hops.frames,
+        clocks=hops.clocks if run.clocks else None,
         uncaptured=None if captured else bool(run.experiment.get("capture", {}).get("enabled", False)) and emulated,
-        frame_sets=frame_sets if captured else None,
+        frame_sets=hops.frame_sets if captured else None,
         coverage=_coverage(of_whole_traces(streams, incomplete), conns) if captured else None,
         connections=_connections(streams, conns) if captured else None,
-        captures=_captures(run, pq.read_table(staging / "wire" / "captures", schema=CAPTURES)) if captured else None,
-        delays=delays if captured else None,
-        inside=inside if captured else None,
-        wire=hop_evidence.wire_errors(run) if captured else None,
+        captures=_captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)) if captured else None,
+        delays=messages.delays if captured else None,
+        inside=messages.inside if captured else None,
+        wire=hops.wire if captured else None,
         identity=_identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")) if captured else None,
-        send=send if captured else None,
-        receive=receive if captured else None,
+        send=hops.send if captured else None,
+        receive=hops.receive if captured else None,
         emulation=read_emulation(run) if emulated else None,
         busy=busy,
         steal=steal,
@@ -115,6 +114,12 @@ def read_emulation(run: RunDir) -> parts.Emulation:
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
     )
+
+
+def copies_on_request(run: RunDir) -> bool:
+    """Whether nodes may send copies of messages on request only."""
+    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
+    return any(copies_are_pulled(node["dissemination"]) for node in nodes)
 
 
 def copies_show_links(run: RunDir) -> bool:
@@ -166,73 +171,6 @@ def _captures(run: RunDir, interfaces: pa.Table) -> parts.Captures:
     return parts.Captures(records, dropped, truncated, not_understood, plane_frames, counters.get("records_dropped", 0))
 
 
-def _asked_after_ms(run: RunDir, deliveries: pa.Table) -> Milliseconds:
-    """Return the time until each delivery's publisher was asked for a copy, if it sends copies on request; otherwise 0.
-
-    It ends with the publisher's first copy. It belongs to the network and to other hosts.
-    """
-    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
-    if not any(copies_are_pulled(node["dissemination"]) for node in nodes):
-        return np.zeros(len(deliveries))
-    columns = ["message_id", "src_node", "log_send_ns"]
-    copies = ds.dataset(run.tables / table_file("hops"), schema=HOPS).to_table(
-        columns=columns, filter=pc.field("kind") == Data.kind
-    )
-    own = copies.filter(pc.equal(pc.shift_right(copies["message_id"], 32), copies["src_node"]))
-    own = own.sort_by([("log_send_ns", "ascending")])
-    sent_ns = own["log_send_ns"].take(find([own["message_id"]], [deliveries["message_id"]]))
-    waited_ns = pc.subtract(sent_ns, deliveries["publish_ns"])
-    return pc.fill_null(pc.divide(waited_ns.cast(pa.float64()), 1e6), 0.0).to_numpy()  # type: ignore[no-any-return]
-
-
-def compare_delays(run: RunDir, rows: pa.Table, asked_after_ms: Milliseconds) -> tuple[parts.Outcome, parts.Spread]:
-    """Compare latencies by the logs with those by the captures: their order, and by how much they differ.
-
-    Args:
-        run: for its stalls.
-        rows: of the deliveries.
-        asked_after_ms: for each row, how long after the publication the publisher was first asked for a copy.
-    """
-    latency_ms = rows["latency_ms"].drop_null().to_numpy()
-    begun_ns = pc.add(rows["publish_ns"], pa.array((asked_after_ms * 1e6).astype(np.int64)))
-    inside_ms = pc.subtract(pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]), pa.array(asked_after_ms))
-    spans = pa.table([begun_ns, rows["delivered_ns"], inside_ms], ["begun_ns", "delivered_ns", "inside_ms"])
-    spans = spans.filter(pc.is_valid(inside_ms))
-    difference_ms = spans["inside_ms"].to_numpy()
-    failed = int((difference_ms < 0).sum() + (latency_ms < 0).sum())
-    order = parts.Outcome(len(difference_ms), failed, abs(float(difference_ms.min(initial=0.0))))
-    return order, hop_evidence.spread(difference_ms, _differences(run, spans))
-
-
-def _differences(run: RunDir, rows: pa.Table) -> Late:
-    """How many deliveries were longer inside the first and the last host than allowed, and how many stalls explain.
-
-    The time in the first host begins with the publication or the first request, that in the last one ends with the
-    delivery. How it is divided is not known, so a stall counts that lies within it of either.
-    """
-    begun_ns, delivered_ns = numbers(rows["begun_ns"]), numbers(rows["delivered_ns"])
-    inside_ns = (rows["inside_ms"].to_numpy() * 1e6).astype(np.int64)
-    first_ns = run.stalls.covered_ns(begun_ns, begun_ns + inside_ns)
-    last_ns = run.stalls.covered_ns(delivered_ns - inside_ns, delivered_ns)
-    stalled_ns = np.minimum(first_ns + last_ns, run.stalls.covered_ns(begun_ns, delivered_ns))
-    late = inside_ns > DELAY_AGREEMENT_P99.ns
-    return Late(int(late.sum()), int((late & (inside_ns - stalled_ns <= DELAY_AGREEMENT_P99.ns)).sum()))
-
-
-def count_publications(run: RunDir, messages: pa.Table) -> parts.Publications:
-    """Compare the table ``messages`` with the schedule."""
-    both = messages.select(["scheduled_ns", "publish_ns"]).drop_null()
-    due_ns, published_ns = numbers(both["scheduled_ns"]), numbers(both["publish_ns"])
-    late = run.stalls.tally(due_ns, published_ns, PUBLISH_LAG_P99.ns)
-    return parts.Publications(
-        scheduled=sum(1 for action in run.lines(SCHEDULE_FILE) if action["action"] == "publish"),
-        messages=len(messages),
-        with_schedule=len(messages) - messages["scheduled_ns"].null_count,
-        subscribers=pc.sum(messages["n_subscribers"]).as_py() or 0,
-        lag=hop_evidence.spread((published_ns - due_ns) / 1e6, late),
-    )
-
-
 def _identity(overhead: pa.Table) -> parts.Outcome:
     """Bytes in classes against bytes on the wire, by node and second."""
     wire_bytes, other_bytes = numbers(overhead["wire_bytes"]), numbers(overhead["other_bytes"])
@@ -263,7 +201,7 @@ def read_load(run: RunDir) -> tuple[tuple[float, ...], tuple[float, ...]] | tupl
     return busy, steal
 
 
-def _drops(events: Path) -> dict[str, int]:
+def _drops(events: Place) -> dict[str, int]:
     """Frames that peers dropped, by reason."""
-    said = ds.dataset(events, schema=EVENTS).to_table(columns=["reason"], filter=pc.field("event") == "drop")
+    said = open_dataset(events, EVENTS).to_table(columns=["reason"], filter=pc.field("event") == "drop")
     return dict(Counter(pc.fill_null(said["reason"], "unsaid").to_pylist()))

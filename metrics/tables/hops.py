@@ -1,31 +1,34 @@
 """Hops: one transmission of a frame between two nodes, from both logs and both taps.
 
-A kernel that Spark runs on shares of the connections. A frame is known by its stream (connection, incarnation,
+A kernel for shares of the connections. A frame is known by its stream (connection, incarnation,
 direction) and its offset there; its sightings are numbered by that key, and every column is one scatter by number.
 """
 
-import zlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
+from itertools import pairwise, zip_longest
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from metrics.pcap.flows import factorise
 from metrics.pcap.frames import DIRECTIONS
 from metrics.pcap.schemas import CONNS
 from metrics.pcap.schemas import FRAMES as TAPS
 from metrics.pcap.walk import Bools, Ints
-from metrics.tables.columns import Groups, conform, find, find_asked, holds, numbers, says, valid
+from metrics.storage import Place
+from metrics.tables import shares
+from metrics.tables.buckets import addresses_of, bucket_dataset, read_bucket
+from metrics.tables.columns import Groups, conform, find, find_asked, holds, numbers, says
+from metrics.tables.published import CONTENTS
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share
-from metrics.tables.traces import EVENTS, locate
+from metrics.tables.timespans import FOREVER
+from metrics.tables.traces import BEGINNINGS, HANDLED, locate
 from metrics.tables.traces import FRAMES as LOGS
 from peer.core.frames import Data
 
@@ -40,33 +43,58 @@ _REPEATED = ["conn", "direction", "event", "tap", "uid"]
 
 @dataclass(frozen=True)
 class HopSources:
-    """What hops are made of: Parquet as staged, and what is known of the run."""
+    """What hops are made of: Parquet as staged, in buckets of connections, and what is known of the run."""
 
-    frames: Path  # ``traces.FRAMES``
-    taps: Path  # ``metrics.pcap.schemas.FRAMES``
-    conns: Path  # ``metrics.pcap.schemas.CONNS``
-    events: Path  # ``traces.EVENTS``
-    published: Path  # message_id and topics of every message
-    pairs: Path  # what was asked of every directed pair, for ``find_asked``: delay_ms, jitter_ms
+    frames: Place  # ``traces.FRAMES``
+    beginnings: Place  # ``traces.BEGINNINGS``
+    taps: Place  # ``metrics.pcap.schemas.FRAMES``
+    conns: Place  # ``metrics.pcap.schemas.CONNS``
+    handled: Place  # ``traces.HANDLED``
+    contents: Place  # ``published.CONTENTS`` of the messages that have frames in the bucket
+    pairs: Place  # what was asked of every directed pair, for ``find_asked``: delay_ms, jitter_ms
     nodes_by_host: Sequence[int]  # the node on each host
-    starts: Mapping[str, Sequence[int]]  # of reused addresses and ports: when each incarnation of the connection began
-
-    @property
-    def rows(self) -> int:
-        """How many sightings there are."""
-        return sum(
-            ds.dataset(*each, format="parquet").count_rows() for each in ((self.frames, LOGS), (self.taps, TAPS))
-        )
 
 
-def build_hops(sources: HopSources, share: Share) -> pa.Table:
-    """The rows of the ``hops`` table for a share of the connections."""
-    logged = locate(_read(sources.frames, LOGS, _LOGGED, share))
-    seen = _read(sources.taps, TAPS, _SEEN, share)
+def plan_pieces(sources: HopSources, share: Share) -> list[pa.Array | None]:
+    """The names of the connections whose hops are made at a time: None = all of the share.
+
+    All connections of two hosts are in one piece. A piece has at most ``PIECE_ROWS`` sightings, or two hosts.
+    """
+    staged = [bucket_dataset(path, schema, share) for path, schema in ((sources.frames, LOGS), (sources.taps, TAPS))]
+    if sum(each.count_rows() for each in staged) <= shares.PIECE_ROWS:
+        return [None]
+    counts: Counter[str] = Counter()
+    for each in staged:
+        for batch in each.to_batches(columns=["conn"]):
+            counts.update({pair["values"]: pair["counts"] for pair in pc.value_counts(batch["conn"]).to_pylist()})
+    by_pair: dict[tuple[str, ...], list[str]] = {}
+    for name in sorted(name for name in counts if name is not None):
+        by_pair.setdefault(tuple(sorted(addresses_of(name))), []).append(name)
+    pieces: list[list[str]] = [[]]
+    rows = 0
+    for names in by_pair.values():
+        size = sum(counts[name] for name in names)
+        if rows and rows + size > shares.PIECE_ROWS:
+            pieces, rows = [*pieces, []], 0
+        pieces[-1] += names
+        rows += size
+    return [pa.array(names, pa.string()) for names in pieces]
+
+
+def build_hops(sources: HopSources, share: Share, only: pa.Array | None = None) -> pa.Table:
+    """The rows of the ``hops`` table for a share of the connections, of which there are as many as buckets.
+
+    Args:
+        sources: see there.
+        share: of the connections.
+        only: one of ``plan_pieces``.
+    """
+    logged = locate(_read(sources.frames, LOGS, _LOGGED, share, only))
+    seen = _read(sources.taps, TAPS, _SEEN, share, only)
     both = pa.concat_tables([each.select(["conn", "direction", "off"]) for each in (logged, seen)])
     both = both.unify_dictionaries().combine_chunks()
     conn, names = _codes(both["conn"])
-    incarnation = np.concatenate(_incarnations(sources, names, conn, logged, seen))
+    incarnation = np.concatenate(_incarnations(sources, share, names, conn, logged, seen))
     direction = pc.index_in(both["direction"].cast(pa.string()), _DIRECTIONS).fill_null(0).to_numpy().astype(np.int64)
     off = both["off"].to_numpy()
     frame, count = factorise(conn, incarnation, direction, off)
@@ -82,38 +110,31 @@ def build_hops(sources: HopSources, share: Share) -> pa.Table:
         _of_logs(logged, Groups(frame[: len(logged)], count)),
         _of_taps(seen, Groups(frame[len(logged) :], count), sources.nodes_by_host),
     )
-    columns |= _delays(columns) | _asked(sources.pairs, columns) | _repeats(sources.events, columns)
-    columns["topics"] = _topics(sources.published, columns["message_id"])
+    where = None if only is None else pc.field("message_id").isin(columns["message_id"].unique().drop_null())
+    columns |= _delays(columns) | _asked(sources.pairs, columns) | _repeats(sources.handled, share, where, columns)
+    columns["topics"] = _topics(sources.contents, share, where, columns["message_id"])
     return conform(columns, HOPS)
 
 
 # ---------------------------------------------------------------------------------------------------- sightings
 
 
-def _read(path: Path, schema: pa.Schema, names: list[str], share: Share) -> pa.Table:
-    """The rows of a share; columns that say the same again and again are dictionaries."""
+def _read(path: Place, schema: pa.Schema, names: list[str], share: Share, only: pa.Array | None) -> pa.Table:
+    """The rows of a share, or some connections; columns that say the same again and again are dictionaries."""
     repeated = [name for name in _REPEATED if name in names]
     fields = [
         pa.field(name, pa.dictionary(pa.int32(), pa.string()) if name in repeated else schema.field(name).type)
         for name in names
     ]
     wanted = pa.schema(fields)
-    files = ds.dataset(path, schema=wanted, format=ds.ParquetFileFormat(dictionary_columns=repeated))
-    batches = (batch for batch in files.to_batches(batch_size=1 << 17) if len(batch))
-    return pa.Table.from_batches([_shared(batch, share) for batch in batches], wanted)
+    form = ds.ParquetFileFormat(dictionary_columns=repeated)
+    batches = bucket_dataset(path, wanted, share, form).to_batches(batch_size=1 << 17)
+    chosen = (batch if only is None else batch.filter(_among(batch["conn"], only)) for batch in batches)
+    return pa.Table.from_batches([batch for batch in chosen if len(batch)], wanted).filter(pc.field("conn").is_valid())
 
 
-def _shared(rows: pa.RecordBatch, share: Share) -> pa.RecordBatch:
-    """The rows on the connections of a share. Two hosts' connections are all in the same one (``_firsts``)."""
-    conns = rows["conn"]
-    mine = [name is not None and _checksum(name) % share.count == share.number for name in conns.dictionary.to_pylist()]
-    return rows.filter(pc.fill_null(pa.array(mine, pa.bool_()).take(conns.indices), fill_value=False))
-
-
-def _checksum(conn: str) -> int:
-    """Of the two addresses of a connection, whichever of them opened it."""
-    ends = sorted(end.rpartition(":")[0] for end in conn.split("-"))
-    return zlib.crc32("-".join(ends).encode())
+def _among(conn: pa.DictionaryArray, names: pa.Array) -> pa.Array:
+    return pc.is_in(conn.dictionary, names).take(conn.indices)
 
 
 def _codes(strings: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
@@ -123,29 +144,48 @@ def _codes(strings: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
 
 
 def _incarnations(
-    sources: HopSources, names: pa.Array, conn: Ints, logged: pa.Table, seen: pa.Table
+    sources: HopSources, share: Share, names: pa.Array, conn: Ints, logged: pa.Table, seen: pa.Table
 ) -> tuple[Ints, Ints]:
     """Which of the connections of its name each sighting belongs to: those of the logs, and those of the taps."""
     of_logs, of_taps = np.zeros(len(logged), np.int64), np.zeros(len(seen), np.int64)
+    starts = find_starts(read_bucket(sources.beginnings, BEGINNINGS, share))
     mine, ts_ns = conn[: len(logged)], logged["ts_ns"].to_numpy()
     for number, name in enumerate(names.to_pylist()):
-        if name in sources.starts:
+        if name in starts:
             rows = np.flatnonzero(mine == number)
-            begun = np.searchsorted(np.array(sources.starts[name]), ts_ns[rows], "right")
+            begun = np.searchsorted(np.array(starts[name]), ts_ns[rows], "right")
             of_logs[rows] = np.maximum(begun - 1, 0)
-    if sources.starts:
-        numbers = _numbers_by_uid(sources)
+    if starts:
+        numbers = _numbers_by_uid(read_bucket(sources.conns, CONNS, share, ["conn", "uid", "ts_ns"]), list(starts))
         uid, uids = _codes(seen.select(["uid"]).unify_dictionaries().combine_chunks()["uid"])
         of_taps[:] = np.array([numbers.get(each, 0) for each in uids.to_pylist()], np.int64)[uid]
     return of_logs, of_taps
 
 
-def _numbers_by_uid(sources: HopSources) -> dict[str, int]:
+def find_starts(beginnings: pa.Table) -> dict[str, list[int]]:
+    """When the incarnations of those connections began that reused their addresses and ports, rising.
+
+    Every incarnation begins with a frame at offset 0 in each direction; its start is the earlier of the two.
+
+    Args:
+        beginnings: ``traces.BEGINNINGS`` of whole connections.
+    """
+    begun = beginnings.group_by(["conn", "direction"]).aggregate([("ts_ns", "list")])
+    found: dict[str, list[int]] = {}
+    for row in begun.filter(pc.greater(pc.list_value_length(begun["ts_ns_list"]), 1)).to_pylist():
+        found.setdefault(row["conn"], [])
+    again = pc.is_in(begun["conn"], pa.array(list(found), pa.string()))
+    for row in begun.filter(again).to_pylist():
+        both = zip_longest(found[row["conn"]], sorted(row["ts_ns_list"]), fillvalue=FOREVER)
+        found[row["conn"]] = [min(pair) for pair in both]
+    return found
+
+
+def _numbers_by_uid(conns: pa.Table, reused: list[str]) -> dict[str, int]:
     """Of the connections that reused a name: each one's number, in the order in which the captures saw them begin."""
-    rows = pq.read_table(sources.conns, columns=["conn", "uid", "ts_ns"], schema=CONNS)
-    rows = rows.filter(pc.is_in(rows["conn"], pa.array(list(sources.starts), pa.string())))
+    rows = conns.filter(pc.is_in(conns["conn"], pa.array(reused, pa.string())))
     begun = rows.group_by(["conn", "uid"]).aggregate([("ts_ns", "min")])
-    numbers, seen_of = {}, dict.fromkeys(sources.starts, 0)
+    numbers, seen_of = {}, dict.fromkeys(reused, 0)
     for row in begun.sort_by([("ts_ns_min", "ascending")]).to_pylist():
         numbers[row["uid"]] = seen_of[row["conn"]]
         seen_of[row["conn"]] += 1
@@ -196,64 +236,44 @@ def _delays(hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
     return {name: pc.subtract(hops[to], hops[since]) for name, (since, to) in parts}
 
 
-def _asked(pairs: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
+def _asked(pairs: Place, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """The delay and jitter asked for between a hop's nodes."""
     ends = hops["src_node"], hops["dst_node"]
     return {f"asked_{name}": find_asked(pairs, name, *ends) for name in ("delay_ms", "jitter_ms")}
 
 
-def _topics(published: Path, identifiers: pa.Array) -> pa.Array:
-    known = pq.read_table(published, columns=["message_id", "topics"])
+def _topics(contents: Place, share: Share, where: pc.Expression | None, identifiers: pa.Array) -> pa.Array:
+    known = read_bucket(contents, CONTENTS, share, ["message_id", "topics"], where)
     return known["topics"].combine_chunks().take(find([known["message_id"]], [identifiers]))
 
 
-def _repeats(events: Path, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
+def _repeats(
+    handled: Place, share: Share, where: pc.Expression | None, hops: dict[str, pa.Array]
+) -> dict[str, pa.Array]:
     """Of each copy of a message whether the node had it already, and whether the node takes it only to pass it on.
 
     The first copy at a node came from the neighbour that the node's first ``deliver`` or ``relay`` of it names. A copy
     that a node reads on a link that it has closed, or refuses, leads to no event that names its sender.
     """
-    said = ["event", "node", "peer", "ts_ns", "message_id"]
-    about_copies = pc.field("event").isin(["deliver", "relay", "duplicate"])
-    known = ds.dataset(events, schema=EVENTS, format="parquet").to_table(columns=said, filter=about_copies)
-    key = ("node", "peer", "message_id")
-    handled = pc.is_valid(
-        find([known[name] for name in key], [hops[name] for name in ("dst_node", "src_node", key[2])])
-    )
-    taken = known.filter(pc.not_equal(known["event"], "duplicate")).sort_by([("ts_ns", "ascending")]).combine_chunks()
-    own = taken.filter(pc.and_(pc.is_null(taken["peer"]), pc.equal(taken["event"], "deliver")))
-    taken = taken.filter(pc.is_valid(taken["peer"]))
-    first = taken.take(find([taken["node"], taken["message_id"]], [hops["dst_node"], hops["message_id"]]))
+    known = read_bucket(handled, HANDLED, share, where=where)
+    ends = ("dst_node", "src_node", "message_id")
+    place = find([known[name] for name in ("node", "peer", "message_id")], [hops[name] for name in ends])
+    told = known.take(place)
     is_copy = pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["log_recv_ns"]))
     by_it = pc.and_(
-        pc.equal(hops["src_node"], first["peer"].cast(pa.int64())), pc.less_equal(hops["log_recv_ns"], first["ts_ns"])
+        pc.equal(hops["src_node"], told["first_peer"].cast(pa.int64())),
+        pc.less_equal(hops["log_recv_ns"], told["first_ns"]),
     )
     is_first = pa.array(_firsts(hops, holds(pc.and_(by_it, is_copy))))
-    relayed = pa.array(says(first["event"], "relay"))
-    returned = pa.array(holds(pc.is_null(first["event"])) & _returned(hops, own))
+    relayed = pa.array(says(told["first_event"], "relay"))
+    own = pc.equal(pc.shift_right(hops["message_id"].cast(pa.int64()), 32), hops["dst_node"].cast(pa.int64()))
+    returned = holds(pc.is_null(told["first_event"])) & holds(own) & ~holds(told["is_own"])
     nothing = pa.scalar(None, pa.bool_())
     return {
         "is_dup": pc.if_else(is_copy, pc.invert(is_first), nothing),
         "is_relay": pc.if_else(is_copy, pc.and_(is_first, relayed), nothing),
-        "at_relay": pc.if_else(pc.and_(is_copy, handled), pc.or_(relayed, returned), nothing),
+        "at_relay": pc.if_else(pc.and_(is_copy, pc.is_valid(place)), pc.or_(relayed, pa.array(returned)), nothing),
     }
-
-
-def _returned(hops: dict[str, pa.Array], delivered: pa.Table) -> Bools:
-    """Which messages came back to a publisher that did not subscribe.
-
-    Args:
-        hops: their message_id and dst_node.
-        delivered: node and message_id of the publishers' own deliveries.
-    """
-    node, message = hops["dst_node"], hops["message_id"]
-    came_back = holds(pc.equal(pc.shift_right(message.cast(pa.int64()), 32), node.cast(pa.int64())))
-    rows = np.flatnonzero(came_back)
-    place = find(
-        [delivered["node"], delivered["message_id"]], [node.take(pa.array(rows)), message.take(pa.array(rows))]
-    )
-    came_back[rows] = ~valid(place)
-    return came_back
 
 
 def _firsts(hops: dict[str, pa.Array], candidates: Bools) -> Bools:

@@ -1,46 +1,78 @@
 """Logical and physical links: intervals from the traces, and both views' sizes over time from traces and wire."""
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from typing import Final
 
-_SECOND_NS = 1_000_000_000
-_FOREVER = 2**63 - 1
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.pcap.flows import factorise
+from metrics.tables.columns import codes, conform, numbers, says
+from metrics.tables.schemas import arrow_schema
+from metrics.tables.timespans import (
+    FOREVER,
+    SECOND_NS,
+    Grid,
+    common_keys,
+    count_lasting,
+    latest_end,
+    next_instants,
+    on_grid,
+    unite,
+)
+
+LINKS: Final = arrow_schema("links")
+PHYSICAL: Final = arrow_schema("physical_links")
+SHARING: Final = arrow_schema("sharing")
+
+CHANGES: Final = ("add_peer", "remove_peer", "graft", "prune")
+"""The events of which links are made."""
 
 
-def build_physical_links(events: DataFrame, end_ns: int) -> DataFrame:
+def build_physical_links(events: pa.Table, end_ns: int) -> pa.Table:
     """The ``physical_links`` table: a connection as one of its nodes knew it, from ``add_peer`` to ``remove_peer``.
 
-    An interval that the trace does not end lasts until ``end_ns``.
+    Args:
+        events: ``traces.EVENTS`` of whole nodes.
+        end_ns: when an interval ends that the trace does not end.
     """
-    changes = events.where(F.col("event").isin("add_peer", "remove_peer"))
-    following = Window.partitionBy("node", "peer", "conn").orderBy("ts_ns")
-    spans = changes.withColumn("to_ns", F.lead("ts_ns", 1, end_ns).over(following))
-    up = spans.where(F.col("event") == "add_peer")
-    opened = F.col("direction") == "orig"
-    return up.select(
-        *("node", "peer", "conn", opened.alias("opened"), F.col("ts_ns").alias("from_ns")),
-        F.greatest("ts_ns", "to_ns").alias("to_ns"),
+    changes = events.filter(pc.is_in(events["event"], pa.array(["add_peer", "remove_peer"])))
+    key, _ = factorise(numbers(changes["node"], -1), numbers(changes["peer"], -1), codes(changes["conn"]))
+    from_ns = numbers(changes["ts_ns"])
+    columns = {name: changes[name] for name in ("node", "peer", "conn")}
+    columns["opened"] = pc.equal(changes["direction"], "orig")
+    columns["from_ns"] = changes["ts_ns"]
+    columns["to_ns"] = pa.array(np.maximum(from_ns, next_instants(key, from_ns, end_ns)))
+    return conform(columns, PHYSICAL).filter(pa.array(says(changes["event"], "add_peer")))
+
+
+def build_links(events: pa.Table, physical: pa.Table, end_ns: int) -> pa.Table:
+    """The ``links`` table: from ``graft`` to ``prune``, or to the end of the last physical link that carried it.
+
+    Args:
+        events: ``traces.EVENTS`` of whole nodes.
+        physical: their ``physical_links``.
+        end_ns: when an interval ends that nothing else ends.
+    """
+    changes = events.filter(pc.is_in(events["event"], pa.array(["graft", "prune"]))).combine_chunks()
+    topics = pc.list_flatten(changes["topics"])
+    changes = changes.take(pc.list_parent_indices(changes["topics"])).append_column("topic", topics)
+    key, _ = factorise(*(numbers(changes[name], -1) for name in ("node", "peer", "topic")))
+    next_ns = next_instants(key, numbers(changes["ts_ns"]), FOREVER)
+    is_graft = pa.array(says(changes["event"], "graft"))
+    grafts = changes.filter(is_graft)
+    pair, carrier = common_keys(*([rows["node"], rows["peer"]] for rows in (grafts, physical)))
+    from_ns = numbers(grafts["ts_ns"])
+    down_ns = latest_end(carrier, numbers(physical["from_ns"]), numbers(physical["to_ns"]), pair, from_ns)
+    carried_ns = numbers(down_ns, -1)
+    to_ns = np.minimum(
+        pa.array(next_ns).filter(is_graft).to_numpy(), np.where(carried_ns >= from_ns, carried_ns, end_ns)
     )
+    columns = {name: grafts[name] for name in ("node", "peer", "topic")}
+    return conform(columns | {"from_ns": grafts["ts_ns"], "to_ns": pa.array(to_ns)}, LINKS)
 
 
-def build_links(events: DataFrame, physical: DataFrame, end_ns: int) -> DataFrame:
-    """The ``links`` table: from ``graft`` to ``prune``, or to the end of the last physical link that carried it."""
-    changes = events.where(F.col("event").isin("graft", "prune")).select(
-        "event", "node", "peer", "ts_ns", F.explode("topics").alias("topic")
-    )
-    following = F.lead("ts_ns", 1, _FOREVER).over(Window.partitionBy("node", "peer", "topic").orderBy("ts_ns"))
-    grafts = changes.withColumn("next_ns", following).where(F.col("event") == "graft").drop("event")
-    carriers = physical.select("node", "peer", F.col("from_ns").alias("up_ns"), F.col("to_ns").alias("down_ns"))
-    carried = grafts.join(carriers, ["node", "peer"], "left").groupBy("node", "peer", "topic", "ts_ns", "next_ns")
-    alive = (F.col("up_ns") <= F.col("ts_ns")) & (F.col("ts_ns") <= F.col("down_ns"))
-    ends = carried.agg(F.max(F.when(alive, F.col("down_ns"))).alias("down_ns"))
-    to_ns = F.least("next_ns", F.coalesce("down_ns", F.lit(end_ns)))
-    return ends.select("node", "peer", "topic", F.col("ts_ns").alias("from_ns"), to_ns.alias("to_ns"))
-
-
-def build_sharing(
-    source: str, logical: DataFrame, physical: DataFrame, instances: DataFrame, grid: tuple[int, int, int]
-) -> DataFrame:
+def build_sharing(source: str, logical: pa.Table, physical: pa.Table, instances: pa.Table, grid: Grid) -> pa.Table:
     """Rows of the ``sharing`` table for one source.
 
     Args:
@@ -48,31 +80,34 @@ def build_sharing(
         logical: node, peer, topic, from_ns, to_ns.
         physical: node, peer, from_ns, to_ns.
         instances: node, from_ns, to_ns of every time that a node is up; only then it has rows.
-        grid: (zero_ns, first, last): the instants are zero_ns + k seconds, k = first..last.
+        grid: the instants.
     """
-    zero_ns, _, _ = grid
-    keys = ["node", "k"]
-    every = present(instances, grid).select(*keys).distinct()
-    views = present(logical, grid).groupBy(keys)
-    sizes = views.agg(
-        F.count_distinct("peer", "topic").alias("view_size_total"), F.count_distinct("peer").alias("view_size_unique")
-    )
-    degrees = present(physical, grid).groupBy(keys).agg(F.count_distinct("peer").alias("degree"))
-    joined = every.join(sizes, keys, "left").join(degrees, keys, "left").na.fill(0)
-    return joined.select(
-        F.lit(source).alias("source"),
-        (F.col("k").cast("bigint") * _SECOND_NS + zero_ns).alias("at_ns"),
-        *("node", "view_size_total", "view_size_unique", "degree"),
-        F.when(F.col("view_size_unique") > 0, F.col("view_size_total") / F.col("view_size_unique")).alias(
-            "link_sharing_ratio"
-        ),
-    )
+    nodes = instances["node"].combine_chunks().unique()
+    up = _count(instances, ["node"], nodes, grid) > 0
+    sizes = {
+        "view_size_total": _count(logical, ["node", "peer", "topic"], nodes, grid)[up],
+        "view_size_unique": _count(logical, ["node", "peer"], nodes, grid)[up],
+        "degree": _count(physical, ["node", "peer"], nodes, grid)[up],
+    }
+    row, instant = np.nonzero(up)
+    zero_ns, first, _ = grid
+    total, unique = sizes["view_size_total"], sizes["view_size_unique"]
+    ratio = np.divide(total, unique, out=np.zeros(len(total)), where=unique > 0)
+    columns = {
+        "source": pa.repeat(source, len(row)),
+        "at_ns": pa.array((instant + first) * SECOND_NS + zero_ns),
+        "node": nodes.take(pa.array(row)),
+        "link_sharing_ratio": pa.array(ratio, mask=unique == 0),
+    }
+    return conform(columns | {name: pa.array(values) for name, values in sizes.items()}, SHARING)
 
 
-def present(intervals: DataFrame, grid: tuple[int, int, int]) -> DataFrame:
-    """A row for each instant ``k`` of the grid (see ``build_sharing``) at which an interval lasts."""
-    zero_ns, first, last = grid
-    begin = F.greatest(F.ceil((F.col("from_ns") - zero_ns) / _SECOND_NS), F.lit(first)).cast("int")
-    end = F.least(F.ceil((F.col("to_ns") - zero_ns) / _SECOND_NS) - 1, F.lit(last)).cast("int")
-    spans = intervals.withColumns({"begin": begin, "end": end}).where(F.col("begin") <= F.col("end"))
-    return spans.withColumn("k", F.explode(F.sequence("begin", "end")))
+def _count(rows: pa.Table, columns: list[str], nodes: pa.Array, grid: Grid) -> np.ndarray:
+    """(nodes, instants) How many different values of the columns last at each node (the first of them) and instant."""
+    place = pc.index_in(rows["node"], nodes)
+    rows = rows.filter(pc.is_valid(place))
+    key, count = factorise(*(numbers(rows[name], -1) for name in columns))
+    owner = np.zeros(count, np.int64)
+    owner[key] = numbers(place.drop_null())
+    key, begin, end = unite(on_grid(key, numbers(rows["from_ns"]), numbers(rows["to_ns"]), grid))
+    return count_lasting(owner[key], begin, end, len(nodes), grid)

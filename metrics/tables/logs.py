@@ -1,99 +1,89 @@
 """What the peers' traces say: events, the frames they sent and read, and the input of header-only captures."""
 
-from collections.abc import Mapping
-from itertools import zip_longest
-from pathlib import Path
+from functools import partial
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
-from metrics.pcap.schemas import TRACED
-from metrics.tables.traces import BEGINNINGS, EVENTS, FRAMES, TraceState, merge_states, stage_files
+from metrics.executors import Executor
+from metrics.storage import Place
+from metrics.tables.buckets import read_bucket
+from metrics.tables.columns import holds, says
+from metrics.tables.shares import Share, all_shares
+from metrics.tables.timespans import common_keys
+from metrics.tables.traces import (
+    FRAMES,
+    STAGED_TABLES,
+    Staging,
+    TracedParts,
+    TraceState,
+    locate,
+    merge_states,
+    stage_files,
+)
 
 SHARE_BYTES: Final = 16 << 20
-_FOREVER: Final = 2**63 - 1
 
 
 class Logs:
-    """The staged traces of a run."""
+    """The staged traces of a run: ``events`` has every line that is no frame, ``frames`` the others."""
 
-    def __init__(self, spark: SparkSession, staging: Path) -> None:
-        self._spark = spark
+    def __init__(self, executor: Executor, staging: Place) -> None:
+        self._executor = executor
         self._staging = staging
 
-    def read(self, trace_dir: Path, *, traced: bool, ahead_ns: Mapping[int, int]) -> dict[int | None, TraceState]:
+    def read(self, trace_dir: Place, staging: Staging) -> dict[int | None, TraceState]:
         """Parse every trace once, and stage its events; see ``traces.stage_files`` for the states by node.
 
         Args:
             trace_dir: where the traces are.
-            traced: whether to stage the input of header-only captures as well.
-            ahead_ns: how far the clocks of nodes are ahead of ours; absent = not.
+            staging: how they are staged.
         """
-        for name in ("frames", "events", "beginnings", "traced"):
+        for name in STAGED_TABLES:
             (self._staging / name).mkdir()
-        files = sorted(trace_dir.glob("*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
+        files: list[Place] = sorted(trace_dir.glob("*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
         total = sum(path.stat().st_size for path in files)
-        shares = max(1, min(self._spark.sparkContext.defaultParallelism, -(-total // SHARE_BYTES)))
-        staging = self._staging
+        shares = max(1, min(self._executor.workers, -(-total // SHARE_BYTES)))
         parts = [(number, files[number::shares]) for number in range(shares)]
-        staged = self._spark.sparkContext.parallelize(parts, shares).flatMap(
-            lambda part: stage_files(part[1], staging, part[0], traced=traced, ahead_ns=ahead_ns)
-        )
-        return merge_states(staged.collect())
+        staged = self._executor.map(lambda part: stage_files(part[1], staging, part[0]), parts)
+        return merge_states(state for states in staged for state in states)
 
-    @property
-    def events(self) -> DataFrame:
-        """Every line that is no frame; one that is no event has ``event`` null and the node of its file."""
-        return self._spark.read.schema(from_arrow_schema(EVENTS)).parquet(str(self._staging / "events"))
-
-    @property
-    def frames(self) -> DataFrame:
-        """The ``send`` and ``receive`` events."""
-        return self._spark.read.schema(from_arrow_schema(FRAMES)).parquet(str(self._staging / "frames"))
-
-    def starts(self) -> dict[str, list[int]]:
-        """When the incarnations of those connections began that reused their addresses and ports, rising.
-
-        Every incarnation begins with a frame at offset 0 in each direction; its start is the earlier of the two.
-        """
-        rows = pq.read_table(self._staging / "beginnings", schema=BEGINNINGS)
-        begun = rows.group_by(["conn", "direction"]).aggregate([("ts_ns", "list")])
-        found: dict[str, list[int]] = {}
-        for row in begun.filter(pc.greater(pc.list_value_length(begun["ts_ns_list"]), 1)).to_pylist():
-            found.setdefault(row["conn"], [])
-        again = pc.is_in(begun["conn"], pa.array(list(found), pa.string()))
-        for row in begun.filter(again).to_pylist():
-            both = zip_longest(found[row["conn"]], sorted(row["ts_ns_list"]), fillvalue=_FOREVER)
-            found[row["conn"]] = [min(pair) for pair in both]
-        return found
-
-    def complete_traced(self, incomplete: list[int]) -> Path:
+    def complete_traced(self, incomplete: list[int], staging: Staging) -> Place:
         """Where the input of header-only captures is: every frame once, those of lost traces by the receivers' word.
 
         Args:
             incomplete: nodes whose trace is cut off or missing.
+            staging: how traces were staged.
         """
-        path = self._staging / "traced"
         if incomplete:
-            rows = orphans(framed(self.frames), incomplete).select(TRACED.names)
-            rows.sortWithinPartitions("conn", "direction", "off").write.mode("append").parquet(str(path))
-        return path
+            self._executor.map(partial(_add_orphans, staging, incomplete), all_shares(staging.buckets))
+        return self._staging / "traced"
 
 
-def framed(frames: DataFrame) -> DataFrame:
-    """Those ``send`` and ``receive`` events that say where in a stream their frame lies."""
-    located = F.col("conn").isNotNull() & F.col("direction").isNotNull() & F.col("off").isNotNull()
-    return frames.where(located & F.col("len_bytes").isNotNull())
+def _add_orphans(staging: Staging, incomplete: list[int], share: Share) -> None:
+    """Add the ``orphans`` of a share of the connections to ``traced``."""
+    theirs = ((pc.field("event") == "send") & pc.field("node").isin(incomplete)) | (
+        (pc.field("event") == "receive") & pc.field("peer").isin(incomplete)
+    )
+    frames = locate(read_bucket(staging.folder / "frames", FRAMES, share, where=theirs))
+    parts = TracedParts(staging, f"orphans{share.number}")
+    parts.add(orphans(frames, incomplete))
+    parts.close()
 
 
-def orphans(frames: DataFrame, incomplete: list[int]) -> DataFrame:
-    """Frames that the ``incomplete`` nodes sent by their receivers' word alone."""
-    key = ["conn", "direction", "off"]
-    sends = frames.where(F.col("event") == "send")
-    received = frames.where((F.col("event") == "receive") & F.col("peer").isin(incomplete))
-    return received.join(sends, key, "left_anti")
+def orphans(frames: pa.Table, incomplete: list[int]) -> pa.Table:
+    """Frames that the ``incomplete`` nodes sent by their receivers' word alone.
+
+    Args:
+        frames: the ``send`` and ``receive`` events that say where in a stream their frame lies (``traces.locate``);
+            those that these nodes neither sent nor received may be left out.
+        incomplete: nodes whose trace is cut off or missing.
+    """
+    sent = says(frames["event"], "send")
+    received = says(frames["event"], "receive") & holds(pc.is_in(frames["peer"], pa.array(incomplete, pa.int32())))
+    sends, rows = frames.filter(pa.array(sent)), frames.filter(pa.array(received))
+    key = ("conn", "direction", "off")
+    told, asked = common_keys(*([some[name] for name in key] for some in (sends, rows)))
+    return rows.filter(pa.array(~np.isin(asked, told)))

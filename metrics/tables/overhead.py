@@ -1,66 +1,127 @@
 """Where the bytes on the wire went: every captured byte in exactly one class, counted once, at its sender's tap."""
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from collections.abc import Sequence
+from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.pcap.flows import factorise
+from metrics.pcap.walk import Ints
+from metrics.tables.columns import codes, conform, group_rows, holds, numbers, says
+from metrics.tables.schemas import arrow_schema, schema_of
+from metrics.tables.timespans import common_keys
 from peer.core.frames import Data
+
+OVERHEAD: Final = arrow_schema("overhead")
+CONTROL: Final = arrow_schema("control")
+CLASSES: Final = schema_of("""
+    node int, kind smallint, useful boolean, second_ns bigint, frames bigint, framing_bytes bigint, body_bytes bigint
+""")
+"""Stream bytes by sender, second, kind and use; there may be several rows of each."""
 
 FRAME_CLASSES = ("first_payload_bytes", "duplicate_payload_bytes", "framing_bytes", "control_bytes")
 PACKET_CLASSES = ("retransmitted_bytes", "ack_bytes", "header_bytes", "other_bytes")
 
+_PACKETS: Final = {
+    "wire_bytes": "wire_bytes",
+    "payload_bytes": "payload_bytes",
+    "retransmitted_bytes": "retx_bytes",
+    "ack_bytes": "pure_ack_bytes",
+    "header_bytes": "header_bytes",
+    "strange_bytes": "other_bytes",
+}
 
-def frame_classes(sent: DataFrame, split: DataFrame, spans: DataFrame) -> DataFrame:
-    """Stream bytes of located frames by sender, second, kind and use, as ``condensed.condense_bytes`` has them.
+
+def frame_classes(sent: pa.Table, split: pa.Table, spans: pa.Table) -> pa.Table:
+    """Stream bytes of located frames by sender, second, kind and use: ``CLASSES``.
 
     Args:
         sent: ``condense_bytes`` of the frames whose bytes were first sent in one second.
         split: ``describe_bytes`` of the others, which fill their seconds in order, framing first.
         spans: the seconds of these, as staged.
     """
-    earlier = Window.partitionBy("uid", "direction", "off").orderBy("at_ns").rowsBetween(Window.unboundedPreceding, -1)
-    pieces = spans.where(F.col("tap") == "tx").withColumn(
-        "before", F.coalesce(F.sum("span_bytes").over(earlier), F.lit(0))
-    )
-    pieces = pieces.select("conn", "direction", "off", F.col("at_ns").alias("second_ns"), "span_bytes", "before")
-    head = F.col("len_bytes") - F.col("payload")
-    framing = F.greatest(F.least(head - F.col("before"), F.col("span_bytes")), F.lit(0))
-    parts = split.join(F.broadcast(pieces), ["conn", "direction", "off"]).select(
-        *("node", "kind", "useful", "second_ns"),
-        F.when(F.col("before") == 0, 1).otherwise(0).cast("bigint").alias("frames"),
-        framing.alias("framing_bytes"),
-        (F.col("span_bytes") - framing).alias("body_bytes"),
-    )
-    return sent.unionByName(parts)
+    pieces = spans.filter(pa.array(says(spans["tap"], "tx")))
+    frame, _ = factorise(codes(pieces["uid"]), codes(pieces["direction"]), numbers(pieces["off"]))
+    order = np.lexsort((numbers(pieces["at_ns"]), frame))
+    size = numbers(pieces["span_bytes"])
+    before = _sum_before(frame[order], size[order])
+    pieces = pieces.take(pa.array(order))
+    key = ("conn", "direction", "off")
+    whole, part = common_keys([split[name] for name in key], [pieces[name] for name in key])
+    row, piece = _pairs(whole, part)
+    rows, size, before = split.take(pa.array(row)), size[order][piece], before[piece]
+    head = numbers(rows["len_bytes"]) - numbers(rows["payload"])
+    framing = np.maximum(np.minimum(head - before, size), 0)
+    columns = {name: rows[name] for name in ("node", "kind", "useful")}
+    columns["second_ns"] = pieces["at_ns"].take(pa.array(piece))
+    columns["frames"] = pa.array((before == 0).astype(np.int64))
+    columns |= {"framing_bytes": pa.array(framing), "body_bytes": pa.array(size - framing)}
+    return pa.concat_tables([conform({name: sent[name] for name in CLASSES.names}, CLASSES), conform(columns, CLASSES)])
 
 
-def build_overhead(classes: DataFrame, wire: DataFrame, nodes_by_host: list[int]) -> DataFrame:
-    """The ``overhead`` table. Stream bytes in no known frame go to ``other_bytes``."""
-    is_data, useful = F.col("kind") == Data.kind, F.col("useful")
-    framing, body = F.col("framing_bytes"), F.col("body_bytes")
-    framed = classes.groupBy("node", "second_ns").agg(
-        F.sum(F.when(is_data & useful, body).otherwise(0)).alias("first_payload_bytes"),
-        F.sum(F.when(is_data & ~useful, body).otherwise(0)).alias("duplicate_payload_bytes"),
-        F.sum(F.when(is_data, framing).otherwise(0)).alias("framing_bytes"),
-        F.sum(F.when(~is_data, framing + body).otherwise(0)).alias("control_bytes"),
-    )
-    node = F.get(F.lit(nodes_by_host), F.col("vantage_host"))
-    sent = wire.where(F.col("tap") == "tx").groupBy(node.alias("node"), F.col("at_ns").alias("second_ns"))
-    packets = sent.agg(
-        F.sum("wire_bytes").alias("wire_bytes"),
-        F.sum("payload_bytes").alias("payload_bytes"),
-        F.sum("retx_bytes").alias("retransmitted_bytes"),
-        F.sum("pure_ack_bytes").alias("ack_bytes"),
-        F.sum("header_bytes").alias("header_bytes"),
-        F.sum("other_bytes").alias("strange_bytes"),
-    )
-    joined = packets.join(framed, ["node", "second_ns"], "full").na.fill(0)
-    located = sum((F.col(name) for name in FRAME_CLASSES), F.lit(0))
-    return joined.withColumn("other_bytes", F.col("strange_bytes") + F.col("payload_bytes") - located)
+def _sum_before(key: Ints, values: Ints) -> Ints:
+    """The sum of the values of the same key before each row; the keys are sorted."""
+    before = np.cumsum(values) - values
+    return before - before[np.searchsorted(key, key)]
 
 
-def build_control(classes: DataFrame) -> DataFrame:
-    """The ``control`` table: frames other than data by sender, second and kind."""
-    control = classes.where(F.col("kind") != Data.kind).groupBy("node", "second_ns", "kind")
-    return control.agg(
-        F.sum("frames").alias("frames"), F.sum(F.col("framing_bytes") + F.col("body_bytes")).alias("frame_bytes")
+def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
+    """The rows of both sides that have a key in common."""
+    order = np.argsort(right, kind="stable")
+    first, last = (np.searchsorted(right[order], left, side) for side in ("left", "right"))
+    counts = last - first
+    place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    return np.repeat(np.arange(len(left)), counts), order[place]
+
+
+def build_overhead(classes: pa.Table, wire: pa.Table, nodes_by_host: Sequence[int]) -> pa.Table:
+    """The ``overhead`` table. Stream bytes in no known frame go to ``other_bytes``.
+
+    Args:
+        classes: ``frame_classes``.
+        wire: ``metrics.pcap.schemas.WIRE``.
+        nodes_by_host: the node on each host.
+    """
+    wire = wire.filter(pa.array(says(wire["tap"], "tx")))
+    host = numbers(wire["vantage_host"], -1)
+    known = (host >= 0) & (host < len(nodes_by_host))
+    sender = pa.array(np.array([*nodes_by_host, -1], np.int64)[np.where(known, host, -1)], pa.int32(), mask=~known)
+    keys = pa.table(
+        {
+            "node": pa.chunked_array([*classes["node"].cast(pa.int32()).chunks, sender], pa.int32()),
+            "second_ns": pa.chunked_array([*classes["second_ns"].chunks, *wire["at_ns"].chunks], pa.int64()),
+        }
     )
+    group, found = group_rows(keys, "node", "second_ns")
+    of_frames, of_packets = np.split(group, [len(classes)])
+    kind, useful = numbers(classes["kind"], -1), holds(classes["useful"])
+    is_data, is_control = kind == Data.kind, (kind >= 0) & (kind != Data.kind)
+    framing, body = numbers(classes["framing_bytes"]), numbers(classes["body_bytes"])
+    values = (body * (is_data & useful), body * (is_data & ~useful), framing * is_data, (framing + body) * is_control)
+    sums = {name: _sums(of_frames, each, len(found)) for name, each in zip(FRAME_CLASSES, values, strict=True)}
+    located = np.sum(list(sums.values()), axis=0)
+    sums |= {name: _sums(of_packets, numbers(wire[column]), len(found)) for name, column in _PACKETS.items()}
+    sums["other_bytes"] = sums["strange_bytes"] + sums["payload_bytes"] - located
+    columns = {name: found[name] for name in found.column_names}
+    return conform(columns | {name: pa.array(each) for name, each in sums.items()}, OVERHEAD)
+
+
+def build_control(classes: pa.Table) -> pa.Table:
+    """The ``control`` table: frames other than data by sender, second and kind.
+
+    Args:
+        classes: ``frame_classes``.
+    """
+    control = classes.filter(pc.not_equal(classes["kind"], Data.kind))
+    group, found = group_rows(control, "node", "second_ns", "kind")
+    frame_bytes = numbers(control["framing_bytes"]) + numbers(control["body_bytes"])
+    sums = {"frames": numbers(control["frames"]), "frame_bytes": frame_bytes}
+    columns = {name: found[name] for name in found.column_names}
+    return conform(columns | {name: pa.array(_sums(group, each, len(found))) for name, each in sums.items()}, CONTROL)
+
+
+def _sums(group: Ints, values: Ints, count: int) -> Ints:
+    """The sum of each group's integers, exact below 2^53."""
+    return np.bincount(group, values, count).astype(np.int64)

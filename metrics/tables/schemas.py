@@ -3,13 +3,19 @@
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from metrics.rundir import SCHEMA_VERSION, RunDir, RunDirError
 from metrics.rundir.files import table_file
 from metrics.rundir.parquet import version_of
+from metrics.storage.parquet import read_footer
 
 _COLUMNS: Final = {
+    "nodes": """
+        node int, host int, host_name string, city string, country string, latitude double, longitude double,
+        machine string, wan_ip string, up_at_start boolean, adversary string
+    """,
+    "subscriptions": "node int, topic bigint, from_ns bigint, to_ns bigint, to_end boolean, due_ns bigint",
+    "instances": "node int, instance int, from_ns bigint, to_ns bigint, to_end boolean",
     "conns": """
         uid string, conn string, ts_ns bigint, duration_ns bigint, id_orig_h string, id_orig_p int, id_resp_h string,
         id_resp_p int, orig_node int, resp_node int, conn_state string, history string, orig_bytes bigint,
@@ -92,10 +98,28 @@ _COLUMNS: Final = {
     """,
 }
 
-TABLES: Final[dict[str, dict[str, str]]] = {
-    name: dict(column.split() for column in columns.split(",")) for name, columns in _COLUMNS.items()
+
+def _columns_of(declared: str) -> dict[str, str]:
+    return dict(column.split() for column in declared.split(","))
+
+
+TABLES: Final[dict[str, dict[str, str]]] = {name: _columns_of(columns) for name, columns in _COLUMNS.items()}
+"""Every table that ``build`` always writes (``packets`` and those of ``OPTIONAL`` are optional)."""
+
+GROUPS: Final = "groups"
+GROUP_LINKS: Final = "group_links"
+"""The tables that only runs have whose messages have expressions."""
+
+OPTIONAL: Final = {
+    GROUPS: _columns_of("""
+        message_id bigint, expression string, members bigint, reached bigint, latecomers bigint, false_positives bigint,
+        false_positives_predicted double, relays bigint, others bigint, copies bigint, delay_ms double, bound_ms double
+    """),
+    GROUP_LINKS: _columns_of("""
+        node int, peer int, copies bigint, expressions bigint, copies_on_wire bigint, expressions_on_wire bigint
+    """),
 }
-"""Every table that ``build`` always writes (``packets`` is optional)."""
+"""Tables that are written only for runs that have what they are about."""
 
 _ARROW: Final[dict[str, pa.DataType]] = {
     "array<bigint>": pa.list_(pa.int64()),
@@ -115,7 +139,8 @@ def schema_of(columns: str) -> pa.Schema:
 
 def arrow_schema(table: str) -> pa.Schema:
     """Return the columns of a table as Arrow types, for tables that kernels make."""
-    return schema_of(_COLUMNS[table])
+    columns = TABLES.get(table) or OPTIONAL[table]
+    return pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()])
 
 
 def require_tables(run: RunDir) -> None:
@@ -127,7 +152,7 @@ def require_tables(run: RunDir) -> None:
         RunDirError: the tables are of a newer version, or one lacks a column.
     """
     parts = {name: min((run.tables / table_file(name)).glob("*.parquet"), default=None) for name in TABLES}
-    footers = {name: pq.read_metadata(part) for name, part in parts.items() if part is not None}
+    footers = {name: read_footer(part) for name, part in parts.items() if part is not None}
     version = max(map(version_of, footers.values()), default=0)
     lacking = [
         f", but {name} lacks {', '.join(sorted(columns))}"

@@ -1,60 +1,106 @@
-"""Kernels in Spark's tasks: each makes its share of a table from what is staged, and writes it as Parquet itself.
+"""Kernels as tasks: each makes its share of tables from what is staged, and writes it as Parquet itself.
 
 Rows that go through Spark to be joined and grouped cost several times what this costs; see ADR 0008.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
-from metrics.rundir.parquet import with_version
-from metrics.tables.staged import remove_attempts, whole
+from metrics.executors import Executor
+from metrics.rundir.parquet import labelled
+from metrics.storage import Place
+from metrics.storage.attempts import whole
+from metrics.tables.columns import numbers
+from metrics.tables.staged import remove_attempts
 
-LEAST_ROWS, _MOST_ROWS = 200_000, 8_000_000
+LEAST_ROWS, MOST_ROWS = 200_000, 2_000_000
 _GROUP_ROWS = 100_000
+
+PIECE_ROWS: Final = 3_000_000
+"""A share with more rows is made in pieces of at most so many: shares are of equal size on the average only."""
+
+Rows: TypeAlias = "pa.Table | list[pa.Table]"
+Tables: TypeAlias = "Mapping[str, Rows]"
+Made: TypeAlias = "Tables | Iterator[Tables]"
 
 
 @dataclass(frozen=True)
 class Share:
-    """Of a table's rows those whose key leaves the remainder ``number`` of ``count``."""
+    """Of a table's rows those whose key leaves the remainder ``number`` of ``count``, or a piece of these."""
 
     number: int = 0
     count: int = 1
+    piece: int = 0
+
+    @property
+    def name(self) -> str:
+        """What names of its files have."""
+        return f"{self.number}.{self.piece}" if self.piece else str(self.number)
+
+
+def all_shares(count: int) -> list[Share]:
+    """So many shares, which are all rows."""
+    return [Share(number, count) for number in range(count)]
+
+
+def count_shares(workers: int, rows: int) -> int:
+    """How many shares are made of so many rows: each worker takes more than one where it would hold too much."""
+    fitting = -(-rows // MOST_ROWS)
+    return -(-fitting // workers) * workers if fitting > workers else max(1, min(workers, rows // LEAST_ROWS), fitting)
+
+
+def of_share(rows: pa.Table, key: str, share: Share) -> pa.Table:
+    """The rows of a share, by a column of integers. Rows without a value are in the last share."""
+    return rows.filter(pa.array(numbers(rows[key], -1) % share.count == share.number)) if share.count > 1 else rows
 
 
 def write_shares(
-    spark: SparkSession, make: Callable[[Share], Mapping[str, pa.Table]], targets: Mapping[str, Path], rows: int
+    executor: Executor, make: Callable[[Share], Made], targets: Mapping[str, Place], count: int = 1
 ) -> None:
     """Write tables as folders of parts, a task each.
 
     Args:
-        spark: the session; its executors must have the code.
-        make: makes a share of every table, by name.
+        executor: runs the tasks.
+        make: makes a share of every table, by name, or yields its pieces, of which there is one at least.
         targets: their folders; none may be there yet.
-        rows: about how many rows are read for all shares: a core takes more than one where it would hold too much.
+        count: how many shares there are.
     """
-    cores = spark.sparkContext.defaultParallelism
-    count = max(1, min(cores, rows // LEAST_ROWS), -(-rows // _MOST_ROWS))
     for target in targets.values():
         target.mkdir()
-    shares = [Share(number, count) for number in range(count)]
-    spark.sparkContext.parallelize(shares, count).foreach(lambda share: write_share(make(share), targets, share))
+
+    def write(share: Share) -> None:
+        made = make(share)
+        for piece, tables in enumerate([made] if isinstance(made, Mapping) else made):
+            write_share(tables, targets, replace(share, piece=piece))
+
+    executor.map(write, all_shares(count))
     for target in targets.values():
         remove_attempts(target)
 
 
-def write_share(tables: Mapping[str, pa.Table], targets: Mapping[str, Path], share: Share) -> None:
+def write_share(tables: Mapping[str, Rows], targets: Mapping[str, Place], share: Share) -> None:
     """Write one share's part of each table.
 
     Args:
-        tables: name -> rows.
+        tables: name -> rows, or those of each bucket (``metrics.tables.buckets``), which become a part each if any.
         targets: name -> the table's folder.
         share: which share it is.
     """
     for name, rows in tables.items():
-        with whole(targets[name] / f"part-{share.number}.parquet") as path:
-            pq.write_table(with_version(rows), path, compression="zstd", row_group_size=_GROUP_ROWS)
+        parts = {f"part-{share.name}.parquet": rows}
+        if isinstance(rows, list):
+            parts = {f"part-{share.name}-{bucket}.parquet": own for bucket, own in enumerate(rows) if len(own)}
+        for part, own in parts.items():
+            with whole(targets[name] / part) as path:
+                pq.write_table(labelled(own), path, compression="zstd", row_group_size=_GROUP_ROWS)
+
+
+def written_shares(folder: Place, count: int) -> list[Share]:
+    """The shares, or pieces of them, of which a table of so many shares was made, in order."""
+    names = (path.stem.removeprefix("part-").partition(".") for path in folder.glob("part-*.parquet"))
+    pieces = sorted((int(number), int(piece or 0)) for number, _, piece in names)
+    return [Share(number, count, piece) for number, piece in pieces]

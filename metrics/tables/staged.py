@@ -1,82 +1,122 @@
-"""Parquet that tasks write themselves, never through the JVM.
+"""Parquet that tasks write themselves, never through the JVM, each attempt a file of its own (``storage.attempts``)."""
 
-A task may run twice, even at the same time (retries, speculation). So each attempt writes under a name of its own and
-renames the file when it is whole.
-"""
-
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from metrics.rundir.parquet import VERSION
+from metrics.rundir.parquet import label
+from metrics.storage import Place, StorePath
+from metrics.storage.attempts import Attempt
+from metrics.storage.parquet import open_dataset
 
 STAGED = {"compression": "snappy"}
 """What lives for minutes is compressed for speed."""
 
-_GROUP_ROWS = 100_000
+GROUP_ROWS, FEWEST_ROWS = 100_000, 5_000
 
-
-def attempt_at(path: Path) -> Path:
-    """A name beside ``path`` for one attempt to write it. Readers of the folder leave out names like it."""
-    return path.with_name(f".{path.name}.{uuid4().hex}")
+MOST_GROUPS: Final = 100
+"""Row groups of a part's file."""
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Where to write a file that is to appear at ``path`` when the block ends well; otherwise it is removed."""
-    attempt = attempt_at(path)
+def temporary_folder(parent: Place, prefix: str) -> Iterator[Place]:
+    """A folder in another one for the time of the block; its name begins with ``prefix``."""
+    if not isinstance(parent, StorePath):
+        with TemporaryDirectory(prefix=prefix, dir=parent) as folder:
+            yield Path(folder)
+        return
+    made = parent / f"{prefix}{uuid4().hex}"
     try:
-        yield attempt
-        attempt.replace(path)
+        yield made
     finally:
-        attempt.unlink(missing_ok=True)
+        made.remove_tree()
 
 
-def remove_attempts(folder: Path) -> None:
+def remove_attempts(folder: Place) -> None:
     """Remove what attempts left that were killed."""
     for attempt in folder.glob(".*"):
         attempt.unlink(missing_ok=True)
 
 
+def read_staged(
+    path: Place, schema: pa.Schema, columns: Sequence[str] | None = None, where: pc.Expression | None = None
+) -> pa.Table:
+    """The rows of a folder of parts, which may be empty, in the order of the parts.
+
+    Args:
+        path: the folder.
+        schema: of its rows.
+        columns: those that are read; None = all.
+        where: which rows; None = all.
+    """
+    names = None if columns is None else list(columns)
+    return open_dataset(path, schema).to_table(columns=names, filter=where)
+
+
 class ParquetPart:
     """A Parquet file whose row groups are filled from small tables; it appears when it is closed.
+
+    Rows that are added after that, or after very many row groups, whose places a writer keeps in memory, become
+    another file: its name has ``.1``, ``.2``, ... before the suffix.
 
     Args:
         path: the file; an earlier attempt's is replaced.
         schema: of the rows.
         order: columns by which each row group is sorted.
         compression: how the columns are compressed.
+        beside: how many parts are filled at the same time: the row groups of many are smaller.
+
+    Attributes:
+        waiting: how many rows wait to be written.
     """
 
     def __init__(
-        self, path: Path, schema: pa.Schema, order: tuple[str, ...] = (), compression: str = STAGED["compression"]
+        self,
+        path: Place,
+        schema: pa.Schema,
+        order: tuple[str, ...] = (),
+        compression: str = STAGED["compression"],
+        beside: int = 1,
     ) -> None:
+        self._group_rows = max(GROUP_ROWS // beside, FEWEST_ROWS)
         self._compression = compression
         self._order = order
         self._path = path
-        self._attempt = attempt_at(path)
+        self._attempt: Attempt | None = None
         self._schema = schema
         self._waiting: list[pa.Table] = []
-        self._rows = 0
         self._writer: pq.ParquetWriter | None = None
+        self._files = self._groups = 0
+        self.waiting = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a file that has not appeared."""
+        return self._writer is not None
 
     def add(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
-        self._rows += len(rows)
-        if self._rows >= _GROUP_ROWS:
+        self.waiting += len(rows)
+        if self.waiting >= self._group_rows:
             self._flush()
+        if self._groups >= MOST_GROUPS:
+            self.close()
 
     def close(self) -> None:
         """Write what waits. A part without a row is no file."""
-        if self._rows:
+        if self.waiting:
             self._flush()
-        if self._writer is not None:
+        if self._writer is not None and self._attempt is not None:
             self._writer.close()
-            self._attempt.replace(self._path)
+            self._attempt.publish()
+            self._writer, self._groups = None, 0
 
     def _flush(self) -> None:
         rows = pa.concat_tables(self._waiting)
@@ -84,8 +124,9 @@ class ParquetPart:
             rows = rows.sort_by([(name, "ascending") for name in self._order])
         if self._writer is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(
-                self._attempt, self._schema.with_metadata(VERSION), compression=self._compression
-            )
-        self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
-        self._waiting, self._rows = [], 0
+            suffix = f".{self._files}{self._path.suffix}" if self._files else self._path.suffix
+            self._attempt, self._files = Attempt(self._path.with_name(self._path.stem + suffix)), self._files + 1
+            self._writer = pq.ParquetWriter(self._attempt.path, label(self._schema), compression=self._compression)
+        self._writer.write_table(rows, row_group_size=GROUP_ROWS)
+        self._groups += -(-len(rows) // GROUP_ROWS)
+        self._waiting, self.waiting = [], 0

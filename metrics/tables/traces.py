@@ -1,12 +1,16 @@
-"""Trace files to Parquet: a kernel that Spark runs on shares of the files, so that each is parsed once.
+"""Trace files to Parquet: a kernel for shares of the files, so that each is parsed once.
 
 Frames go to ``frames``, every other event to ``events``; of the frames that were sent, all go to ``traced`` as well,
-the input of header-only captures, and those that begin a stream to ``beginnings``. Arrow reads whole blocks of lines; a
-block that it refuses is halved until the lines that are no events stand alone.
+the input of header-only captures, and those that begin a stream to ``beginnings``. What events say of messages goes to
+``told``, what became of the copies from each neighbour to ``handled``, and what they say of links and subscriptions to
+``changes``. All but ``events`` are in buckets (``metrics.tables.buckets``), and ``traced`` is divided as captures are.
+``mentions`` says which buckets of ``frames`` have frames of a message. Arrow reads whole blocks of lines; a block that
+it refuses is halved until the lines that are no events stand alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +20,13 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from metrics.pcap.schemas import TRACED
+from metrics.pcap.walk import Ints
+from metrics.storage import Place
+from metrics.storage.copies import scratch_folder
+from metrics.tables.buckets import BucketParts, of_connections, of_messages, of_neighbours, of_nodes, read_bucket
+from metrics.tables.columns import conform, find, group_rows
 from metrics.tables.schemas import schema_of
+from metrics.tables.shares import all_shares
 from metrics.tables.staged import ParquetPart
 from peer.trace import CRASHED
 
@@ -32,9 +42,43 @@ FRAMES: Final = pa.schema([field for field in EVENTS if field.name not in ("reas
 BEGINNINGS: Final = pa.schema([TRACED.field(name) for name in ("conn", "direction", "ts_ns")])
 """The frames at offset 0 that were sent: each begins one direction of a connection."""
 
-_SCHEMAS: Final = {"frames": FRAMES, "events": EVENTS, "beginnings": BEGINNINGS, "traced": TRACED}
-_ORDERS: Final = {"traced": ("conn", "direction", "off")}
+TOLD: Final = schema_of("""
+    event string, node int, peer int, hops int, ts_ns bigint, message_id bigint, topics array<bigint>, len_bytes bigint
+""")
+"""The ``publish`` and ``deliver`` events."""
+
+HANDLED: Final = schema_of("""
+    node int, peer int, message_id bigint, first_event string, first_peer int, first_ns bigint, is_own boolean
+""")
+"""A row per event about a copy that names its sender (``describe_copies``)."""
+
+CHANGES: Final = schema_of("""
+    event string, node int, peer int, ts_ns bigint, topics array<bigint>, conn string, direction string, reason string
+""")
+"""The events of which links, subscriptions and the times that nodes are up are made."""
+
+MENTIONS: Final = schema_of("message_id bigint, bucket bigint")
+"""A bucket of connections that has frames of a message; a pair may have several rows."""
+
+_BUCKETED: Final = {
+    "frames": FRAMES,
+    "beginnings": BEGINNINGS,
+    "told": TOLD,
+    "handled": HANDLED,
+    "changes": CHANGES,
+    "mentions": MENTIONS,
+}
+
+STAGED_TABLES: Final = ("events", *_BUCKETED, "traced")
+
 BLOCK_BYTES = 16 << 20
+
+COPIES_BYTES = 128 << 20
+"""Of a trace, whose events about copies are in memory together."""
+
+_ABOUT_COPIES: Final = ("deliver", "relay", "duplicate")
+_ABOUT_LINKS: Final = ("join", "leave", "add_peer", "remove_peer", "graft", "prune")
+_COPY_EVENTS: Final = pa.schema([EVENTS.field(name) for name in ("event", "node", "peer", "ts_ns", "message_id")])
 
 
 class TraceState(Struct, frozen=True):
@@ -54,41 +98,154 @@ class TraceState(Struct, frozen=True):
         return not self.corrupt and self.records == self.lines - 1
 
 
-def stage_files(
-    files: Iterable[Path], staging: Path, part: int, *, traced: bool, ahead_ns: Mapping[int, int]
-) -> list[TraceState]:
-    """Parse trace files into a part of each staged table.
+class Staging(Struct, frozen=True):
+    """How traces are staged."""
+
+    folder: Place  # where the folders of the staged tables are
+    traced: bool  # whether to write ``traced``
+    ahead_ns: Mapping[int, int]  # how far the clocks of nodes are ahead of ours; absent = not
+    addresses: Mapping[int, str]  # of every node, for the buckets
+    buckets: int = 1
+    parts: int = 1  # into which captures are divided, and ``traced`` with them
+
+
+def stage_files(files: Iterable[Place], staging: Staging, part: int) -> list[TraceState]:
+    """Parse trace files into a part of each staged table, or one per bucket.
 
     Args:
         files: traces, named ``<node>.jsonl``.
-        staging: where the folders of the staged tables are.
+        staging: see there.
         part: the number of this share; an earlier attempt's part is replaced.
-        traced: whether to write ``traced``.
-        ahead_ns: how far the clocks of nodes are ahead of ours, by which their instants are corrected; absent = not.
 
     Returns:
         The state of every file's blocks, by node.
     """
-    parts = {
-        name: ParquetPart(staging / name / f"part-{part}.parquet", schema, _ORDERS.get(name, ()))
-        for name, schema in _SCHEMAS.items()
-    }
+    count = staging.buckets
+    every_event = ParquetPart(staging.folder / "events" / f"part-{part}.parquet", EVENTS)
+    traced = TracedParts(staging, str(part))
+    divided = {name: BucketParts(staging.folder / name, part, schema, count) for name, schema in _BUCKETED.items()}
     states = []
     for path in files:
-        for block in _blocks(path):
-            events = _settle(parse(block), path, ahead_ns)
+        about_copies = _CopyEvents(path.stat().st_size)
+        for block in read_blocks(path):
+            events = _settle(parse(block), path, staging.ahead_ns)
             states += _states(events)
             is_frame = pc.fill_null(pc.is_in(events["event"], pa.array(["send", "receive"])), fill_value=False)
             frames = events.filter(is_frame).select(FRAMES.names)
-            parts["frames"].add(frames)
-            parts["events"].add(events.filter(pc.invert(is_frame)))
+            bucket = of_connections(frames["conn"], count)
+            divided["frames"].add(frames, bucket)
+            add_mentions(divided["mentions"], frames, bucket, count)
+            others = events.filter(pc.invert(is_frame))
+            every_event.add(others)
+            about_copies.add(others.filter(pc.field("event").isin(_ABOUT_COPIES)).select(_COPY_EVENTS.names))
+            told = others.filter(pc.field("event").isin(["publish", "deliver"])).select(TOLD.names)
+            divided["told"].add(told, of_messages(told["message_id"], count))
+            changes = others.filter(pc.field("event").isin(_ABOUT_LINKS)).select(CHANGES.names)
+            divided["changes"].add(changes, of_nodes(changes["node"], count))
             sends = locate(frames).filter(pc.field("event") == "send")
-            parts["beginnings"].add(sends.filter(pc.field("off") == 0).select(BEGINNINGS.names))
-            if traced:
-                parts["traced"].add(sends.select(TRACED.names))
-    for each in parts.values():
-        each.close()
+            begun = sends.filter(pc.field("off") == 0).select(BEGINNINGS.names)
+            divided["beginnings"].add(begun, of_connections(begun["conn"], count))
+            if staging.traced:
+                traced.add(sends)
+        for events in about_copies.by_message():
+            handled = describe_copies(events)
+            divided["handled"].add(handled, of_neighbours(handled, staging.addresses, count))
+    every_event.close()
+    traced.close()
+    for parts in divided.values():
+        parts.close()
     return states
+
+
+class _CopyEvents:
+    """The events of a trace about copies of messages: in memory if it is small, otherwise in files by message.
+
+    Args:
+        trace_bytes: the size of the trace.
+    """
+
+    def __init__(self, trace_bytes: int) -> None:
+        self._count = max(1, -(-trace_bytes // COPIES_BYTES))
+        self._rows = [_COPY_EVENTS.empty_table()]
+        if self._count > 1:
+            self._folder = TemporaryDirectory(prefix="trellis-", dir=scratch_folder())
+            self._parts = BucketParts(Path(self._folder.name), 0, _COPY_EVENTS, self._count)
+
+    def add(self, events: pa.Table) -> None:
+        if self._count == 1:
+            self._rows.append(events)
+        else:
+            self._parts.add(events, of_messages(events["message_id"], self._count))
+
+    def by_message(self) -> Iterator[pa.Table]:
+        """All events of some messages at a time."""
+        if self._count == 1:
+            yield pa.concat_tables(self._rows)
+            return
+        self._parts.close()
+        with self._folder as folder:
+            for share in all_shares(self._count):
+                yield read_bucket(Path(folder), _COPY_EVENTS, share)
+
+
+def add_mentions(parts: BucketParts, frames: pa.Table, bucket: Ints, count: int) -> None:
+    """Note which buckets of connections have frames of a message; where there is only one, nothing needs to be noted.
+
+    Args:
+        parts: of ``MENTIONS``, in buckets of messages.
+        frames: conn and message_id of frames.
+        bucket: of each frame's connection.
+        count: how many buckets there are.
+    """
+    if count == 1:
+        return
+    rows = pa.table([frames["message_id"], pa.array(bucket)], MENTIONS)
+    rows = rows.filter(pc.and_(pc.is_valid(frames["conn"]), pc.is_valid(frames["message_id"])))
+    _, named = group_rows(rows, *MENTIONS.names)
+    parts.add(named, of_messages(named["message_id"], count))
+
+
+class TracedParts:
+    """The part of a task of ``traced``: each frame in the part of the captures that has its connection's packets.
+
+    Args:
+        staging: see there.
+        part: the name of the task's part.
+    """
+
+    def __init__(self, staging: Staging, part: str) -> None:
+        self._staging = staging
+        self._parts = BucketParts(staging.folder / "traced", part, TRACED, staging.parts, ("conn", "direction", "off"))
+
+    def add(self, frames: pa.Table) -> None:
+        """Add rows of ``FRAMES``."""
+        self._parts.add(frames.select(TRACED.names), of_connections(frames["conn"], self._staging.parts))
+
+    def close(self) -> None:
+        self._parts.close()
+
+
+def describe_copies(events: pa.Table) -> pa.Table:
+    """What became of the copies that nodes handled: ``HANDLED``.
+
+    ``first_*`` are those of the node's first ``deliver`` or ``relay`` of the message that names a sender, null without
+    one. ``is_own``: the node handed on a message that no neighbour sent it, its own.
+
+    Args:
+        events: of whole nodes: event, node, peer, ts_ns, message_id; all ``deliver``, ``relay`` and ``duplicate``.
+    """
+    events = events.combine_chunks()
+    has_peer = pc.is_valid(events["peer"])
+    taken = pc.and_(has_peer, pc.is_in(events["event"], pa.array(["deliver", "relay"])))
+    firsts = events.filter(taken).sort_by([("ts_ns", "ascending")])
+    own = events.filter(pc.and_(pc.invert(has_peer), pc.equal(events["event"], "deliver")))
+    rows = events.filter(has_peer)
+    asked = [rows["node"], rows["message_id"]]
+    first = firsts.take(find([firsts["node"], firsts["message_id"]], asked))
+    columns = {name: rows[name] for name in ("node", "peer", "message_id")}
+    columns |= {"first_event": first["event"], "first_peer": first["peer"], "first_ns": first["ts_ns"]}
+    columns["is_own"] = pc.is_valid(find([own["node"], own["message_id"]], asked))
+    return conform(columns, HANDLED)
 
 
 def locate(frames: pa.Table) -> pa.Table:
@@ -118,14 +275,14 @@ def parse(lines: bytes) -> pa.Table:
     return pa.concat_tables([parse(b"\n".join(some)) for some in (rows[:middle], rows[middle:])])
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
+def read_blocks(path: Place) -> Iterator[bytes]:
     """The file's bytes, some whole lines at a time."""
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
             yield block + file.readline()
 
 
-def _settle(events: pa.Table, path: Path, ahead_ns: Mapping[int, int]) -> pa.Table:
+def _settle(events: pa.Table, path: Place, ahead_ns: Mapping[int, int]) -> pa.Table:
     """Rows that lack what every event has are none; they, and events that name no node, belong to their file's.
 
     Instants become those of our clock.

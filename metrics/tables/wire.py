@@ -1,72 +1,136 @@
-"""What the captures say: one pass of the ``pcap`` Data Source's tasks, staged as Parquet, and the tables in it."""
+"""What the captures say: one pass of the tasks of ``metrics.pcap.tasks``, staged as Parquet."""
 
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
+import numpy as np
+import pyarrow as pa
 
+from metrics.executors import Executor
+from metrics.pcap import tasks as sharing
+from metrics.pcap.divided import divide_capture
 from metrics.pcap.schemas import SCHEMAS
-from metrics.pcap.source import PcapReader
-from metrics.tables.staged import STAGED, ParquetPart, remove_attempts
+from metrics.pcap.tables import Reading
+from metrics.pcap.tasks import FileShare, Task, find_captures, plan_tasks, read_task
+from metrics.pcap.walk import Ints
+from metrics.storage import Place
+from metrics.tables.buckets import BucketParts, of_connections, of_seconds
+from metrics.tables.shares import Share, write_share
+from metrics.tables.staged import STAGED, remove_attempts, temporary_folder
+from metrics.tables.traces import MENTIONS, add_mentions
 
-_TABLES = ("conns", "frames", "spans", "wire", "captures")
-_KEPT = "frames"
-"""The largest of them is a table of the run as it is staged."""
+WIRE_TABLES = ("conns", "frames", "spans", "wire", "captures")
+_KEPT = ("frames", "packets")
+"""Tables of the run as they are staged; ``frames`` is the largest of those that are always made."""
+
+_MENTIONS: Final = "mentions"
+
+PART_BYTES: Final = 128 << 20
+"""Captures are divided into parts of about so many bytes, so that a task holds no more at a time."""
+
+
+def count_parts(workers: int, capture_bytes: int) -> int:
+    """Into how many parts captures are divided; 1 = they are read as they are."""
+    return max(1, min(workers, -(-capture_bytes // sharing.PARTITION_BYTES)), -(-capture_bytes // PART_BYTES))
 
 
 class Wire:
-    """The staged tables of a run's captures; all are empty where there is no capture."""
+    """The staged tables of a run's captures; all are empty where there is no capture.
 
-    def __init__(self, spark: SparkSession, staging: Path) -> None:
-        self._spark = spark
+    Args:
+        executor: runs the tasks.
+        staging: where they are staged.
+        frames: the folder of ``frames``, which is a table of the run.
+        mentions: that of ``traces.MENTIONS``, which is there.
+    """
+
+    def __init__(self, executor: Executor, staging: Place, frames: Place, mentions: Place) -> None:
+        self._executor = executor
         self._staging = staging
-        for name in _TABLES:
-            (staging / name).mkdir(parents=True)
+        self._targets = {name: staging / name for name in WIRE_TABLES} | {_KEPT[0]: frames}
+        for target in self._targets.values():
+            target.mkdir(parents=True)
+        self._targets[_MENTIONS] = mentions
 
-    def read(self, capture_dir: Path, traced: Path, epoch_offset_ns: int, zero_ns: int) -> None:
-        """Read all captures once and stage their tables; seconds are counted from ``zero_ns``.
+    def read(self, capture_dir: Place, reading: Reading, buckets: int) -> None:
+        """Read all captures once and stage their tables in buckets: of seconds ``wire``, of connections the others.
 
-        The tasks are those of the Data Source. They write Parquet themselves: rows that go through Spark to become
-        Parquet cost several times what finding them costs. The executors must have the code
-        (``metrics.pcap.source.register``).
+        Args:
+            capture_dir: where the captures are.
+            reading: how they are read; its tables are ``WIRE_TABLES``. Captures are divided if it has several parts.
+            buckets: how many there are.
         """
-        options = {
-            "path": str(capture_dir),
-            "tables": ",".join(_TABLES),
-            "traced": str(traced),
-            "epoch_offset_ns": str(epoch_offset_ns),
-            "origin_ns": str(zero_ns),
-            "parallelism": str(self._spark.sparkContext.defaultParallelism),
-        }
-        reader, staging = PcapReader(options), self._staging
-        tasks = list(enumerate(reader.partitions()))
-        self._spark.sparkContext.parallelize(tasks, len(tasks)).foreach(lambda task: _stage(reader, *task, staging))
+        if reading.parts == 1:
+            stage_captures(self._executor, capture_dir, reading, self._targets, buckets)
+            return
+        captures = find_captures(capture_dir)
+        with temporary_folder(self._staging, "divided-") as folder:
+            divided = [(capture, folder / str(number), reading.parts) for number, capture in enumerate(captures)]
+            self._executor.map(_divide, divided)
+            tasks = [
+                tuple(FileShare(capture, 0, part, parts, each) for capture, each, parts in divided)
+                for part in range(reading.parts)
+            ]
+            _stage_tasks(self._executor, tasks, reading, self._targets, buckets)
 
-    def keep(self, target: Path) -> bool:
-        """Make the staged ``frames`` a table of the run; False where no frame was captured."""
-        staged = self._staging / _KEPT
-        remove_attempts(staged)
-        if not any(staged.iterdir()):
-            return False
-        staged.rename(target)
-        return True
-
-    def table(self, name: str) -> DataFrame:
-        """A staged table in its own schema."""
-        return self._spark.read.schema(from_arrow_schema(SCHEMAS[name])).parquet(str(self._staging / name))
+    def complete(self) -> None:
+        """Write an empty part of ``frames`` where there is none."""
+        if not any(self._targets["frames"].glob("*")):
+            write_share({"frames": SCHEMAS["frames"].empty_table()}, self._targets, Share())
 
 
-def _stage(reader: PcapReader, number: int, partition: InputPartition, staging: Path) -> None:
-    parts = {
-        name: ParquetPart(
-            staging / name / f"part-{number}.parquet",
-            SCHEMAS[name],
-            compression="zstd" if name == _KEPT else STAGED["compression"],
-        )
-        for name in _TABLES
-    }
-    for name, rows in reader.read_tables(partition):
-        parts[name].add(rows)
+def stage_captures(
+    executor: Executor, capture_dir: Place, reading: Reading, targets: Mapping[str, Place], buckets: int = 1
+) -> None:
+    """Read captures and write their tables as folders of parts, a part per task (and bucket) that found any row.
+
+    Args:
+        executor: runs the tasks.
+        capture_dir: where the captures are.
+        reading: what is read of them.
+        targets: the folder of each table.
+        buckets: into how many buckets the tables are divided, other than ``captures`` and ``packets``.
+    """
+    tasks = plan_tasks(capture_dir, reading, executor.workers)
+    _stage_tasks(executor, tasks, reading, targets, buckets)
+
+
+def _stage_tasks(
+    executor: Executor, tasks: Sequence[Task], reading: Reading, targets: Mapping[str, Place], buckets: int
+) -> None:
+    executor.map(partial(_stage, reading, targets, buckets), list(enumerate(tasks)))
+    for target in targets.values():
+        remove_attempts(target)
+
+
+def _divide(given: tuple[Place, Place, int]) -> None:
+    divide_capture(*given)
+
+
+def _stage(reading: Reading, targets: Mapping[str, Place], buckets: int, numbered: tuple[int, Task]) -> None:
+    number, task = numbered
+    parts = {}
+    for name in reading.tables:
+        count, compression = buckets if name in _BUCKETED else 1, "zstd" if name in _KEPT else STAGED["compression"]
+        parts[name] = BucketParts(targets[name], number, SCHEMAS[name], count, compression=compression)
+    if _MENTIONS in targets:
+        parts[_MENTIONS] = BucketParts(targets[_MENTIONS], f"wire{number}", MENTIONS, buckets)
+    for name, rows in read_task(task, reading):
+        bucket = _BUCKETED[name](rows, reading.origin_ns, buckets) if name in _BUCKETED else np.zeros(len(rows), int)
+        parts[name].add(rows, bucket)
+        if name == "frames" and _MENTIONS in targets:
+            add_mentions(parts[_MENTIONS], rows, bucket, buckets)
     for part in parts.values():
         part.close()
+
+
+def _by_connection(rows: pa.Table, origin_ns: int, buckets: int) -> Ints:
+    return of_connections(rows["conn"], buckets)
+
+
+def _by_second(rows: pa.Table, origin_ns: int, buckets: int) -> Ints:
+    return of_seconds(rows["at_ns"], origin_ns, buckets)
+
+
+_BUCKETED: Final = {"conns": _by_connection, "frames": _by_connection, "spans": _by_connection, "wire": _by_second}

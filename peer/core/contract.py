@@ -99,11 +99,17 @@ class TimerFired(Event, frozen=True):
 
 
 class Publish(Event, frozen=True):
-    """The application publishes."""
+    """The application publishes.
+
+    ``expression``: which nodes the message is for, as a text of ``peer.core.addressing.expression`` over the keywords
+    of topics (``peer.core.addressing.keywords``). If it is empty, the message is for the subscribers of its topics.
+    Otherwise ``topics`` has a topic of each term, so each node that the message is for subscribes to one of them.
+    """
 
     topics: tuple[TopicId, ...]
     message_id: MessageId
     payload: bytes
+    expression: str = ""
 
 
 class Subscribe(Event, frozen=True):

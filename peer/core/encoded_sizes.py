@@ -10,6 +10,12 @@ def count_integer_bytes(number: int) -> int:
     return 3 if number < 1 << 16 else 5 if number < 1 << 32 else 9
 
 
+def count_string_bytes(string: bytes) -> int:
+    """Return how many bytes msgpack makes of a byte string."""
+    length = len(string)
+    return length + (2 if length < 1 << 8 else 3 if length < 1 << 16 else 5)
+
+
 def count_array_head_bytes(length: int) -> int:
     """Return how many bytes msgpack puts before the items of an array."""
     return 1 if length < 1 << 4 else 3 if length < 1 << 16 else 5

@@ -94,7 +94,11 @@ class Subscriptions(Frame, frozen=True):
 
 @register
 class Data(Frame, frozen=True):
-    """A copy of a message. ``hops`` counts the links crossed when it arrives at its receiver (1 from the publisher)."""
+    """A copy of a message.
+
+    ``hops`` counts the links crossed when it arrives at its receiver (1 from the publisher). ``routing`` is what the
+    protocol adds to this copy to find its way; most protocols add nothing.
+    """
 
     kind: ClassVar[int] = 16
     message_id: int
@@ -102,3 +106,4 @@ class Data(Frame, frozen=True):
     hops: int
     ttl: int
     payload: bytes
+    routing: bytes = b""

@@ -28,7 +28,18 @@ class ComposedNode:
         ValueError: two parts write the same field of the state, or receive the same frames.
     """
 
-    __slots__ = ("_borrower", "_each", "_handlers", "_hearers", "_now_ns", "_takers", "parts", "state")
+    __slots__ = (
+        "_at_link_down",
+        "_at_link_up",
+        "_borrower",
+        "_each",
+        "_handlers",
+        "_hearers",
+        "_now_ns",
+        "_takers",
+        "parts",
+        "state",
+    )
 
     def __init__(self, state: State, parts: dict[str, Part]) -> None:
         self.state = state
@@ -36,7 +47,9 @@ class ComposedNode:
         self._each = tuple(dict.fromkeys(parts.values()))
         self._borrower = next((part for part in self._each if part.borrows), None)
         self._takers = {kind.kind: part for part in self._each for kind in part.frames}
-        self._hearers = _hearers(tuple(type(part) for part in self._each))
+        types = tuple(type(part) for part in self._each)
+        self._hearers = _hearers(types)
+        self._at_link_up, self._at_link_down = _overriders(types, "link_up"), _overriders(types, "link_down")
         self._now_ns = 0
         self._handlers = _AT_FIRST
 
@@ -84,8 +97,8 @@ class ComposedNode:
             self._borrower.link_up(turn, peer)
             return
         state._neighbours[peer] = Neighbour(event.outbound)
-        for part in self._each:
-            part.link_up(turn, peer)
+        for place, link_up in self._at_link_up:
+            link_up(self._each[place], turn, peer)
 
     def _show(self, turn: Turn, peer: NodeId) -> None:
         """Let all parts see a link that so far only one used: another one of this node, or of the peer, needs it."""
@@ -111,8 +124,8 @@ class ComposedNode:
             neighbour = state._neighbours.pop(peer, None)
             if neighbour is not None and neighbour.logical:
                 turn.trace("prune", peer=peer, topics=neighbour.logical, reason=event.reason)
-            for part in self._each:
-                part.link_down(turn, peer, event.reason, event.retrying)
+            for place, link_down in self._at_link_down:
+                link_down(self._each[place], turn, peer, event.reason, event.retrying)
         if self._borrower is not None and event.retrying and not (peer in state._wanted or peer in state._borrowed):
             turn.disconnect(peer, "unused")  # it was borrowed, given back while the peer used it, and then it broke
 
@@ -156,7 +169,8 @@ class ComposedNode:
                 part.unsubscribe(turn, event.topic)
 
 
-_Hearer = tuple[int, Callable[[Any, Turn, NodeId, Any], None]]
+_Hearer = tuple[int, Callable[..., None]]
+"""The place of a part among the parts of its node, and one of its methods."""
 
 
 @cache
@@ -182,6 +196,13 @@ def _hearers(parts: tuple[type[Part], ...]) -> dict[int, tuple[_Hearer, ...]]:
         for taker in range(len(parts))
         for taken in parts[taker].frames
     }
+
+
+@cache
+def _overriders(parts: tuple[type[Part], ...], name: str) -> tuple[_Hearer, ...]:
+    """The parts that do anything in a method of ``Part``, with their own methods, in order."""
+    methods = [(place, getattr(part, name)) for place, part in enumerate(parts)]
+    return tuple((place, method) for place, method in methods if method is not getattr(Part, name))
 
 
 _Handler = Callable[[ComposedNode, Turn, Any], None]

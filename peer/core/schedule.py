@@ -25,12 +25,17 @@ class _Scheduled(Struct, frozen=True, tag_field="action", tag=str.lower, gc=Fals
 
 
 class Publish(_Scheduled, frozen=True):
-    """The node publishes; ``sequence``: how many messages it has published on the first topic before."""
+    """The node publishes.
+
+    ``sequence``: how many messages it has published on the first topic before. ``expression``: see
+    ``peer.core.contract.Publish``.
+    """
 
     message_id: MessageId
     topics: tuple[TopicId, ...]
     payload_bytes: int = 0
     sequence: int = 0
+    expression: str = ""
 
 
 class Join(_Scheduled, frozen=True):
@@ -70,7 +75,10 @@ Action: TypeAlias = Publish | Change
 _LINE: dict[str, Any] = {
     "at_ns": 0, "node": 0, "action": "", "message_id": 0, "topics": (), "payload_bytes": 0, "sequence": 0
 }  # fmt: skip
-"""The fields of every line, in this order, with the values of those that its action lacks. Plan hashes depend on it."""
+"""The fields of every line, in this order, with the values of those that its action lacks. Plan hashes depend on it.
+
+A line has an ``expression`` only if its action has one.
+"""
 
 _DECODER = msgspec.json.Decoder(Action)
 
@@ -78,6 +86,8 @@ _DECODER = msgspec.json.Decoder(Action)
 def to_line(action: Action) -> dict[str, Any]:
     """The object that stands for an action in JSON."""
     fields: dict[str, Any] = msgspec.to_builtins(action)
+    if not fields.get("expression"):
+        fields.pop("expression", None)
     return _LINE | fields
 
 

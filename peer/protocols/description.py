@@ -1,11 +1,11 @@
 """The description of a protocol, for code that treats protocols differently without naming any."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from peer.core.contract import TopicId
+from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.parts import Part
 from peer.core.rates import RateLaw
@@ -31,6 +31,25 @@ class Composition(Struct, frozen=True):
     needs_interests: bool = True
 
 
+class FirstNetwork(NamedTuple):
+    """The network at the start of a run, from which initial state is drawn.
+
+    Attributes:
+        interests: the topics of every node's first instance.
+        up: whether each node is up at the start; the first instance of the others joins later.
+        seed: the run's. A node's first instance draws from it, later ones from other seeds.
+        rates: the law of the topics' publication rates; None = all are equal.
+        round_trip_ns: how long a frame and its answer are under way between two nodes, as each can measure it; None =
+            nodes cannot know it before the run.
+    """
+
+    interests: Interests
+    up: Sequence[bool]
+    seed: int
+    rates: RateLaw | None = None
+    round_trip_ns: Callable[[NodeId, NodeId], int] | None = None
+
+
 class ParameterError(ValueError):
     """A parameter of a protocol does not fit the run. ``key``: its name in the protocol's section of the experiment."""
 
@@ -52,12 +71,14 @@ class Description(Struct, frozen=True, kw_only=True):
         background_frames: frames that nodes send on their own clock, whoever joins or leaves, such as heartbeats.
             Studies do not count them as caused by churn.
         check: refuses parameters for a network of this size, by a ``ParameterError``.
-        draw_initial_state: what the plan gives the overlay of every node besides the parameters, drawn from every
-            node's first topics, the parameters, the seed and the topics' rates (None = all are equal); may raise
-            ``ParameterError``. None = nothing.
+        draw_initial_state: what the plan gives the overlay of every node besides the parameters, drawn from the
+            network at the start and the parameters; may raise ``ParameterError``. None = nothing.
         needs_rates: whether the overlay of every node is told the topics' relative publication rates: its parameter
             ``rates``, a ``peer.core.rates.RateLaw``, or nothing if all rates are equal.
         report_note: what a report says of a run, given the protocol's section of its plan.
+        false_positive_rate: the probability that a node takes a message for its own although it does not satisfy the
+            message's expression, given the protocol's section of a plan, the number of the node's topics, and for each
+            term of the expression how many of its keywords the node lacks. None = the protocol predicts nothing.
     """
 
     name: str
@@ -66,9 +87,10 @@ class Description(Struct, frozen=True, kw_only=True):
     parameters: type[Struct] | None = None
     background_frames: tuple[type[Frame], ...] = ()
     check: Callable[[Any, int], None] | None = None
-    draw_initial_state: Callable[[Interests, Any, int, RateLaw | None], list[Choice]] | None = None
+    draw_initial_state: Callable[[FirstNetwork, Any], list[Choice]] | None = None
     needs_rates: bool = False
     report_note: Callable[[Mapping[str, Any]], str] | None = None
+    false_positive_rate: Callable[[Mapping[str, Any], int, tuple[int, ...]], float] | None = None
 
     @property
     def section(self) -> str:

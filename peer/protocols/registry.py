@@ -24,6 +24,7 @@ from peer.core.processing_delay import UnhurriedNode
 from peer.protocols import (
     complete_graph,
     gossipsub,
+    implicit_groups,
     opt,
     plumtree,
     random_graph,
@@ -57,6 +58,7 @@ PROTOCOLS: dict[str, Description] = {
         vitis.PROTOCOL,
         rvr.PROTOCOL,
         opt.PROTOCOL,
+        implicit_groups.PROTOCOL,
     )
 }
 """Every protocol; experiments have their sections in this order."""

@@ -64,8 +64,8 @@ def enact(step: Step, spec: NodeSpec, slot: Slot[Joining]) -> Joining | None:
     directory = None if step.directory is None else tell(spec, step.directory)
     match action:
         case Publish():
-            payload = make_payload(action.message_id, action.sequence, action.payload_bytes)
-            slot.feed(contract.Publish(action.topics, action.message_id, payload))
+            payload = make_payload(action.message_id, action.sequence, action.payload_bytes, action.expression)
+            slot.feed(contract.Publish(action.topics, action.message_id, payload, action.expression))
         case Subscribe():
             for topic in action.topics:
                 slot.feed(contract.Subscribe(topic))

@@ -73,8 +73,10 @@ class _Carrier:
             end.other, other.other = other, end
             self.table.opened(end, peer)
         else:
-            round_trip_ns = pump.delay_ns(self._node, peer) + pump.delay_ns(peer, self._node)
-            pump._after(round_trip_ns, lambda: self.table.failed(peer))
+            fails_after_ns = pump.delay_ns(self._node, peer) + pump.delay_ns(peer, self._node)
+            if peer in pump.vanished:
+                fails_after_ns = max(fails_after_ns, pump.unanswered_ns)
+            pump._after(fails_after_ns, lambda: self.table.failed(peer))
 
     def say_hello(self, end: _End) -> None:
         self._pump._tell(end, None)
@@ -103,8 +105,8 @@ class Pump:
 
     Every frame goes through ``peer.wire``, so that what arrives is what bytes can carry. Links follow the rules of
     ``peer.core.links``. A connection is open at once; ``Hello`` and ``Bye`` take the link's delay and suffer no fault.
-    A node that cannot be reached is given up after one attempt, one round trip later. A test that watches a node
-    overrides ``give`` or ``perform``.
+    A node that cannot be reached is given up after one attempt, one round trip later; one that has vanished may take
+    longer. A test that watches a node overrides ``give`` or ``perform``.
 
     Attributes:
         nodes: the nodes that are up, by number.
@@ -112,6 +114,9 @@ class Pump:
         delivered: (instant, node, message) of every delivery, in order.
         traced: every trace event, in order.
         effects: (instant, node, effect) of every effect, in order.
+        vanished: the nodes that have vanished.
+        unanswered_ns: the least time that an attempt to reach a vanished node takes; a test may replace it. By default
+            0.
 
     Args:
         nodes: all nodes, by number.
@@ -131,6 +136,8 @@ class Pump:
         self.delivered: list[tuple[int, NodeId, Message]] = []
         self.traced: list[TraceEvent] = []
         self.effects: list[tuple[int, NodeId, Effect]] = []
+        self.vanished: set[NodeId] = set()
+        self.unanswered_ns = 0
         self.nodes = dict(nodes)
         self.delay_ns = delay_ns
         self.faults = faults or Faults()
@@ -180,10 +187,14 @@ class Pump:
         for peer in sorted(table.links.keys() | table.pending.keys()):
             self.cut(node, peer)
         table.end()
-        self.vanish(node)
+        self._end(node)
 
     def vanish(self, node: NodeId) -> None:
         """End a node without closing its links: the other ends see them up, and what is sent on them is lost."""
+        self._end(node)
+        self.vanished.add(node)
+
+    def _end(self, node: NodeId) -> None:
         del self.nodes[node]
         self.clear_timers(node)
 

@@ -18,7 +18,7 @@ import pytest
 from metrics.rundir import Manifest
 from tests.e2e.run_experiment import await_step, finish, speaks_of_load, start
 
-pytestmark = [pytest.mark.root, pytest.mark.spark]
+pytestmark = pytest.mark.root
 
 DILATION = 2
 DURATION_S = 5

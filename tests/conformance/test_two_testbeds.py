@@ -18,9 +18,11 @@ import pytest
 from tests.captured_frames import received_frames
 from tests.e2e.run_experiment import await_recorded, finish, speaks_of_load, start
 
-pytestmark = [pytest.mark.root, pytest.mark.spark]
+pytestmark = pytest.mark.root
 
-SHAPE = ("degree_mean", "view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio")
+SHARING = ("link_sharing_ratio", "expressions_per_link_mean")
+"""How many topics, or groups, share a link: protocols have one of the two."""
+SHAPE = ("degree_mean", "view_size_total_mean", "view_size_unique_mean", *SHARING)
 """What of the headline tells of the overlay."""
 FINAL_SHAPE = ("view_size_total_mean", "view_size_unique_mean", "degree_mean")
 """What the last row of ``overlay`` tells of it."""
@@ -66,13 +68,14 @@ enabled = false
 """
 
 RUNS: dict[str, dict[str, Any]] = {
+    "implicit-groups": {"rate_mbit": 0, "processing": "none", "parameters": '[expressions]\nkind = "nodes"'},
     "spidercast": {"rate_mbit": 1, "processing": "none", "parameters": ""},  # some 9 ms up and 9 ms down for a frame
     "stan": {"rate_mbit": 0, "processing": "none", "parameters": ""},
     "topiary": {"rate_mbit": 0, "processing": "exponential", "parameters": ""},
     "vitis": {"rate_mbit": 0, "processing": "none", "parameters": "[vitis]\ntable_size = 5"},  # of 15 other nodes
 }
 """What each protocol meets besides delays."""
-TELL_OF_INTERESTS = {"topiary", "vitis"}
+TELL_OF_INTERESTS = {"implicit-groups", "topiary", "vitis"}
 """Protocols whose peers send each other topics that the receiver does not share. StAN's never do. SpiderCast's have no
 need to: whom a node may choose from, with which interests, it knows from its membership service."""
 
@@ -130,7 +133,9 @@ def agree(emulated: Outcome, simulated: Outcome) -> bool:
 
 
 def build_the_same_kind(emulated: Outcome, simulated: Outcome, name: str) -> bool:
-    return bool(emulated.headline[name] == pytest.approx(simulated.headline[name], rel=TOLERANCE_RATIO))
+    """Within the tolerance; or neither has that number."""
+    there, expected = (outcome.headline.get(name) for outcome in (emulated, simulated))
+    return there is expected is None or bool(there == pytest.approx(expected, rel=TOLERANCE_RATIO))
 
 
 def end_with_the_same_kind(emulated: Outcome, simulated: Outcome) -> bool:
@@ -161,6 +166,21 @@ def test_both_deliver_the_same(outcomes: tuple[Outcome, Outcome]) -> None:
 @pytest.mark.parametrize("name", SHAPE)
 def test_both_build_the_same_kind_of_overlay(outcomes: tuple[Outcome, Outcome], name: str) -> None:
     assert build_the_same_kind(*outcomes, name), [outcome.headline[name] for outcome in outcomes]
+
+
+def test_how_many_share_a_link_is_known(outcomes: tuple[Outcome, Outcome]) -> None:
+    for outcome in outcomes:
+        assert [name for name in SHARING if outcome.headline.get(name) is not None], outcome.headline
+
+
+def test_the_wire_shows_every_copy_of_a_message_for_a_group(folder: Path, outcomes: tuple[Outcome, Outcome]) -> None:
+    """The link sharing of groups is that of the captures. Runs without expressions have no such table."""
+    path = folder / "emulated" / "tables" / "group_links.parquet"
+    assert path.exists() == ("[expressions]" in (folder / "experiment.toml").read_text())
+    rows = pq.read_table(path).to_pylist() if path.exists() else []
+    assert bool(rows) == path.exists()
+    for row in rows:
+        assert (row["copies_on_wire"], row["expressions_on_wire"]) == (row["copies"], row["expressions"])
 
 
 def test_both_end_with_the_same_kind_of_overlay(outcomes: tuple[Outcome, Outcome]) -> None:

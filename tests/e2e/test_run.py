@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.run_experiment import Finished, finish, speaks_of_load, start, trellis, write_experiment
 
-pytestmark = [pytest.mark.root, pytest.mark.spark]
+pytestmark = pytest.mark.root
 
 HOSTS = 8
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}

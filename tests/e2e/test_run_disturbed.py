@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.run_experiment import Finished, await_step, descendants, finish, start, write_experiment
 
-pytestmark = [pytest.mark.root, pytest.mark.spark]
+pytestmark = pytest.mark.root
 
 
 @pytest.mark.parametrize("signal", ["KILL", "TERM"])

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.machine import observe
 from tests.e2e.run_experiment import trellis
 
-pytestmark = [pytest.mark.root, pytest.mark.spark]
+pytestmark = pytest.mark.root
 
 PHASES = {
     "boot": "plan",

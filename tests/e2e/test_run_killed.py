@@ -10,7 +10,7 @@ from tests.e2e.machine import observe
 from tests.e2e.observer import cgroups_of, cgroups_of_processes
 from tests.e2e.run_experiment import trellis, write_experiment
 
-pytestmark = [pytest.mark.root, pytest.mark.spark]
+pytestmark = pytest.mark.root
 
 LONGEST_S = 40.0
 

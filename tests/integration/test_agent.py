@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -200,6 +201,16 @@ def scrape(port: int) -> str:
         return page.read().decode()
 
 
+def page_of_metrics(port: int) -> str | None:
+    """None while the process that will listen has not come that far."""
+    try:
+        return scrape(port)
+    except urllib.error.URLError as error:
+        if not isinstance(error.reason, ConnectionRefusedError):
+            raise
+        return None
+
+
 def test_a_peer_killed_by_hand_shows_and_the_others_go_on(machine):
     m = machine()
     m.await_ready()
@@ -285,7 +296,7 @@ def test_a_node_that_crashes_ends_in_order_when_it_is_down(machine, ending: str)
     first = process_below(m, 1)
     m.start()
     second = process_below(m, 1, first)
-    until(lambda: scrape(m.metrics[1]))
+    until(lambda: page_of_metrics(m.metrics[1]))
     if ending == "stop":
         m.call("stop")
     else:

@@ -1,9 +1,10 @@
-"""The same tables from a cluster: two executors in one process, and a standalone master with two workers.
+"""The same tables wherever they are computed: in one process, by Spark on this machine, and by clusters.
 
-The standalone cluster lives in a network namespace of its own without a way out, and ends with its processes.
+The clusters are two executors of one master's process, and a standalone master with two workers.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,33 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from harness.experiment.loader import load_experiment
+from harness.planning import make_plan, write_plan
+from harness.stages.simulation import simulate_planned
+from metrics import tables
 from metrics.tables.schemas import TABLES
+from tests import digests
 from tests.fabricate import Fabrication
+from tests.standalone import MASTER, ROOT, run_on_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 BUILD = "import sys; from pathlib import Path; from metrics import tables; tables.build(Path(sys.argv[1]), sys.argv[2])"
+
+BUILD_ALL = """
+import sys
+from pathlib import Path
+
+from metrics.executors.spark import on_spark
+from metrics.rundir import RunDir
+from metrics.tables.pipeline import Pipeline
+
+with on_spark(sys.argv[1]) as executor:
+    for each in sys.argv[2:]:
+        run = RunDir(Path(each))
+        run.tables.mkdir()
+        Pipeline(executor, run).write(packets=True)
+"""
 
 SHARED = """
 import os, signal, sys
@@ -25,50 +46,30 @@ from pathlib import Path
 
 del os.environ["PYTHONPATH"]  # known to the driver alone: the code reaches executors as a zip or not at all
 from metrics import tables
-from metrics.pcap import source
-from metrics.tables import logs, shares
+from metrics.pcap import tasks
+from metrics.tables import logs, pipeline, shares
 
 notes = Path(sys.argv[3])
-shares.LEAST_ROWS, logs.SHARE_BYTES, source.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
+shares.LEAST_ROWS, logs.SHARE_BYTES, tasks.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
 write = shares.write_share
 
 def dying(rows, targets, share):
     # The last task of every table dies once, in the middle of its first part.
-    import metrics.tables.shares
-
     (notes / f"share-{min(targets)}-{share.number}-of-{share.count}").touch()
     died = notes / f"died-{min(targets)}"
     if share.number == share.count - 1 and not died.exists():
-        died.touch()
 
         class Dying:
             def write_table(rows, path, **options):
                 Path(path).write_bytes(b"PAR1, and no more")
+                died.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        metrics.tables.shares.pq = Dying
+        write.__globals__["pq"] = Dying  # this function was sent with globals of its own
     write(rows, targets, share)
 
-shares.write_share = dying
+shares.write_share = dying  # of tasks: the pipeline has its own name for the driver
 tables.build(Path(sys.argv[1]), sys.argv[2])
-"""
-
-STANDALONE = """
-set -e
-ip link set lo up
-export SPARK_HOME=$({python} -c 'import pyspark, pathlib; print(pathlib.Path(pyspark.__file__).parent)')
-spark_class=$SPARK_HOME/bin/spark-class
-export SPARK_DAEMON_JAVA_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-export SPARK_LOCAL_IP=127.0.0.1 PYSPARK_PYTHON={python} SPARK_LOCAL_DIRS={work}/scratch
-cd {work}
-exec {{master}}< <($spark_class org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 7077 --webui-port 0 2>&1)
-for worker in 1 2; do
-  $spark_class org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --webui-port 0 -c 1 -m 1g \
-    -d {work}/worker$worker spark://127.0.0.1:7077 > worker$worker.log 2>&1 &
-done
-grep --line-buffered -m 2 'Registering worker' <&$master
-cat <&$master > /dev/null &
-PYTHONPATH={root} {python} -c '{build}' {run} spark://127.0.0.1:7077
 """
 
 
@@ -79,8 +80,9 @@ def rows(run_dir: Path, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, analysed in one process."""
     run_dir = Fabrication(seed=5, nodes=6, topics=3, messages=30).write(tmp_path_factory.mktemp("local") / "run")
-    subprocess.run([sys.executable, "-c", BUILD, run_dir, "local[2]"], cwd=ROOT, check=True, timeout=300)
+    tables.build(run_dir, "here")
     return run_dir
 
 
@@ -96,6 +98,42 @@ def assert_equal(local: Path, other: Path) -> None:
         assert rows(other, name) == rows(local, name), name
 
 
+DAMAGED = ("captures", "traces", "none")
+"""What a run lacks: some traces, its captures, or nothing."""
+
+
+def fabricate(run_dir: Path, lacks: str) -> Path:
+    Fabrication(seed=6, nodes=6, topics=3, messages=30).write(run_dir)
+    if lacks == "traces":
+        cut = run_dir / "trace" / "2.jsonl"
+        cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2 - 3])
+        (run_dir / "trace" / "5.jsonl").unlink()
+    if lacks == "captures":
+        (run_dir / "capture" / "plane.pcapng").unlink()
+    return run_dir
+
+
+def simulate(run_dir: Path) -> Path:
+    """A run with joins, leaves, crashes and adversaries."""
+    file = run_dir.with_suffix(".toml")
+    file.write_text(digests.EXPERIMENT.format(protocol="similarity", adversary="asker"), encoding="utf-8")
+    write_plan(make_plan(load_experiment(file), file), run_dir)
+    simulate_planned(run_dir)
+    return run_dir
+
+
+def test_spark_on_this_machine_gives_the_rows_of_one_process(tmp_path: Path) -> None:
+    """One session for all runs, since its start takes most of the time."""
+    runs = [fabricate(tmp_path / lacks, lacks) for lacks in DAMAGED] + [simulate(tmp_path / "simulated")]
+    for run_dir in runs:
+        shutil.copytree(run_dir, run_dir.with_name(f"{run_dir.name}-here"))
+        tables.build(run_dir.with_name(f"{run_dir.name}-here"), "here", packets=True)
+    subprocess.run([sys.executable, "-c", BUILD_ALL, "local[2]", *runs], cwd=ROOT, check=True, timeout=300)
+    for run_dir in runs:
+        assert_equal(run_dir.with_name(f"{run_dir.name}-here"), run_dir)
+        assert rows(run_dir, "packets") == rows(run_dir.with_name(f"{run_dir.name}-here"), "packets")
+
+
 def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
     """Two executors with two cores each: every kernel runs as four shares, and one of them twice."""
     run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
@@ -105,7 +143,8 @@ def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local:
     argv = [sys.executable, "-c", SHARED, str(run_dir), "local-cluster[2,2,1024]", str(notes)]
     subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)
     assert_equal(local, run_dir)
-    kernels = {"carried", "deliveries", "messages", "published"}  # by the first table that each of them writes
+    kernels = {"carried", "conns", "contents", "control", "deliveries", "ends", "instances", "sharing"}
+    """By the first table that each writes."""
     assert {path.name for path in notes.glob("died-*")} == {f"died-{name}" for name in kernels}
     for name in kernels:
         assert len(list(notes.glob(f"share-{name}-*-of-4"))) == 4, name
@@ -118,8 +157,5 @@ def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local:
 @pytest.mark.root
 def test_cluster_standalone_with_two_workers_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
     run_dir = copy_of(local, tmp_path / "run")
-    script = STANDALONE.format(python=sys.executable, work=tmp_path, root=ROOT, build=BUILD, run=run_dir)
-    isolated = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    done = subprocess.run([*isolated, "bash", "-c", script], check=False, timeout=200, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_on_cluster(tmp_path, [sys.executable, "-c", BUILD, str(run_dir), MASTER])
     assert_equal(local, run_dir)

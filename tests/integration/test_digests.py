@@ -14,7 +14,6 @@ def test_plans_have_the_hashes_on_record() -> None:
     assert {name: golden.get(name) for name in found} == found
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("protocol", digests.protocols())
 def test_simulated_runs_with_churn_and_adversaries_have_the_digests_on_record(protocol: str, tmp_path: Path) -> None:
     found = digests.digest_run(protocol, tmp_path)

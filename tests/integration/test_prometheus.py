@@ -111,10 +111,13 @@ def test_serve_shows_report_and_metrics_until_interrupted(tmp_path: Path):
     scrape_once(tmp_path)
     (tmp_path / "report").mkdir()
     (tmp_path / "report/index.html").write_text("the report")
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/nodes").write_text("a table")
     before = digest(tmp_path)
     with serving(tmp_path) as (process, lines):
         words = dict(line.split(None, 1) for line in lines[:2])
         assert urllib.request.urlopen(words["report"]).read() == b"the report"
+        assert urllib.request.urlopen(words["report"] + "../tables/nodes").read() == b"a table"
         assert b"prometheus_build_info" in urllib.request.urlopen(words["prometheus"] + "/metrics").read()
         assert sum("/graph?g0.expr=" in line for line in lines) > 2
         assert prometheus_runs()

@@ -11,15 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import cli
-from metrics import report, summary, tables
+from metrics import report, tables
+from metrics.analysis import analyse
 from metrics.comparison.groups import group_runs
 from metrics.headline import headline
-from metrics.report.figures import FIGURES
+from metrics.report.figures import CHAPTERS, FIGURES
 from metrics.rundir import RunDir
 from peer.core.schedule import Action, Join, Leave, Publish, encode_schedule
 from tests.fabricate import Fabrication
-
-pytestmark = pytest.mark.spark
 
 COMPARED = (
     "delivery_ratio",
@@ -39,9 +38,7 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, host in enumerate(underlay["hosts"]):
         host |= {"latitude": 10.0 * number - 20, "longitude": 60.0 * number - 170, "site": f"<City {number}>"}
     (run_dir / "underlay.json").write_text(json.dumps(underlay))
-    tables.build(run_dir)
-    summary.write(run_dir)
-    report.write(run_dir)
+    analyse(run_dir)
     return run_dir
 
 
@@ -52,7 +49,7 @@ def page(analysed: Path) -> str:
 
 def test_page_starts_with_the_verdict(page: str, analysed: Path) -> None:
     verdict = json.loads((analysed / "summary.json").read_text())["verdict"]
-    assert page.index(f'class="verdict {verdict}"') < page.index("<h2>Results</h2>")
+    assert page.index(f'class="verdict {verdict}"') < page.index('<h2 id="results">Results</h2>')
 
 
 def test_a_message_whose_publication_no_trace_tells_leaves_the_report_whole(analysed: Path, tmp_path: Path) -> None:
@@ -74,16 +71,48 @@ def test_a_message_whose_publication_no_trace_tells_leaves_the_report_whole(anal
 
 
 def test_page_needs_no_network(page: str) -> None:
-    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
-    assert sources
-    assert all(source.startswith("data:image/png;base64,") for source in sources)
-    assert "@import" not in page
+    assert not re.search(r"(?:src|url)[=(][\"']?(?!#)", page) and "@import" not in page
+    links = re.findall(r'<a [^>]*href="([^"]*)"', page)
+    assert links and all(link.startswith(("#", "../")) for link in links)
+
+
+def test_links_lead_to_sections_and_files(page: str, analysed: Path) -> None:
+    links = set(re.findall(r'<a [^>]*href="([^"]*)"', page))
+    places = re.findall(r' id="([^"]*)"', page)
+    assert len(set(places)) == len(places)
+    assert {link[1:] for link in links if link.startswith("#")} <= set(places)
+    files = [(analysed / "report" / link).resolve() for link in links if link.startswith("../")]
+    assert {path.parent.stem if path.is_file() else path.stem for path in files} >= set(tables.TABLES)
+    assert all(path.exists() and path.is_relative_to(analysed.resolve()) for path in files)
+
+
+def test_numbers_are_grouped(page: str, analysed: Path) -> None:
+    numbers = page.split('<div class="numbers">')[1].split("</div>")[0]
+    shown = {
+        title: re.findall(r"<dt>(.*?)</dt>", group)
+        for title, group in re.findall(r"<h3><a.*?>(.*?)</a>(.*?)</section>", numbers, re.DOTALL)
+    }
+    assert list(shown) == ["Results", "Overlay", "Network"] and all(shown.values())
+    asked = [name for chapter in CHAPTERS for name in chapter.numbers]
+    values = headline(RunDir(analysed))
+    assert sum(map(len, shown.values())) == sum(values.get(name) is not None for name in asked)
+    assert len(set(asked)) == len(asked)
+
+
+def test_images_say_what_is_seen(page: str, analysed: Path) -> None:
+    delivered = headline(RunDir(analysed))
+    expected = delivered["deliveries_expected"]
+    made = round(expected * delivered["delivery_ratio"])
+    (delay,) = re.findall(r'id="delay-cdf">.*?aria-label="([^"]*)"', page, re.DOTALL)
+    assert delay.startswith(f"Propagation delay. {made:,} of {expected:,} expected deliveries made")
+    assert len(re.findall(r"<svg ", page)) == len(re.findall(r'role="img" aria-label="[^"]*\d[^"]*"', page))
 
 
 def test_every_figure_is_drawn_and_in_the_page(page: str, analysed: Path) -> None:
-    drawn = {path.stem for path in (analysed / "report").glob("*.png") if path.read_bytes().startswith(b"\x89PNG")}
+    drawn = {path.stem for path in (analysed / "report").glob("*.svg") if path.read_text().startswith("<svg ")}
     assert drawn == {figure.name for figure in FIGURES} - {"learning"}, "the toy network learns nothing"
-    assert all(f'id="{name}"' in page for name in drawn)
+    assert all(f'<figure id="{name}"' in page or f'class="wide" id="{name}"' in page for name in drawn)
+    assert page.count("What this means.") == len(drawn)
 
 
 def test_the_overlay_is_in_the_page_as_tables(page: str, analysed: Path) -> None:
@@ -91,14 +120,14 @@ def test_the_overlay_is_in_the_page_as_tables(page: str, analysed: Path) -> None
     shapes = page.split('id="topics"')[1].split("</table>")[0]
     rows = re.findall(r'<tr><td class="number">\d+</td><td class="number">\d+</td>\s*<td class="number">(\d+)', shapes)
     assert sum(map(int, rows)) == topics > 0
-    measures = page.split('id="overlay"')[1].split("</table>")[0]
-    assert "<th>0 s</th>" in measures and "partitioned topics" in measures
+    measures = page.split('id="overlay-measures"')[1].split("</table>")[0]
+    assert '<th class="number">0 s</th>' in measures and "partitioned topics" in measures
 
 
 def test_every_check_and_number_is_in_the_page(page: str, analysed: Path) -> None:
     document = json.loads((analysed / "summary.json").read_text())
     assert all(check["name"].replace("_", " ") in page for check in document["checks"])
-    assert all(f"<code>{name}</code>" in page for name in document["headline"])
+    assert all(f'<code class="soft">{name}</code>' in page for name in document["headline"])
 
 
 def test_probes_are_in_the_page_by_attempt(page: str) -> None:
@@ -162,9 +191,8 @@ def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tm
     (run_dir / "underlay.json").write_text(json.dumps(underlay))
     (run_dir / "achieved.parquet").unlink()
     written = report.write(run_dir).read_text()
-    assert (
-        "Nothing to show for: The overlay on the planet, Learning, Measured and configured round-trip times." in written
-    )
+    titles = ("Learning", "The overlay on the planet", "Measured and configured round-trip times")
+    assert all(f"Nothing to show for: {title}." in written for title in titles)
 
 
 def test_comparison_shows_what_differs(analysed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +209,12 @@ def test_comparison_shows_what_differs(analysed: Path, tmp_path: Path, capsys: p
     shown = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[1:] if line}
     assert shown["protocol"] == ["random", "complete"]
     assert all(name in shown for name in COMPARED), "what protocols are compared by"
-    assert page.read_text().count('src="data:image/png;base64,') == 2
+    assert page.read_text().count("<svg ") == 4, "two figures, and a map of each group"
+    assert all(f'aria-label="Map of {group.label}. 6 hosts at 6 sites' in page.read_text() for group in groups)
+    inside = page.read_text()
+    links = re.findall(r'<a href="#(\w+)">', inside)
+    assert links == ["groups", "distributions", "maps", "numbers"]
+    assert all(inside.count(f'id="{name}"') == 1 for name in links)
 
 
 def test_comparison_of_a_run_that_was_not_analysed_is_a_usage_error(

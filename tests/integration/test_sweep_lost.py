@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.studies.loader import load_study
-from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_spec
+from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -46,9 +46,9 @@ notes = Path(sys.argv[1]) / "notes"
 original = executor.perform
 
 def perform(task):
-    from harness.studies.store import ROOT
+    from harness.studies.code_hash import ROOT
 
-    job = msgspec.json.decode(task[0])
+    job = msgspec.json.decode(task)
     (notes / f"{job['key']}-imports").write_text(str(ROOT))
     once = notes / "lost-once"
     if job["seed"] == 2 and job["at"]["random.degree"] == 2 and not once.exists():
@@ -81,7 +81,7 @@ def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, at
     source, out = tmp_path / "small.toml", tmp_path / "out"
     source.write_text(STUDY)
     study = load_study(source, [], seeds=None, quick=False)
-    write_spec(out, SweepSpec(study, str(source), code_hash(), (), {}))
+    write_spec(out, SweepSpec(study, str(source), study_code(study), (), {}))
     (out / "notes").mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment |= {"SPARK_LOCAL_DIRS": str(tmp_path / "scratch"), "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -93,7 +93,7 @@ def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, at
     assert last.startswith("1 runs failed, the others are kept; the first failed with Spark lost the run: "), last
     assert "exited unexpectedly" in last
     jobs = jobs_of(study, tmp_path)
-    missing = [job for job in jobs if Store(out, code_hash()).read(job) is None]
+    missing = [job for job in jobs if Store(out).read(job) is None]
     assert [(job.seed, job.at["random.degree"]) for job in missing] == [(3, 3)]
     assert (out / "notes" / "lost-once").exists()
     assert (out / "notes" / "lost-always").read_text().count("lost") == attempts
@@ -102,5 +102,5 @@ def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, at
     assert len(imported) >= 1
     assert all(path.endswith(".zip") for path in imported), imported
     results = [msgspec.json.decode(path.read_bytes()) for path in (out / "runs").glob("*.json")]
-    assert {result["code"] for result in results} == {code_hash()}
+    assert {result["code"] for result in results} == {study_code(study)}
     assert not (out / "index.html").exists()

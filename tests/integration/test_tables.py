@@ -16,8 +16,6 @@ from metrics.rundir.parquet import version_of
 from metrics.tables.schemas import TABLES
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 
-pytestmark = pytest.mark.spark
-
 GOLDEN = Path(__file__).parents[1] / "golden" / "fabricated-summary.json"
 
 
@@ -86,8 +84,7 @@ def test_tables_have_their_columns_and_open_in_pyarrow(run: Analysed) -> None:
         assert files, name
         for path in files:
             assert pq.read_schema(path).names == list(columns)
-            by_spark = b"org.apache.spark.version" in (pq.read_metadata(path).metadata or {})
-            assert version_of(pq.read_metadata(path)) == (0 if by_spark else SCHEMA_VERSION)
+            assert version_of(pq.read_metadata(path)) == SCHEMA_VERSION
             if pq.read_metadata(path).num_rows:
                 assert pq.read_metadata(path).row_group(0).column(0).compression == "ZSTD"
 

@@ -15,9 +15,10 @@ from harness.studies.measures import MEASURES
 from harness.studies.point_run import Row, simulate_point
 from metrics import report, summary, tables
 from metrics.adversaries import read_adversaries
+from metrics.comparison.resampling import RESAMPLED
+from metrics.comparison.rows import read_delivery_rows
+from metrics.measures.deliveries import DELIVERIES
 from metrics.rundir import RunDir, Summary
-
-pytestmark = pytest.mark.spark
 
 ATTACKED = {
     "name": "attacked",
@@ -72,6 +73,16 @@ def test_the_overlays_measures_are_the_studys(attacked: Attacked) -> None:
     assert common > {"nodes", "degree_mean", "clustering", "path_length_mean", "topic_components"}
     assert common > {"degree_p99", "opened_links_max", "opened_links_mean", "accepted_links_p99"}
     assert {name: row[name] for name in common} == {name: at_end[name] for name in common}
+
+
+def test_what_a_comparison_draws_from_are_the_rows_of_the_headline(attacked: Attacked) -> None:
+    """The bootstrap over messages measures the run's rows, the summary what tasks counted of them."""
+    rows = read_delivery_rows(attacked.run, attacked.adversaries)
+    numbers, headline = DELIVERIES.numbers(rows.facts), attacked.summary.headline
+    common = [name for name in headline if name in numbers]
+    assert set(common) >= set(RESAMPLED) & set(headline) and len(common) > 15
+    assert {name: numbers[name] for name in common} == {name: pytest.approx(headline[name]) for name in common}
+    assert headline["duplicates_per_delivery"] > 0 and headline["relay_ratio"] > 0, "so that each is tested"
 
 
 def test_the_headline_is_the_studys(attacked: Attacked) -> None:

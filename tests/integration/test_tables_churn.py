@@ -14,8 +14,6 @@ from harness.stages.simulation import simulate_planned
 from metrics import summary, tables
 from metrics.rundir import Summary
 
-pytestmark = pytest.mark.spark
-
 EXPERIMENT = """
 name = "churn"
 testbed = "simulated"

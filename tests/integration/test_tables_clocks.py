@@ -11,12 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from metrics import summary, tables
+from metrics.executors.in_process import InProcess
 from metrics.rundir import Check, RunDir, Summary
-from metrics.tables.hop_evidence import order
+from metrics.tables.hop_evidence import Circumstances, weigh_hops
 from metrics.tables.schemas import TABLES
 from tests.fabricate import Fabrication
-
-pytestmark = pytest.mark.spark
 
 MS = 1_000_000
 AHEAD_NS = 7_654_321_012_345_678
@@ -120,6 +119,8 @@ def test_a_clock_that_is_off_beyond_its_bound_breaks_the_order(off: Analysed, tm
     clocks["m1"]["error_ns"] = MS
     (run_dir / "clocks.json").write_text(json.dumps(clocks))
     delays = between(off).eval("log_recv_ns - log_send_ns")
-    found, _ = order(RunDir(run_dir))
+    run = RunDir(run_dir)
+    with InProcess(1) as executor:
+        found = weigh_hops(executor, run, Circumstances.of(run), tmp_path / "weighed").order
     assert found.failed == (delays < -MS).sum() > 0
     assert found.worst == -MS - delays.min()

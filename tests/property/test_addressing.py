@@ -7,12 +7,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from peer.core import bitset
 from peer.core.addressing.bloom import BloomScheme
 from peer.core.addressing.clustering import cluster
 from peer.core.addressing.expression import And, Attribute, Expression, ExpressionError, Or, parse
 from peer.core.addressing.extent import AddressSpace, Extent
-from peer.core.addressing.geometry import angle, centre, shortest
-from peer.core.addressing.region import difference, disjoint, hand_over, intersection, neighbours
+from peer.core.addressing.geometry import angle, centre, distance, nearer, shortest, spans
+from peer.core.addressing.keywords import (
+    check_keywords,
+    covering_topics,
+    find_members,
+    keyword,
+    keywords,
+    terms_of_topics,
+    topic_of,
+)
+from peer.core.addressing.region import difference, disjoint, hand_over, intersection, merge, neighbours
 from peer.core.addressing.target import Target, permutations
 
 DEPTH = {1: 5, 2: 3, 3: 2}
@@ -101,6 +111,17 @@ def test_a_difference_divides_no_more_than_it_must(pair):
         above = [a for a in extent.ancestors() if a != extent]
         if extent not in one:
             assert cells(above[0]) & surface(other)
+
+
+@given(REGION_PAIRS)
+def test_merged_extents_are_the_largest_of_their_surface(pair):
+    region = disjoint(pair[0])
+    merged = merge(region)
+    assert_disjoint(merged)
+    assert surface(merged) == surface(region)
+    assert not any(extent.depth and set(extent.parent().split()) <= merged for extent in merged)
+    root = Extent(next(iter(region)).dimensions) if region else Extent(2)
+    assert merge(difference({root}, region) | region) == {root}
 
 
 @given(REGION_PAIRS)
@@ -303,7 +324,7 @@ def test_clusters_divide_the_extents_by_direction(drawn, phi: float):
     ways = {e: shortest(origin, centre(e)) for e in extents}
     for members in clusters:
         assert members
-        assert all(angle(ways[one], ways[other]) <= phi for one, other in combinations(members, 2))
+        assert all(angle(ways[one], ways[other]) <= phi + 1e-7 for one, other in combinations(members, 2))
     if all(angle(ways[one], ways[other]) <= phi for one, other in combinations(extents, 2)):
         assert len(clusters) == (1 if extents else 0)
 
@@ -315,3 +336,104 @@ def test_shortest_vectors(origin, goal):
         assert (start + component - end) % 1.0 == pytest.approx(0, abs=1e-9) or (
             start + component - end
         ) % 1.0 > 1 - 1e-9
+
+
+# Keywords of topics
+
+
+@given(st.integers(0, 2**32 - 1))
+@example(0)
+@example(25)
+@example(26)
+@example(701)
+@example(702)
+def test_a_keyword_names_one_topic_and_is_an_attribute_of_the_language(topic: int):
+    assert topic_of(keyword(topic)) == topic
+    assert parse(keyword(topic)) == Attribute(keyword(topic))
+
+
+def test_keywords_are_counted_as_columns_of_a_spreadsheet():
+    assert [keyword(topic) for topic in (0, 1, 25, 26, 27, 701, 702)] == ["a", "b", "z", "aa", "ab", "zz", "aaa"]
+    assert keywords((0, 26)) == {"a", "aa"}
+
+
+@pytest.mark.parametrize("word", ["", "A", "a b", "\xe9"])
+def test_other_words_are_no_keywords(word: str):
+    with pytest.raises(ValueError, match="no keyword"):
+        topic_of(word)
+
+
+EXPRESSIONS = st.recursive(
+    st.sampled_from("abcdefg"),
+    lambda inner: st.tuples(inner, st.sampled_from("&|"), inner).map(lambda parts: f"({''.join(parts)})"),
+    max_leaves=8,
+)
+
+
+@given(EXPRESSIONS, st.lists(st.sets(st.integers(0, 7)), max_size=6))
+def test_members_are_the_nodes_whose_keywords_satisfy_the_expression(text: str, nodes: list[set[int]]):
+    subscribers = {
+        topic: bitset.bitset(node for node, own in enumerate(nodes) if topic in own) for topic in set().union(*nodes)
+    }
+    found = set(bitset.members(find_members(text, subscribers)))
+    assert found == {node for node, own in enumerate(nodes) if parse(text).matches(keywords(own))}
+    topics = set(covering_topics(text))
+    assert all(nodes[node] & topics for node in found)
+    assert len(topics) <= len(terms_of_topics(text))
+
+
+def test_a_term_is_covered_by_its_rarest_keyword():
+    assert terms_of_topics("c&a|b&(a|z)") == (frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 25}))
+    assert covering_topics("c&a|b&(a|z)|a&c") == (1, 2, 25)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"), [("a&(b|z)", 5), ("a|A", 2), ("bB", 0), ("a|", 2), ("c&a&aa|zz", 4), ("a&zz&aa", 2)]
+)
+def test_the_first_attribute_that_is_no_keyword_is_refused_with_its_position(text: str, position: int):
+    with pytest.raises(ExpressionError) as found:
+        check_keywords(text, 5)
+    assert found.value.position == position
+
+
+def test_keywords_up_to_the_last_topic_are_accepted():
+    check_keywords("e&(a|b)", 5)
+    with pytest.raises(ExpressionError, match="'f' is not one of the keywords a to e at position 0"):
+        check_keywords("f", 5)
+
+
+DEEPEST = 5
+
+
+def gap_and_tie(extent: Extent, goal: Extent) -> tuple[int, int]:
+    """The squares of the distances to a goal and its centre, from all cells of the smallest size (2 units)."""
+    around = 2 << DEEPEST
+    between = tie = 0
+    for low, start in zip(extent.corner(), goal.corner(), strict=True):
+        length, goal_length = (2 << DEEPEST - each.depth for each in (extent, goal))
+        own = range(low * length, (low + 1) * length + 1)
+        ends = range(start * goal_length, (start + 1) * goal_length + 1)
+        middle = start * goal_length + goal_length // 2
+
+        def apart(one: int, other: int) -> int:
+            return min((one - other) % around, (other - one) % around)
+
+        between += min(apart(one, other) for one in own for other in ends) ** 2
+        tie += min(apart(one, middle) for one in own) ** 2
+    return between, tie
+
+
+def cells_to(depth: int):
+    return st.integers(0, depth).flatmap(
+        lambda level: st.builds(Extent, st.just(2), st.just(level), st.integers(0, 4**level - 1))
+    )
+
+
+@given(cells_to(DEEPEST), st.lists(cells_to(DEEPEST), min_size=1, max_size=4), cells_to(DEEPEST))
+def test_the_nearest_goal_is_found_if_it_is_nearer_than_a_known_one(extent: Extent, goals: list[Extent], known: Extent):
+    all_far = [gap_and_tie(extent, goal) for goal in goals]
+    assert [distance(extent, goal, DEEPEST) for goal in goals] == all_far
+    best = gap_and_tie(extent, known)
+    ends = [spans(goal, DEEPEST) for goal in goals]
+    found = nearer(spans(extent, DEEPEST), ends, DEEPEST, best)
+    assert found == (min(all_far) if min(all_far) < best else None)

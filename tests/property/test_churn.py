@@ -241,8 +241,8 @@ def test_a_script_is_possible_or_refused_with_its_place(script: tuple[ScriptedAc
     assert changes == [(action.node, KINDS[action.action]) for action in asked]
 
 
-def scripted(*entries: tuple) -> Workload:
-    script = tuple(ScriptedAction(*entry) for entry in entries)
+def scripted(*entries: tuple | ScriptedAction) -> Workload:
+    script = tuple(entry if isinstance(entry, ScriptedAction) else ScriptedAction(*entry) for entry in entries)
     experiment = Experiment(
         "x",
         churn=ChurnSpec(kind="script", script=script),
@@ -263,6 +263,16 @@ def test_a_script_says_who_is_down_at_the_start_and_what_a_join_takes() -> None:
         Subscribe(round(4.5 * SECOND), 1, (0,)),
         Join(5 * SECOND, 2, (0, 1, 2)),
     ]
+
+
+def test_an_entry_of_a_script_may_be_for_several_nodes() -> None:
+    drawn = scripted(ScriptedAction(3, 2, "vanish", count=2), ScriptedAction(2, 0, "join", (1,), count=2))
+    assert drawn.up == (False, False, True, True)
+    changes = [action for action in drawn.schedule if not isinstance(action, Publish)]
+    joins = [Join(2 * SECOND, node, (1,)) for node in (0, 1)]
+    assert changes == [*joins, Vanish(3 * SECOND, 2), Vanish(3 * SECOND, 3)]
+    with pytest.raises(ExperimentError, match=r"script\[0\]: expected a node from 0 to 3, got 4"):
+        scripted(ScriptedAction(1, 2, "crash", count=3))
 
 
 @pytest.mark.parametrize(

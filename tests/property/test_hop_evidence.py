@@ -1,5 +1,6 @@
 """What the checks ask of the hops, against loops over dictionaries."""
 
+import json
 import math
 import statistics
 import tempfile
@@ -13,14 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.checks.evidence import FrameSets, Outcome, Spread
 from metrics.checks.rule import Limit
+from metrics.executors.in_process import InProcess
 from metrics.probing import JITTER_SIGMAS
+from metrics.rundir import Phase
 from metrics.stalls import Late, Stalls, merge
 from metrics.tables import hop_evidence
+from metrics.tables.runs import SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
 
@@ -30,6 +34,12 @@ NODES = range(4)
 MACHINES = ("m0", "m0", "m1", "m2")
 ERRORS_NS = {"m1": 2, "m2": 3}
 JUDGED_NS = (10, 40)
+PARTS = ("a", "bc")
+"""The connections of each part of the table; a part has whole streams."""
+
+ADVERSARY = 2
+WORKLOAD_NS = (5, 30)
+
 RATED = 3
 """The node whose host has an access rate; hosts and nodes are numbered in opposite orders."""
 
@@ -44,7 +54,7 @@ hop = st.fixed_dictionaries(
         **dict.fromkeys(("src_node", "dst_node"), maybe_node),
         **dict.fromkeys(("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns", "tap_tx_last_ns"), maybe_instant),
         "n_retx": st.none() | st.integers(0, 1),
-        **dict.fromkeys(("is_dup", "is_relay"), st.none() | st.booleans()),
+        "len_bytes": st.integers(1, 3),
         "asked": st.none() | st.tuples(st.integers(0, 30), st.sampled_from([0, 4])),
     }
 )
@@ -58,6 +68,7 @@ def complete(row: Row) -> Row:
 
     delay, jitter = row["asked"] if row["asked"] is not None and row["src_node"] is not None else (None, None)
     known = {"d_sndbuf_ns": between("log_send_ns", "tap_tx_ns"), "d_rcv_ns": between("tap_rx_ns", "log_recv_ns")}
+    known["d_wire_ns"] = between("tap_tx_ns", "tap_rx_ns")
     asked = {"asked_delay_ms": delay and delay / 1e6, "asked_jitter_ms": jitter and jitter / 1e6}
     return {name: value for name, value in row.items() if name != "asked"} | known | asked
 
@@ -118,8 +129,12 @@ class Run(tempfile.TemporaryDirectory[str]):
     def __enter__(self) -> Any:
         path = Path(self.name)
         (path / "tables" / "hops.parquet").mkdir(parents=True)
-        hops = pa.Table.from_pylist(self._rows, arrow_schema("hops"))
-        pq.write_table(hops, path / "tables" / "hops.parquet" / "part-0.parquet")
+        for part, conns in enumerate(PARTS):
+            hops = pa.Table.from_pylist([row for row in self._rows if row["conn"] in conns], arrow_schema("hops"))
+            pq.write_table(hops, path / "tables" / "hops.parquet" / f"part-{part}.parquet")
+        behaviours = {ADVERSARY: {"behaviour": {"name": "asker"}}}
+        nodes = [{"node": node} | behaviours.get(node, {}) for node in NODES]
+        (path / "overlay.json").write_text(json.dumps({"nodes": nodes}))
         errors = {node: ERRORS_NS[machine] for node, machine in enumerate(MACHINES) if machine in ERRORS_NS}
         return SimpleNamespace(
             path=path,
@@ -130,10 +145,17 @@ class Run(tempfile.TemporaryDirectory[str]):
             ),
             clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
             judged_ns=JUDGED_NS,
+            phase={"workload": Phase("workload", *WORKLOAD_NS)}.get,
             nodes_by_host=list(reversed(NODES)),
             stalls=Stalls(merge(self._stalls), np.empty((0, 2), np.int64), slack_ns=1),
             underlay=SimpleNamespace(size=len(NODES), rate_mbit=np.array([1.0, 0.0, 0.0, 0.0])),
         )
+
+
+def weigh(run: Any, incomplete: Sequence[int] = (), broken: Sequence[str] = ()) -> hop_evidence.HopEvidence:
+    with InProcess(1) as executor:
+        circumstances = hop_evidence.Circumstances.of(run, incomplete, broken)
+        return hop_evidence.weigh_hops(executor, run, circumstances, run.path / "weighed")
 
 
 def unsure_ns(row: Row) -> int:
@@ -144,10 +166,11 @@ def unsure_ns(row: Row) -> int:
 
 
 @pytest.mark.parametrize("clocks", [False, True])
+@settings(max_examples=50, deadline=None)
 @given(rows_of_hops)
 def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
     with Run(rows, clocks=clocks) as run:
-        found = hop_evidence.order(run)
+        found = weigh(run)
     steps = [("log_send_ns", "tap_tx_ns"), ("tap_tx_ns", "tap_rx_ns"), ("tap_rx_ns", "log_recv_ns")]
     early, unresolved = [], []
     for row in rows:
@@ -157,7 +180,7 @@ def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
                 early.append(row[before] - row[after] - unsure)
         if unsure and row["log_send_ns"] is not None and row["log_recv_ns"] is not None:
             unresolved.append(row["log_recv_ns"] - row["log_send_ns"] <= unsure)
-    assert found == (
+    assert (found.order, found.clocks) == (
         Outcome(tested=len(early), failed=sum(each > 0 for each in early), worst=max(0, *early, 0)),
         Outcome(
             tested=len(unresolved),
@@ -167,6 +190,7 @@ def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
     )
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     rows_of_hops,
     st.lists(st.sampled_from(NODES), unique=True),
@@ -174,14 +198,14 @@ def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
 )
 def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int], broken: list[str]) -> None:
     with Run(rows) as run:
-        found = hop_evidence.completeness(run, incomplete, pa.array(broken, pa.string()))
+        found = weigh(run, incomplete, broken)
     theirs = {*incomplete, None} if incomplete else set()
     tested = [
         [row[name] is not None for name in ("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns")]
         for row in rows
         if row["conn"] not in broken and not theirs & {row["src_node"], row["dst_node"]}
     ]
-    assert found == (
+    assert (found.frames, found.frame_sets) == (
         Outcome(
             tested=sum(sent for sent, _, _, _ in tested), failed=sum(sent and not read for sent, _, _, read in tested)
         ),
@@ -211,22 +235,46 @@ def within(instant: int | None) -> bool:
     return instant is not None and JUDGED_NS[0] <= instant <= JUDGED_NS[1]
 
 
+@settings(max_examples=50, deadline=None)
 @given(rows_of_hops, stalls)
 def test_host_delays_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
     with Run(rows, stalls=host) as run:
-        found = hop_evidence.host_delays(run)
+        found = weigh(run)
     judged = [row for row in rows if within(row["log_send_ns"])]
     read = [(row["tap_rx_ns"], row["log_recv_ns"]) for row in judged if row["d_rcv_ns"] is not None]
     send, receive = (
         [row[column] / 1e6 for row in judged if row[column] is not None] for column in ("d_sndbuf_ns", "d_rcv_ns")
     )
-    assert found == (spread_of(send, (0, 0)), spread_of(receive, tally(read, host)))
+    assert (found.send, found.receive) == (spread_of(send, (0, 0)), spread_of(receive, tally(read, host)))
 
 
+@settings(max_examples=50, deadline=None)
+@given(rows_of_hops)
+def test_totals_are_what_loops_say(rows: list[Row]) -> None:
+    with Run(rows) as run:
+        found = weigh(run).totals
+    columns = {"send_ms": "d_sndbuf_ns", "wire_ms": "d_wire_ns", "receive_ms": "d_rcv_ns"}
+    judged = [row for row in rows if within(row["log_send_ns"])]
+    for name, column in columns.items():
+        assert list(getattr(found, name).values) == sorted(row[column] / 1e6 for row in rows if row[column] is not None)
+        if name != "wire_ms":
+            values = (row[column] / 1e6 for row in judged if row[column] is not None)
+            assert list(getattr(found, f"judged_{name}").values) == sorted(values)
+    asked = [row["asked_delay_ms"] for row in rows if row["asked_delay_ms"] is not None]
+    assert list(found.asked_ms.values) == sorted(asked)
+    sent: dict[int, list[int]] = {}
+    for row in rows:
+        at_ns = row["log_send_ns"]
+        if at_ns is not None and WORKLOAD_NS[0] <= at_ns < WORKLOAD_NS[1] and row["src_node"] != ADVERSARY:
+            sent.setdefault(-1 if row["kind"] is None else row["kind"], []).append(row["len_bytes"])
+    assert found.sent == {kind: (len(each), sum(each)) for kind, each in sent.items()}
+
+
+@settings(max_examples=50, deadline=None)
 @given(st.lists(captured.map(complete), max_size=20), stalls)
 def test_wire_errors_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
     with Run(rows, stalls=host) as run:
-        found = hop_evidence.wire_errors(run)
+        found = weigh(run).wire
     resent = {(row["conn"], row["direction"], row["incarnation"]) for row in rows if row["n_retx"]}
     steady, jittered, sigmas = [], [], []
     passages: dict[str, list[tuple[float, int]]] = {"steady": [], "jittered": []}
@@ -268,5 +316,30 @@ def test_one_hop_is_not_one_in_a_hundred_of_a_few(late: int, hops: int, p99_ns: 
     asked = {"src_node": 0, "dst_node": 1, "asked_delay_ms": 0.0, "asked_jitter_ms": 0.0}
     passage = {"conn": "a", "direction": "a", "incarnation": 0, "tap_tx_last_ns": 20, "n_retx": 0, **asked}
     with Run([passage | {"tap_rx_ns": 25 if number < late else 20} for number in range(hops)]) as run:
-        found = hop_evidence.wire_errors(run).steady
+        found = weigh(run).wire.steady
     assert (found.samples, found.p99) == (hops, p99_ns / 1e6)
+
+
+@given(
+    st.lists(st.lists(st.integers(-(10**18), 10**18) | st.integers(-2, 2), max_size=8), max_size=4),
+    st.sampled_from([0.0, 0.01, 0.5, 0.9, 0.99, 1.0]),
+)
+def test_quantiles_over_sorted_runs_are_exact(runs: list[list[int]], share: float) -> None:
+    """Of integers, and of floats."""
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in (np.int64, np.float64):
+            values = [np.array(run, kind) if kind is np.int64 else np.array(run, kind) / 3 for run in runs]
+            written = [write_run(Path(folder) / f"{number}.npy", run) for number, run in enumerate(values)]
+            found = SortedRuns(written)
+            everything = np.sort(np.concatenate([np.empty(0, kind), *values]))
+            assert found.count == len(everything)
+            assert found.quantile(share) == nearest_rank(everything.tolist(), share)
+            assert [found.at_rank(rank) for rank in range(found.count)] == everything.tolist()
+
+
+@given(st.lists(st.lists(st.floats(-1e3, 1e3), max_size=6), max_size=4))
+def test_moments_of_parts_are_those_of_the_whole(parts: list[list[float]]) -> None:
+    together = sum((hop_evidence.Moments.of(np.array(part)) for part in parts), hop_evidence.Moments())
+    values = [value for part in parts for value in part]
+    assert together.count == len(values)
+    assert together.std == (pytest.approx(statistics.stdev(values), abs=1e-6) if len(values) > 1 else None)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
-from peer.protocols.description import Description
+from peer.protocols.description import Description, FirstNetwork
 from peer.protocols.registry import PROTOCOLS
 from peer.runtime.lifecycle import make_node
 from peer.runtime.recording import Recorder, replay
@@ -68,7 +68,7 @@ def test_every_effect_of_every_protocol_comes_again(
     initial: list[dict] = [{}] * 6
     if protocol.draw_initial_state is not None:
         assert protocol.parameters is not None
-        initial = protocol.draw_initial_state(topics, protocol.parameters(), seed, None)
+        initial = protocol.draw_initial_state(FirstNetwork(topics, [True] * 6, seed), protocol.parameters())
     specs = [
         NodeSpec(
             node,

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
-from harness.experiment.form import ChurnSpec, Experiment, InterestsSpec, WorkloadSpec
+from harness.experiment.form import ChurnSpec, Experiment, ExpressionsSpec, InterestsSpec, WorkloadSpec
 from harness.workload.workload import draw_workload
 from metrics.recount import Recount, count_changes, recount
+from peer.core.addressing.expression import parse
+from peer.core.addressing.keywords import keywords
 from peer.core.schedule import Join, Publish, encode_schedule
 
 SECOND = 1_000_000_000
@@ -26,7 +28,7 @@ class Documents:
         overlay = {"nodes": [{"node": node, "topics": topics} for node, topics in enumerate(nodes)]}
         (path / "overlay.json").write_text(json.dumps(overlay))
 
-    def lines(self, name: str) -> list[dict[str, Any]]:
+    def iterate(self, name: str) -> list[dict[str, Any]]:
         assert name == "schedule.jsonl"
         return self._actions
 
@@ -39,13 +41,23 @@ def counted(
         return recount(run, margin_ns, settle_ns), count_changes(run)
 
 
-@given(st.integers(0, 2**32), st.floats(0.5, 20), st.floats(0.2, 1), st.integers(2, 15), st.sampled_from([0, 3]))
-@settings(max_examples=60, deadline=None)
-def test_the_count_equals_a_slow_reference(seed: int, on_s: float, ratio: float, nodes: int, settle_s: int) -> None:
+@given(
+    st.integers(0, 2**32),
+    st.floats(0.5, 20),
+    st.floats(0.2, 1),
+    st.integers(2, 15),
+    st.sampled_from([0, 3]),
+    st.sampled_from(["none", "list"]),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_count_equals_a_slow_reference(
+    seed: int, on_s: float, ratio: float, nodes: int, settle_s: int, kind: str
+) -> None:
     experiment = Experiment(
         "x",
         seed=seed,
-        workload=WorkloadSpec(topics=5, topics_per_message=2, duration_s=10),
+        workload=WorkloadSpec(topics=5, topics_per_message=2 if kind == "none" else 1, duration_s=10),
+        expressions=ExpressionsSpec(kind, texts=("a&b", "(a|b)&(c|d)", "e|a&c")),
         interests=InterestsSpec(ratio=ratio),
         churn=ChurnSpec(kind="exponential", on_s=on_s, crash_ratio=0.5, silent_ratio=0.5),
     )
@@ -64,7 +76,9 @@ def test_the_count_equals_a_slow_reference(seed: int, on_s: float, ratio: float,
                     own = action.topics if isinstance(action, Join) else ()
                     joined_ns = action.at_ns
             settled = publication.at_ns >= joined_ns + settle_s * SECOND
-            expected += settled and bool(set(own) & set(publication.topics))
+            text = publication.expression
+            wants = parse(text).matches(keywords(own)) if text else bool(set(own) & set(publication.topics))
+            expected += settled and wants
     actions = [json.loads(line) for line in encode_schedule(drawn.schedule).splitlines()]
     found, changes = counted(list(drawn.interests), actions, 0, settle_s * SECOND)
     assert found == Recount(expected, found.uncertain)
@@ -98,3 +112,14 @@ def test_a_node_that_settles_near_a_publication_is_uncertain() -> None:
     ]
     nodes = [(7,), (), (), (7,)]
     assert counted(nodes, actions, SECOND // 10, 2 * SECOND)[0] == Recount(1 + 3, 1)
+
+
+def test_a_change_of_any_topic_of_an_expression_is_uncertain() -> None:
+    actions = [
+        at(1.0, 1, "unsubscribe", 0),  # a is no topic of the message, but a keyword of its expression
+        at(1.01, 2, "unsubscribe", 3),
+        at(1.05, 0, "publish", 1) | {"expression": "b&(a|ab)"},
+        at(1.06, 3, "unsubscribe", 27),
+    ]
+    nodes = [(7,), (0, 1), (0, 1, 3), (1, 27), (0,), (27,)]
+    assert counted(nodes, actions, SECOND // 10) == (Recount(2, 2), 3)

@@ -3,10 +3,12 @@
 import json
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -17,19 +19,26 @@ from hypothesis import strategies as st
 from metrics.pcap.schemas import CONNS
 from metrics.pcap.schemas import FRAMES as TAPS
 from metrics.tables import deliveries, hops
-from metrics.tables.schemas import arrow_schema
-from metrics.tables.shares import Share
-from metrics.tables.traces import EVENTS
+from metrics.tables import shares as table_shares
+from metrics.tables.buckets import addresses_of, divide, of_connections, of_messages, of_neighbours
+from metrics.tables.condensed import TRANSMISSIONS, add_payload_bytes
+from metrics.tables.published import CONTENTS, PublishedSources, build_published, stage_schedule
+from metrics.tables.shares import Share, all_shares
+from metrics.tables.traces import BEGINNINGS, EVENTS, MENTIONS, TOLD, describe_copies
 from metrics.tables.traces import FRAMES as LOGS
-from peer.core.frames import Data
+from peer.core.addressing.expression import parse
+from peer.core.addressing.keywords import covering_topics, keywords
+from peer.core.frames import Data, Subscriptions
+from peer.wire import size
 
 Row = dict[str, Any]
 
 NODES = range(3)
 CONN_NAMES = ("10.0.0.1:5-10.0.0.2:9000", "10.0.0.3:5-10.0.0.2:9000", "10.0.0.1:6-10.0.0.3:9000")
+ADDRESSES = {node: f"10.0.0.{node + 1}" for node in NODES}
 STARTS = {CONN_NAMES[0]: [10, 60]}
 """The first connection's addresses were used twice, at 10 ns and at 60 ns."""
-PUBLISHED = [(publisher << 32 | number, publisher) for publisher in NODES for number in range(2)]
+MESSAGES = [(publisher << 32 | number, publisher) for publisher in NODES for number in range(2)]
 PAIRS = [
     {"src_node": a, "dst_node": b, "asked_delay_ms": 1.5 * (a + 2 * b), "asked_jitter_ms": float(a)}
     for a in NODES
@@ -42,7 +51,7 @@ INTEREST_SCHEMA = pa.schema(
 
 nodes = st.sampled_from(NODES)
 instants = st.integers(0, 100)
-identifiers = st.sampled_from([identifier for identifier, _ in PUBLISHED])
+identifiers = st.sampled_from([identifier for identifier, _ in MESSAGES])
 topic_lists = st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True)
 places = {
     "conn": st.sampled_from(CONN_NAMES),
@@ -82,7 +91,14 @@ handled = st.fixed_dictionaries(
         "len_bytes": st.integers(0, 9),
     }
 )
-asked = st.fixed_dictionaries({"message_id": identifiers, "at_ns": instants, "topics": topic_lists})
+asked = st.fixed_dictionaries(
+    {
+        "message_id": identifiers,
+        "at_ns": instants,
+        "topics": topic_lists,
+        "expression": st.none() | st.sampled_from(["a", "a&b", "b&d|c", "(a|b)&(c|d)", "a&b&c|d", "f|a"]),
+    }
+)
 interests = st.fixed_dictionaries({"node": nodes, "topic": st.integers(0, 3), "due_ns": instants, "to_ns": instants})
 
 
@@ -95,6 +111,52 @@ def staged(**tables: tuple[list[Row], pa.Schema]) -> Iterator[Path]:
             (Path(name) / table).mkdir()
             pq.write_table(pa.Table.from_pylist(rows, schema), Path(name) / table / "part-0.parquet")
         yield Path(name)
+
+
+def stage_buckets(folder: Path, rows: pa.Table, bucket: np.ndarray, count: int) -> Path:
+    """Rows as a folder of buckets."""
+    folder.mkdir()
+    for number, own in enumerate(divide(rows, bucket, count)):
+        pq.write_table(own, folder / f"part-0-{number}.parquet")
+    return folder
+
+
+def stage_sightings(
+    folder: Path,
+    logs: list[Row],
+    taps: list[Row],
+    events: list[Row],
+    count: int,
+    starts: Mapping[str, list[int]] = MappingProxyType({}),
+    conns: Sequence[Row] = (),
+) -> dict[str, Path]:
+    """What hops are made of, in buckets. ``starts``: when connections began of which several have one name."""
+    copies = [event for event in events if event["event"] != "publish"]
+    handled = describe_copies(pa.Table.from_pylist(copies, EVENTS))
+    frames, seen = pa.Table.from_pylist(logs, LOGS), pa.Table.from_pylist(taps, TAPS)
+    begun = [{"conn": conn, "direction": "orig", "ts_ns": at_ns} for conn in starts for at_ns in starts[conn]]
+    beginnings, captured = pa.Table.from_pylist(begun, BEGINNINGS), pa.Table.from_pylist(list(conns), CONNS)
+    contents = pa.Table.from_pylist([{"message_id": MESSAGES[0][0], "topics": [1, 2]}] * count, CONTENTS)
+    return {
+        "beginnings": stage_buckets(
+            folder / "beginnings", beginnings, of_connections(beginnings["conn"], count), count
+        ),
+        "conns": stage_buckets(folder / "conns", captured, of_connections(captured["conn"], count), count),
+        "contents": stage_buckets(folder / "contents", contents, np.arange(count), count),
+        "frames": stage_buckets(folder / "frames", frames, of_connections(frames["conn"], count), count),
+        "taps": stage_buckets(folder / "taps", seen, of_connections(seen["conn"], count), count),
+        "handled": stage_buckets(folder / "handled", handled, of_neighbours(handled, ADDRESSES, count), count),
+    }
+
+
+def in_pieces(sources: hops.HopSources, share: Share) -> list[Row]:
+    """The hops of a share, made in pieces of one sighting or two hosts."""
+    with patch.object(table_shares, "PIECE_ROWS", 1):
+        pieces = hops.plan_pieces(sources, share)
+        made = [hops.build_hops(sources, share, only).to_pylist() for only in pieces]
+    ends = [{addresses_of(row["conn"]) for row in rows} for rows in made if rows]
+    assert all(len(set(map(frozenset, pair))) == 1 for pair in ends), "all connections of two hosts, and no others"
+    return [row for rows in made for row in rows]
 
 
 def write_pairs(folder: Path) -> None:
@@ -208,17 +270,16 @@ def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: lis
     events = numbered(events)
     taps = [row | {"uid": row["uid"] if row["conn"] in STARTS else row["conn"]} for row in taps]
     conns = [{"conn": CONN_NAMES[0], "uid": uid, "ts_ns": at_ns} for uid, at_ns in (("C1", 60), ("C0", 10), ("C0", 11))]
-    published = [{"message_id": PUBLISHED[0][0], "topics": [1, 2]}]
-    tables = {"frames": (logs, LOGS), "taps": (taps, TAPS), "events": (events, EVENTS), "conns": (conns, CONNS)}
-    tables |= {"published": (published, deliveries.PUBLISHED)}
-    with staged(**tables) as folder:
-        paths = {name: folder / name for name in (*tables, "pairs")}
-        sources = hops.HopSources(**paths, nodes_by_host=list(NODES), starts=STARTS)
+    with staged() as folder:
+        paths = stage_sightings(folder, logs, taps, events, 2, STARTS, conns)
+        sources = hops.HopSources(**paths, pairs=folder / "pairs", nodes_by_host=list(NODES))
         found = hops.build_hops(sources, Share()).to_pylist()
-        shares = [row for number in range(3) for row in hops.build_hops(sources, Share(number, 3)).to_pylist()]
-    # Which copy is the first is for the share to say that has all connections of two hosts. Nodes here are any, on any.
-    told = ("is_dup", "is_relay")  # not at_relay, which needs no order
+        shares = [row for number in range(2) for row in hops.build_hops(sources, Share(number, 2)).to_pylist()]
+        pieces = in_pieces(sources, Share())
+    # What became of a copy is for the share to say that has all connections of two hosts. Nodes here are any, on any.
+    told = ("is_dup", "is_relay", "at_relay")
     assert in_order(without(shares, *told)) == in_order(without(found, *told))
+    assert in_order(without(pieces, *told)) == in_order(without(found, *told))
     pairs = {(pair["src_node"], pair["dst_node"]): pair for pair in PAIRS}
     for row in found:
         pair = pairs.get((row["src_node"], row["dst_node"]), {})
@@ -226,7 +287,7 @@ def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: lis
             pair.get("asked_delay_ms"),
             pair.get("asked_jitter_ms"),
         )
-        assert row.pop("topics") == ([1, 2] if row["message_id"] == PUBLISHED[0][0] else None)
+        assert row.pop("topics") == ([1, 2] if row["message_id"] == MESSAGES[0][0] else None)
         instants_of = [row[name] for name in ("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns")]
         for name, before, after in zip(
             ("d_sndbuf_ns", "d_wire_ns", "d_rcv_ns"), instants_of, instants_of[1:], strict=False
@@ -238,7 +299,7 @@ def test_hops_are_what_a_loop_over_the_sightings_says(logs: list[Row], taps: lis
 reads = st.lists(
     st.tuples(
         st.integers(0, 3),  # the stream
-        st.lists(st.sampled_from([identifier for identifier, _ in PUBLISHED]), min_size=1, max_size=4),
+        st.lists(st.sampled_from([identifier for identifier, _ in MESSAGES]), min_size=1, max_size=4),
         st.sampled_from(["deliver", "relay"]),  # whether the node wants what is new in it
         st.sampled_from([0, 5, 250]),  # how long after the read the node takes the frames: other reads may come between
     ),
@@ -286,14 +347,14 @@ def read_by_a_node(steps: list[tuple[int, list[int], str, int]]) -> tuple[list[R
 @given(reads)
 def test_first_copies_are_those_that_the_nodes_took(steps: list[tuple[int, list[int], str, int]]) -> None:
     logs, events, taken = read_by_a_node(steps)
-    tables: dict[str, tuple[list[Row], pa.Schema]] = {"frames": (logs, LOGS), "events": (events, EVENTS)}
-    tables |= {"taps": ([], TAPS), "conns": ([], CONNS), "published": ([], deliveries.PUBLISHED)}
-    with staged(**tables) as folder:
-        paths = {name: folder / name for name in (*tables, "pairs")}
-        sources = hops.HopSources(**paths, nodes_by_host=list(NODES), starts={})
+    with staged() as folder:
+        paths = stage_sightings(folder, logs, [], events, 4)
+        sources = hops.HopSources(**paths, pairs=folder / "pairs", nodes_by_host=list(NODES))
         found = hops.build_hops(sources, Share()).to_pylist()
         shares = [row for number in range(4) for row in hops.build_hops(sources, Share(number, 4)).to_pylist()]
+        pieces = in_pieces(sources, Share())
     assert in_order(shares) == in_order(found)
+    assert in_order(pieces) == in_order(found)
     assert len(found) == sum(len(copies) for _, copies, _, _ in steps)
     assert {(row["conn"], row["off"]) for row in found if not row["is_dup"]} == taken
     relayed = {event["message_id"] for event in events if event["event"] == "relay"}
@@ -324,6 +385,7 @@ def expected_published(schedule: list[Row], events: list[Row]) -> list[Row]:
                 "scheduled_ns": None if action is None else action["at_ns"] + 5,
                 "publish_ns": None if word is None else word["ts_ns"],
                 "payload_bytes": 77 if word is None else word["len_bytes"],
+                "expression": None if action is None else action["expression"],
             }
         )
     return rows
@@ -333,13 +395,13 @@ def expected_deliveries(published: list[Row], wanted: list[Row], events: list[Ro
     rows = []
     for message in published:
         at_ns = message["publish_ns"] if message["publish_ns"] is not None else message["scheduled_ns"]
-        topics: dict[int, int] = {}
-        for interest in wanted:
-            during = interest["due_ns"] <= at_ns < interest["to_ns"] and interest["node"] != message["publisher"]
-            if during and interest["topic"] in message["topics"]:
-                topics[interest["node"]] = min(interest["topic"], topics.get(interest["node"], 99))
-        for node, topic in topics.items():
-            rows.append(expected_delivery(message, node, topic, events, copies))
+        for node in set(NODES) - {message["publisher"]}:
+            during = [row for row in wanted if row["node"] == node and row["due_ns"] <= at_ns < row["to_ns"]]
+            own = {row["topic"] for row in during}
+            text = message["expression"]
+            if parse(text).matches(keywords(own)) if text else own & set(message["topics"]):
+                topic = min(own & set(message["topics"]))
+                rows.append(expected_delivery(message, node, topic, events, copies))
     return rows
 
 
@@ -387,6 +449,7 @@ def expected_spread(message: Row, rows: list[Row], copies: list[Row]) -> Row:
     ranks = {share: math.ceil(len(mine) * share / 100) - 1 for share in (50, 90, 99, 100)}
     data = [copy for copy in copies if copy["kind"] == Data.kind and copy["message_id"] == message["message_id"]]
     reached = {copy["dst_node"] for copy in data if copy["log_recv_ns"] is not None} - {None}
+    [message] = without([message], "expression")
     return message | {
         "n_subscribers": len(mine),
         "n_delivered": sum(row["delivered_ns"] is not None for row in mine),
@@ -411,39 +474,103 @@ hop_rows = st.fixed_dictionaries(
 @given(
     st.lists(asked, max_size=6, unique_by=lambda action: action["message_id"]),
     st.lists(handled, max_size=12),
-    st.lists(interests, max_size=8, unique_by=lambda row: (row["node"], row["topic"])),
+    st.lists(interests, max_size=10, unique_by=lambda row: (row["node"], row["topic"])),
     st.lists(hop_rows, max_size=12),
+    st.lists(st.fixed_dictionaries({"message_id": identifiers, "bucket": st.integers(0, 2)}), max_size=6),
 )
 def test_messages_and_deliveries_are_what_loops_say(
-    schedule: list[Row], events: list[Row], wanted: list[Row], copies: list[Row]
+    schedule: list[Row], events: list[Row], wanted: list[Row], copies: list[Row], mentions: list[Row]
 ) -> None:
-    events = numbered(events)
-    tables = {"events": (events, EVENTS), "interests": (wanted, INTEREST_SCHEMA)}
-    tables["hops"] = (copies, arrow_schema("hops"))
-    with staged(**tables) as folder:
+    covered = {
+        action["message_id"]: list(covering_topics(action["expression"])) for action in schedule if action["expression"]
+    }
+    schedule = [action | {"topics": covered.get(action["message_id"], action["topics"])} for action in schedule]
+    events = [event | {"topics": covered.get(event["message_id"], event["topics"])} for event in numbered(events)]
+    with staged(interests=(wanted, INTEREST_SCHEMA)) as folder:
+        told = [event for event in events if event["event"] in ("publish", "deliver")]
+        data = [copy for copy in copies if copy["kind"] == Data.kind]
+        for name, rows_of, schema in (("told", told, TOLD), ("transmissions", data, TRANSMISSIONS)):
+            rows = pa.Table.from_pylist(rows_of, schema)
+            stage_buckets(folder / name, rows, of_messages(rows["message_id"], 3), 3)
         lines = [action | {"action": "publish", "node": 0, "payload_bytes": 77} for action in schedule]
+        lines = [line if line["expression"] else without([line], "expression")[0] for line in lines]
         other = {"at_ns": 0, "action": "join", "node": 1, "topic": 4}
         text = "".join(json.dumps(line) + "\n" for line in [*lines, other])
         (folder / "schedule.jsonl").write_text(text if schedule else "")
-        shares = [Share(number, 3) for number in range(3)]
+        (folder / "planned").mkdir()
+        stage_schedule(folder / "schedule.jsonl", folder / "planned", 3)
+        noted = pa.Table.from_pylist(mentions, MENTIONS)
+        stage_buckets(folder / "mentions", noted, of_messages(noted["message_id"], 3), 3)
+        said = PublishedSources(*(folder / name for name in ("planned", "told", "mentions")))
+        shares = all_shares(3)
+
+        published: list[Row] = []
 
         def made(name: str, make: Any) -> list[Row]:
-            whole: pa.Table = make(Share())[name]
-            parts = [row for share in shares for row in make(share)[name].to_pylist()]
+            [whole] = [piece[name] for piece in make(Share())]
+            parts = [row for share in all_shares(3) for piece in make(share) for row in piece[name].to_pylist()]
             assert in_order(parts) == in_order(whole.to_pylist())
-            (folder / name).mkdir()
-            pq.write_table(whole, folder / name / "part-0.parquet")
-            rows: list[Row] = whole.to_pylist()
-            return rows
+            with patch.object(table_shares, "PIECE_ROWS", 1):
+                pieces = [piece[name] for piece in make(Share())]
+            assert name == "published" or len(pieces) == max(len(published), 1)
+            assert in_order([row for piece in pieces for row in piece.to_pylist()]) == in_order(whole.to_pylist())
+            stage_buckets(folder / name, whole, of_messages(whole["message_id"], 3), 3)
+            found: list[Row] = whole.to_pylist()
+            return found
 
-        paths = {name: folder / name for name in ("events", "hops", "interests", "pairs", "published")}
+        paths = {name: folder / name for name in ("told", "transmissions", "interests", "pairs", "published")}
         sources = deliveries.DeliverySources(**paths)
-        published = made(
-            "published",
-            lambda share: deliveries.build_published(folder / "schedule.jsonl", folder / "events", 5, share),
+        published = made("published", lambda share: [build_published(said, 5, share)])
+        noted_pairs = {(row["message_id"], row["bucket"]) for row in mentions}
+        sent = [
+            (row["message_id"], bucket)
+            for share in shares
+            for bucket, rows in enumerate(build_published(said, 5, share)["contents"])
+            for row in rows.to_pylist()
+        ]
+        assert sorted(sent) == sorted(
+            pair for pair in noted_pairs if pair[0] in {message["message_id"] for message in published}
         )
         assert in_order(published) == in_order(expected_published(schedule, events))
-        rows = made("deliveries", lambda share: deliveries.build_deliveries(sources, share))
-        assert in_order(rows) == in_order(expected_deliveries(published, wanted, events, copies))
-        messages = made("messages", lambda share: deliveries.build_messages(sources, folder / "deliveries", share))
-        assert in_order(messages) == in_order([expected_spread(message, rows, copies) for message in published])
+        expected = made("deliveries", lambda share: deliveries.build_deliveries(sources, share))
+        assert in_order(expected) == in_order(expected_deliveries(published, wanted, events, copies))
+        messages = made("messages", lambda share: deliveries.build_deliveries(sources, share))
+        assert in_order(messages) == in_order([expected_spread(message, expected, copies) for message in published])
+
+
+# ------------------------------------------------------------------------------------------------- payload and framing
+
+KNOWN, UNKNOWN = 7, 8
+
+
+@given(
+    st.sampled_from([0, 1, 199, 255, 256, 65535, 65536]),
+    st.sampled_from([0, 1, 40, 255, 300, 70000]),
+    st.integers(1, 3),
+)
+def test_what_a_protocol_adds_to_copies_is_no_payload(payload: int, routing: int, topics: int) -> None:
+    """A message that was published, one of which nothing is known, and a frame that is none."""
+    named = tuple(range(topics))
+    copies = [Data(message, named, 1, 0, bytes(payload), bytes(routing)) for message in (KNOWN, UNKNOWN)]
+    frames = [*copies, Subscriptions(named)]
+    left = pa.table(
+        {
+            "message_id": pa.array([KNOWN, UNKNOWN, None], pa.int64()),
+            "topics": pa.array([named, named, None], pa.list_(pa.int64())),
+            "len_bytes": [size(frame) for frame in frames],
+            "kind": [frame.kind for frame in frames],
+        }
+    )
+    contents = pa.table({"message_id": [KNOWN], "payload_bytes": [payload]})
+    known, unknown, other = add_payload_bytes(left, contents)["payload"].to_pylist()
+    assert known == payload
+    assert unknown == payload if not routing else payload <= unknown < size(copies[1])
+    assert other == 0
+
+
+def test_a_copy_has_no_more_payload_than_bytes() -> None:
+    """A forged copy of a message that was published with a longer payload."""
+    copy = Data(KNOWN, (1,), 1, 0, b"short")
+    left = pa.table({"message_id": [KNOWN], "topics": [[1]], "len_bytes": [size(copy)], "kind": [copy.kind]})
+    contents = pa.table({"message_id": [KNOWN], "payload_bytes": [100]})
+    assert add_payload_bytes(left, contents)["payload"].to_pylist() == [len(b"short")]

@@ -31,6 +31,7 @@ from peer.core.ring import MASK, RingOrder, distance, node_key, rank, topic_key
 from peer.core.tman.frames import Contact, Profile, TManReply, TManRequest
 from peer.core.tman.overlay import MOST_CONTACTS, MOST_TOPICS
 from peer.core.tman.selection import TOLERANCE, SmallWorld
+from peer.protocols.description import FirstNetwork
 from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.protocols.vitis.utility import weights_of
@@ -129,7 +130,7 @@ def test_nodes_that_begin_converged_have_at_once_what_they_would_choose_from_all
     known = {node: frozenset(topics) for node, topics in enumerate(interests)}
     description = PROTOCOLS[protocol]
     parameters = msgspec.convert({"start": "converged"}, description.parameters)
-    initial = description.draw_initial_state(interests, parameters, seed, None)
+    initial = description.draw_initial_state(FirstNetwork(interests, [True] * count, seed), parameters)
     nodes = {
         node: make_node(protocol, node, topics, count, seed, **initial[node]) for node, topics in enumerate(interests)
     }

@@ -22,6 +22,7 @@ data_frames = st.builds(
     hops=byte,
     ttl=byte,
     payload=st.binary(max_size=300),
+    routing=st.just(b"") | st.binary(max_size=300),
 )
 frames = st.one_of(
     data_frames,
@@ -120,7 +121,7 @@ def test_scapy_reads_what_the_codec_writes(frame: Frame):
     if isinstance(frame, Data):
         assert (seen.message_id, tuple(seen.topics)) == (frame.message_id, frame.topics)
         assert (seen.hops, seen.ttl) == (frame.hops, frame.ttl)
-        assert seen.fields_of_body() == [frame.payload]
+        assert seen.fields_of_body() == [frame.payload, *filter(None, [frame.routing])]
     else:
         assert (seen.message_id, seen.topics, seen.hops, seen.ttl) == (0, [], 0, 0)
         assert seen.fields_of_body() == [list(x) if isinstance(x, tuple) else x for x in msgspec.structs.astuple(frame)]
@@ -129,7 +130,7 @@ def test_scapy_reads_what_the_codec_writes(frame: Frame):
 
 @given(data_frames)
 def test_the_codec_reads_what_scapy_writes(frame: Data):
-    body = msgspec.msgpack.encode((frame.payload,))
+    body = msgspec.msgpack.encode([frame.payload, *filter(None, [frame.routing])])
     built = TrellisFrame(
         length=HEADER_BYTES + 4 * len(frame.topics) + len(body),
         message_id=frame.message_id,

@@ -66,6 +66,8 @@ def test_links_and_frames_are_about_as_predicted(protocol: str, kind: str) -> No
         ("gossipsub", {"gossipsub": {"connections": 4, "profile": "go"}}),
         ("topiary", {"flood": {"ttl": 3}}),
         ("scribe", {"scribe": {"grouping": "random", "groups": 3}}),
+        ("implicit-groups", {"expressions": {"kind": "nodes"}, "implicit_groups": {"branch_factor": 3.2}}),
+        ("implicit-groups", {"implicit_groups": {"dimensions": 1, "start": "placed"}}),
     ],
 )
 def test_other_parts_and_parameters_count(protocol: str, sections: dict) -> None:

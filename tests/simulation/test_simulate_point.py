@@ -18,6 +18,7 @@ from harness.studies.measures import MEASURES
 from harness.studies.networks import make_network
 from harness.studies.point_run import Row, simulate_point
 from metrics.measures.attacks import DISCLOSURE
+from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.learning import SCORES
 from peer.core.frames import Data, kind_names
 from topologies.model import Underlay
@@ -70,8 +71,13 @@ def test_the_hash_seed_changes_nothing():
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1] == outputs[2]
     rows = [Row(*row) for row in json.loads(outputs[0])]
-    # There are neither scores nor askers here.
-    assert {row.measure for row in rows} == MEASURES.keys() - {*SCORES.names, *DISCLOSURE.names}
+    # There are neither scores nor askers nor expressions here.
+    assert {row.measure for row in rows} == MEASURES.keys() - {
+        *SCORES.names,
+        *DISCLOSURE.names,
+        *GROUPS.names,
+        *NEWCOMERS.names,
+    }
     assert {row.moment for row in rows if row.measure == "degree_mean"} == {10, 20, 30, 33}
     assert 0.5 < plain(rows)["delivery_ratio"] < 1
 

@@ -1,6 +1,5 @@
-"""The worked examples of the paper on implicit group messaging, and the errors of the model."""
+"""Addresses, extents, expressions and targets: single cases, bounds and errors."""
 
-from collections import Counter
 from math import pi, sqrt
 
 import pytest
@@ -11,8 +10,8 @@ from peer.core.addressing.clustering import cluster
 from peer.core.addressing.expression import And, Attribute, ExpressionError, Or, parse
 from peer.core.addressing.extent import MAX_DIMENSIONS, AddressSpace, Extent
 from peer.core.addressing.geometry import angle, centre, distance, shortest
-from peer.core.addressing.region import difference, disjoint, hand_over, intersection, neighbours
-from peer.core.addressing.target import Target, permutations
+from peer.core.addressing.region import difference, disjoint, hand_over, intersection
+from peer.core.addressing.target import Target
 
 
 def extent(digits: str, dimensions: int = 2) -> Extent:
@@ -29,35 +28,19 @@ ROOT = extent("")
 # Section 2.3: addresses and extents
 
 
-@pytest.mark.parametrize(("dimensions", "digits"), [(2, "303222"), (3, "6352")])
-def test_an_address_in_two_and_three_dimensions(dimensions: int, digits: str):
-    assert str(AddressSpace(12, dimensions).extent(0b110011101010)) == digits
-
-
-def test_an_address_is_padded_with_zeros_at_its_end():
+def test_an_address_that_is_no_multiple_of_the_dimensions_is_padded():
     space = AddressSpace(4, 3)
-    assert (space.depth, space.padding, str(space.extent(0b1011))) == (2, 2, "54")
-
-
-def test_the_quadrants_of_figure_2():
-    assert [centre(part) for part in ROOT.split()] == [(0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75)]
-    assert frozenset(extent("1").split()) == extents("10 11 12 13")
-    assert extent("303222").corner() == (0b101000, 0b101111)
+    assert (space.depth, space.padding) == (2, 2)
 
 
 def test_covers():
-    assert extent("32").covers(extent("321"))
-    assert extent("30").covers(extent("303222"))
     assert extent("32").covers(extent("32"))
-    assert not extent("321").covers(extent("32"))
     assert not extent("32").covers(extent("312"))
 
 
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        ("321", "30", True),
-        ("32", "321", False),
         ("32", "32", False),
         ("0", "3", False),  # they share corners only
         ("0", "1", True),
@@ -75,10 +58,6 @@ def test_adjacent(one: str, other: str, expected: bool):
 def test_in_three_dimensions_a_common_edge_is_not_a_common_face():
     assert extent("0", 3).adjacent(extent("4", 3))
     assert not extent("0", 3).adjacent(extent("3", 3))
-
-
-def test_the_papers_difference():
-    assert difference(extents("0 2"), extents("20")) == extents("0 21 22 23")
 
 
 def test_set_operations_of_overlapping_arguments():
@@ -125,48 +104,6 @@ def test_an_address_space_refuses_what_it_does_not_have():
 # Section 2.4: peers
 
 
-def test_the_neighbours_of_320320_in_figure_2():
-    own = extents("320 322 323 31")
-    surface = extents("0 10 11 12 13 20 21 22 23 30 321 33") | own
-    assert difference({ROOT}, surface) == frozenset()
-    assert neighbours(own, surface - own) == extents("23 30 321 33 13 10 20")
-
-
-def join(managed: dict[str, frozenset[Extent]], newcomer: str) -> None:
-    address = extent(newcomer)
-    owner = next(peer for peer, mine in managed.items() if any(e.covers(address) for e in mine))
-    managed[owner], given = hand_over(managed[owner], extent(owner), address)
-    assert given is not None
-    managed[newcomer] = frozenset({given})
-
-
-def test_the_extents_of_320320_in_figure_2_follow_from_the_order_of_joins():
-    managed = {"320320": extents("3")}
-    for newcomer in ("303222", "330000", "321000"):
-        join(managed, newcomer)
-    assert managed["320320"] == extents("320 322 323 31")
-    assert managed["303222"] == extents("30")
-
-
-def test_the_joins_of_figure_3():
-    managed = {"2003": frozenset({ROOT})}
-    for newcomer in ("0213", "0300", "0202", "2231", "3122", "2021", "2001", "2013"):
-        join(managed, newcomer)
-        assert Counter(e for mine in managed.values() for e in mine).most_common(1)[0][1] == 1
-        assert sum(0.25**e.depth for mine in managed.values() for e in mine) == 1
-    assert managed == {
-        "2003": extents("1 2000 2002 2003 203 21 23"),
-        "0213": extents("00 01 021 022 023"),
-        "0300": extents("03"),
-        "0202": extents("020"),
-        "2231": extents("22"),
-        "3122": extents("3"),
-        "2021": extents("202"),
-        "2001": extents("2001"),
-        "2013": extents("201"),
-    }
-
-
 def test_a_cohabitant_gets_no_extent():
     assert hand_over({ROOT}, extent("20"), extent("20")) == (frozenset({ROOT}), None)
 
@@ -183,14 +120,6 @@ def test_space_that_the_peer_does_not_manage_is_not_handed_over():
 # Section 2.5: expressions and targets
 
 A, B, C = Attribute("a"), Attribute("b"), Attribute("c")
-
-
-def test_the_papers_expression():
-    both = parse("(surgeon|doctor) & dysphonia"), parse("(surgeon & dysphonia) | (dysphonia & doctor)")
-    for expression in both:
-        assert expression.matches({"doctor", "dysphonia"})
-        assert not expression.matches({"doctor"})
-        assert expression.terms() == {frozenset({"surgeon", "dysphonia"}), frozenset({"doctor", "dysphonia"})}
 
 
 def test_and_binds_tighter_than_or():
@@ -248,16 +177,6 @@ def test_an_expression_with_too_many_terms():
         with pytest.raises(ExpressionError, match="more than 64 disjunctive terms") as error:
             parse(text).terms()
         assert error.value.position == position
-
-
-def test_the_papers_permutations():
-    assert list(permutations(0b101101, 6)) == [0b101101, 0b101111, 0b111101, 0b111111]
-
-
-def test_a_target_matches_the_papers_permutations_only():
-    target = Target(AddressSpace(6, 2), frozenset({0b101101}))
-    assert [address for address in range(64) if target.matches(address)] == list(permutations(0b101101, 6))
-    assert target.expand({ROOT}, 100).extents == extents("231 233 331 333")
 
 
 def test_a_target_has_one_element_per_term():
@@ -319,6 +238,12 @@ def test_the_positions_of_a_keyword_are_fixed():
     assert scheme.address([]) == 0
 
 
+def test_the_positions_of_a_keyword_depend_on_the_key():
+    found = {BloomScheme(64, 4, key).positions("doctor") for key in ("", "1", "2")}
+    assert len(found) == 3
+    assert BloomScheme(64, 4, "1").positions("doctor") == BloomScheme(64, 4, "1").positions("doctor")
+
+
 def test_a_keyword_can_set_all_positions():
     assert BloomScheme(5, 5).positions("x") == (0, 1, 2, 3, 4)
 
@@ -360,10 +285,12 @@ def test_shortest_vectors_go_around_the_torus():
 
 
 def test_distances():
-    assert distance(extent("00"), extent("11")) == (0.0, 0.25)
-    assert distance(extent("00"), extent("03")) == (0.0, pytest.approx(sqrt(2) / 4))
-    assert distance(extent("00"), extent("30")) == (pytest.approx(sqrt(2) / 4), pytest.approx(sqrt(2) / 2))
-    assert distance(extent("000"), extent("01")) == (0.125, pytest.approx(sqrt(0.3125**2 + 0.0625**2)))
+    """Squared, in sixteenths of the side: between the nearest points, and from the goal's centre."""
+    assert distance(extent("00"), extent("11"), 3) == (0, 2**2)
+    assert distance(extent("00"), extent("03"), 3) == (0, 2**2 + 2**2)
+    assert distance(extent("00"), extent("30"), 3) == (4**2 + 4**2, 6**2 + 6**2)
+    assert distance(extent("000"), extent("01"), 3) == (2**2, 4**2)
+    assert distance(extent("0"), extent("00"), 3) == distance(extent("00"), extent("0"), 3) == (0, 0)
 
 
 def test_angles():

@@ -33,7 +33,7 @@ def test_who_is_gone_keeps_its_place_until_another_takes_it(first, gone, reply):
         assert not views.miss(node, [7])
     assert views[7] == tuple(sorted(first))
     assert set(views.present(7)) == first - gone
-    assert views.topics_by_node() == dict.fromkeys(sorted(first - gone), (7,))
+    assert {node for node in first if views.topics_of(node) == (7,)} == first - gone
     views.align(7, reply)
     assert len(views[7]) == (len(first) or min(len(reply), 1)), "one that was empty has room for one"
     taken = set(lightest(99, (first | reply) - (gone & first), len(first) or 1))
@@ -43,6 +43,36 @@ def test_who_is_gone_keeps_its_place_until_another_takes_it(first, gone, reply):
         missed = node in views[7] and node not in views.present(7)
         assert views.trust(node, [7, 8]) == missed
     assert set(views.present(7)) == set(views[7])
+
+
+CHANGES = st.one_of(
+    st.tuples(st.just("begin"), st.integers(1, 3), nodes),
+    st.tuples(st.just("end"), st.integers(1, 3), st.just(set())),
+    st.tuples(st.just("align"), st.integers(1, 3), nodes),
+    st.tuples(st.just("miss"), st.integers(1, 3), nodes),
+    st.tuples(st.just("trust"), st.integers(1, 3), nodes),
+)
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_every_node_whose_topics_change_is_told_as_moved(changes):
+    views = AlignedViews(0, [(1, {3, 4}), (2, {4, 5, 6})])
+    used: dict[int, tuple[int, ...]] = {}
+    for what, topic, of in changes:
+        if what == "begin" and topic not in views:
+            views.begin(topic, of)
+        elif what == "end":
+            views.end(topic)
+        elif what == "align" and topic in views:
+            views.align(topic, of)
+        elif what in ("miss", "trust"):
+            for node in sorted(of):
+                getattr(views, what)(node, [1, topic])
+        for node in views.take_moved():
+            used[node] = views.topics_of(node)
+        present = {topic: set(views.present(topic)) for topic in views.topics}
+        for node in range(31):
+            assert used.get(node, ()) == tuple(topic for topic in present if node in present[topic])
 
 
 def test_weights_tell_names_apart_and_pairs_from_their_reverse():

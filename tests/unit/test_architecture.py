@@ -22,6 +22,8 @@ VIOLATIONS = {
     "topologies imports peer": ("topologies/violation.py", "import peer.trace"),
     "metrics imports harness": ("metrics/violation.py", "from harness.errors import TrellisError"),
     "metrics imports the driver": ("metrics/violation.py", "import peer.runtime.spec"),
+    "a table imports PySpark": ("metrics/tables/violation.py", "from pyspark.sql import SparkSession"),
+    "a check imports the session": ("metrics/checks/violation.py", "def f():\n    import metrics.session"),
     "core imports asyncio": ("peer/core/violation.py", "import asyncio"),
     "core imports time": ("peer/core/violation.py", "from time import monotonic_ns"),
     "core imports socket in a function": ("peer/core/violation.py", "def f():\n    import socket"),

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from metrics.executors.in_process import InProcess
 from metrics.rundir import RunDir
 from metrics.tables.churn import broken_connections, silent_crashes
 from metrics.tables.hops import HOPS
@@ -29,8 +30,15 @@ def write(
     rows = [dict(zip(names, (*hop[:3], *(s and round(s * SECOND) for s in hop[3:])), strict=True)) for hop in hops]
     for name, kept, schema in (("events", said, EVENTS), ("hops", rows, HOPS)):
         (folder / name).mkdir()
-        pq.write_table(pa.Table.from_pylist(kept, schema), folder / name / "part.parquet")
+        for part in range(2):
+            table = pa.Table.from_pylist(kept[part::2], schema)
+            pq.write_table(table, folder / name / f"part-{part}.parquet")
     return folder / "events", folder / "hops"
+
+
+def find(sources: tuple[Path, Path], silent: frozenset[tuple[int, int]]) -> pa.Array:
+    with InProcess(2) as executor:
+        return broken_connections(executor, *sources, silent)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +60,7 @@ def test_an_unread_frame_about_the_time_of_a_crash_shows_a_broken_connection(
             ("elsewhere", 2, 3, CRASH_S, None),
         ],
     )
-    assert set(broken_connections(*sources, silent).to_pylist()) == {"own", "early", "late"}
+    assert set(find(sources, silent).to_pylist()) == {"own", "early", "late"}
 
 
 def test_the_crashes_of_a_node_are_told_apart_by_their_order(tmp_path: Path) -> None:
@@ -60,7 +68,7 @@ def test_the_crashes_of_a_node_are_told_apart_by_their_order(tmp_path: Path) -> 
     hops = [("first", 2, 1, CRASH_S + 30, None), ("second", 2, 1, CRASH_S + 180, None)]
     sources = write(tmp_path, hops, ends)
     for silent, found in ((0, "first"), (1, "second")):
-        assert set(broken_connections(*sources, frozenset({(1, silent)})).to_pylist()) == {"own", found}
+        assert set(find(sources, frozenset({(1, silent)})).to_pylist()) == {"own", found}
 
 
 def test_the_schedule_says_which_crashes_are_silent(tmp_path: Path) -> None:

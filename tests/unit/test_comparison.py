@@ -5,22 +5,28 @@ import json
 import shutil
 from math import comb
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from harness import cli
-from metrics.comparison.conditions import Condition, ConditionError, parse_condition
-from metrics.comparison.groups import group_runs
-from metrics.comparison.resampling import RESAMPLED, message_errors
-from metrics.headline import DeliveryRows
-from metrics.intervals import Estimate, difference, difference_of_one, estimate, holm, interval, t_quantile, t_within
+from metrics.comparison.conditions import Condition, ConditionError, judge, parse_condition
+from metrics.comparison.differences import ERROR_RATE, Comparison, compare
+from metrics.comparison.groups import Group, group_runs, own_settings
+from metrics.comparison.resampling import RESAMPLED, estimate_run, message_errors
+from metrics.comparison.rows import DeliveryRows
+from metrics.intervals import Difference, difference, difference_of_one, estimate, holm, interval, t_quantile, t_within
 from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.registry import HEADLINE
+from metrics.report.comparison import degree_figure, delay_figure, describe_cell
 from metrics.rundir import RunDir
 from tests.fabricate import Fabrication
 
@@ -65,15 +71,46 @@ def make_rows(random: np.random.Generator, messages: int = 150, factor: float = 
     return DeliveryRows(messages, deliveries, received)
 
 
-def estimates(rows: DeliveryRows, draws: int = 80) -> dict[str, Estimate]:
-    errors, n = message_errors(rows, draws)
-    numbers = DELIVERIES.numbers(rows.facts)
-    return {name: Estimate(float(numbers[name]), error, n - 1, n) for name, error in errors.items()}
+class FewRows:
+    """A run in memory: its rows, and the headline numbers of them."""
+
+    def __init__(self, rows: DeliveryRows, seed: int = 1) -> None:
+        self.rows = rows
+        numbers = {name: value for name, value in DELIVERIES.numbers(rows.facts).items() if name in HEADLINE}
+        self.summary = SimpleNamespace(headline=numbers, verdict="valid")
+        self.plan = SimpleNamespace(seed=seed)
+        self.experiment = {"testbed": "emulated", "protocol": "random"}
 
 
-def real_differences(one: dict[str, Estimate], base: dict[str, Estimate]) -> set[str]:
-    found = {name: difference(one[name], base[name]).p for name in one.keys() & base.keys()}
-    return {name for name, p in zip(found, holm(list(found.values())), strict=True) if p < 0.05}
+@pytest.fixture
+def in_memory(monkeypatch) -> None:
+    """Runs are ``FewRows``, and each is drawn 80 times instead of 400."""
+    monkeypatch.setattr("metrics.comparison.resampling.read_adversaries", lambda run: frozenset())
+    monkeypatch.setattr("metrics.comparison.resampling.read_delivery_rows", lambda run, adversaries: run.rows)
+    monkeypatch.setattr("metrics.comparison.differences.estimate_run", lambda run: estimate_run(run, draws=80))
+
+
+def compared(*groups: list[DeliveryRows]) -> Comparison:
+    made: Any = [[FewRows(rows, seed) for seed, rows in enumerate(group)] for group in groups]
+    return compare([Group(f"group {place}", tuple(runs), {}) for place, runs in enumerate(made)])
+
+
+def real_measures(comparison: Comparison) -> list[str]:
+    ((_, names),) = comparison.real
+    return names
+
+
+def headline_runs(random: np.random.Generator, runs: int, shift: float = 0.0) -> Any:
+    """Runs that have headline numbers alone: of many kinds, some of them small integers."""
+    named = {name: random.normal(100, 5, runs) for name in HEADLINE[:12]}
+    named |= {name: random.lognormal(0, 1, runs) for name in HEADLINE[12:18]}
+    named |= {name: random.integers(2, 4, runs).astype(float) for name in HEADLINE[18:24]}
+    named[HEADLINE[0]] += shift
+    rows = [dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
+    experiment = {"testbed": "emulated", "protocol": "random"}
+    return tuple(
+        SimpleNamespace(summary=SimpleNamespace(headline=row, verdict="valid"), experiment=experiment) for row in rows
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- the statistics
@@ -130,7 +167,11 @@ def test_intervals_of_differences_cover_as_often_as_they_say():
 def test_values_without_variation():
     ones, twos = estimate([1.0, 1.0]), estimate([2.0, 2.0])
     assert difference(ones, ones) == (0.0, 0.0, 1.0)
-    assert difference(twos, ones) == (1.0, 0.0, 0.0)
+    assert difference(twos, ones) == (1.0, 0.0, pytest.approx(1 / 3))
+    assert difference(estimate([2.0] * 5), estimate([1.0] * 5)).p == pytest.approx(2 / 252)
+    assert difference(twos, estimate([1.0] * 5)).p == pytest.approx(1 / 21)
+    assert difference_of_one(2.0, estimate([1.0] * 4)) == (1.0, 0.0, 1 / 5)
+    assert difference_of_one(1.0, ones) == (0.0, 0.0, 1.0)
     assert difference(estimate([1.0]), estimate([2.0])) == (-1.0, None, None)
     assert interval([1.0, 3.0]).half_width == pytest.approx(t_quantile(0.95, 1))
 
@@ -147,6 +188,9 @@ def test_messages_are_drawn_whole():
     assert n == 200
     assert errors["propagation_delay_ms_mean"] == pytest.approx(delays[::25].std(ddof=1) / 200**0.5, rel=0.15)
     assert errors["delivery_ratio"] == 0
+    two = DeliveryRows(2, deliveries[:50], rows.received[:50])
+    expected = abs(delays[0] - delays[25]) / 2
+    assert message_errors(two, 1000)[0]["propagation_delay_ms_mean"] == pytest.approx(expected, rel=0.1)
     assert message_errors(rows, 400)[0] == errors
 
 
@@ -155,15 +199,60 @@ def test_one_message_has_no_error():
     assert message_errors(rows, 10) == ({}, 1)
 
 
-def test_equal_runs_differ_by_no_more_than_noise_and_slower_ones_by_more():
-    alarms = 0
-    for seed in range(PAIRS):
-        random = np.random.default_rng(seed)
-        alarms += bool(real_differences(estimates(make_rows(random)), estimates(make_rows(random))))
-    assert alarms <= most_false_alarms(PAIRS)
+@pytest.mark.usefixtures("in_memory")
+def test_twenty_pairs_of_equal_runs_differ_by_no_more_than_noise() -> None:
+    pairs = [np.random.default_rng(seed) for seed in range(PAIRS)]
+    found = [compared([make_rows(random)], [make_rows(random)]) for random in pairs]
+    assert all(cell.is_real is not None for row in found[0].rows for cell in row.cells[1:] if row.name in RESAMPLED)
+    assert sum(bool(real_measures(each)) for each in found) <= most_false_alarms(PAIRS)
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_three_percent_between_two_single_runs_are_found() -> None:
     random = np.random.default_rng(99)
-    slower, base = estimates(make_rows(random, 600, factor=1.03)), estimates(make_rows(random, 600))
-    assert "propagation_delay_ms_mean" in real_differences(slower, base)
+    comparison = compared([make_rows(random, 600)], [make_rows(random, 600, factor=1.03)])
+    (row,) = [row for row in comparison.rows if row.name == "propagation_delay_ms_mean"]
+    assert row.cells[1].is_real
+    assert (row.cells[0].estimate.n, row.cells[0].estimate.degrees, row.cells[0].over) == (600, 599, "messages")
+    assert row.cells[1].difference.value == pytest.approx(0.03 * row.cells[0].estimate.value, abs=1)
+    assert set(real_measures(comparison)) <= {name for name in HEADLINE if name.startswith("propagation_delay_ms")}
+
+
+@pytest.mark.parametrize("runs", [2, 3, 6])
+def test_groups_of_equal_runs_differ_as_seldom_as_is_said(runs: int) -> None:
+    """In at most 5 % of the comparisons, however many measures there are, and of whatever kind."""
+    random, pairs = np.random.default_rng(runs), 100
+    made = ([Group(name, headline_runs(random, runs), {}) for name in "ab"] for _ in range(pairs))
+    alarms = sum(bool(real_measures(compare(groups))) for groups in made)
+    assert alarms <= most_false_alarms(pairs, ERROR_RATE)
+    slower = [Group("a", headline_runs(random, 10), {}), Group("b", headline_runs(random, 10, shift=25.0), {})]
+    assert real_measures(compare(slower)) == [HEADLINE[0]]
+
+
+def test_the_error_rate_is_five_percent_and_said() -> None:
+    assert ERROR_RATE == 0.05
+    random = np.random.default_rng(1)
+    groups = {runs: Group(f"{runs} runs", headline_runs(random, runs), {}) for runs in (2, 6)}
+    several = compare([groups[2], groups[6]])
+    judged = len(several.rows)
+    assert f"at least one of the {judged} judged differences is called real in at most 5 %" in several.notes[0]
+    assert "fewer than 5 runs" in several.notes[1]
+    assert len(compare([groups[6], replace(groups[6], label="b")]).notes) == 1
+    assert compare([groups[6]]).notes == []
+
+
+def test_conditions_are_judged_together_and_by_themselves() -> None:
+    """A difference that is real by itself may be none among forty; conditions count only their own."""
+    random = np.random.default_rng(4)
+    base, shifted = headline_runs(random, 5), headline_runs(random, 5, shift=15.0)
+    comparison = compare([Group("base", base, {}), Group("new", shifted, {})])
+    (cell,) = [row.cells[1] for row in comparison.rows if row.name == HEADLINE[0]]
+    assert 0.05 / len(comparison.rows) < cell.difference.p < 0.05 and not cell.is_real
+    assert cell.p_adjusted == pytest.approx(min(1, len(comparison.rows) * cell.difference.p), rel=0.2)
+    (alone,) = judge([parse_condition(f"{HEADLINE[0]} > +1%")], comparison)
+    assert alone.state == "failed"
+    many = judge([parse_condition(f"{name} > +1%") for name in HEADLINE[:24]], comparison)
+    assert many[0].state == "passed" and "could be noise" in many[0].words
 
 
 def test_only_results_of_deliveries_are_resampled():
@@ -282,6 +371,65 @@ def test_equal_experiments_are_grouped_by_the_revision(runs):
     assert [(group.label, len(group.runs)) for group in groups] == [("revision=a", 2), ("revision=b", 2)]
 
 
+def test_settings_of_one_protocol_alone_are_apart(runs, tmp_path, capsys):
+    paths = [
+        runs.make(1, random={"degree": 4}, stan={}),
+        runs.make(1, protocol="stan", random={}, stan={"view": 5, "period_s": 1.0}),
+        runs.make(1, protocol="stan", random={}, stan={"view": 6, "period_s": 1.0}, time_dilation=2.0),
+    ]
+    groups = group_runs([RunDir(Path(path)) for path in paths])
+    assert own_settings(groups) == {"random.degree": "random", "stan.period_s": "stan"}
+    assert cli.main(["compare", *paths, "--html", str(tmp_path / "c.html")]) == 0
+    shown = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line}
+    assert {"protocol", "stan.view", "time_dilation", "own"} <= shown
+    assert not {"random.degree", "stan.period_s"} & shown
+    assert "<th>stan.period_s</th>" in (tmp_path / "c.html").read_text().split("<details>")[1].split("</details>")[0]
+    same = group_runs([RunDir(Path(path)) for path in paths[1:]])
+    assert own_settings(same) == {}, "all groups are of one protocol, so that every setting tells them apart"
+
+
+def test_a_seed_that_ran_twice_elsewhere_is_a_sample(runs, capsys):
+    assert cli.main(["compare", runs.make(1), runs.make(1)]) == 0
+    assert "copies" not in capsys.readouterr().out
+
+
+def test_groups_of_equal_labels_are_numbered(runs):
+    long = "x" * 50
+    paths = [runs.make(1, scenario=f"{long}{number}") for number in range(2)]
+    labels = [group.label for group in group_runs([RunDir(Path(path)) for path in paths])]
+    assert labels[1] == f"{labels[0]} #2"
+
+
+def test_cells_say_value_difference_and_noise():
+    random = np.random.default_rng(6)
+    groups = [Group(name, headline_runs(random, 8, shift), {}) for name, shift in (("a", 0.0), ("b", 60.0))]
+    first, second, *_ = compare(groups).rows
+    base = first.cells[0].estimate
+    value, change, noise = describe_cell(first.cells[1], base.value)
+    assert value == f"{first.cells[1].estimate.value:.4g} ± {first.cells[1].estimate.half_width:.3g} (n=8)"
+    assert change.startswith(f"+{first.cells[1].difference.value:.4g} ± ") and change.endswith("%)")
+    assert noise == "more than noise (p < 0.001, adjusted < 0.001)"
+    assert describe_cell(second.cells[1], 1.0)[2].startswith("could be noise (p = 0.")
+    assert describe_cell(first.cells[0], base.value)[1:] == ("", "")
+    lower = replace(first.cells[1], difference=Difference(-3.0, 1.0, 0.5))
+    assert "(-33.3%)" in describe_cell(lower, -9.0)[1]
+
+
+def test_curves_are_of_all_runs_of_a_group(monkeypatch):
+    latencies, degrees = {"one": [10, np.nan], "two": [30]}, {"one": [2], "two": [4, 6]}
+
+    def read(path: str) -> SimpleNamespace:
+        latency, degree = (pd.DataFrame({"latency_ms": latencies[path]}), pd.DataFrame({"degree": degrees[path]}))
+        return SimpleNamespace(honest=lambda name: latency, last=lambda name: degree)
+
+    monkeypatch.setattr("metrics.report.comparison.Run", read)
+    groups: Any = [SimpleNamespace(label="g", runs=[SimpleNamespace(path=path) for path in ("one", "two")])]
+    (delay,), (degree,) = (draw(groups).canvas.axes[0].get_lines() for draw in (delay_figure, degree_figure))
+    assert delay.get_xdata().tolist() == [10, 30]
+    assert delay.get_ydata().tolist() == pytest.approx([1 / 3, 2 / 3]), "of expected deliveries"
+    assert degree.get_xdata().tolist() == [2, 4, 6]
+
+
 def test_a_seed_that_was_simulated_twice_is_named(runs, capsys):
     assert cli.main(["compare", runs.make(1, testbed="simulated"), runs.make(1, testbed="simulated")]) == 0
     assert "These runs are copies and not samples" in " ".join(capsys.readouterr().out.split())
@@ -297,6 +445,7 @@ def test_three_percent_are_found_and_written_down(runs, tmp_path, capsys):
     assert "failed: propagation_delay_ms_mean > +2%: stan: difference +" in capsys.readouterr().out
     rows = {(row["measure"], row["group"]): row for row in csv.DictReader(outputs["csv"].open())}
     row = rows["propagation_delay_ms_mean", "stan"]
+    assert row["is_real"] == "True"
     assert float(row["difference_ratio"]) == pytest.approx(0.03, abs=0.02)
     assert (row["n"], row["interval_over"], row["runs"]) == ("6", "runs", "6")
     assert float(row["p"]) <= float(row["p_adjusted"])
@@ -308,7 +457,7 @@ def test_three_percent_are_found_and_written_down(runs, tmp_path, capsys):
     page = outputs["html"].read_text()
     assert "prefers-color-scheme: dark" in page
     assert "http" not in page.replace("http-equiv", "")
-    assert page.count("<img") == 2
+    assert page.count("<svg ") == page.count('role="img"') == 2
     assert cli.main(["compare", *base, *slow, "--fail-if", "propagation_delay_ms_mean > +20%"]) == 0
     faster = ["--baseline", "stan", "--fail-if", "propagation_delay_ms_mean < -2%"]
     assert cli.main(["compare", *base, *slow, *faster]) == 4, "with the other group as the baseline"

@@ -1,49 +1,126 @@
-"""How long a session waits for its executors."""
+"""Where kernels run: chosen by size, named by a master, and without Spark where that was chosen."""
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 
-from metrics.session import SETTLED_S, WAIT_S, expected_executors, is_cluster, wait_until_settled
+from metrics.executors import HERE, HERE_BYTES, OPEN_FILES, choose, opened
+from metrics.executors.in_process import InProcess
+from metrics.pcap.tables import Reading
+from metrics.tables import shares, wire
+from metrics.tables.shares import count_shares, write_shares
+from tests.fabricate import Fabrication
+
+ROOT = Path(__file__).parents[2]
+
+ALONE = """
+import sys
+from pathlib import Path
+
+class NoSpark:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "py4j"):
+            raise AssertionError(f"{name} is imported")
+
+sys.meta_path.insert(0, NoSpark)
+from metrics.analysis import analyse
+
+print(analyse(Path(sys.argv[1])).computed_by)
+"""
+
+
+def test_small_runs_are_analysed_in_this_process_and_large_ones_on_spark() -> None:
+    assert choose(0, 4) == choose(HERE_BYTES, 4) == HERE
+    assert choose(HERE_BYTES + 1, 4) == "local[4]"
 
 
 @pytest.mark.parametrize(
-    ("master", "cluster", "expected"),
-    [
-        ("local", False, None),
-        ("local[4]", False, None),
-        ("local[4,2]", False, None),
-        ("local-cluster[3,2,1024]", True, 3),
-        ("local-cluster[ 2 , 1 , 512 ]", True, 2),
-        ("spark://somewhere:7077", True, None),
-    ],
+    ("master", "why"), [(None, "chosen for 3.0 MB of recordings"), ("here", "asked for by --master here")]
 )
-def test_what_a_masters_name_says(master: str, cluster: bool, expected: int | None) -> None:
-    assert is_cluster(master) is cluster
-    assert expected_executors(master) == expected
+def test_an_executor_says_what_it_is_and_why(master: str | None, why: str) -> None:
+    with opened(master, 3_000_000) as executor:
+        assert isinstance(executor, InProcess)
+        assert executor.description.startswith("in one process, ")
+        assert executor.description.endswith(f"({why})")
 
 
-def waited_s(arrivals_s: list[float], expected: int | None) -> float:
-    """How long the wait is when executors register at these times."""
-    passed = 0.0
-
-    def sleep(seconds: float) -> None:
-        nonlocal passed
-        passed += seconds
-
-    def count() -> int:
-        return sum(at <= passed for at in arrivals_s)
-
-    wait_until_settled(count, expected, now_s=lambda: passed, sleep=sleep)
-    return passed
+def test_an_analysis_may_open_more_files_than_usual() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        with opened("here", 0):
+            allowed, same = resource.getrlimit(resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert allowed == (OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard))
+    assert same == hard
 
 
-def test_it_ends_with_the_last_executor_that_is_expected() -> None:
-    assert waited_s([1.0, 5.0, 12.0], 3) == pytest.approx(12.0, abs=0.2)
+def test_results_are_in_the_order_of_the_items_and_tasks_run_side_by_side() -> None:
+    together = threading.Barrier(2, timeout=20)
+
+    def meet(item: int) -> int:
+        together.wait()
+        return -item
+
+    with InProcess(2) as executor:
+        assert executor.map(meet, range(6)) == [0, -1, -2, -3, -4, -5]
+        assert executor.map(meet, []) == []
 
 
-def test_it_ends_when_no_more_come() -> None:
-    assert waited_s([1.0, 3.0, 5.5], None) == pytest.approx(5.5 + SETTLED_S, abs=0.2)
+def test_what_a_task_raises_is_raised_and_the_rest_is_not_begun() -> None:
+    begun = []
+
+    def fail(item: int) -> None:
+        begun.append(item)
+        raise ValueError(f"item {item}")
+
+    with InProcess(1) as executor, pytest.raises(ValueError, match="item 0"):
+        executor.map(fail, range(1000))
+    assert len(begun) < 1000
 
 
-@pytest.mark.parametrize("expected", [None, 2])
-def test_it_ends_at_last_where_none_comes(expected: int | None) -> None:
-    assert waited_s([], expected) == pytest.approx(WAIT_S, abs=0.2)
+class Counting:
+    """An executor that runs nothing."""
+
+    description = ""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.items: list[object] = []
+
+    def map(self, task: object, items: list[object]) -> list[object]:
+        self.items += items
+        return []
+
+
+@pytest.mark.parametrize(("rows", "count"), [(0, 1), (399_999, 1), (400_000, 2), (10**7, 37), (37 * 2_000_000 + 1, 74)])
+def test_workers_share_tables_by_their_rows(tmp_path: Path, rows: int, count: int) -> None:
+    executor = Counting(37)
+    write_shares(executor, dict, {"a": tmp_path / "a"}, count_shares(executor.workers, rows))
+    assert executor.items == [shares.Share(number, count) for number in range(count)]
+
+
+def test_captures_are_read_by_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_dir = Fabrication(seed=1, nodes=5, messages=5).write(tmp_path / "run")
+    monkeypatch.setattr("metrics.pcap.tasks.PARTITION_BYTES", 1)
+    executor = Counting(3)
+    wire.stage_captures(executor, run_dir / "capture", Reading(("packets",)), {"packets": tmp_path / "packets"})
+    assert len(executor.items) == 3
+
+
+def test_an_analysis_in_one_process_imports_no_spark(tmp_path: Path) -> None:
+    """Nor does it start a JVM, for which it would need PySpark."""
+    run_dir = Fabrication(seed=2, nodes=4, messages=10).write(tmp_path / "run")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAVA_HOME": "/nowhere", "MPLCONFIGDIR": str(tmp_path)}
+    argv = [sys.executable, "-c", ALONE, str(run_dir)]
+    done = subprocess.run(argv, env=environment, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "in one process" in done.stdout
+    assert (run_dir / "report" / "index.html").is_file()
+    assert "tables computed" in (run_dir / "report" / "index.html").read_text()

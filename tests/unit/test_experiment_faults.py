@@ -163,6 +163,14 @@ FILES = {
         GOOD + "[workload]\ntopics = 3\ntopics_per_message = 4\n",
         ": $.workload.topics_per_message: expected at most topics = 3, got 4",
     ),
+    "expression": (
+        GOOD + '[expressions]\nkind = "list"\ntexts = ["a&b", "a&(b|"]\n',
+        ": $.expressions.texts[1]: expected an attribute or '(' at the end at position 5",
+    ),
+    "keyword": (
+        GOOD + '[expressions]\nkind = "list"\ntexts = ["a|zz"]\n',
+        ": $.expressions.texts[0]: 'zz' is not one of the keywords a to j at position 2",
+    ),
     "interval": (GOOD + '[workload]\npublish_interval = "bursty"\n', ": $.workload.publish_interval: expected"),
     "rate_zero": (
         GOOD + "[workload]\npublish_rate_per_s = 0\n",

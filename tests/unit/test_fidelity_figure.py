@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from metrics.report.figures import fidelity
+from metrics.report.figures.network import fidelity
 
 ZERO_NS = 7_000_000_000
 SECOND = 1_000_000_000
@@ -16,9 +16,9 @@ SECOND = 1_000_000_000
 def drawn(**tables: pd.DataFrame) -> dict[str, Line2D]:
     """The lines of both axes by their labels."""
     run: Any = SimpleNamespace(table=tables.get, zero_ns=ZERO_NS, duration_s=5.0)
-    canvas = fidelity(run)
-    assert canvas is not None
-    return {str(line.get_label()): line for axes in canvas.axes for line in axes.get_lines()}
+    drawing = fidelity(run)
+    assert drawing is not None
+    return {str(line.get_label()): line for axes in drawing.canvas.axes for line in axes.get_lines()}
 
 
 def table(seconds: dict[int, float]) -> pd.DataFrame:

@@ -16,6 +16,7 @@ from metrics.measures import snapshots
 from metrics.measures.attacks import SLOTS, Slots
 from metrics.measures.deliveries import DELIVERIES, Deliveries, TopicDeliveries
 from metrics.measures.emulation import EMULATION, EmulationFacts
+from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS, LEVELS, Interests
 from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
@@ -63,8 +64,10 @@ def test_the_overlays_columns_are_the_single_numbers_of_a_snapshot() -> None:
 
 def test_studies_know_what_is_seen_at_snapshots_and_what_needs_messages() -> None:
     assert {"nodes", "degrees", "diameter", "subscriber_distances", "topics", "adversary_slots_ratio"} <= SEEN
-    assert {*DELIVERIES.names, *SCORES.names} == PUBLISHED
-    assert set(DELIVERIES.names) == WINDOWED, "scores belong to a node's epochs, not to a time of publication"
+    assert {*DELIVERIES.names, *GROUPS.names, *NEWCOMERS.names, *SCORES.names} == PUBLISHED
+    assert {*DELIVERIES.names, *GROUPS.names, *NEWCOMERS.names} == WINDOWED, (
+        "scores belong to a node's epochs, not to a time of publication"
+    )
     assert not {"subscriptions_mean", "frames", "disclosure_ratio"} & (SEEN | PUBLISHED)
     assert not {*EMULATION.names, *LEARNING.names} & OF_STUDIES.keys()
 

@@ -176,3 +176,34 @@ def test_messages_of_publishers_that_have_just_joined_do_not_count_as_those_of_s
     assert (found.expected, found.delivered) == (1 + 2 + 2, 3), "the publisher's age does not matter here"
     assert (found.settled_expected, found.settled_delivered) == (1 + 2, 2), "message 1's publisher joined 2 s ago"
     assert DELIVERIES.values(found, ["settled_delivery_ratio"]) == [("settled_delivery_ratio", None, 2 / 3)]
+
+
+def test_a_message_with_an_expression_is_for_the_nodes_that_satisfy_it_when_it_is_published():
+    watch = Watch(Population({0: (1,), 1: (0, 1), 2: (1,), 3: (0,)}), 0, None, expressions={7: "a&b", 8: "a&b", 9: "b"})
+
+    def counted(number: int, at_ns: int) -> set[int]:
+        publish(watch, number, at_ns)
+        before, found = len(watch.batches[-1].delays_ns), set()
+        for node in range(4):
+            deliver(watch, number, at_ns, node)
+            if len(watch.batches[-1].delays_ns) > before:
+                before, found = before + 1, found | {node}
+        return found
+
+    assert counted(7, 0) == {1}
+    watch.trace(TraceEvent("join", 5, 2, topics=(0,)))
+    watch.trace(TraceEvent("leave", 5, 1, topics=(1,)))
+    assert counted(8, 6) == {2}
+    assert counted(9, 7) == {2}, "the publisher is not counted"
+    assert watch.batches[0].due == 3
+
+
+def test_copies_that_return_are_at_a_relay_unless_the_publisher_delivered_its_message_to_itself():
+    watch = Watch(Population({0: (1,), 1: (1,)}), 0, None, expressions={7: "b", 8: "b"})
+    for number in (7, 8):
+        publish(watch, number, number)
+    watch.deliver(7, 0, Message(7, (1,), b"", 0))
+    for number in (7, 8):
+        copy(watch, "duplicate", 0, number)
+    assert list(watch.batches[0].at_relay) == [1]
+    assert list(watch.batches[0].copies) == [2]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from metrics.pcap.divided import divide_capture
 from metrics.pcap.schemas import TRACED
 from metrics.pcap.tables import Reading, read_tables
 from peer import wire
@@ -129,6 +130,23 @@ def test_frames_from_traced_offsets_in_header_only_captures_equal_the_reference_
     wanted = expected(packets, frames, isns, in_payload=False)
     assert wanted
     assert measured(file, traced=traced) == wanted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_parts_of_a_divided_capture_have_its_frames(tmp_path: Path, seed: int) -> None:
+    """Nobody who reads a part needs the capture, nor frames of other parts."""
+    packets, frames, isns = exchange(seed, NetworkPath(loss=0.15, overlap=0.2, reorder=0.3))
+    file, folder = tmp_path / "all.pcapng", tmp_path / "divided"
+    file.write_bytes(b"".join(pcapng(packets, (0, 1), snaplen=60)))
+    divide_capture(file, folder, 2, 700)
+    file.unlink()
+    found: set[Sighting] = set()
+    for part in range(2):
+        traced = tmp_path / f"traced-{part}"
+        traced.mkdir()
+        write_traced(traced / f"part-0-{part}.parquet", frames)
+        found |= measured(file, traced=str(traced), divided=folder, part=part, parts=2)
+    assert found == expected(packets, frames, isns, in_payload=False) != set()
 
 
 @pytest.mark.parametrize("seed", range(12))

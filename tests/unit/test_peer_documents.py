@@ -51,7 +51,7 @@ def test_every_kind_is_in_the_page_or_in_that_of_its_protocol():
     assert len(found) == len(frames.kind_names()), "none is in two places"
     for kind, name, fields, _ in found:
         body = ", ".join(frames.frame_type(int(kind)).__struct_fields__)
-        assert fields == ("payload" if name == "data" else body)
+        assert fields == ("payload, routing" if name == "data" else body)
 
 
 def test_the_parts_and_limits_are_in_the_page():

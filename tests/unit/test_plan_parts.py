@@ -10,12 +10,15 @@ from harness.errors import ExperimentError
 from harness.experiment.loader import load_experiment
 from harness.planning import make_plan
 from harness.planning.plan import PlannedRun
-from harness.studies.form import Study
+from harness.studies.form import RunSpec, Study
+from harness.studies.point_run import PointRun
 from harness.studies.points import points_of
 from peer.core.schedule import Join, Publish
+from peer.protocols.implicit_groups.landmarks import prefix_of
 from peer.protocols.registry import PROTOCOLS, Composition
 from peer.runtime.lifecycle import make_node
 from peer.runtime.spec import OverlayDocument
+from peer.testing import part_of
 
 FILE = """name = "x"
 [underlay]
@@ -194,3 +197,21 @@ def test_what_cannot_be_is_refused(plan, overrides: list[str], place: str, probl
         plan(*overrides)
     assert caught.value.path.endswith(f"$.adversary.{place}")
     assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize("kind", ["world-cities", "unit-square"])
+def test_placed_nodes_have_the_prefixes_of_their_hosts_in_runs_and_in_studies(plan, kind: str) -> None:
+    planned = plan(
+        "protocol=implicit-groups", f"underlay.kind={kind}", "implicit_groups.start=placed",
+        "implicit_groups.prefix_bits=4", "implicit_groups.landmarks=3",
+    )  # fmt: skip
+    delay_ms = planned.underlay.delay_ms
+    prefixes = [
+        prefix_of([round((delay_ms[node, mark] + delay_ms[mark, node]) * 1e6) for mark in range(3)], 4)
+        for node in range(20)
+    ]
+    assert [spec.overlay["prefix"] for spec in planned.overlay.nodes] == prefixes
+    assert len(set(prefixes)) > 2
+    simulation = PointRun(planned.plan.experiment, RunSpec(), (), Path()).simulation
+    simulation.run(2 * 10**9)
+    assert [part_of(simulation.hosts[node].node, "overlay").address >> 64 for node in range(20)] == prefixes

@@ -72,7 +72,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
         made.append(run_dir)
         return 0
 
-    def analyse(run_dir: Path, _: str | None) -> Summary:
+    def analyse(run_dir: Path, *_: object) -> Summary:
         return summary(*outcomes.pop(0), attempt=RunDir(run_dir).attempt)
 
     monkeypatch.setattr(command, "perform_stage", stage)

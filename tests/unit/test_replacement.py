@@ -11,9 +11,9 @@ import pytest
 from harness.stages.analysis import AnalysisError, exclusive
 from metrics.replacement import replacing
 from metrics.rundir.files import ANALYSIS_LOG
-from metrics.tables.staged import ParquetPart, remove_attempts, whole
+from metrics.storage.attempts import whole, whole_folder
+from metrics.tables.staged import ParquetPart, remove_attempts
 
-OUTDATED = ("summary.json", "report")
 SCHEMA = pa.schema([("value", pa.int64())])
 
 
@@ -32,28 +32,46 @@ def state(run_dir: Path) -> dict[str, str]:
     return {str(path.relative_to(run_dir)): path.read_text() for path in run_dir.rglob("*") if path.is_file()}
 
 
-def replace_tables(run_dir: Path) -> None:
-    with replacing(run_dir, "tables", OUTDATED) as made:
-        (made / "content").write_text("new")
+def replace(run_dir: Path, *, page: bool = True) -> None:
+    """As an analysis does, with or without a report."""
+    with replacing(run_dir) as made:
+        for folder in ("tables", *(["report"] if page else [])):
+            (made / folder).mkdir()
+            (made / folder / "content").write_text("new")
+        (made / "summary.json").write_text("new")
 
 
-def test_new_results_take_what_was_made_from_old_ones_away(run_dir: Path) -> None:
-    replace_tables(run_dir)
-    assert state(run_dir) == {"manifest.json": "{}", "tables/content": "new"}
+NEW = {"manifest.json": "{}", "summary.json": "new", "tables/content": "new", "report/content": "new"}
+
+
+def test_new_results_replace_old_ones_together(run_dir: Path) -> None:
+    replace(run_dir)
+    assert state(run_dir) == NEW
+
+
+def test_a_report_goes_with_the_tables_that_it_was_made_of(run_dir: Path) -> None:
+    replace(run_dir, page=False)
+    assert state(run_dir) == {name: text for name, text in NEW.items() if name != "report/content"}
 
 
 def test_what_fails_in_the_middle_leaves_all_as_it_was(run_dir: Path) -> None:
     before = state(run_dir)
-    with pytest.raises(OSError, match="full"), replacing(run_dir, "tables", OUTDATED) as made:
-        (made / "content").write_text("half")
+    with pytest.raises(OSError, match="full"), replacing(run_dir) as made:
+        (made / "summary.json").write_text("half")
         raise OSError("full")
     assert state(run_dir) == before
 
 
-@pytest.mark.parametrize("last", range(4))
-def test_old_and_new_results_are_never_mixed(run_dir: Path, last: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever step of the replacement is the last."""
-    rename, steps = Path.rename, []
+RENAMES = 7
+"""Of a replacement: three results away, the mark that all are away, and three to their place."""
+
+
+@pytest.mark.parametrize("last", range(RENAMES + 1))
+def test_a_process_killed_within_the_replacement_leaves_old_or_new_results(
+    run_dir: Path, last: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever rename is the last: nothing is mixed, and what comes next finds the old results or the new ones."""
+    before, rename, steps = state(run_dir), Path.rename, []
 
     def rename_until(path: Path, target: Path) -> Path:
         if len(steps) == last:
@@ -61,19 +79,38 @@ def test_old_and_new_results_are_never_mixed(run_dir: Path, last: int, monkeypat
         steps.append(path)
         return rename(path, target)
 
-    monkeypatch.setattr(Path, "rename", rename_until)
-    with pytest.raises(KeyboardInterrupt):
-        replace_tables(run_dir)
-    left = {name: text for name, text in state(run_dir).items() if name != "manifest.json"}
-    assert set(left.values()) <= {"old"}
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "rename", rename_until)
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)
+        replace(run_dir)
+        raise KeyboardInterrupt
+    left = {name: text for name, text in state(run_dir).items() if not name.startswith((".", "manifest"))}
+    assert len(set(left.values())) <= 1
     assert "tables/content" in left or not left, "no summary and no report without its tables"
+    with pytest.raises(OSError, match="full"), replacing(run_dir):
+        raise OSError("full")
+    assert state(run_dir) == (before if last <= 3 else NEW)
+
+
+def test_a_rename_that_fails_puts_the_old_results_back(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, rename = state(run_dir), Path.rename
+
+    def fail(path: Path, target: Path) -> Path:
+        if path.name == "tables" and target.parent.name == "old":
+            raise OSError("full")
+        return rename(path, target)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
+        patched.setattr(Path, "rename", fail)
+        replace(run_dir)
+    assert state(run_dir) == before
 
 
 def test_what_a_killed_analysis_left_is_removed_by_the_next(run_dir: Path) -> None:
     (run_dir / ".analysis-killed").mkdir()
     (run_dir / ".analysis-killed" / "part").write_text("half")
-    replace_tables(run_dir)
-    assert state(run_dir) == {"manifest.json": "{}", "tables/content": "new"}
+    replace(run_dir)
+    assert state(run_dir) == NEW
 
 
 def test_a_second_analysis_is_refused_while_the_first_is_at_work(run_dir: Path) -> None:
@@ -124,4 +161,19 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         attempt.write_text("whole")
         assert not path.exists()
     assert path.read_text() == "whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_appears_whole_or_not_at_all_and_the_first_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    with pytest.raises(OSError, match="full"), whole_folder(path) as attempt:
+        (attempt / "part").write_text("half")
+        raise OSError("full")
+    assert list(tmp_path.iterdir()) == []
+    with whole_folder(path) as slow:
+        (slow / "part").write_text("slow")
+        with whole_folder(path) as fast:
+            (fast / "part").write_text("fast")
+            assert not path.exists()
+    assert (path / "part").read_text() == "fast"
     assert list(tmp_path.iterdir()) == [path]

@@ -3,15 +3,18 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import StepPatch
 
-from metrics.report import figures
+from metrics.report.figures import Drawing, network, overlay, results
+from metrics.report.figures.chapter import Draw
+from metrics.report.figures.world import draw_world
 from metrics.report.run import Run
+from metrics.totals import Totals
+from tests.fabricated_totals import make_totals
 
 SECOND = 1_000_000_000
 ZERO_NS = 100 * SECOND
@@ -33,19 +36,18 @@ class Shown(Run):
     def table(self, name: str) -> pd.DataFrame | None:
         return self._tables.get(name)
 
-    def values(self, table: str, column: str) -> npt.NDArray[Any]:
-        return np.asarray(self._tables[table][column].dropna())
-
-    def received(self) -> pd.DataFrame | None:
-        return self.table("received")
+    @property
+    def totals(self) -> Totals:
+        rows = {name: self._tables[name] for name in ("deliveries", "received", "hops") if name in self._tables}
+        return make_totals(ZERO_NS, **rows, adversaries=self.adversaries)
 
     def achieved(self) -> pd.DataFrame | None:
         return self.table("achieved")
 
 
-def panels(canvas: Canvas | None) -> list[Axes]:
-    assert canvas is not None
-    return canvas.axes
+def panels(drawing: Drawing | None) -> list[Axes]:
+    assert drawing is not None
+    return drawing.canvas.axes
 
 
 def curve(axes: Axes, label: str) -> list[tuple[float, float]]:
@@ -70,77 +72,143 @@ DELIVERIES = {
     "copies": [1, 3, 3, 0, 0, 8],
 }
 
+SHARING: Columns = {
+    "source": ["trace"] * 4 + ["wire"] * 2 + ["trace"],
+    "at_ns": [ZERO_NS, ZERO_NS, ZERO_NS + SECOND, ZERO_NS + SECOND, ZERO_NS, ZERO_NS, ZERO_NS],
+    "node": [1, 2, 1, 2, 1, 2, ADVERSARY],
+    "view_size_total": [4, 6, 8, 8, 3, 4, 90],
+    "degree": [2, 3, 2, 2, 2, 1, 90],
+}
+
+DEGREES: Columns = {
+    "at_ns": [ZERO_NS, ZERO_NS + 1, ZERO_NS + 1, ZERO_NS + 1],
+    "degree": [7, 2, 2, 3],
+    "view_size_unique": [7, 1, 1, 4],
+    "in_degree": [7, 0, 2, 4],
+    "opened": [7, 2, 1, 2],
+}
+
+RECEIVED: Columns = {
+    "dst_node": [1, 1, 1, 1, 2, 3],
+    "at_relay": [True, False, False, False, False, True],
+    "publish_ns": [ZERO_NS + 2 * SECOND - 1, *[ZERO_NS + SECOND] * 3, ZERO_NS, ZERO_NS],
+}
+
+TOPICS: Columns = {
+    "at_ns": [0, 5, 5, 5],
+    "subscribers": [9, 3, 4, 4],
+    "components": [9, 1, 2, 2],
+    "diameter": [9, 2, 3, 4],
+}
+
+EPOCHS: Columns = {
+    "epoch": [0, 1],
+    "latency_ms_mean": [50.0, 40.0],
+    "delivery_ratio": [0.9, 1.0],
+    "score_mean": [3.0, 2.0],
+}
+
+HOPS: Columns = {
+    "d_sndbuf_ns": [1_000_000, 3_000_000, None],
+    "d_wire_ns": [50_000_000, 20_000_000, None],
+    "d_rcv_ns": [100, 2_000_000, 4_000_000],
+    "asked_delay_ms": [20.0, 50.0, 70.0],
+}
+
+ACHIEVED: Columns = {
+    "phase": ["before", "before", "before", "after"],
+    "asked_rtt_ms": [10.0, 20.0, 30.0, 10.0],
+    "rtt_ms": [10.5, 19.0, None, 12.0],
+    "error_ms": [0.5, 1.0, None, 2.0],
+}
+
+FIDELITY: Columns = {
+    "at_ns": [ZERO_NS - SECOND, ZERO_NS, ZERO_NS + 2 * SECOND],
+    "lateness_p50_ns": [20_000, 30_000, 40_000],
+    "lateness_p99_ns": [90_000, 100_000, 110_000],
+    "lateness_max_ns": [200_000, 300_000_000, 400_000],
+    "busy_ratio": [0.1, 0.2, 0.3],
+    "cpu_busy_ratio": [0.5, 0.6, 0.7],
+    "cpu_some_ratio": [None, None, None],
+}
+
+STALLS: Columns = {
+    "source": ["host", "plane", "host"],
+    "start_ns": [ZERO_NS, ZERO_NS + 1, ZERO_NS + 2],
+    "end_ns": [ZERO_NS + 2_500_000, ZERO_NS + 20_000_001, ZERO_NS + 19_000_002],
+}
+
+BYTES: Columns = {"second_ns": [ZERO_NS, ZERO_NS, ZERO_NS + SECOND]}
+BYTES |= {name: [1000 * number, 2000, 500 * number] for number, (name, _, _) in enumerate(network.OVERHEAD, 1)}
+
 
 def test_delays_step_up_by_every_expected_delivery_of_honest_nodes() -> None:
-    (axes,) = panels(figures.delay_cdf(Shown(deliveries=DELIVERIES)))
+    (axes,) = panels(results.delay_cdf(Shown(deliveries=DELIVERIES)))
     assert curve(axes, "overlay") == [(10.0, 0.2), (20.0, 0.4), (30.0, 0.6)]
     assert curve(axes, "direct path") == [(2, 0.2), (4, 0.4), (6, 0.6), (8, 0.8), (9, 1)]
 
 
 def test_delivery_ratios_are_by_second_and_by_topic() -> None:
-    seconds, topics = panels(figures.delivery_ratio(Shown(deliveries=DELIVERIES)))
-    (line,) = seconds.get_lines()
-    assert list(zip(*line.get_data(), strict=True)) == [(0, 1.0), (2, pytest.approx(1 / 3))]
-    assert bars(topics) == [(0, pytest.approx(1 / 3)), (1, 1.0)]
+    seconds, topics = panels(results.delivery_ratio(Shown(deliveries=DELIVERIES)))
+    assert curve(seconds, "") == [(0, 1.0), (2, 0.333333333)]
+    (stairs,) = topics.patches
+    assert isinstance(stairs, StepPatch)
+    assert stairs.get_data().values.tolist() == pytest.approx([1 / 3, 1]) and list(stairs.get_data().edges) == [0, 1, 2]
 
 
 def test_duplicates_are_shares_of_the_deliveries_made() -> None:
-    (axes,) = panels(figures.duplicates(Shown(deliveries=DELIVERIES)))
+    (axes,) = panels(results.duplicates(Shown(deliveries=DELIVERIES)))
     assert bars(axes) == [(0, pytest.approx(1 / 3)), (2, pytest.approx(2 / 3))]
 
 
 def test_links_are_means_per_honest_node_by_instant_and_source() -> None:
-    sharing = {
-        "source": ["trace"] * 4 + ["wire"] * 2 + ["trace"],
-        "at_ns": [ZERO_NS, ZERO_NS, ZERO_NS + SECOND, ZERO_NS + SECOND, ZERO_NS, ZERO_NS, ZERO_NS],
-        "node": [1, 2, 1, 2, 1, 2, ADVERSARY],
-        "view_size_total": [4, 6, 8, 8, 3, 4, 90],
-        "degree": [2, 3, 2, 2, 2, 1, 90],
-    }
-    (axes,) = panels(figures.link_sharing(Shown(sharing=sharing)))
+    (axes,) = panels(overlay.link_sharing(Shown(sharing=SHARING)))
     assert curve(axes, "logical links, traces") == [(0, 5), (1, 8)]
     assert curve(axes, "physical links, traces") == [(0, 2.5), (1, 2)]
     assert curve(axes, "logical links, wire") == [(0, 3.5)]
     assert curve(axes, "physical links, wire") == [(0, 1.5)]
 
 
+def test_links_after_the_workload_are_drawn_but_not_what_the_text_says() -> None:
+    last = {"source": "trace", "at_ns": ZERO_NS + 9 * SECOND, "node": 1, "view_size_total": 0, "degree": 0}
+    after = {name: [*values, last[name]] for name, values in SHARING.items()}
+    drawing = overlay.link_sharing(Shown(sharing=after))
+    assert curve(*panels(drawing), "physical links, traces")[-1] == (9, 0)
+    assert drawing.seen.startswith("At the workload's end 8 logical links per node and 2 physical")
+
+
+def test_a_run_without_captures_has_no_marks_of_the_wire() -> None:
+    traced = {name: values[:4] for name, values in SHARING.items()}
+    (axes,) = panels(overlay.link_sharing(Shown(sharing=traced)))
+    assert [line.get_label() for line in axes.get_lines()] == ["logical links, traces", "physical links, traces"]
+
+
 def test_degrees_are_those_of_the_last_instant() -> None:
-    nodes = {
-        "at_ns": [ZERO_NS, ZERO_NS + 1, ZERO_NS + 1, ZERO_NS + 1],
-        "degree": [7, 2, 2, 3],
-        "view_size_unique": [7, 1, 1, 4],
-        "in_degree": [7, 0, 2, 4],
-        "opened": [7, 2, 1, 2],
-    }
-    (axes,) = panels(figures.degrees(Shown(overlay_degrees=nodes)))
+    (axes,) = panels(overlay.degrees(Shown(overlay_degrees=DEGREES)))
     assert bars(axes) == [(2, 2), (3, 1)]
-    assert curve(axes, "physical links that it opened, mean 1.67") == [(1, 1), (2, 2)]
-    assert curve(axes, "nodes in its views, mean 2.00") == [(1, 2), (4, 1)]
-    assert curve(axes, "nodes in whose views it is, mean 2.00") == [(0, 1), (2, 1), (4, 1)]
+    assert curve(axes, "opened by it, mean 1.67") == [(-1, 0), (0, 0), (1, 1), (2, 2), (3, 0)]
+    assert curve(axes, "in its views, mean 2.00") == [(-1, 0), (0, 0), (1, 2), (2, 0), (3, 0), (4, 1), (5, 0)]
+    assert curve(axes, "have it in a view, mean 2.00") == [(-1, 0), (0, 1), (1, 0), (2, 1), (3, 0), (4, 1), (5, 0)]
+    assert {line.get_drawstyle() for line in axes.get_lines()} == {"steps-mid"}, "no counts between whole numbers"
 
 
 def test_traffic_overhead_is_by_second_of_publication_and_by_node() -> None:
-    received: Columns = {
-        "dst_node": [1, 1, 1, 1, 2, 3],
-        "at_relay": [True, False, False, False, False, True],
-        "publish_ns": [ZERO_NS + 2 * SECOND - 1, *[ZERO_NS + SECOND] * 3, ZERO_NS, ZERO_NS],
-    }
-    seconds, nodes = panels(figures.traffic_overhead(Shown(received=received)))
+    seconds, nodes = panels(results.traffic_overhead(Shown(received=RECEIVED)))
     assert curve(seconds, "") == [(0, 0.5), (1, 0.25)]
     assert curve(nodes, "") == [(0, 0.333333333), (0.25, 0.666666667), (1, 1)]
-    assert figures.traffic_overhead(Shown(received={name: [] for name in received})) is None
+    assert results.traffic_overhead(Shown(received={name: [] for name in RECEIVED})) is None
 
 
 def test_a_topic_is_a_point_of_its_subscribers_and_its_overlay() -> None:
-    topics = {"at_ns": [0, 5, 5], "subscribers": [9, 3, 4], "components": [9, 1, 2], "diameter": [9, 2, 3]}
-    upper, lower = panels(figures.topic_overlays(Shown(overlay_topics=topics)))
-    assert [list(zip(*line.get_data(), strict=True)) for line in upper.get_lines()] == [[(3, 1), (4, 2)]]
-    assert [list(zip(*line.get_data(), strict=True)) for line in lower.get_lines()] == [[(3, 2), (4, 3)]]
+    upper, lower = panels(overlay.topic_overlays(Shown(overlay_topics=TOPICS)))
+    (one, two), (each,) = upper.collections, lower.collections
+    assert [points.get_offsets().tolist() for points in (one, two)] == [[[3, 1]], [[4, 2]]]
+    assert each.get_offsets().tolist() == [[3, 2], [4, 3], [4, 4]]
+    assert two.get_sizes() == 2 * one.get_sizes() == 2 * each.get_sizes(), "two topics are in the same place"
 
 
 def test_learning_shows_each_epochs_delay_ratio_and_score() -> None:
-    epochs = {"epoch": [0, 1], "latency_ms_mean": [50.0, 40.0], "delivery_ratio": [0.9, 1.0], "score_mean": [3.0, 2.0]}
-    drawn = [line.get_data() for axes in panels(figures.learning(Shown(epochs=epochs))) for line in axes.get_lines()]
+    drawn = [line.get_data() for axes in panels(results.learning(Shown(epochs=EPOCHS))) for line in axes.get_lines()]
     assert [list(zip(*data, strict=True)) for data in drawn] == [
         [(0, 50.0), (1, 40.0)],
         [(0, 0.9), (1, 1.0)],
@@ -149,12 +217,9 @@ def test_learning_shows_each_epochs_delay_ratio_and_score() -> None:
 
 
 def test_bytes_on_the_wire_are_stacked_by_class_and_second() -> None:
-    names = [name for name, _, _ in figures.OVERHEAD]
-    columns: Columns = {"second_ns": [ZERO_NS, ZERO_NS, ZERO_NS + SECOND]}
-    columns |= {name: [1000 * number, 2000, 500 * number] for number, name in enumerate(names, 1)}
-    (axes,) = panels(figures.overhead(Shown(overhead=columns)))
+    (axes,) = panels(network.overhead(Shown(overhead=BYTES)))
     below = np.zeros(2)
-    for number, (layer, (_, label, _)) in enumerate(zip(axes.collections, figures.OVERHEAD, strict=True), 1):
+    for number, (layer, (_, label, _)) in enumerate(zip(axes.collections, network.OVERHEAD, strict=True), 1):
         above = below + np.array([number + 2, number / 2])
         (path,) = layer.get_paths()
         drawn = {(float(x), round(float(y), 6)) for x, y in path.vertices}
@@ -164,13 +229,7 @@ def test_bytes_on_the_wire_are_stacked_by_class_and_second() -> None:
 
 
 def test_the_parts_of_a_hops_delay_are_distributions_in_milliseconds() -> None:
-    hops = {
-        "d_sndbuf_ns": [1_000_000, 3_000_000, None],
-        "d_wire_ns": [50_000_000, 20_000_000, None],
-        "d_rcv_ns": [100, 2_000_000, 4_000_000],
-        "asked_delay_ms": [20.0, 50.0, 70.0],
-    }
-    (axes,) = panels(figures.hop_delay(Shown(hops=hops)))
+    (axes,) = panels(network.hop_delay(Shown(hops=HOPS)))
     assert curve(axes, "send buffer, median 2 ms") == [(1, 0.5), (3, 1)]
     assert curve(axes, "wire, median 35 ms") == [(20, 0.5), (50, 1)]
     assert curve(axes, "receive, median 2 ms") == [(0.001, round(1 / 3, 9)), (2, round(2 / 3, 9)), (4, 1)]
@@ -178,13 +237,7 @@ def test_the_parts_of_a_hops_delay_are_distributions_in_milliseconds() -> None:
 
 
 def test_round_trips_are_asked_against_measured_with_the_error_by_phase() -> None:
-    achieved = {
-        "phase": ["before", "before", "before", "after"],
-        "asked_rtt_ms": [10.0, 20.0, 30.0, 10.0],
-        "rtt_ms": [10.5, 19.0, None, 12.0],
-        "error_ms": [0.5, 1.0, None, 2.0],
-    }
-    left, right = panels(figures.rtt_error(Shown(achieved=achieved)))
+    left, right = panels(network.rtt_error(Shown(achieved=ACHIEVED)))
     pairs, after, _ = (list(zip(*line.get_data(), strict=True)) for line in left.get_lines())
     assert pairs == [(10, 10.5), (20, 19)]
     assert after == [(10, 12)]
@@ -193,22 +246,102 @@ def test_round_trips_are_asked_against_measured_with_the_error_by_phase() -> Non
 
 
 def test_fidelity_shows_every_second_in_milliseconds_and_shares() -> None:
-    table = {
-        "at_ns": [ZERO_NS - SECOND, ZERO_NS, ZERO_NS + 2 * SECOND],
-        "lateness_p50_ns": [20_000, 30_000, 40_000],
-        "lateness_p99_ns": [90_000, 100_000, 110_000],
-        "lateness_max_ns": [200_000, 300_000_000, 400_000],
-        "busy_ratio": [0.1, 0.2, 0.3],
-        "cpu_busy_ratio": [0.5, 0.6, 0.7],
-        "cpu_some_ratio": [None, None, None],
-    }
-    upper, lower = panels(figures.fidelity(Shown(fidelity=table)))
+    upper, lower = panels(network.fidelity(Shown(fidelity=FIDELITY)))
     assert curve(upper, "median") == [(-1, 0.02), (0, 0.03), (2, 0.04)]
     assert curve(upper, "99th percentile") == [(-1, 0.09), (0, 0.1), (2, 0.11)]
     assert curve(upper, "worst") == [(-1, 0.2), (0, 300), (2, 0.4)]
     assert curve(lower, "data plane's core") == [(-1, 0.1), (0, 0.2), (2, 0.3)]
     assert curve(lower, "machine") == [(-1, 0.5), (0, 0.6), (2, 0.7)]
     assert not [line for line in lower.get_lines() if str(line.get_label()).startswith("tasks")], "nothing is known"
+
+
+@pytest.mark.parametrize(
+    ("draw", "tables", "seen"),
+    [
+        (
+            results.delay_cdf,
+            {"deliveries": DELIVERIES},
+            "3 of 5 expected deliveries made: half of them within 20 ms, 99 % within 29.8 ms, all within 30 ms. "
+            "The direct paths take 6 ms (median).",
+        ),
+        (
+            results.delivery_ratio,
+            {"deliveries": DELIVERIES},
+            "60 % of the expected deliveries were made. Below 100 %: 1 of 2 seconds (down to 33.3 % in second 2) "
+            "and 1 of 2 topics (down to 33.3 % for topic 6).",
+        ),
+        (
+            results.delivery_ratio,
+            {"deliveries": {name: values[:2] for name, values in DELIVERIES.items()}},
+            "100 % of the expected deliveries were made. No second and no topic is below 100 %.",
+        ),
+        (
+            results.duplicates,
+            {"deliveries": DELIVERIES},
+            "A delivery comes with 1.33 duplicates on average and at most 2; most often with 2 (66.7 % of the "
+            "deliveries).",
+        ),
+        (
+            results.traffic_overhead,
+            {"received": RECEIVED},
+            "33.3 % of 6 received copies are at nodes that do not want them; this share is 25 % at the median "
+            "node and at most 100 %.",
+        ),
+        (
+            results.learning,
+            {"epochs": EPOCHS},
+            "From epoch 0 to 1 the mean delay goes from 50 to 40 ms, the delivery ratio from 90 % to 100 %.",
+        ),
+        (
+            overlay.link_sharing,
+            {"sharing": SHARING},
+            "At the workload's end 8 logical links per node and 2 physical links per node by the traces, 3.5 and 1.5 "
+            "on the wire.",
+        ),
+        (
+            overlay.degrees,
+            {"overlay_degrees": DEGREES},
+            "3 nodes with 2 to 3 physical links, 2.33 on average, of which a node opened 1.67. Views contain 2 "
+            "different nodes on average and at most 4.",
+        ),
+        (
+            overlay.topic_overlays,
+            {"overlay_topics": TOPICS},
+            "3 topics with 3 to 4 subscribers: 1 with one component, 2 with more (at most 2 components). The "
+            "largest diameter is 4 links.",
+        ),
+        (
+            network.hop_delay,
+            {"hops": HOPS},
+            "Median parts of a hop's delay: send buffer 2 ms (99 % within 2.98 ms), wire 35 ms (99 % within 49.7 "
+            "ms), receive 2 ms (99 % within 3.96 ms). Asked for: 50 ms.",
+        ),
+        (
+            network.overhead,
+            {"overhead": BYTES},
+            "70 kB in all, at most 52 kB in one second (second 0): payload, first copy 5 %, payload, duplicate or"
+            " relayed 7.1 %, framing 9.3 %, overlay control 11.4 %, retransmitted 13.6 %, pure ACK 15.7 %, IP and"
+            " TCP headers 17.9 %, other (probes) 20 %.",
+        ),
+        (
+            network.rtt_error,
+            {"achieved": ACHIEVED},
+            "Before the workload 2 probes, half within 0.75 ms of what was asked for, 99 % within 0.995 ms; after"
+            " the workload 1 probe, half within 2 ms of what was asked for, 99 % within 2 ms.",
+        ),
+        (
+            network.fidelity,
+            {"fidelity": FIDELITY, "stalls": STALLS},
+            "In the median second, 99 % of the packets left within 0.1 ms of their due time; the worst packet was"
+            " 300 ms late (second 0). The data plane used up to 30 % of its core. 2 stalls of the host, the "
+            "longest 19 ms. 1 gap of the data plane, the longest 20 ms.",
+        ),
+    ],
+)
+def test_what_is_seen_is_said_with_numbers(draw: Draw, tables: dict[str, Columns], seen: str) -> None:
+    drawing = draw(Shown(**tables))
+    assert drawing is not None
+    assert drawing.seen == seen
 
 
 def test_the_map_has_the_hosts_and_a_great_circle_per_link(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +351,7 @@ def test_the_map_has_the_hosts_and_a_great_circle_per_link(monkeypatch: pytest.M
     run = Shown()
     run.hosts = hosts
     monkeypatch.setattr(run, "host_links", lambda: [(0, 1)])
-    (axes,) = panels(figures.world(run))
+    (axes,) = panels(draw_world(run))
     (places,) = [each for each in axes.collections if isinstance(each, PathCollection)]
     assert [tuple(map(float, place)) for place in places.get_offsets()] == [(10, 0), (40, 0), (-100, 50)]
     (links,) = [each for each in axes.collections if isinstance(each, LineCollection)]
@@ -226,3 +359,9 @@ def test_the_map_has_the_hosts_and_a_great_circle_per_link(monkeypatch: pytest.M
     assert segment[0] == pytest.approx([10, 0]) and segment[-1] == pytest.approx([40, 0])
     assert np.abs(segment[:, 1]).max() < 1e-9, "the equator is a great circle"
     assert [text.get_text() for text in axes.texts] == ["A", "B", "C"]
+    drawing = draw_world(run)
+    assert drawing is not None
+    assert drawing.seen == (
+        "3 hosts at 3 sites, 1 link. The median link spans 3,336 km, the longest 3,336 km. A host in A has the most "
+        "links: 1."
+    )

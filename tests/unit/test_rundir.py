@@ -27,7 +27,7 @@ from metrics.rundir import (
 )
 from metrics.rundir.documents import PlanOutline
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, STALLS_FILE, SUMMARY_FILE, TABLES_FOLDER, table_file
-from metrics.rundir.parquet import VERSION, version_of, with_version
+from metrics.rundir.parquet import VERSION, labelled, version_of
 from metrics.tables.schemas import arrow_schema, require_tables
 from metrics.tables.shares import Share, write_share
 from metrics.tables.staged import ParquetPart
@@ -231,7 +231,7 @@ def test_tables_of_this_and_of_no_version_can_be_read(run_dir: Path) -> None:
     require_tables(run)
     (run.tables / table_file("links")).mkdir(parents=True)  # no part, as when an analysis was killed
     old = write_table(run, "hops", arrow_schema("hops").empty_table())
-    new = write_table(run, "conns", with_version(arrow_schema("conns").empty_table()))
+    new = write_table(run, "conns", labelled(arrow_schema("conns").empty_table()))
     assert [version_of(pq.read_metadata(path)) for path in (old, new)] == [0, SCHEMA_VERSION]
     require_tables(run)
 
@@ -247,8 +247,7 @@ def test_tables_that_cannot_be_read_are_refused_with_what_to_do(run_dir: Path) -
     assert str(raised.value) == (
         f"{run_dir}: its tables have schema version 0, {known}, but hops lacks conn, off; {again}"
     )
-    [key] = VERSION
-    pq.write_table(columns.replace_schema_metadata({key: str(SCHEMA_VERSION + 1)}), path)
+    pq.write_table(columns.replace_schema_metadata({VERSION: str(SCHEMA_VERSION + 1)}), path)
     with pytest.raises(RunDirError) as raised:
         require_tables(run)
     assert str(raised.value) == f"{run_dir}: its tables have schema version {SCHEMA_VERSION + 1}, {known}; {again}"

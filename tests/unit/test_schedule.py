@@ -36,6 +36,7 @@ ONE_OF_EACH = [
     Leave(-5, 3),
     Join(-4, 3, (1, 2)),
     Publish(0, 3, 7, (1,), 200, 4),
+    Publish(0, 3, 8, (1, 2), 200, 4, "b&c|(d|a)"),
     Subscribe(1, 3, (4,)),
     Unsubscribe(2, 3, (1, 4)),
     Crash(3, 3),
@@ -45,6 +46,7 @@ LINES = b"""\
 {"at_ns":-5,"node":3,"action":"leave","message_id":0,"topics":[],"payload_bytes":0,"sequence":0}
 {"at_ns":-4,"node":3,"action":"join","message_id":0,"topics":[1,2],"payload_bytes":0,"sequence":0}
 {"at_ns":0,"node":3,"action":"publish","message_id":7,"topics":[1],"payload_bytes":200,"sequence":4}
+{"at_ns":0,"node":3,"action":"publish","message_id":8,"topics":[1,2],"payload_bytes":200,"sequence":4,"expression":"b&c|(d|a)"}
 {"at_ns":1,"node":3,"action":"subscribe","message_id":0,"topics":[4],"payload_bytes":0,"sequence":0}
 {"at_ns":2,"node":3,"action":"unsubscribe","message_id":0,"topics":[1,4],"payload_bytes":0,"sequence":0}
 {"at_ns":3,"node":3,"action":"crash","message_id":0,"topics":[],"payload_bytes":0,"sequence":0}
@@ -55,7 +57,7 @@ numbers = st.integers(0, 2**53)
 topics = st.lists(numbers, max_size=3).map(tuple)
 schedules = st.lists(
     st.one_of(
-        st.builds(Publish, numbers, numbers, numbers, topics, numbers, numbers),
+        st.builds(Publish, numbers, numbers, numbers, topics, numbers, numbers, st.text(max_size=5)),
         *(st.builds(kind, numbers, numbers, topics) for kind in (Join, Subscribe, Unsubscribe)),
         *(st.builds(kind, numbers, numbers) for kind in (Leave, Crash, Vanish)),
     ),
@@ -120,6 +122,11 @@ TOLD = Directory(PeerInfo(node, (node,)) for node in (1, 2))
     ("step", "calls", "returned"),
     [
         (Step(5, Publish(5, 0, 7, (1, 2), 99, 4)), [contract.Publish((1, 2), 7, make_payload(7, 4, 99))], None),
+        (
+            Step(5, Publish(5, 0, 7, (1,), 19, 4, "b")),
+            [contract.Publish((1,), 7, make_payload(7, 4, 19, "b"), "b")],
+            None,
+        ),
         (Step(5, Subscribe(5, 0, (3, 1))), [contract.Subscribe(3), contract.Subscribe(1)], None),
         (Step(5, Unsubscribe(5, 0, (3, 1))), [contract.Unsubscribe(3), contract.Unsubscribe(1)], None),
         (Step(5, Join(5, 0, (4,)), EVERYBODY), [("join", (4,), TOLD)], "joining"),

@@ -11,16 +11,16 @@ from metrics.checks import RULES
 from metrics.checks.evidence import Outcome, Publications, Spread, WireErrors
 from metrics.rundir import Check
 from metrics.stalls import Late, Stalls, is_the_hosts, merge
-from metrics.tables.evidence import compare_delays, count_publications
+from metrics.tables.message_evidence import compare_delays, publication_lags
 
 MS = 1_000_000
 AT = 5_000 * MS
 
 
-def run(*host_ms: tuple[int, int]) -> Any:
-    """A run whose host stalled so many ms after ``AT``."""
+def stalled(*host_ms: tuple[int, int]) -> Stalls:
+    """The host stalled so many ms after ``AT``."""
     host = np.array(host_ms, np.int64).reshape(-1, 2) * MS + AT
-    return SimpleNamespace(stalls=Stalls(merge(host), np.empty((0, 2), np.int64)), lines=lambda name: [])
+    return Stalls(merge(host), np.empty((0, 2), np.int64))
 
 
 def publications(*lags_ms: int | None) -> pa.Table:
@@ -36,9 +36,10 @@ def publications(*lags_ms: int | None) -> pa.Table:
 
 def test_publications_are_explained_by_stalls_between_schedule_and_publication() -> None:
     rows = publications(0, 20, 21, 40, 41, 90, None)
-    found = [count_publications(run(*host), rows) for host in ((), ((2, 21),), ((-50, -1),), ((42, 95),))]
-    assert [each.lag.late for each in found] == [(4, 0), (4, 3), (4, 0), (4, 0)]
-    assert count_publications(run((2, 21), (40, 95)), rows).lag.late.explained == 4
+    found = [publication_lags(stalled(*host), rows) for host in ((), ((2, 21),), ((-50, -1),), ((42, 95),))]
+    assert [late for _, _, late in found] == [(4, 0), (4, 3), (4, 0), (4, 0)]
+    assert [(lag_ns // MS).tolist() for _, lag_ns, _ in found] == [[0, 20, 21, 40, 41, 90]] * 4
+    assert publication_lags(stalled((2, 21), (40, 95)), rows)[2].explained == 4
 
 
 def deliveries(*rows: tuple[int, int, int]) -> pa.Table:
@@ -66,16 +67,16 @@ def deliveries(*rows: tuple[int, int, int]) -> pa.Table:
 )
 def test_deliveries_are_explained_by_stalls_near_either_end(host: list[tuple[int, int]], explained: int) -> None:
     rows = deliveries((0, 130, 100), (0, 109, 100), (900, 130, 105))
-    _, inside = compare_delays(run(*host), rows, np.zeros(len(rows)))
-    assert inside.late == (2, explained)
+    _, _, late = compare_delays(stalled(*host), rows, np.zeros(len(rows)))
+    assert late == (2, explained)
 
 
 @pytest.mark.parametrize(("host", "explained"), [([(-1, 40)], 0), ([(49, 65)], 1), ([(50, 130)], 1)])
 def test_the_time_before_the_first_request_is_in_no_host(host: list[tuple[int, int]], explained: int) -> None:
     rows = deliveries((0, 130, 65), (0, 130, 75), (0, 130, 81))
-    order, inside = compare_delays(run(*host), rows, np.array([50.0] * 3 + [0.0]))
+    order, inside_ms, late = compare_delays(stalled(*host), rows, np.array([50.0] * 3 + [0.0]))
     assert (order.tested, order.failed, order.worst) == (3, 1, 1.0)
-    assert (inside.samples, inside.max, inside.late) == (3, 15.0, (1, explained))
+    assert (len(inside_ms), max(inside_ms), late) == (3, 15.0, (1, explained))
 
 
 def check(name: str, **evidence: Any) -> Check:

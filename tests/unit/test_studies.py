@@ -6,12 +6,11 @@ import pytest
 
 from harness.cli import main
 from harness.errors import ExperimentError
-from harness.studies.executor import HERE
 from harness.studies.loader import load_study
 from harness.studies.points import axes_of, points_of, seeds_of
-from harness.studies.results_file import read_results_file
-from harness.studies.store import Store, SweepSpec, code_hash, jobs_of, write_spec
+from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
 from harness.studies.sweep import sweep
+from metrics.executors import HERE
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "playbooks" / "studies"
@@ -30,6 +29,7 @@ random.degree = [2, 3]
 
 TABLE = '[[table]]\nname = "t"\ntitle = "T"\nrows = ["nodes"]\ncolumns = "random.degree"\nmeasures = ["degree_mean"]\n'
 CLAIM = '[[claim]]\ntext = "t"\npaper = "p"\nof = "degree_mean"\nmet = { at_least = 1 }\n'
+SAME = CLAIM.replace("met = { at_least = 1 }\n", "")
 FIGURE = '[[figure]]\nname = "f"\ntitle = "F"\nx = "nodes"\ny = ["degree_mean"]\nseries = ["random.degree"]\n'
 
 
@@ -133,11 +133,48 @@ FAULTS = {
     "figure_kind": (
         None,
         FIGURE + 'kind = "pie"\n',
-        ': $.figure[0].kind: expected "bars", "cdf", "histogram", "line" or "rank"',
+        ': $.figure[0].kind: expected "bars", "cdf", "histogram", "line", "log-log", "log-y" or "rank"',
     ),
     "claim_measure": (None, CLAIM.replace("degree_mean", "diameter"), ": $.claim[0].of[0]: 'diameter' is not among"),
     "claim_axis": (None, CLAIM + "where = { node = 10 }\n", ": $.claim[0].where: no axis is called 'node'; there are"),
     "claim_value": (None, CLAIM + "over = { nodes = 11 }\n", ": $.claim[0].over: the axis 'nodes' has no value 11"),
+    "claim_divisor": (
+        None,
+        CLAIM + 'over_of = "x"\n',
+        ": $.claim[0].over_of[0]: 'x' is not among the study's measures",
+    ),
+    "claim_unjudged": (None, CLAIM.replace("met =", "partly ="), ": $.claim[0].met: expected either met or same_as"),
+    "claim_same_met": (None, CLAIM + 'same_as = "degree_mean"\n', ": $.claim[0].met: expected either met or same_as"),
+    "claim_same": (None, SAME + 'same_as = "diameter"\n', ": $.claim[0].same_as[0]: 'diameter' is not among"),
+    "claim_same_over": (
+        None,
+        SAME + 'same_as = "degree_mean"\nover_of = "degree_mean"\n',
+        ": $.claim[0].same_as: cannot be combined with others",
+    ),
+    "claim_chance": (None, CLAIM + "beyond_chance = true\n", ": $.claim[0].beyond_chance: needs over"),
+    "claim_growth": (None, CLAIM + 'growth = { along = "hosts" }\n', ": $.claim[0].growth: no axis is called 'hosts'"),
+    "claim_growth_over": (
+        None,
+        CLAIM + 'growth = { along = "nodes", over = "diameter" }\n',
+        ": $.claim[0].growth[0]: 'diameter' is not among",
+    ),
+    "claim_growth_divided": (
+        None,
+        CLAIM + 'growth = { along = "nodes" }\nover = { nodes = 10 }\n',
+        ": $.claim[0].growth: cannot be combined with a comparison",
+    ),
+    "table_growth": (
+        "[run]",
+        '[[variants]]\nname = "a"\n' + TABLE.replace('"random.degree"', '"variant"') + 'growth_over = "variant"\n[run]',
+        ": $.table[0]",
+    ),
+    "claim_number": (None, CLAIM + 'number = "n"\n', ": $.claim[0]: number and reading need each other"),
+    "claim_reading": (None, CLAIM + 'reading = "r"\n', ": $.claim[0]: number and reading need each other"),
+    "claim_twice": (
+        None,
+        2 * (CLAIM + 'number = "n"\nreading = "r"\n'),
+        ": $.claim[1]: a second claim about 'n' and 'r'",
+    ),
     "claim_bounds": (None, CLAIM.replace("least", "lest"), ": $.claim[0].met.at_lest: unknown field; did you mean"),
     "names_twice": (None, TABLE + TABLE, ": $.table: two of them have the same name"),
 }
@@ -254,6 +291,14 @@ def test_the_quick_profile_never_stands_beside_the_papers_numbers_and_claims(tmp
     assert (len(full.claim), quick.claim) == (1, ())
 
 
+def test_overriding_the_grid_leaves_out_the_claims_about_other_values(tmp_path):
+    claims = "".join(CLAIM + f"where = {{ nodes = {nodes} }}\n" for nodes in (10, 20)) + CLAIM
+    path = write(tmp_path, GOOD + claims)
+    assert len(load_study(path).claim) == 3
+    assert [claim.where for claim in load_study(path, ["grid.nodes.values=[20]"]).claim] == [{"nodes": 20}, {}]
+    assert len(load_study(path, ["run.length_s=4"]).claim) == 3
+
+
 def test_a_run_is_known_by_everything_that_bears_on_it_and_by_nothing_else(tmp_path):
     def keys(text: str, *overrides: str) -> set[str]:
         return {job.key for job in jobs_of(load_study(write(tmp_path, text), overrides), tmp_path)}
@@ -300,13 +345,12 @@ def test_a_run_is_known_by_the_data_that_it_finds_by_itself(tmp_path, monkeypatc
 def test_points_with_the_same_experiment_share_a_run(tmp_path):
     text = GOOD.replace("random.degree = [2, 3]", "topiary.degree = [2, 3]")
     study, out = load_study(write(tmp_path, text), ["seeds=1"]), tmp_path / "out"
-    write_spec(out, SweepSpec(study, str(tmp_path / "study.toml"), code_hash(), (), {"python": "3"}))
+    write_spec(out, SweepSpec(study, str(tmp_path / "study.toml"), study_code(study), (), {"python": "3"}))
     assert sweep(out, HERE) == []
     assert len(list((out / "runs").iterdir())) == 2
-    found = [Store(out, None).read(job) for job in jobs_of(study, tmp_path)]
+    found = [Store(out).read(job) for job in jobs_of(study, tmp_path)]
     assert [run.at for run in found] == [point.at for point in points_of(study)]
     assert found[0].rows == found[1].rows != found[2].rows
-    assert len(read_results_file(out / "results.md", study).results) == 4
     assert "s in 2 runs" in (out / "index.html").read_text()
 
 

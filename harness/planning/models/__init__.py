@@ -1,11 +1,12 @@
 """Models of single protocols, for predictions: one module per protocol, with the name of its section.
 
-A module has one or both of these functions:
+A module has one or more of these functions:
 
 - ``model_overlay(parameters, network) -> OverlayModel``: the overlay at rest. Without it the prediction uses
   the links that the nodes open at the start.
 - ``count_copies(parameters, model, subscribed, publisher, topics) -> int``: the number of copies of a message that the
   protocol's own dissemination sends over a model. Without it no frames are predicted.
+- ``count_group_copies(model, sequence, publication) -> int``: the same where messages are for expressions.
 
 ``parameters`` are those of the part. ``harness.planning.overlay_models`` and ``copies`` have the types and the shared
 functions.

@@ -17,7 +17,7 @@ from harness.testbeds.emulated.probes import APART_MS, Prober, asked_rtt_ms, ask
 from metrics import first_packets
 from metrics.probing import MOST_ATTEMPTS, explained, last_attempts, limits_ms, measure_sweep
 from metrics.rundir.files import FIRST_PACKETS_FILE
-from metrics.rundir.parquet import with_version
+from metrics.rundir.parquet import labelled
 from metrics.stalls import read_stalls
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
@@ -62,7 +62,7 @@ class Certifier:
             if not first_packets.another_due(first_packets.judge(pa.concat_tables(tables), read_stalls(self._run_dir))):
                 break
         rows = pa.concat_tables(tables)
-        pq.write_table(with_version(rows), self._run_dir / FIRST_PACKETS_FILE)
+        pq.write_table(labelled(rows), self._run_dir / FIRST_PACKETS_FILE)
         return rows
 
     def sweep(self, moment: Moment, packets: int, pace: Callable[[], float], limits: Mapping[str, float]) -> pa.Table:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets, Instants
-from metrics.rundir.parquet import with_version
+from metrics.rundir.parquet import labelled
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.model import Underlay
 
@@ -203,7 +203,7 @@ class Prober:
 
     def write(self, path: Path) -> None:
         """Write all rows, in order of their phases."""
-        pq.write_table(with_version(pa.concat_tables([SCHEMA.empty_table(), *self._tables])), path)
+        pq.write_table(labelled(pa.concat_tables([SCHEMA.empty_table(), *self._tables])), path)
 
     def lost(self) -> dict[str, str]:
         """Return the prober and how it ended, if it ended."""

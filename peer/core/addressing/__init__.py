@@ -1,4 +1,4 @@
-"""The model of implicit group messaging: addresses, extents, expressions and targets. No protocol uses it yet.
+"""The model of implicit group messaging: addresses, extents, expressions and targets.
 
 A peer's address is the Bloom filter of its attributes (`bloom`). The address is read as digits of base 2**d that index
 a d-dimensional PR quadtree whose surface is a torus (`extent`). Peers manage sets of extents (`region`). A publisher

@@ -13,12 +13,15 @@ Address = int
 class BloomScheme:
     """How keywords are hashed: each sets exactly ``hashes`` (k) distinct positions out of ``bits`` (m).
 
+    ``key``: peers with the same one, and only these, compute the same positions; empty = none.
+
     Raises:
         ValueError: unless 1 <= hashes <= bits.
     """
 
     bits: int
     hashes: int
+    key: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.hashes <= self.bits:
@@ -27,12 +30,14 @@ class BloomScheme:
     def positions(self, keyword: str) -> tuple[int, ...]:
         """The keyword's k positions, in rising order; position 0 is the first bit of the address.
 
-        They are k draws without replacement from SHA-256 of the keyword, so every peer computes the same ones.
+        They are k draws without replacement from SHA-256 of the key and the keyword, so every peer computes the same
+        ones.
         """
+        name = f"{self.key}/{keyword}" if self.key else keyword
         pool: dict[int, int] = {}  # the exchanges of a Fisher-Yates shuffle of 0 .. m - 1, of which k steps are made
         drawn = []
         for step in range(self.hashes):
-            digest = hashlib.sha256(f"{step}/{keyword}".encode()).digest()
+            digest = hashlib.sha256(f"{step}/{name}".encode()).digest()
             index = step + int.from_bytes(digest[:8], "big") % (self.bits - step)
             drawn.append(pool.get(index, index))
             pool[index] = pool.get(step, step)

@@ -1,25 +1,28 @@
 """Divisive clustering of extents by their direction from a peer, which decides where a CAST branches."""
 
-from collections.abc import Iterable
-from itertools import combinations
-from math import pi
+from collections.abc import Iterable, Sequence
+from math import hypot, pi
+from operator import mul
 
 from peer.core.addressing.extent import Extent
 from peer.core.addressing.geometry import Vector, angle, centre, shortest
+
+SAME = 2.0
+"""Above every cosine."""
 
 
 def cluster(origin: Vector, extents: Iterable[Extent], phi: float) -> tuple[tuple[Extent, ...], ...]:
     """Divide extents until no two of a cluster differ in direction by more than the branch factor.
 
     A cluster is divided by its two members that differ most; the others go to the nearer of the two, and to the lower
-    one if both are equally near. The work grows with the third power of the number of extents at worst, so callers
-    bound it (``Target.expand`` has a limit).
+    one if both are equally near. An extent at the origin has no direction, and differs from none. The work grows with
+    the third power of the number of extents at worst, so callers bound it (``Target.expand`` has a limit).
 
     Args:
         origin: the peer's point on the surface.
         extents: what is to be reached; the order does not matter.
-        phi: the branch factor in radians, 0 to 2 pi. From pi on, there is one cluster. With 0, rounding may divide
-            extents of the same direction.
+        phi: the branch factor in radians, 0 to 2 pi. From pi on, there is one cluster. Directions are compared to
+            about 1e-7, so with 0, extents of the same direction may be divided, and nearly equal ones not.
 
     Returns:
         The clusters, each in rising order, ordered by their first extents.
@@ -29,20 +32,51 @@ def cluster(origin: Vector, extents: Iterable[Extent], phi: float) -> tuple[tupl
     """
     if not 0.0 <= phi <= 2 * pi:
         raise ValueError(f"branch factor {phi}: 0 to 2 pi radians are possible")
-    ways = {extent: shortest(origin, centre(extent)) for extent in extents}
+    members = sorted(set(extents))
+    if phi >= pi or len(members) < 2:
+        return (tuple(members),) if members else ()
+    ways = [shortest(origin, centre(extent)) for extent in members]
+    alike = _compare(ways)
     done = []
-    pending = [sorted(ways)] if ways else []
+    pending = [list(range(len(members)))]
     while pending:
-        members = pending.pop()
-        widest, low, high = phi, None, None
-        for one, other in combinations(members, 2):
-            apart = angle(ways[one], ways[other])
-            if apart > widest:
-                widest, low, high = apart, one, other
-        if low is None or high is None:
-            done.append(tuple(members))
+        group = pending.pop()
+        least, low, high = SAME, group[0], group[0]
+        for one in group:
+            row = alike[one]
+            among = row if len(group) == len(row) else [row[other] for other in group]
+            if (lowest := min(among)) < least:
+                least, low, high = lowest, one, group[among.index(lowest)]
+        if angle(ways[low], ways[high]) <= phi:
+            done.append(tuple(members[place] for place in group))
             continue
-        nearer = [angle(ways[low], ways[extent]) <= angle(ways[high], ways[extent]) for extent in members]
-        pending.append([extent for extent, is_low in zip(members, nearer, strict=True) if is_low])
-        pending.append([extent for extent, is_low in zip(members, nearer, strict=True) if not is_low])
+        pending.append([place for place in group if alike[low][place] >= alike[high][place]])
+        pending.append([place for place in group if alike[low][place] < alike[high][place]])
     return tuple(sorted(done))
+
+
+def _compare(ways: Sequence[Vector]) -> list[list[float]]:
+    """The cosine of the angle between each two vectors; ``SAME`` for a vector and itself, or one without direction."""
+    lengths = [hypot(*way) for way in ways]
+    units = [tuple(part / length for part in way) if length else () for way, length in zip(ways, lengths, strict=True)]
+    directed = [place for place, unit in enumerate(units) if unit]
+    dense = [units[place] for place in directed]
+    alike = []
+    for place, unit in enumerate(units):
+        if len(dense) == len(units):
+            row = _cosines(unit, dense)
+        else:
+            row = [SAME] * len(units)
+            for other, cosine in zip(directed, _cosines(unit, dense) if unit else (), strict=bool(unit)):
+                row[other] = cosine
+        row[place] = SAME
+        alike.append(row)
+    return alike
+
+
+def _cosines(unit: Vector, units: Sequence[Vector]) -> list[float]:
+    """The cosines of the angles between a vector of length 1 and others."""
+    if len(unit) == 2:  # the usual case, which is most of the time of a CAST
+        right, down = unit
+        return [right * x + down * y for x, y in units]
+    return [sum(map(mul, unit, other)) for other in units]

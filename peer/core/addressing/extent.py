@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import total_ordering
+from functools import lru_cache, partial
+from typing import NamedTuple, Self
 
 from peer.core.addressing.bloom import Address
 
@@ -10,27 +11,32 @@ MAX_DIMENSIONS = 8
 """A split has 2**d parts, so d is bounded."""
 
 
-@total_ordering
-@dataclass(frozen=True, slots=True)
-class Extent:
+class _Fields(NamedTuple):
+    dimensions: int
+    depth: int
+    path: int
+
+
+class Extent(_Fields):
     """A cell, named by the path from the root: ``depth`` digits of ``dimensions`` bits each, the first digit highest.
 
     Bit i of a digit (the lowest is bit 0) chooses the half along axis i. In two dimensions, digit 0 is the top left
     quadrant, 1 the top right, 2 the bottom left, 3 the bottom right: axis 0 goes right, axis 1 down.
 
+    Extents are ordered by depth, and those of the same depth by path. They are tuples, since a CAST handles many.
+
     Raises:
         ValueError: if the dimensions are not 1 .. ``MAX_DIMENSIONS``, or the path does not fit the depth.
     """
 
-    dimensions: int
-    depth: int = 0
-    path: int = 0
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.dimensions <= MAX_DIMENSIONS:
-            raise ValueError(f"{self.dimensions} dimensions: 1 to {MAX_DIMENSIONS} are possible")
-        if self.depth < 0 or self.path < 0 or self.path >> (self.depth * self.dimensions):
-            raise ValueError(f"path {self.path} does not have {self.depth} digits of {self.dimensions} bits")
+    def __new__(cls, dimensions: int, depth: int = 0, path: int = 0) -> Self:
+        if not 1 <= dimensions <= MAX_DIMENSIONS:
+            raise ValueError(f"{dimensions} dimensions: 1 to {MAX_DIMENSIONS} are possible")
+        if depth < 0 or path < 0 or path >> (depth * dimensions):
+            raise ValueError(f"path {path} does not have {depth} digits of {dimensions} bits")
+        return super().__new__(cls, dimensions, depth, path)
 
     @classmethod
     def of_digits(cls, digits: str, dimensions: int) -> "Extent":
@@ -52,12 +58,11 @@ class Extent:
         mask = (1 << self.dimensions) - 1
         return tuple(self.path >> level * self.dimensions & mask for level in reversed(range(self.depth)))
 
+    def __repr__(self) -> str:
+        return f"Extent(dimensions={self.dimensions}, depth={self.depth}, path={self.path})"
+
     def __str__(self) -> str:
         return ("" if self.dimensions <= 3 else ".").join(map(str, self.digits))
-
-    def __lt__(self, other: "Extent") -> bool:
-        """Order by path, as words are ordered: an extent comes immediately before the extents that it covers."""
-        return (self.dimensions, self.digits) < (other.dimensions, other.digits)
 
     def covers(self, other: "Extent") -> bool:
         """Whether all of the other extent lies in this one. An extent covers itself.
@@ -75,21 +80,42 @@ class Extent:
 
     def ancestors(self) -> Iterator["Extent"]:
         """All extents that cover this one, from itself up to the root."""
-        for up in range(self.depth + 1):
-            yield Extent(self.dimensions, self.depth - up, self.path >> up * self.dimensions)
+        dimensions, depth, path = self
+        for up in range(depth + 1):
+            yield _make((dimensions, depth - up, path >> up * dimensions))
+
+    def parent(self) -> "Extent":
+        """The extent of which this one is a part; not for the whole surface."""
+        dimensions, depth, path = self
+        return _make((dimensions, depth - 1, path >> dimensions))
 
     def split(self) -> tuple["Extent", ...]:
         """The 2**d parts of the next level, in the order of their digits."""
-        first = self.path << self.dimensions
-        return tuple(Extent(self.dimensions, self.depth + 1, first | digit) for digit in range(1 << self.dimensions))
+        dimensions, depth, path = self
+        first = path << dimensions
+        return tuple([_make((dimensions, depth + 1, first | digit)) for digit in range(1 << dimensions)])
 
     def corner(self) -> tuple[int, ...]:
         """The lowest coordinate along each axis, in units of the extent's side, 2**-depth."""
-        corner = [0] * self.dimensions
-        for digit in self.digits:
-            for axis in range(self.dimensions):
-                corner[axis] = corner[axis] << 1 | digit >> axis & 1
-        return tuple(corner)
+        return _corner(self)
+
+    def beside(self) -> Iterator["Extent"]:
+        """The extents of the same size that share a face with this one on the torus: two along each axis.
+
+        Along an axis on which this extent reaches around the whole torus or half of it, both are the same one.
+        """
+        corner, around = self.corner(), (1 << self.depth) - 1
+        for axis, low in enumerate(corner):
+            for step in (-1, 1):
+                yield self._at((*corner[:axis], low + step & around, *corner[axis + 1 :]))
+
+    def _at(self, corner: tuple[int, ...]) -> "Extent":
+        """The extent of the same size with this corner."""
+        path = 0
+        for level in reversed(range(self.depth)):
+            digit = sum((low >> level & 1) << axis for axis, low in enumerate(corner))
+            path = path << self.dimensions | digit
+        return _make((self.dimensions, self.depth, path))
 
     def adjacent(self, other: "Extent") -> bool:
         """Whether the two share part of a face on the torus and do not cover one another. A common corner is no face.
@@ -116,6 +142,19 @@ class Extent:
     def _check(self, other: "Extent") -> None:
         if self.dimensions != other.dimensions:
             raise ValueError(f"extents of {self.dimensions} and {other.dimensions} dimensions")
+
+
+_make = partial(tuple.__new__, Extent)
+"""An extent of fields that are known to be right."""
+
+
+@lru_cache(1 << 16)
+def _corner(extent: Extent) -> tuple[int, ...]:
+    corner = [0] * extent.dimensions
+    for digit in extent.digits:
+        for axis in range(extent.dimensions):
+            corner[axis] = corner[axis] << 1 | digit >> axis & 1
+    return tuple(corner)
 
 
 @dataclass(frozen=True, slots=True)

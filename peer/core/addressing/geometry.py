@@ -1,11 +1,20 @@
-"""Distances and directions on the torus, whose sides have length 1."""
+"""Distances and directions on the torus.
 
-from math import atan2, hypot
+Directions are computed with sides of length 1. Distances are whole numbers, in units so small that every centre has
+whole coordinates: routing compares them, and must not depend on rounding.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from math import atan2, hypot, inf
 
 from peer.core.addressing.extent import Extent
 
 Vector = tuple[float, ...]
 """One component per axis."""
+
+Span = tuple[int, int]
+"""An extent along one axis: the lowest coordinate and the length."""
 
 
 def centre(extent: Extent) -> Vector:
@@ -22,11 +31,63 @@ def shortest(origin: Vector, goal: Vector) -> Vector:
     return tuple(0.5 - (0.5 - (end - start)) % 1.0 for start, end in zip(origin, goal, strict=True))
 
 
-def distance(first: Extent, second: Extent) -> tuple[float, float]:
-    """How far apart two extents are: between their nearest points, and (to break ties) between their centres."""
-    between = shortest(centre(first), centre(second))
-    reach = (2.0**-first.depth + 2.0**-second.depth) / 2
-    return hypot(*(max(0.0, abs(component) - reach) for component in between)), hypot(*between)
+def distance(extent: Extent, goal: Extent, depth: int) -> tuple[int, int]:
+    """How far an extent is from a goal: between their nearest points, and (to break ties) from the goal's centre.
+
+    If an extent does not overlap the goal, one of the extents that are adjacent to it is closer by this order, so
+    greedy routing has no local minimum where nodes know all their neighbours: the point of the extent that is nearest
+    to the goal is also in the adjacent extent in the direction of the goal, along an axis in which it is not there yet.
+
+    Args:
+        extent: at most ``depth`` deep.
+        goal: at most ``depth`` deep.
+        depth: of the smallest extents of the surface.
+
+    Returns:
+        Two squared Euclidean distances, in units of 2**-(depth + 1) of the torus's side.
+    """
+    nearest = nearer(spans(extent, depth), (spans(goal, depth),), depth, (inf, inf))
+    assert nearest is not None
+    return nearest
+
+
+def nearer(
+    extent: Sequence[Span], goals: Iterable[Sequence[Span]], depth: int, best: tuple[float, float]
+) -> tuple[int, int] | None:
+    """The least of the distances (``distance``) from an extent to some goals, if it is below a known one.
+
+    Routing spends its time here, so a goal is left as soon as it is known to be too far.
+
+    Args:
+        extent: its sides (``spans``).
+        goals: the sides of each.
+        depth: of the smallest extents of the surface.
+        best: the known distance.
+    """
+    around = 1 << depth + 1
+    found = None
+    limit, tie = best
+    for goal in goals:
+        between = 0
+        for (low, length), (start, goal_length) in zip(extent, goal):  # noqa: B905  # strict costs a fifth more
+            ahead = (start - low) % around
+            if ahead >= length:
+                behind = around - ahead
+                if behind >= goal_length:
+                    ahead -= length
+                    behind -= goal_length
+                    between += ahead * ahead if ahead < behind else behind * behind
+                    if between > limit:
+                        break
+        else:
+            from_centre = 0
+            for (low, length), (start, goal_length) in zip(extent, goal):  # noqa: B905
+                middle = (start + (goal_length >> 1) - low) % around
+                if middle > length:
+                    from_centre += min(middle - length, around - middle) ** 2
+            if between < limit or from_centre < tie:
+                found = limit, tie = between, from_centre
+    return found
 
 
 def angle(first: Vector, second: Vector) -> float:
@@ -36,3 +97,10 @@ def angle(first: Vector, second: Vector) -> float:
         return 0.0
     pairs = [(a / one, b / other) for a, b in zip(first, second, strict=True)]
     return 2 * atan2(hypot(*(a - b for a, b in pairs)), hypot(*(a + b for a, b in pairs)))
+
+
+@lru_cache(1 << 16)
+def spans(extent: Extent, depth: int) -> tuple[Span, ...]:
+    """The extent's sides in units of 2**-(depth + 1), in which its centre has whole coordinates."""
+    shift = depth + 1 - extent.depth
+    return tuple((low << shift, 1 << shift) for low in extent.corner())

@@ -1,5 +1,6 @@
 """Sets of extents: intersection, difference, neighbours, and what a peer hands over to a newcomer."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from peer.core.addressing.extent import Extent
@@ -8,41 +9,116 @@ Region = frozenset[Extent]
 """Extents of the same dimensions. Results of this module are disjoint; arguments need not be."""
 
 
+class Cover:
+    """Some extents, with an index of what they cover.
+
+    Args:
+        extents: of the same dimensions; they need not be disjoint.
+    """
+
+    __slots__ = ("_above", "_paths", "extents")
+
+    def __init__(self, extents: Iterable[Extent]) -> None:
+        self.extents = frozenset(extents)
+        self._paths: dict[int, set[int]] = {}
+        for _, depth, path in self.extents:
+            self._paths.setdefault(depth, set()).add(path)
+        self._above: set[Extent] | None = None
+
+    def covers(self, extent: Extent, strictly: bool = False) -> bool:
+        """Whether one of the extents covers this one; ``strictly``: one that is larger."""
+        dimensions, depth, path = extent
+        for above, paths in self._paths.items():
+            if above + strictly <= depth and path >> (depth - above) * dimensions in paths:
+                return True
+        return False
+
+    def divides(self, extent: Extent) -> bool:
+        """Whether one of the extents is a smaller part of this one."""
+        if self._above is None:
+            self._above = {above for each in self.extents for above in each.ancestors() if above != each}
+        return extent in self._above
+
+    def remove_from(self, extents: Iterable[Extent]) -> Region:
+        """Extents that exactly cover the surface of some disjoint ones that these do not cover.
+
+        An extent is divided only where part of it is removed, so the result has at most (2**d - 1) * depth extents per
+        removed extent, besides those that were there.
+        """
+        left = []
+        pending = [extent for extent in extents if not self.covers(extent)]
+        while pending:
+            extent = pending.pop()
+            if self.divides(extent):
+                pending += [part for part in extent.split() if part not in self.extents]
+            else:
+                left.append(extent)
+        return frozenset(left)
+
+
 def disjoint(extents: Iterable[Extent]) -> Region:
     """The same surface without the extents that another one covers."""
-    given = frozenset(extents)
-    return frozenset(extent for extent in given if not _strictly_covered(extent, given))
+    given = Cover(extents)
+    return frozenset([extent for extent in given.extents if not given.covers(extent, strictly=True)])
 
 
 def intersection(first: Iterable[Extent], second: Iterable[Extent]) -> Region:
     """Extents that exactly cover the surface that both sets cover."""
-    one, other = frozenset(first), frozenset(second)
-    return disjoint([e for e in one if _covered(e, other)] + [e for e in other if _covered(e, one)])
+    one, other = Cover(first), Cover(second)
+    return disjoint([e for e in one.extents if other.covers(e)] + [e for e in other.extents if one.covers(e)])
 
 
 def difference(first: Iterable[Extent], second: Iterable[Extent]) -> Region:
     """Extents that exactly cover the surface of the first set that the second set does not cover.
 
-    An extent is divided only where part of it is subtracted, so the result has at most (2**d - 1) * depth extents per
-    subtracted extent, besides those of the first set.
+    See ``Cover.remove_from``.
     """
-    removed = disjoint(second)
-    divided = {above for extent in removed for above in extent.ancestors()} - removed
-    left = set()
-    pending = [extent for extent in disjoint(first) if not _covered(extent, removed)]
-    while pending:
-        extent = pending.pop()
-        if extent in divided:
-            pending += [part for part in extent.split() if part not in removed]
-        else:
-            left.add(extent)
-    return frozenset(left)
+    return Cover(disjoint(second)).remove_from(disjoint(first))
+
+
+def merge(region: Iterable[Extent]) -> Region:
+    """The largest extents that exactly cover the surface of some disjoint ones."""
+    levels: dict[int, set[Extent]] = {}
+    for extent in region:
+        levels.setdefault(extent.depth, set()).add(extent)
+    merged = set[Extent]()
+    depth = max(levels, default=0)
+    while depth >= 0:
+        level = levels.pop(depth, set())
+        above = Counter(extent.parent() for extent in level) if depth else Counter()
+        whole = {parent for parent, parts in above.items() if parts == 1 << parent.dimensions}
+        merged.update(extent for extent in level if not depth or extent.parent() not in whole)
+        levels.setdefault(depth - 1, set()).update(whole)
+        depth -= 1
+    return frozenset(merged)
 
 
 def neighbours(own: Iterable[Extent], others: Iterable[Extent]) -> Region:
     """Those of the other extents that are adjacent to at least one of the own ones."""
     mine = frozenset(own)
     return frozenset(other for other in others if any(other.adjacent(extent) for extent in mine))
+
+
+def uncovered(own: Iterable[Extent], others: Iterable[Extent]) -> Region:
+    """The surface next to the own extents that neither they nor the others cover: what no known peer manages there.
+
+    Extents of this surface are as large as those of the own ones that they are next to, or smaller. The work grows with
+    the depth of the others only where they are next to the own extents.
+    """
+    mine = frozenset(own)
+    known = Cover((*mine, *others))
+    found = set()
+    for extent in mine:
+        pending = [beside for beside in extent.beside() if beside != extent]
+        while pending:
+            cell = pending.pop()
+            if known.covers(cell):
+                continue
+            if known.divides(cell):
+                pending += [part for part in cell.split() if part.adjacent(extent)]
+            else:
+                found.add(cell)
+    return disjoint(found)
 
 
 def hand_over(managed: Iterable[Extent], own: Extent, newcomer: Extent) -> tuple[Region, Extent | None]:
@@ -71,11 +147,3 @@ def hand_over(managed: Iterable[Extent], own: Extent, newcomer: Extent) -> tuple
         extent = next(part for part in parts if part.covers(newcomer))
         kept |= set(parts) - {extent}
     return kept, extent
-
-
-def _covered(extent: Extent, region: Region) -> bool:
-    return any(above in region for above in extent.ancestors())
-
-
-def _strictly_covered(extent: Extent, region: Region) -> bool:
-    return any(above in region for above in extent.ancestors() if above != extent)

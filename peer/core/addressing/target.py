@@ -1,13 +1,15 @@
 """Targets: the addresses and extents where receivers of an expression can be."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from peer.core.addressing.bloom import Address, BloomScheme
 from peer.core.addressing.expression import Expression
 from peer.core.addressing.extent import AddressSpace, Extent
 from peer.core.addressing.region import Region, disjoint
+
+NOTHING, SOME, ALL = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +36,21 @@ class Target:
             self.space.extent(element)
 
     @classmethod
-    def of(cls, expression: Expression, scheme: BloomScheme, dimensions: int) -> "Target":
+    def of(cls, expression: Expression, scheme: BloomScheme, dimensions: int, prefix_bits: int = 0) -> "Target":
         """The target of an expression: one element per disjunctive term.
+
+        Args:
+            expression: which attributes receivers have.
+            scheme: of the filters.
+            dimensions: of the surface.
+            prefix_bits: bits of an address before the filter, all of them wildcards.
 
         Raises:
             ExpressionError: if the expression has too many disjunctive terms.
             ValueError: if the dimensions are out of their range.
         """
         elements = frozenset(scheme.address(term) for term in expression.terms())
-        return cls(AddressSpace(scheme.bits, dimensions), elements)
+        return cls(AddressSpace(prefix_bits + scheme.bits, dimensions), elements)
 
     def matches(self, address: Address) -> bool:
         """Whether a peer at the address gets the message: it is a receiver or a false positive."""
@@ -50,15 +58,11 @@ class Target:
 
     def touches(self, extent: Extent) -> bool:
         """Whether a matching address lies in the extent."""
-        prefix, below = self._bits_of(extent)
-        return not prefix & ((1 << self.space.padding) - 1) and any(
-            not element >> below << below & ~(prefix >> self.space.padding) for element in self.elements
-        )
+        return self._look(extent) != NOTHING
 
     def fills(self, extent: Extent) -> bool:
         """Whether every address in the extent matches the same element, and there is at least one."""
-        prefix, _ = self._bits_of(extent)
-        return self.touches(extent) and any(not element & ~(prefix >> self.space.padding) for element in self.elements)
+        return self._look(extent) == ALL
 
     def expand(self, within: Iterable[Extent], limit: int) -> Expansion:
         """The extents that the target matches, by descending the tree only where it touches the target.
@@ -74,28 +78,59 @@ class Target:
         Raises:
             ValueError: if an extent of ``within`` is smaller than the extents of addresses, or has other dimensions.
         """
-        pending = deque(sorted(extent for extent in disjoint(within) if self.touches(extent)))
         done = []
+        pending: deque[Extent] = deque()
+        for extent in sorted(disjoint(within)):
+            found = self._look(extent)
+            if found == ALL:
+                done.append(extent)
+            elif found == SOME:
+                pending.append(extent)
         exact = True
+        look = self._seek()
         while pending:
             extent = pending.popleft()
-            if self.fills(extent):  # always so at the depth of addresses
-                done.append(extent)
-                continue
-            parts = [part for part in extent.split() if self.touches(part)]
+            parts = [(part, found) for part in extent.split() if (found := look(part)) != NOTHING]
             if len(parts) > 1 and len(done) + len(pending) + len(parts) > limit:
                 done.append(extent)
                 exact = False
-            else:
-                pending.extend(parts)
+                continue
+            done += [part for part, found in parts if found == ALL]
+            pending += [part for part, found in parts if found == SOME]
         return Expansion(frozenset(done), exact)
 
-    def _bits_of(self, extent: Extent) -> tuple[int, int]:
-        """The extent's path as an address with zeros appended, padding included, and how many address bits are free."""
+    def _look(self, extent: Extent) -> int:
+        """How many of the extent's addresses match: ``NOTHING``, ``SOME`` or ``ALL`` of them, by the same element.
+
+        At the depth of addresses, an extent has one address, or none if its padding is not zero.
+        """
         if not self.space.contains(extent):
             raise ValueError(f"extent {extent} is not of {self.space}")
-        missing = (self.space.depth - extent.depth) * extent.dimensions
-        return extent.path << missing, max(0, missing - self.space.padding)
+        return self._seek()(extent)
+
+    def _seek(self) -> Callable[[Extent], int]:
+        """``_look`` without its check: a CAST looks at thousands of extents."""
+        padding, total, dimensions = self.space.padding, self.space.depth, self.space.dimensions
+        padded = [element << padding for element in self.elements]
+        padding_bits = (1 << padding) - 1
+
+        def look(extent: Extent) -> int:
+            _, depth, path = extent
+            missing = (total - depth) * dimensions
+            first = path << missing
+            if first & padding_bits:
+                return NOTHING
+            unset = ~first
+            found = NOTHING
+            for element in padded:
+                lacking = element & unset
+                if not lacking:
+                    return ALL
+                if not lacking >> missing:
+                    found = SOME
+            return found
+
+        return look
 
 
 def permutations(element: Address, bits: int) -> Iterator[Address]:

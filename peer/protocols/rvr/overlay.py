@@ -9,7 +9,6 @@ from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.core.rates import RateLaw
 from peer.core.ring import RingOrder
 from peer.core.tman.contacts import find_ring_contacts
 from peer.core.tman.frames import Profile
@@ -17,7 +16,7 @@ from peer.core.tman.overlay import NOTHING, Topics
 from peer.core.tman.parameters import RingParameters
 from peer.core.tman.relaying import RelayingOverlay
 from peer.core.tman.selection import RING_LINKS
-from peer.protocols.description import Choice, Interests
+from peer.protocols.description import Choice, FirstNetwork
 
 
 class RvrParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
@@ -72,17 +71,9 @@ class Rvr(RelayingOverlay):
         self.ask_for_relays(turn, (topic,))
 
 
-def draw_initial_state(
-    interests: Interests, parameters: RvrParameters, seed: int, rates: RateLaw | None
-) -> list[Choice]:
-    """Return what each node knows at first (``PlacedRvrParameters``); nothing unless the start is converged.
-
-    Args:
-        interests: every node's first topics; only their number matters.
-        parameters: the experiment's.
-        seed: not needed.
-        rates: not needed.
-    """
+def draw_initial_state(network: FirstNetwork, parameters: RvrParameters) -> list[Choice]:
+    """Return what each node knows at first (``PlacedRvrParameters``); nothing unless the start is converged."""
+    nodes = len(network.interests)
     if parameters.start == "random":
-        return [{}] * len(interests)
-    return [{"contacts": contacts} for contacts in find_ring_contacts(len(interests))]
+        return [{}] * nodes
+    return [{"contacts": contacts} for contacts in find_ring_contacts(nodes)]

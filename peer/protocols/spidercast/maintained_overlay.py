@@ -5,6 +5,7 @@ is there as long as the neighbour is one of either task, or a request to it is u
 """
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
@@ -166,9 +167,11 @@ class MaintainedOverlay(Part):
                 task.take_leave(turn, peer)
 
     def _hear(self, turn: Turn, peer: NodeId, frame: SpiderHeartbeat) -> None:
-        for task, state in zip(self.tasks, (frame.greedy, frame.random), strict=True):
-            if state is not None:
-                task.hear(turn, peer, *state)
+        first, second = self.tasks
+        if frame.greedy is not None:
+            first.hear(turn, peer, *frame.greedy)
+        if frame.random is not None:
+            second.hear(turn, peer, *frame.random)
         if frame.interest is not None:
             self._learn(turn, peer, frame.version, frame.interest)
 
@@ -181,18 +184,18 @@ class MaintainedOverlay(Part):
         turn.set_timer(HEARTBEAT, turn.now_ns + self._heartbeat_ns)
         for task in self.tasks:
             task.suspect_silent(turn, turn.now_ns - self._suspect_ns)
-        self._close_idle(turn)
+        peers = self._peers()
+        self._close_idle(turn, len(peers))
         interest = self.interest if turn.now_ns <= self._telling_until_ns else None
-        beats: dict[tuple[bool, ...], SpiderHeartbeat] = {}
-        for peer in self._peers():
-            related = tuple(peer in task.neighbours for task in self.tasks)
-            if (beat := beats.get(related)) is None:
-                states = [
-                    (len(task.neighbours), task.target) if is_neighbour else None
-                    for task, is_neighbour in zip(self.tasks, related, strict=True)
-                ]
-                beat = beats[related] = SpiderHeartbeat(states[0], states[1], self.version, interest)
-            turn.send(peer, beat)
+        first, second = ((len(task.neighbours), task.target) for task in self.tasks)
+        for (is_greedy, is_random), alike in groupby(peers, self._relations):
+            beat = SpiderHeartbeat(first if is_greedy else None, second if is_random else None, self.version, interest)
+            turn.send_each(tuple(alike), beat)
+
+    def _relations(self, peer: NodeId) -> tuple[bool, bool]:
+        """In which tasks the peer is a neighbour."""
+        first, second = self.tasks
+        return peer in first.neighbours, peer in second.neighbours
 
     def _peers(self) -> list[NodeId]:
         """The distinct neighbours, in the order in which they became so."""
@@ -226,9 +229,12 @@ class MaintainedOverlay(Part):
             if up:
                 self._closing.add(peer)
 
-    def _close_idle(self, turn: Turn) -> None:
-        """Close links that nothing has used for as long as a neighbour may be silent: their opener may have died."""
-        if len(self.state.neighbours) == len(self._peers()):
+    def _close_idle(self, turn: Turn, peers: int) -> None:
+        """Close links that nothing has used for as long as a neighbour may be silent: their opener may have died.
+
+        ``peers``: the number of distinct neighbours.
+        """
+        if len(self.state.neighbours) == peers:
             self._idle_since_ns.clear()
             return
         before, now_ns = self._idle_since_ns, turn.now_ns

@@ -1,14 +1,17 @@
 """StAN's views: for each topic a fixed number of nodes, those that weigh least for the node that has the view."""
 
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from hashlib import blake2b
 
 from peer.core.contract import NodeId, TopicId
 
 NOBODY: frozenset[NodeId] = frozenset()
 
-KEPT_WEIGHTS = 4096
+KEPT_WEIGHTS = 256
 """Weights remembered before all are forgotten and recomputed."""
+
+FIRST_BYTE = 56
+"""Bits behind the first byte of a weight."""
 
 
 class AlignedViews:
@@ -18,16 +21,25 @@ class AlignedViews:
     else subscribed yet, has room for one node. A member that is known to be gone keeps its place until another node
     takes it; meanwhile it is not *present*.
 
+    Once views are aligned, almost all nodes that are offered weigh more than every member. So the first byte of every
+    weight that was ever computed is kept, and tells for most of them that they have no place; whole weights are kept of
+    few nodes.
+
     Args:
         node: whose views they are.
         views: (topic, nodes) of every view at the start.
     """
+
+    __slots__ = ("_first_bytes", "_gone", "_heaviest", "_moved", "_node", "_views", "_weights")
 
     def __init__(self, node: NodeId, views: Iterable[tuple[TopicId, Iterable[NodeId]]] = ()) -> None:
         self._node = node
         self._views: dict[TopicId, tuple[NodeId, ...]] = {}
         self._gone: dict[TopicId, frozenset[NodeId]] = {}
         self._weights: dict[NodeId, int] = {}
+        self._first_bytes = bytearray()  # of each node's weight; 0 = unknown, or indeed 0
+        self._heaviest: dict[TopicId, int] = {}  # the greatest weight in the view
+        self._moved: set[NodeId] = set()
         for topic, nodes in views:
             self.begin(topic, nodes)
 
@@ -45,27 +57,29 @@ class AlignedViews:
 
     def begin(self, topic: TopicId, nodes: Iterable[NodeId]) -> None:
         """Have a view of a topic, of these nodes; their number is its size from now on."""
-        self._views[topic] = tuple(sorted({*nodes} - {self._node}))
+        self._set(topic, {*nodes} - {self._node})
 
     def end(self, topic: TopicId) -> None:
         """Have no view of a topic any more."""
-        self._views.pop(topic, None)
+        self._moved.update(self._views.pop(topic, ()))
         self._gone.pop(topic, None)
+        self._heaviest.pop(topic, None)
 
     def is_empty(self, topic: TopicId) -> bool:
         """Whether there is no view of a topic, or nobody in it."""
         return not self._views.get(topic)
 
-    def present(self, topic: TopicId) -> list[NodeId]:
+    def present(self, topic: TopicId) -> tuple[NodeId, ...]:
         """The members of a view that are not known to be gone, rising."""
-        gone = self._gone.get(topic, NOBODY)
-        return [node for node in self._views.get(topic, ()) if node not in gone]
+        view, gone = self._views.get(topic, ()), self._gone.get(topic)
+        return tuple([node for node in view if node not in gone]) if gone else view
 
     def miss(self, node: NodeId, topics: Iterable[TopicId]) -> bool:
         """A node is gone from these topics; whether it was a present member of any."""
         left = [topic for topic in topics if node in self.present(topic)]
         for topic in left:
             self._gone[topic] = self._gone.get(topic, NOBODY) | {node}
+            self._moved.add(node)
         return bool(left)
 
     def trust(self, node: NodeId, topics: Iterable[TopicId]) -> bool:
@@ -73,9 +87,10 @@ class AlignedViews:
         back = [topic for topic in topics if node in self._gone.get(topic, NOBODY)]
         for topic in back:
             self._gone[topic] -= {node}
+            self._moved.add(node)
         return bool(back)
 
-    def align(self, topic: TopicId, nodes: Iterable[NodeId]) -> bool:
+    def align(self, topic: TopicId, nodes: Collection[NodeId]) -> bool:
         """Keep the lightest of these nodes and the members, as many as before; whether anything changed.
 
         Members that are gone are kept only where there are too few others.
@@ -83,21 +98,46 @@ class AlignedViews:
         Source: StAN Listing 1, lines 16-22; "minimize the weights" (section 2), and this node itself left out.
         """
         view, gone = self._views[topic], self._gone.get(topic, NOBODY)
+        if view and not gone:
+            nodes = self._lighter(nodes, self._heaviest[topic])
         candidates = {*nodes, *view} - gone - {self._node}
         size = len(view) or 1
+        if not gone and len(candidates) == len(view):
+            return False  # nobody but the members
         lightest = sorted(candidates, key=self._weigh)[:size]
         kept = [node for node in view if node in gone][: size - len(lightest)]
         self._gone[topic] = frozenset(kept)
-        self._views[topic] = tuple(sorted([*lightest, *kept]))
+        self._set(topic, {*lightest, *kept})
         return self._views[topic] != view
 
-    def topics_by_node(self) -> dict[NodeId, tuple[TopicId, ...]]:
-        """Every present member of any view, with the topics of the views that it is in, rising."""
-        found: dict[NodeId, list[TopicId]] = {}
-        for topic in self.topics:
-            for node in self.present(topic):
-                found.setdefault(node, []).append(topic)
-        return {node: tuple(topics) for node, topics in found.items()}
+    def take_moved(self) -> set[NodeId]:
+        """The nodes that came into views or left them, or are gone or back, since this was asked last."""
+        moved, self._moved = self._moved, set()
+        return moved
+
+    def topics_of(self, node: NodeId) -> tuple[TopicId, ...]:
+        """The topics of the views in which a node is present, rising."""
+        topics = [topic for topic, view in self._views.items() if node in view]
+        return tuple(sorted([topic for topic in topics if node not in self._gone.get(topic, NOBODY)]))
+
+    def _set(self, topic: TopicId, nodes: set[NodeId]) -> None:
+        """Have these nodes in the view of a topic."""
+        self._moved.update(nodes.symmetric_difference(self._views.get(topic, ())))
+        self._views[topic] = tuple(sorted(nodes))
+        self._heaviest[topic] = max(map(self._weigh, nodes), default=0)
+
+    def _lighter(self, nodes: Collection[NodeId], heaviest: int) -> list[NodeId]:
+        """Those of the nodes that do not weigh more than this, this node perhaps among them."""
+        known, most = self._first_bytes, heaviest >> FIRST_BYTE
+        if (missing := max(nodes, default=0) + 1 - len(known)) > 0:
+            known.extend(bytes(missing))
+        lighter = []
+        for node in [node for node in nodes if known[node] <= most]:
+            weight = self._weights.get(node) or weigh(self._node, node)
+            known[node] = weight >> FIRST_BYTE
+            if weight <= heaviest:
+                lighter.append(node)
+        return lighter
 
     def _weigh(self, node: NodeId) -> int:
         weight = self._weights.get(node)
@@ -113,4 +153,4 @@ def weigh(own: NodeId, other: NodeId) -> int:
 
     Source: StAN Listing 1, line 25, with a delimiter between the names, without which "1" + "23" is "12" + "3".
     """
-    return int.from_bytes(hashlib.blake2b(b"%d/%d" % (own, other), digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(b"%d/%d" % (own, other), digest_size=8).digest(), "big")

@@ -8,8 +8,7 @@ from random import Random
 
 from peer.core.bitset import bitset
 from peer.core.randomness import NETWORK, substream
-from peer.core.rates import RateLaw
-from peer.protocols.description import Choice, Interests, ParameterError
+from peer.protocols.description import Choice, FirstNetwork, Interests, ParameterError
 from peer.protocols.stan.parameters import StanParameters
 
 MAX_DRAWS = 1_000
@@ -22,21 +21,13 @@ OfTopics = list[tuple[int, list[int]]]
 """(topic, nodes), rising."""
 
 
-def draw_initial_state(
-    interests: Interests, parameters: StanParameters, seed: int, rates: RateLaw | None
-) -> list[Choice]:
+def draw_initial_state(network: FirstNetwork, parameters: StanParameters) -> list[Choice]:
     """What each node begins with: its views, and the lists of its topics' subscribers (``PlacedStanParameters``).
-
-    Args:
-        interests: every node's first topics.
-        parameters: the experiment's.
-        seed: the run's.
-        rates: not needed.
 
     Raises:
         ParameterError: no strongly connected graph was drawn for a topic.
     """
-    views = draw_views(interests, parameters.degree_factor, seed)
+    views = draw_views(network.interests, parameters.degree_factor, network.seed)
     return [{"views": own, "members": lists} for own, lists in zip(views, list_members(views), strict=True)]
 
 
@@ -79,7 +70,7 @@ def draw_topic(members: list[int], degree_factor: float, draws: Random, topic: i
         return {node: [] for node in members}
     probability = min(1.0, degree_factor * math.log(size) / (size - 1)) if size > 2 else 1.0
     for _ in range(MAX_DRAWS):
-        views = {node: _draw_view(members, node, probability, draws) for node in members}
+        views = {node: _draw_view(members, own, probability, draws) for own, node in enumerate(members)}
         if is_strongly_connected(views):
             return views
     raise ParameterError(
@@ -87,15 +78,17 @@ def draw_topic(members: list[int], degree_factor: float, draws: Random, topic: i
     )
 
 
-def _draw_view(members: list[int], node: int, probability: float, draws: Random) -> list[int]:
-    """Jumps from one linked node to the next, so that the cost is that of the links and not of the pairs."""
-    others = [other for other in members if other != node]
+def _draw_view(members: list[int], own: int, probability: float, draws: Random) -> list[int]:
+    """Jumps from one linked node to the next, so that the cost is that of the links and not of the pairs.
+
+    ``own``: the place of the node whose view it is; places from there on are those of the next members.
+    """
     if probability >= 1.0:
-        return others
+        return members[:own] + members[own + 1 :]
     view, place = [], -1
     scale = math.log(1.0 - probability)
-    while (place := place + 1 + int(math.log(1.0 - draws.random()) / scale)) < len(others):
-        view.append(others[place])
+    while (place := place + 1 + int(math.log(1.0 - draws.random()) / scale)) < len(members) - 1:
+        view.append(members[place + (place >= own)])
     return view
 
 

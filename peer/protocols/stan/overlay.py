@@ -1,7 +1,7 @@
 """StAN: a random overlay for each topic, aligned so that the overlays share physical links."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 
 from peer.core.bitset import Bitset, members, sample
@@ -11,7 +11,7 @@ from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
-from peer.protocols.stan.aligned_views import AlignedViews
+from peer.protocols.stan.aligned_views import NOBODY, AlignedViews
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.protocols.stan.parameters import PlacedStanParameters
 
@@ -27,6 +27,7 @@ MOST_DIALS = 2
 """Links that a node opens in a period to answer an originator's walks in a topic; an honest one has one per period."""
 
 _parse_members: Callable[[str], Bitset] = lru_cache(1 << 12)(lambda digits: int(digits, 16))
+_name_members: Callable[[Bitset], frozenset[NodeId]] = lru_cache(1 << 9)(lambda bits: frozenset(members(bits)))
 """One list for all nodes of a process that have the same."""
 
 
@@ -55,6 +56,24 @@ class Stan(Part):
     Parameters = PlacedStanParameters
     frames = (StanCollect, StanReply, StanRide, StanQuit)
     writes = frozenset({"forwards", "logical", "brief", "admits"})
+    __slots__ = (
+        "_around",
+        "_awaited",
+        "_dials",
+        "_draws",
+        "_lists",
+        "_lost",
+        "_membership",
+        "_parameters",
+        "_period_ns",
+        "_postponed",
+        "_reopened",
+        "_riders",
+        "_subscribers",
+        "_used",
+        "replies",
+        "views",
+    )
 
     def __init__(self, state: State, membership: Membership, parameters: PlacedStanParameters) -> None:
         super().__init__(state)
@@ -64,14 +83,18 @@ class Stan(Part):
         self._period_ns = round(parameters.period_s * 1e9)
         self._draws = substream(state.seed, state.node, "overlay")
         self._used: dict[NodeId, tuple[TopicId, ...]] = {}
-        self._riders: dict[NodeId, frozenset[TopicId]] = {}
+        self._riders: dict[NodeId, tuple[TopicId, ...]] = {}
+        self._around: dict[TopicId, tuple[NodeId, ...]] = {}  # what _linked returned, as long as it holds
         self.replies: dict[NodeId, dict[TopicId, StanReply]] = {}
         self._lost: set[NodeId] = set()
         self._dials: dict[tuple[NodeId, TopicId], int] = {}  # in this period, to answer an originator in a topic
         self._reopened: set[NodeId] = set()  # in this period, since their nodes took them for unused
         self._postponed: set[NodeId] = set()  # to be opened again in the next period
         self._awaited: dict[TopicId, int] = {}  # own walks that are under way
-        self._subscribers = {topic: _parse_members(digits) for topic, digits in parameters.members}
+        self._lists: dict[TopicId, Bitset] = {}
+        self._subscribers: dict[TopicId, frozenset[NodeId]] = {}  # the same, for fast access
+        for topic, digits in parameters.members:
+            self._list(topic, _parse_members(digits))
         self.write(admits=self._is_subscriber)
 
     @staticmethod
@@ -107,7 +130,7 @@ class Stan(Part):
         for peer, topics in self._riders.items():
             if topic in topics:
                 turn.send(peer, StanQuit((topic,)))
-                self._riders[peer] = topics - {topic}
+                self._riders[peer] = _without(topics, (topic,))
                 self._relink(turn, peer)
         self._settle(turn)
 
@@ -118,7 +141,7 @@ class Stan(Part):
         """
         known = self._membership.subscribers(topic)
         if known:
-            self._subscribers[topic] = self._subscribers.get(topic, 0) | known
+            self._list(topic, self._lists.get(topic, 0) | known)
         if known and self.views.is_empty(topic):
             size = max(1, round(self._parameters.degree_factor * math.log(known.bit_count() + 1)))
             self.views.begin(topic, members(sample(known, size, self._draws)))
@@ -126,7 +149,12 @@ class Stan(Part):
 
     def _is_subscriber(self, node: NodeId, topic: TopicId) -> bool:
         """Whether the topic's list names a node; nobody subscribes to a topic without a list."""
-        return bool(self._subscribers.get(topic, 0) >> node & 1)
+        return node in self._subscribers.get(topic, NOBODY)
+
+    def _list(self, topic: TopicId, subscribers: Bitset) -> None:
+        """Have these nodes on the list of a topic."""
+        self._lists[topic] = subscribers
+        self._subscribers[topic] = _name_members(subscribers)
 
     # ---------------------------------------------------------------------------------------------------- walks
 
@@ -149,9 +177,19 @@ class Stan(Part):
         if back:
             self._settle(turn)
 
-    def _linked(self, topic: TopicId) -> list[NodeId]:
+    def _linked(self, topic: TopicId) -> tuple[NodeId, ...]:
         """The members of a view to which there is a link, rising."""
-        return [peer for peer in self.views.present(topic) if peer in self.state.neighbours]
+        linked = self._around.get(topic)
+        if linked is None:
+            neighbours = self.state.neighbours
+            linked = tuple([peer for peer in self.views.present(topic) if peer in neighbours])
+            self._around[topic] = linked
+        return linked
+
+    def _forget_linked(self, topics: tuple[TopicId, ...]) -> None:
+        """A member of these topics' views, or a link to one, came or went."""
+        for topic in topics:
+            self._around.pop(topic, None)
 
     def _step(self, topic: TopicId) -> NodeId | None:
         """A random member of the view to which there is a link; without any, one who has this node in its own."""
@@ -160,10 +198,6 @@ class Stan(Part):
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         match frame:
-            case StanRide(topics):
-                self._take_ride(turn, peer, topics)
-            case StanQuit(topics):
-                self._take_quit(turn, peer, topics)
             case StanCollect() | StanReply():
                 if (reason := self._objection(peer, frame)) is not None:
                     turn.trace("reject", peer=peer, kind=frame.kind, reason=reason)
@@ -172,23 +206,30 @@ class Stan(Part):
                 else:
                     self._awaited[frame.topic] -= 1
                     self._align(turn, frame.topic, self._listed(frame))
+            case StanRide():
+                self._take_ride(turn, peer, frame.topics)
+            case StanQuit():
+                self._take_quit(turn, peer, frame.topics)
 
     def _objection(self, peer: NodeId, frame: StanCollect | StanReply) -> str | None:
         """Why a walk or an answer is not taken; None where it is."""
-        if not self._is_subscriber(peer, frame.topic):
+        subscribers = self._subscribers.get(frame.topic, NOBODY)
+        if peer not in subscribers:
             return "stranger"
         if frame.topic not in self.views:
             return "not_subscribed"
         if isinstance(frame, StanReply):
             return None if self._awaited.get(frame.topic) else "unasked"
-        if not self._is_subscriber(frame.origin, frame.topic):
+        if frame.origin not in subscribers:
             return "stranger"
         return "walk_too_long" if frame.ttl > self._parameters.walk_ttl else None
 
     def _listed(self, frame: StanCollect | StanReply) -> tuple[NodeId, ...]:
         """The nodes of a walk or an answer that are no strangers."""
         subscribers = self._subscribers[frame.topic]
-        return tuple([node for node in frame.nodes if subscribers >> node & 1])
+        if subscribers.issuperset(frame.nodes):
+            return frame.nodes
+        return tuple([node for node in frame.nodes if node in subscribers])
 
     def _walk_on(self, turn: Turn, walk: StanCollect) -> None:
         """Add what this node knows, and pass the walk on or end it.
@@ -242,15 +283,18 @@ class Stan(Part):
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         """Send the answers that waited for the link, and say what it is used for."""
         self._lost.discard(peer)
-        self.write(peer, brief=True)  # until a view of either side is known to need it
+        self._forget_linked(self._used.get(peer, ()))
         for reply in self.replies.pop(peer, {}).values():
             turn.send(peer, reply)
         if peer in self._used or self.state.neighbours[peer].outbound:
             self._announce(turn, peer)
+        else:
+            self.write(peer, brief=True)  # until a view of either side is known to need it
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """A link that is still used is opened again, or its node is missed."""
         self._riders.pop(peer, None)
+        self._forget_linked(self._used.get(peer, ()))
         if retrying and peer not in self._used and peer not in self.replies:
             turn.disconnect(peer, UNUSED)
         if retrying:
@@ -279,18 +323,20 @@ class Stan(Part):
 
     def _settle(self, turn: Turn) -> None:
         """Bring the links in line with the views: open, close, and tell the neighbours which topics ride on them."""
-        before, self._used = self._used, self.views.topics_by_node()
-        for peer, topics in self._used.items():
-            if peer not in before:
+        changes = []
+        for peer in self.views.take_moved():
+            before, topics = self._used.pop(peer, ()), self.views.topics_of(peer)
+            if topics:
+                self._used[peer] = topics
+            if topics != before:
+                self._forget_linked((*before, *topics))
+                changes.append((not topics, (topics or before)[0], peer, not before))
+        for is_unused, _, peer, is_new in sorted(changes):
+            if is_new:
                 turn.connect(peer)
-            if before.get(peer) != topics and peer in self.state.neighbours:
-                self._announce(turn, peer)
-        for peer in before:
-            if peer in self._used:
-                continue
             if peer in self.state.neighbours:
                 self._announce(turn, peer)
-            elif peer not in self.replies:
+            elif is_unused and peer not in self.replies:
                 turn.disconnect(peer, UNUSED)
 
     def _announce(self, turn: Turn, peer: NodeId) -> None:
@@ -303,10 +349,10 @@ class Stan(Part):
 
         That it does not subscribe to a topic any more, a node says only to those who could know that it did.
         """
-        shared = tuple([topic for topic in topics if self._is_subscriber(peer, topic)])
+        shared = tuple(dict.fromkeys([topic for topic in topics if self._is_subscriber(peer, topic)]))
         if left := tuple([topic for topic in shared if topic not in self.state.topics]):
             turn.send(peer, StanQuit(left))  # it has an old view
-        self._riders[peer] = self.state.topics.intersection(shared)
+        self._riders[peer] = _without(shared, left)
         if self.views.trust(peer, shared):
             self._settle(turn)
         self._relink(turn, peer)
@@ -317,8 +363,8 @@ class Stan(Part):
         """A node unsubscribed: it is a stranger in these topics until the bootstrap service names it a subscriber."""
         for topic in topics:
             if self._is_subscriber(peer, topic) and not self._membership.subscribers(topic) >> peer & 1:
-                self._subscribers[topic] &= ~(1 << peer)
-        self._riders[peer] = self._riders.get(peer, NOTHING).difference(topics)
+                self._list(topic, self._lists[topic] & ~(1 << peer))
+        self._riders[peer] = _without(self._riders.get(peer, ()), topics)
         self._part(turn, peer, topics)
         self._relink(turn, peer)
 
@@ -329,8 +375,12 @@ class Stan(Part):
 
     def _relink(self, turn: Turn, peer: NodeId) -> None:
         """Logical links follow this node's views; messages may follow the neighbour's, too."""
-        own = self._used.get(peer, ())
-        riders = self._riders.get(peer, NOTHING)
-        riding = riders if self._parameters.both_directions else NOTHING
-        self.write(peer, forwards=riding.union(own), brief=not own and not riders)
+        own, riders = self._used.get(peer, ()), self._riders.get(peer, ())
+        riding = riders if self._parameters.both_directions else ()
+        forwards = frozenset((*riding, *own)) if riding or own else NOTHING
+        self.write(peer, forwards=forwards, brief=not own and not riders)
         self.set_logical(turn, peer, own, "aligned")
+
+
+def _without(topics: tuple[TopicId, ...], others: Collection[TopicId]) -> tuple[TopicId, ...]:
+    return tuple([topic for topic in topics if topic not in others]) if others else topics

@@ -1,5 +1,6 @@
 """What a node sees in an epoch: when each of its neighbours brought it each message."""
 
+from array import array
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ class Observation:
         self._node = node
         self._passed = passed
         self._topics: dict[MessageId, tuple[TopicId, ...]] = {}
-        self._copies: list[int] = []  # of each: instant, neighbour, message
+        self._copies = array("q")  # of each: instant, neighbour, message
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -49,7 +50,7 @@ class Observation:
         Returns:
             Whether it is the first one of a message that counts.
         """
-        self._copies += (now_ns, peer, identifier)
+        self._copies.extend((now_ns, peer, identifier))
         if identifier in self._topics or identifier in self._passed or publisher_of(identifier) == self._node:
             return False
         self._topics[identifier] = topics

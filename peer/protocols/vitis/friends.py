@@ -6,29 +6,20 @@ from heapq import nlargest
 from itertools import chain
 
 from peer.core.contract import NodeId, TopicId
-from peer.core.rates import RateLaw
 from peer.core.ring import PrivateOrder
 from peer.core.tman.contacts import find_ring_contacts
-from peer.protocols.description import Choice, Interests
+from peer.protocols.description import Choice, FirstNetwork, Interests
 from peer.protocols.vitis.overlay import VitisParameters
 from peer.protocols.vitis.utility import Weights, rate_utility, weights_of
 
 
-def draw_initial_state(
-    interests: Interests, parameters: VitisParameters, seed: int, rates: RateLaw | None
-) -> list[Choice]:
-    """Return what each node knows at first (``PlacedVitisParameters``); nothing unless the start is converged.
-
-    Args:
-        interests: every node's first topics.
-        parameters: the experiment's.
-        seed: not needed.
-        rates: of the topics; None = all are equal.
-    """
+def draw_initial_state(network: FirstNetwork, parameters: VitisParameters) -> list[Choice]:
+    """Return what each node knows at first (``PlacedVitisParameters``); nothing unless the start is converged."""
+    interests = network.interests
     if parameters.start == "random":
         return [{}] * len(interests)
     on_ring = find_ring_contacts(len(interests))
-    friends = find_friends(interests, parameters.table_size, weights_of(rates))
+    friends = find_friends(interests, parameters.table_size, weights_of(network.rates))
     return [{"contacts": tuple(dict.fromkeys((*ring, *useful)))} for ring, useful in zip(on_ring, friends, strict=True)]
 
 

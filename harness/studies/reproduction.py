@@ -1,0 +1,317 @@
+"""Writes the pages of the reproduced papers from their recorded results: ``python -m harness.studies.reproduction``.
+
+``docs/reproduction/papers.toml`` lists the papers and which study reproduces which of their tables and figures. A page,
+``docs/reproduction/<paper>.md``, has a section per study: source, claims, reasons, tables and figures. All numbers come
+from the records in ``docs/reproduction/<paper>``, all texts from the study files and the list of papers.
+"""
+
+import argparse
+import hashlib
+import io
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import msgspec
+from msgspec import Struct
+
+from harness.studies.claims import VERDICTS, Finding, judge, write_findings
+from harness.studies.figures import draw_figure, make_curves
+from harness.studies.form import FigureSpec, Study
+from harness.studies.loader import load_study
+from harness.studies.papers import HERE, Paper, Place, read_papers
+from harness.studies.points import seeds_of
+from harness.studies.readings import show_readings
+from harness.studies.record import Record, Source, StaleRecord, encode_record, read_record
+from harness.studies.store import Result, study_code
+from harness.studies.tables import make_table, tabulate, write_markdown
+
+INDEX_FILE = "README.md"
+
+CHANGED = "**The code has changed since**, so the same command may give other numbers today."
+"""Marks results of other code than today's. A page may lack it until the pages are written again."""
+
+WIDTH = 120
+"""The width of the documents."""
+
+NOT_RECORDED = "Not recorded yet."
+
+
+class Recorded(Struct, frozen=True):
+    """A study with its record and its judged claims; without a record, none of its claims is measured."""
+
+    study: Study
+    record: Record | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """Return the recorded results."""
+        return () if self.record is None else self.record.results
+
+
+def read_recorded(paper: Paper, name: str, place: Place = HERE) -> Recorded:
+    """Read a study and its record.
+
+    Raises:
+        StaleRecord: the record is not one of the study as it is now.
+    """
+    study = load_study(place.studies / f"{name}.toml")
+    path = place.record(paper, name)
+    record = read_record(path, study) if path.exists() else None
+    results = () if record is None else record.results
+    return Recorded(study, record, tuple(judge(claim, results) for claim in study.claim))
+
+
+def write_pages(papers: Sequence[Paper], place: Place = HERE) -> None:
+    """Write the pages of papers with their figures, the claims in their records, and the index."""
+    for paper in papers:
+        folder = place.pages / paper.name
+        folder.mkdir(exist_ok=True)
+        studies = [read_recorded(paper, name, place) for name in paper.studies]
+        kept = set()
+        for each in studies:
+            if each.record is not None:
+                place.record(paper, each.study.name).write_text(
+                    encode_record(each.study, each.record), encoding="utf-8"
+                )
+            for figure in each.study.figure:
+                if list(make_curves(figure, each.results)):
+                    kept.add(_write_figure(folder, each, figure))
+        for path in set(folder.glob("*.svg")) - kept:
+            path.unlink()
+        changed = {each.study.name for each in studies if _has_changed(each)}
+        (place.pages / f"{paper.name}.md").write_text(show_page(paper, studies, changed), encoding="utf-8")
+    (place.pages / INDEX_FILE).write_text(show_index(read_papers(place), place), encoding="utf-8")
+
+
+def _has_changed(recorded: Recorded) -> bool:
+    return recorded.record is not None and recorded.record.source.code != study_code(recorded.study)
+
+
+def marked(page: str) -> set[str]:
+    """Return the studies that a page marks as measured with other code."""
+    sections = re.split(r"^<a id=\"(.*?)\"></a>$", page, flags=re.MULTILINE)
+    return {name for name, text in zip(sections[1::2], sections[2::2], strict=True) if CHANGED in text}
+
+
+def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str]) -> str:
+    """Return the page of a paper.
+
+    Args:
+        paper: the paper.
+        studies: its studies, in order.
+        changed: the names of the studies that were recorded with other code than today's.
+    """
+    texts = [
+        f"# {paper.title}: the paper's results and ours",
+        f"{paper.source} How the protocol is implemented: [{Path(paper.protocol).name}]({paper.protocol}).",
+        "This page is generated from the records of studies and from the study files "
+        "([how](../studies.md#recorded-results)); nothing in it is copied by hand. Intervals (±) are 95 % confidence "
+        "intervals over the seeds.",
+        *([paper.text.strip()] if paper.text else []),
+        _overview(paper, {each.study.name: each for each in studies}),
+        *_compare_readings(studies),
+        *(show_study(paper, each, changed=each.study.name in changed) for each in studies),
+    ]
+    return _wrap("\n\n".join(texts)) + "\n"
+
+
+def _wrap(text: str) -> str:
+    """Wrap the paragraphs and lists of Markdown, as in all documents; tables, headings and images stay."""
+    return "\n\n".join(
+        block if block.startswith(("|", "#", "<", "!")) else _fill(block) for block in text.split("\n\n")
+    )
+
+
+def _fill(block: str) -> str:
+    items = re.split(r"\n(?=- )", block)
+    indents = ["  " if item.startswith("- ") else "" for item in items]
+    wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+    lines = []
+    for wrapper.subsequent_indent, item in zip(indents, items, strict=True):
+        lines += wrapper.wrap(" ".join(item.split()))
+    return "\n".join(lines)
+
+
+def _overview(paper: Paper, studies: dict[str, Recorded]) -> str:
+    """Return the table of the paper's parts."""
+    rows = []
+    for part in paper.parts:
+        if not part.study:
+            rows.append([part.what, "-", part.reason, ""])
+            continue
+        each = studies[part.study]
+        recorded = "not recorded yet" if each.record is None else _seeds(each.record.source.seeds)
+        rows.append([part.what, f"[{part.study}](#{part.study})", recorded, _count(each.findings)])
+    return tabulate(("in the paper", "study", "recorded", "claims of the study"), rows)
+
+
+def _compare_readings(studies: Sequence[Recorded]) -> Iterator[str]:
+    """Yield the section with the table of the paper's numbers by its readings, if claims are about readings."""
+    if table := show_readings([finding for each in studies for finding in each.findings]):
+        yield "## Which reading of the paper gives which of its numbers"
+        yield (
+            "Where the paper can be read in several ways, its numbers are compared with each reading. The claims of "
+            "the studies below say within which bounds a number is met."
+        )
+        yield table
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    consecutive = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    return f"seeds {seeds[0]} to {seeds[-1]}" if consecutive else f"seeds {', '.join(map(str, seeds))}"
+
+
+def _count(findings: Sequence[Finding]) -> str:
+    """Return how many claims have each verdict, such as ``3 met, 1 not met``."""
+    counts = Counter(finding.verdict for finding in findings)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none stated"
+
+
+def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
+    """Return the section of a study: its source, claims, reasons, tables and figures."""
+    study = recorded.study
+    texts = [f'<a id="{study.name}"></a>', f"## {study.reproduces}", study.description.strip()]
+    if recorded.record is None:
+        link = f"[{study.name}](../../playbooks/studies/{study.name}.toml)"
+        texts.append(f"**{NOT_RECORDED}** Study: {link}, {_seeds(seeds_of(study))}.")
+    else:
+        texts.append(_show_source(paper, study.name, recorded.record.source))
+        texts.append(CHANGED if changed else "")
+    if recorded.findings:
+        texts.append(write_findings(recorded.findings))
+        reasons = [f"- **{each.claim.text}**: {each.claim.why}" for each in recorded.findings if each.claim.why]
+        texts.append("\n".join(reasons))
+    texts.append(study.discussion.strip())
+    if recorded.record is not None:
+        for table in study.table:
+            texts.append(write_markdown(make_table(table, recorded.results)).strip())
+        texts += list(_show_figures(paper, recorded))
+    return "\n\n".join(filter(None, texts))
+
+
+def _show_source(paper: Paper, name: str, source: Source) -> str:
+    origin = source.origin
+    commit = f"commit `{origin.commit}`" + ("" if origin.clean else ", **with changes that were not committed**")
+    machine = origin.machine
+    where = "a machine that the record does not name"
+    if machine is not None:
+        where = f"{machine.processor} ({machine.cores} cores, Linux {machine.kernel}, Python {machine.python})"
+    return (
+        f"Measured at {commit}, on {origin.date}: `{source.command}`, {_seeds(source.seeds)}, {source.runs} runs, "
+        f"{_duration(source.cpu_s)} of processor time (the longest run {_duration(source.longest_run_s)}, "
+        f"{source.largest_process_mib} MiB), {where}. [Record]({paper.name}/{name}.json), "
+        f"[study](../../playbooks/studies/{name}.toml)."
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"
+
+
+def _show_figures(paper: Paper, recorded: Recorded) -> Iterator[str]:
+    for figure in recorded.study.figure:
+        if list(make_curves(figure, recorded.results)):
+            note = f"\n\n{figure.note}" if figure.note else ""
+            yield f"**{figure.title}**\n\n![{figure.title}]({paper.name}/{_figure_file(recorded.study, figure)}){note}"
+        else:
+            yield f"**{figure.title}**: the record does not have these numbers."
+
+
+def _figure_file(study: Study, figure: FigureSpec) -> str:
+    return f"{study.name}-{figure.name}.svg"
+
+
+def _write_figure(folder: Path, recorded: Recorded, figure: FigureSpec) -> Path:
+    """Write the SVG of a figure, unless the present one shows the same content."""
+    path = folder / _figure_file(recorded.study, figure)
+    content = figure_content(figure, recorded.results)
+    if not path.exists() or drawn_content(path) != content:
+        path.write_text(draw_svg(figure, recorded.results), encoding="utf-8")
+    return path
+
+
+def figure_content(figure: FigureSpec, results: Sequence[Result]) -> str:
+    """Return a hash of what a figure shows: its specification and its curves, to six digits."""
+    curves = [
+        (curve.label, [(x, *(_rounded(each) for each in over)) for x, over in curve.points])
+        for curve in make_curves(figure, results)
+    ]
+    return hashlib.sha256(msgspec.json.encode((figure, curves), order="deterministic")).hexdigest()[:16]
+
+
+def _rounded(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def drawn_content(path: Path) -> str | None:
+    """Return the hash of what the SVG of a figure shows; None = it does not say."""
+    found = re.search(r"<!-- content: (\w+) -->", path.read_text(encoding="utf-8"))
+    return found and found[1]
+
+
+def draw_svg(figure: FigureSpec, results: Sequence[Result]) -> str:
+    """Return a figure as SVG. It has no date, and the same content is drawn in the same way.
+
+    Coordinates are rounded to hundredths of a point, and lines are not indented, since the files are committed.
+    """
+    text = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "trellis", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):
+        draw_figure(figure, results).savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    lines = [_FRACTION.sub(r"\1", line.strip()) for line in text.getvalue().splitlines()]
+    return "\n".join([*lines, f"<!-- content: {figure_content(figure, results)} -->"]) + "\n"
+
+
+_FRACTION = re.compile(r"(?<=[ \"(])(-?\d+\.\d\d)\d+")
+
+
+def show_index(papers: Sequence[Paper], place: Place = HERE) -> str:
+    """Return the index of the pages."""
+    rows = []
+    for paper in papers:
+        studies = [read_recorded(paper, name, place) for name in paper.studies]
+        recorded = sum(each.record is not None for each in studies)
+        findings = [finding for each in studies for finding in each.findings]
+        rows.append([f"[{paper.title}]({paper.name}.md)", f"{recorded} of {len(studies)}", _count(findings)])
+    return (
+        "# The papers' results and ours\n\n"
+        "One page per paper: figure by figure, what the paper claims, what we measured, and whether the claim is met.\n"
+        "The pages are generated from recorded results ([how](../studies.md#recorded-results)).\n\n"
+        f"{tabulate(('paper', 'studies recorded', 'claims'), rows)}\n"
+    )
+
+
+def stale_marks(place: Place = HERE) -> Iterator[str]:
+    """Yield the studies whose mark on a page is not as today's code would have it."""
+    for paper in read_papers(place):
+        page = (place.pages / f"{paper.name}.md").read_text(encoding="utf-8")
+        studies = [read_recorded(paper, name, place) for name in paper.studies]
+        yield from sorted({each.study.name for each in studies if _has_changed(each)} ^ marked(page))
+
+
+def main() -> None:
+    """Write all pages, or say which marks are out of date."""
+    parser = argparse.ArgumentParser(description="write the pages of the reproduced papers")
+    parser.add_argument("--marks", action="store_true", help="only list the results whose code has changed unmarked")
+    given: Any = parser.parse_args()
+    if given.marks:
+        for name in stale_marks():
+            print(f"{name}: the mark on its page is out of date; run: python -m harness.studies.reproduction")
+    else:
+        write_pages(read_papers())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except StaleRecord as error:
+        raise SystemExit(str(error)) from None

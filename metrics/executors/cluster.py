@@ -1,0 +1,142 @@
+"""What a cluster's executors are given, and whether its workers can do the work at all."""
+
+import re
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from metrics.rundir.reading import RunDirError
+from metrics.storage import Place, StorePath
+
+if TYPE_CHECKING:
+    from metrics.executors import Executor
+
+HEAP_MIB: Final = 1024
+"""The most that an executor's Java virtual machine takes of its memory: no row passes through it."""
+
+TASK_MIB: Final = 2048
+"""What a task may take by default. The largest measured, of a run with 10 million packets, took about half of it."""
+
+LEAST_MIB: Final = 1024
+
+_SIZE = re.compile(r"(\d+)([mg])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ExecutorOptions:
+    """What each executor of a cluster is given; None = the default.
+
+    Attributes:
+        memory_mib: its memory, of which at most ``HEAP_MIB`` are the Java virtual machine's. The default is enough for
+            one task per core, ``TASK_MIB`` each. Only YARN and Kubernetes hold Python processes to it.
+        cores: its cores, each for one task; by default one on YARN and Kubernetes, all of the worker's elsewhere.
+        python: the path of its Python, which needs NumPy, pyarrow and msgspec; by default ``PYSPARK_PYTHON`` if that is
+            set, otherwise the path of this Python.
+    """
+
+    memory_mib: int | None = None
+    cores: int | None = None
+    python: str | None = None
+
+    def settings(self) -> dict[str, str]:
+        """The configuration of Spark for a cluster."""
+        memory = self.memory_mib or HEAP_MIB + TASK_MIB * (self.cores or 1)
+        heap = min(HEAP_MIB, memory // 2)
+        found = {"spark.executor.memory": f"{heap}m", "spark.executor.memoryOverhead": f"{memory - heap}m"}
+        return found | ({"spark.executor.cores": str(self.cores)} if self.cores else {})
+
+
+DEFAULTS: Final = ExecutorOptions()
+
+
+def parse_memory(text: str) -> int:
+    """Return a size such as ``512m`` or ``4g`` in MiB.
+
+    Raises:
+        ValueError: it is no such size, or less than ``LEAST_MIB``.
+    """
+    found = _SIZE.fullmatch(text)
+    size = int(found[1]) * (1024 if found[2].lower() == "g" else 1) if found else 0
+    if size < LEAST_MIB:
+        raise ValueError(f"expected a size of at least {LEAST_MIB >> 10}g, such as 4g or 3072m, got '{text}'")
+    return size
+
+
+class WorkersError(RunDirError):
+    """The workers of a cluster cannot analyse a run."""
+
+
+class MasterError(RunDirError):
+    """The master of a cluster gives no session."""
+
+    def __init__(self, master: str) -> None:
+        Exception.__init__(self, f"{master}: Spark cannot begin: does a master answer at this address?")
+
+
+def require_workers(executor: "Executor", master: str, run_dir: Place, folder: Place) -> None:
+    """Let a task on every core show that Python runs there, that it sees what we write, and that we see what it writes.
+
+    Args:
+        executor: of the cluster.
+        master: its master.
+        run_dir: the run.
+        folder: where the results of the run are made.
+
+    Raises:
+        WorkersError: a worker cannot; says which and what to do.
+    """
+    marker, content = folder / f".seen-{secrets.token_hex(8)}", secrets.token_bytes(16)
+    marker.write_bytes(content)
+    try:
+        try:
+            answers = executor.map(partial(_answer, marker, content), range(executor.workers))
+        except Exception as error:
+            raise WorkersError(
+                run_dir, f"no task runs on the workers of {master}: {_cause(error)}; {_REMEDY}"
+            ) from None
+        blind = {host for host, sees, wrote in answers if not sees or not (wrote is not None and wrote.exists())}
+        if blind:
+            raise WorkersError(run_dir, _describe(master, sorted(blind), in_store=isinstance(folder, StorePath)))
+    finally:
+        for left in folder.glob(f"{marker.name}*"):
+            left.unlink(missing_ok=True)
+
+
+_REMEDY = "they need Python at the same path or at --executor-python, with NumPy, pyarrow and msgspec"
+
+
+def _answer(marker: Place, content: bytes, number: int) -> tuple[str, bool, Place | None]:
+    """The task: this machine's name, whether it sees the marker, and what it wrote beside it."""
+    host, mine = socket.gethostname(), marker.with_name(f"{marker.name}-{number}")
+    try:
+        sees = marker.read_bytes() == content
+        if sees:
+            mine.write_bytes(content)
+    except OSError:
+        return host, False, None
+    return host, sees, mine if sees else None
+
+
+def _describe(master: str, hosts: Sequence[str], *, in_store: bool) -> str:
+    workers = f"the workers of {master} on {', '.join(hosts)}"
+    if in_store:
+        return f"{workers} cannot read and write it; they need keys of their own (AWS_ACCESS_KEY_ID, ... or a role)"
+    return (
+        f"{workers} do not see it at this path, or cannot write there. Put it on a file system that they share, or "
+        "copy it to a store (trellis copy RUN s3://bucket/run) and name that URI"
+    )
+
+
+def _cause(error: Exception) -> str:
+    """The line of an error of Spark that says what happened on the worker: of Python, or else of Java."""
+    said = str(error)
+    found = _OF_PYTHON.findall(said) or _OF_JAVA.findall(said) or said.splitlines()
+    return str(found[-1]).strip() if found else type(error).__name__
+
+
+_OF_PYTHON = re.compile(r"^[\w.]+(?:Error|Exception): .*$", re.MULTILINE)
+"""The last line of a traceback; frames of a stack are indented."""
+_OF_JAVA = re.compile(r"most recent failure: Lost task .*?\(TID \d+\) \(.*?\): (.*)$", re.MULTILINE)

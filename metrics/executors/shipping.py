@@ -1,0 +1,37 @@
+"""Our code on Spark's executors: packed by the driver, imported there from a zip."""
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+
+_ROOMS: Final = ("metrics", "peer")
+
+
+def ship_code(spark: SparkSession, rooms: Sequence[str] = _ROOMS) -> None:
+    """Make our packages available to a session's executors. They need NumPy, pyarrow and msgspec for themselves."""
+    folder = Path(SparkFiles.getRootDirectory()) / "shipped"  # goes when the session does; executors fetch it late
+    folder.mkdir(exist_ok=True)
+    spark.sparkContext.addPyFile(str(pack_code(folder, rooms)))
+
+
+def pack_code(folder: Path, rooms: Sequence[str] = _ROOMS) -> Path:
+    """A zip in ``folder`` of the packages that executors import, with their data, for ``SparkContext.addPyFile``.
+
+    It is named after its content: Spark refuses a second file of a name, and a second registration is none.
+    """
+    root = Path(__file__).parents[2]
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for room in rooms:
+            for path in sorted((root / room).rglob("*")):
+                if path.is_file() and path.parent.name != "__pycache__":
+                    archive.writestr(zipfile.ZipInfo(str(path.relative_to(root))), path.read_bytes())
+    target = folder / f"trellis_{hashlib.sha256(content.getvalue()).hexdigest()[:16]}.zip"
+    target.write_bytes(content.getvalue())
+    return target

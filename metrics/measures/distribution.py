@@ -1,0 +1,68 @@
+"""What is kept of many values: how many there are, their sum, and those at some ranks."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+SHARES: Final = (0.5, 0.9, 0.99)
+"""The quantiles that can be computed of a distribution."""
+
+STEPS: Final = 400
+"""How many values are kept for a curve, if there are so many."""
+
+
+class Distribution(Struct, frozen=True):
+    """Values that are too many to be kept. The measures of an array of values can be computed of it, and are the same.
+
+    ``ranks`` are those of ``kept_ranks``: the quantiles of ``SHARES``, the smallest and the largest value are exact.
+    """
+
+    count: int
+    total: float  # of all values, not only of those that are kept
+    ranks: tuple[int, ...]  # from 0, in rising order
+    values: tuple[float, ...]  # the values at these ranks when all are sorted
+
+    def __len__(self) -> int:
+        return self.count
+
+    def mean(self) -> float:
+        """The mean of all values, of which there must be one."""
+        return self.total / self.count
+
+    def max(self) -> float:
+        """The largest value; there must be one."""
+        return self.values[-1]
+
+    def quantile(self, share: float) -> float:
+        """A quantile, interpolated between two values as ``numpy.quantile`` does; there must be one.
+
+        Raises:
+            ValueError: the values around it are not kept.
+        """
+        place = (self.count - 1) * share
+        low = math.floor(place)
+        kept = dict(zip(self.ranks, self.values, strict=True))
+        try:
+            before, after = kept[low], kept[min(low + 1, self.count - 1)]
+        except KeyError:
+            raise ValueError(f"the quantile {share} of {self.count} values is not kept") from None
+        part = place - low
+        return before + (after - before) * part if part < 0.5 else after - (after - before) * (1 - part)
+
+    @property
+    def steps(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """(n,) values in rising order, and how many of all values there are up to each: a curve of their shares."""
+        return np.array(self.values, np.float64), np.array(self.ranks, np.int64) + 1
+
+
+def kept_ranks(count: int) -> list[int]:
+    """The ranks that are kept of so many values: evenly spread ones, and the neighbours of the quantiles."""
+    if not count:
+        return []
+    around = {math.floor((count - 1) * share) + step for share in SHARES for step in (0, 1)}
+    spread: Sequence[int] = np.linspace(0, count - 1, min(count, STEPS)).astype(int).tolist()
+    return sorted({min(rank, count - 1) for rank in (*around, *spread)})

@@ -1,0 +1,149 @@
+"""Large captures divided by connections: each file is read once, from beginning to end, and decoded on the way.
+
+A part has all packets between the two addresses of each of its pairs, at all hosts of the file (``number_pair``).
+Packets without addresses are in a part by their host. A divided capture is a folder. A part has NumPy files with a row
+of ``_ROW`` per packet, one for each window of the capture that has packets of the part. So whoever reads a part reads
+nothing else, and never the capture. What is needed only for frames in payload, and for the table ``packets``, is left
+out.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from metrics.pcap.files import read_windows
+from metrics.pcap.flows import factorise, first_of, number_pair
+from metrics.pcap.headers import IPV6_BASE, Columns, Packets, TapInference, address_text, complete, read_headers
+from metrics.pcap.records import Interface, Records
+from metrics.pcap.walk import Bools, Ints
+from metrics.storage import Place
+from metrics.storage.attempts import whole_folder
+from metrics.storage.copies import map_array, map_bytes
+
+WINDOW_BYTES: Final = 64 << 20
+"""Of a capture file, read at a time: that takes about eight times as much memory."""
+
+_RECORD: Final = ("ts_ns", "wire_bytes", "interface", "tap")
+_DECODED: Final = ("nature", "src", "dst", "src_port", "dst_port", "flags", "seq", "ack", "ip_bytes", "payload_bytes")
+_NARROW: Final = {"interface": "i4", "tap": "i1", "nature": "i1", "flags": "i2"} | dict.fromkeys(
+    ("src_port", "dst_port", "ip_bytes", "payload_bytes"), "i4"
+)
+_ROW: Final = np.dtype([(name, _NARROW.get(name, "i8")) for name in (*_RECORD, *_DECODED)])
+
+
+class _Capture(msgspec.Struct, frozen=True):
+    interfaces: list[Interface]
+    unread_bytes: int
+    unknown_blocks: int
+    ipv6: dict[int, list[bytes]]  # the addresses that are numbered in each window, if any
+    own: dict[int, str]  # the addresses by which directions are told at interfaces that do not say them
+
+
+def divide_capture(capture: Place, folder: Place, parts: int, window_bytes: int = WINDOW_BYTES) -> None:
+    """Divide a capture file.
+
+    Args:
+        capture: the file.
+        folder: where the parts are written; it appears when they are complete.
+        parts: into how many.
+        window_bytes: how much of the file is read at a time.
+    """
+    with whole_folder(folder) as attempt:
+        _divide(capture, attempt, parts, window_bytes)
+
+
+def _divide(capture: Place, folder: Path, parts: int, window_bytes: int) -> None:
+    data = map_bytes(capture)
+    interfaces: list[Interface] = []
+    unread, unknown, ipv6 = len(data), 0, {}
+    inference = TapInference()
+    for window, records in enumerate(read_windows(data, capture.name, window_bytes)):
+        columns, tap, addresses = read_headers(records)
+        inference.add(records, columns, tap, addresses)
+        part_of = _part_of(records, columns, addresses, parts)
+        order = np.argsort(part_of, kind="stable")
+        rows = np.empty(len(records), _ROW)
+        for name in _ROW.names or ():
+            values = tap if name == "tap" else getattr(records if name in _RECORD else columns, name)
+            rows[name] = values[order]
+        bounds = np.searchsorted(part_of[order], np.arange(parts + 1))
+        for part in np.flatnonzero(np.diff(bounds)).tolist():
+            np.save(folder / f"{part}-{window}.npy", rows[bounds[part] : bounds[part + 1]])
+        if addresses:
+            ipv6[window] = addresses
+        interfaces, unread = records.interfaces, records.unread_bytes
+        unknown += records.unknown_blocks
+    said = _Capture(interfaces, unread, unknown, ipv6, inference.own_addresses())
+    (folder / "capture.json").write_bytes(msgspec.json.encode(said))
+
+
+def _part_of(records: Records, columns: Columns, ipv6: list[bytes], parts: int) -> Ints:
+    """The part of each packet."""
+    hosts = np.array([each.host for each in records.interfaces] or [0], np.int64)
+    pair, count = factorise(np.minimum(columns.src, columns.dst), np.maximum(columns.src, columns.dst))
+    one = first_of(pair, count)
+    ends = zip(columns.src[one].tolist(), columns.dst[one].tolist(), strict=True)
+    numbers = [
+        number_pair(address_text(src, ipv6), address_text(dst, ipv6), parts) if min(src, dst) >= 0 else -1
+        for src, dst in ends
+    ]
+    found = np.array(numbers, np.int64)[pair]
+    return np.where(found < 0, hosts[records.interface] % parts, found).astype(np.int32)
+
+
+class CapturePart:
+    """The packets of a part.
+
+    Args:
+        folder: of the divided capture.
+        part: which part.
+
+    Attributes:
+        interfaces: of the whole file.
+        unread_bytes: likewise; see ``Records``.
+        unknown_blocks: likewise.
+    """
+
+    def __init__(self, folder: Place, part: int) -> None:
+        said = msgspec.json.decode((folder / "capture.json").read_bytes(), type=_Capture)
+        self.interfaces, self.unread_bytes, self.unknown_blocks = (
+            said.interfaces,
+            said.unread_bytes,
+            said.unknown_blocks,
+        )
+        self._ipv6, self._own = said.ipv6, said.own
+        windows = sorted(int(path.stem.partition("-")[2]) for path in folder.glob(f"{part}-*.npy"))
+        self._files = {window: folder / f"{part}-{window}.npy" for window in windows}
+
+    def count_packets(self) -> Ints:
+        """How many there are of each interface."""
+        counts = np.zeros(len(self.interfaces), np.int64)
+        for file in self._files.values():
+            counts += np.bincount(map_array(file)["interface"], minlength=len(counts))
+        return counts
+
+    def packets(self, chosen: Bools | None) -> Packets:
+        """The decoded packets of some interfaces, None = all."""
+        ipv6: dict[bytes, int] = {}
+        found = [np.empty(0, _ROW)]
+        for window, file in self._files.items():
+            mapped = map_array(file)
+            rows = np.array(mapped if chosen is None else mapped[chosen[mapped["interface"]]])
+            addresses = self._ipv6.get(window)
+            if addresses:
+                number = np.array([ipv6.setdefault(each, len(ipv6)) for each in addresses])
+                for name in ("src", "dst"):
+                    six = rows[name] >= IPV6_BASE
+                    rows[name][six] = IPV6_BASE + number[rows[name][six] - IPV6_BASE]
+            found.append(rows)
+        rows = np.concatenate(found)
+        nothing: npt.NDArray[Any] = np.broadcast_to(np.int64(-1), len(rows))
+        known: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in _RECORD}
+        known |= dict.fromkeys(("at", "start", "cap_bytes"), nothing)
+        records = Records(np.empty(0, np.uint8), **known, interfaces=self.interfaces)
+        decoded = {name: np.ascontiguousarray(rows[name]) for name in _DECODED}
+        columns = Columns(**decoded, **dict.fromkeys(("proto", "window", "payload_start"), nothing))
+        return complete(records, columns, records.tap.copy(), list(ipv6), self._own)

@@ -1,0 +1,225 @@
+"""The network: what the links carried, and how true the emulation was."""
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from metrics.report.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    MUSTARD,
+    ORANGE,
+    PALE,
+    PURPLE,
+    RED,
+    SHADE,
+    axes_grid,
+    distinct_points,
+    legend_above,
+    log_scale,
+    plain_axes,
+    plot_cdf,
+    plot_seconds,
+)
+from metrics.report.figures.chapter import NS_PER_S, Chapter, Drawing, count, number, percent, spread
+from metrics.report.run import Run
+
+CHAPTER: Final = Chapter(
+    "network", "Network", ("control_bytes_per_peer_per_s", "rtt_error_ms_p50", "rtt_error_ms_p99", "wire_error_ms_p99")
+)
+
+_MOST_SECONDS = 300
+
+OVERHEAD: Final = (
+    ("first_payload_bytes", "payload, first copy", GREEN),
+    ("duplicate_payload_bytes", "payload, duplicate or relayed", ORANGE),
+    ("framing_bytes", "framing", MUSTARD),
+    ("control_bytes", "overlay control", PURPLE),
+    ("retransmitted_bytes", "retransmitted", RED),
+    ("ack_bytes", "pure ACK", PALE),
+    ("header_bytes", "IP and TCP headers", BLUE),
+    ("other_bytes", "other (probes)", GREY),
+)
+
+
+@CHAPTER.figure(
+    "Where a hop's delay arises",
+    "hops",
+    meaning="""The wire should take what was asked for: the blue curve lies on the dashed one. The other two curves are
+    the time in the hosts; if they come near the blue one, the machine is too slow for the run.""",
+)
+def hop_delay(run: Run) -> Drawing | None:
+    """Send buffer: from the peer's write to the first byte on the emulated network.
+
+    Wire: to the last byte in order at the receiver's interface. Receive: to the peer's read.
+    """
+    totals = run.totals.hops
+    if not len(totals.wire_ms):
+        return None
+    canvas, axes = plain_axes()
+    parts = (("send buffer", totals.send_ms, ORANGE), ("wire", totals.wire_ms, BLUE))
+    seen = []
+    for name, values, color in (*parts, ("receive", totals.receive_ms, GREEN)):
+        label = name
+        if len(values):
+            median, high, _ = spread(values)
+            label += f", median {number(median)} ms"
+            seen.append(f"{name} {number(median)} ms (99 % within {number(high)} ms)")
+        plot_cdf(axes, values, least=1e-3, label=label, color=color)
+    asked = totals.asked_ms
+    plot_cdf(axes, asked, least=1e-3, label="one-way delay asked for", color=GREY, linestyle="--")
+    log_scale(axes, "x")
+    axes.set(xlabel="part of a hop's delay (ms)", ylabel="share of hops", ylim=(0, 1.02))
+    legend_above(axes)
+    wanted = f" Asked for: {number(spread(asked)[0])} ms." if len(asked) else ""
+    return Drawing(canvas, f"Median parts of a hop's delay: {', '.join(seen)}.{wanted}")
+
+
+@CHAPTER.figure(
+    "Bytes on the wire",
+    "overhead",
+    meaning="""What the bandwidth is spent on. Only the green part is new to a subscriber; all else is the price of the
+    overlay and of TCP.""",
+)
+def overhead(run: Run) -> Drawing | None:
+    """Every captured byte in exactly one class, counted once at its sender. Of more than 300 seconds, means over
+    several of them are shown.
+    """
+    table = run.table("overhead")
+    if table is None or table.empty:
+        return None
+    second = ((table["second_ns"] - run.zero_ns) // NS_PER_S).astype(int)
+    columns = [entry for entry in OVERHEAD if entry[0] in table]
+    by_second = table.groupby(second)[[name for name, _, _ in columns]].sum() / 1000
+    by_second = by_second.reindex(range(by_second.index.min(), by_second.index.max() + 1), fill_value=0.0)
+    span = -(-len(by_second) // _MOST_SECONDS)
+    shown = by_second.groupby(by_second.index // span * span).mean()
+    shown.loc[shown.index[-1] + span] = shown.iloc[-1]  # where the last one ends
+    canvas, axes = plain_axes(height=3.5)
+    axes.stackplot(
+        shown.index,
+        *(shown[name] for name, _, _ in columns),
+        labels=[label for _, label, _ in columns],
+        colors=[color for _, _, color in columns],
+        step="post",
+    )
+    axes.set(xlabel="time from the workload's zero (s)", ylabel="kB per second on the wire", ylim=(0, None))
+    legend_above(axes)
+    totals, all_kb = by_second.sum(), float(by_second.sum(axis=1).sum())
+    shares = [f"{label} {percent(totals[name] / all_kb)}" for name, label, _ in columns if totals[name]]
+    busiest = by_second.sum(axis=1)
+    seen = (
+        f"{number(all_kb)} kB in all, at most {number(float(busiest.max()))} kB in one second (second "
+        f"{busiest.idxmax()}): {', '.join(shares)}."
+    )
+    return Drawing(canvas, seen)
+
+
+@CHAPTER.figure(
+    "Measured and configured round-trip times",
+    "achieved",
+    meaning="""Whether the emulated network is the one that was asked for. On the left, points should lie on the
+    diagonal. On the right, errors far below the delays themselves mean that results hold for the real network's
+    delays.""",
+)
+def rtt_error(run: Run) -> Drawing | None:
+    """Echo requests over every directed pair before and after the workload, random pairs during it."""
+    achieved = run.achieved()
+    if achieved is None or achieved["rtt_ms"].isna().all():
+        return None
+    canvas, (left, right) = axes_grid(3.2, columns=2)
+    seen = []
+    for phase, color in (("before", BLUE), ("during", ORANGE), ("after", GREEN)):
+        rows = achieved[(achieved["phase"] == phase) & achieved["rtt_ms"].notna()]
+        if rows.empty:
+            continue
+        points = rows[["asked_rtt_ms", "rtt_ms"]].to_numpy(dtype=float)
+        points = points[distinct_points(*points.T)]
+        left.plot(points[:, 0], points[:, 1], ".", markersize=2, color=color)
+        plot_cdf(right, rows["error_ms"], least=1e-4, label=f"{phase}, n = {len(rows):,}", color=color)
+        median, high, _ = spread(rows["error_ms"])
+        seen.append(
+            f"{phase} the workload {count(len(rows), 'probe')}, half within {number(median)} ms of what was asked for, "
+            f"99 % within {number(high)} ms"
+        )
+    limit = float(achieved["asked_rtt_ms"].max()) * 1.05
+    left.plot((0, limit), (0, limit), color=GREY, linewidth=0.7)
+    left.set(xlabel="RTT asked for (ms)", ylabel="RTT measured (ms)")
+    log_scale(right, "x", decades=4)
+    right.set(xlabel="|error| (ms)", ylabel="share of pairs", ylim=(0, 1.02))
+    legend_above(right, columns=1)
+    text = "; ".join(seen)
+    return Drawing(canvas, f"{text[0].upper()}{text[1:]}.")
+
+
+@CHAPTER.figure(
+    "Fidelity over time",
+    "fidelity",
+    "stalls",
+    meaning="""Whether the machine kept up. Packets should leave far less than a millisecond late, and no share should
+    stay near 1. A peak while a stall is marked is the host's, not the overlay's.""",
+)
+def fidelity(run: Run) -> Drawing | None:
+    """Above: how late the data plane released packets, and the lengths of stalls of a processor (x) and of the data
+    plane (+). Below: CPU. Shaded: the publishing window.
+    """
+    table = run.table("fidelity")
+    if table is None or table.empty or table["lateness_p50_ns"].isna().all():
+        return None
+    seconds = (table["at_ns"] - run.zero_ns) / 1e9
+    canvas, (upper, lower) = axes_grid(4.6, rows=2, sharex=True)
+    for column, label, color in (("p50", "median", BLUE), ("p99", "99th percentile", ORANGE), ("max", "worst", RED)):
+        values = table[f"lateness_{column}_ns"] / 1e6
+        plot_seconds(upper, seconds, np.maximum(values, 1e-3), label=label, color=color)
+    stalls = _mark_stalls(run, upper)
+    log_scale(upper, "y")
+    upper.set(ylabel="lateness (ms)")
+    legend_above(upper, columns=3)
+    for column, label, color in (
+        ("busy_ratio", "data plane's core", BLUE),
+        ("cpu_busy_ratio", "machine", ORANGE),
+        ("cpu_some_ratio", "tasks waiting (PSI)", RED),
+    ):
+        if column in table and table[column].notna().any():
+            plot_seconds(lower, seconds, table[column], label=label, color=color)
+    lower.set(xlabel="time from the workload's zero (s)", ylabel="share of a second", ylim=(0, 1.05))
+    legend_above(lower, columns=3)
+    for axes in (upper, lower):
+        axes.axvspan(0, run.duration_s, color=SHADE, zorder=-1)
+    return Drawing(canvas, f"{_lateness_seen(table, seconds)}{stalls}")
+
+
+def _lateness_seen(table: pd.DataFrame, seconds: pd.Series) -> str:
+    worst = table["lateness_max_ns"].idxmax()
+    usual_ms, worst_ms = table["lateness_p99_ns"].median() / 1e6, table["lateness_max_ns"].max() / 1e6
+    text = (
+        f"In the median second, 99 % of the packets left within {number(usual_ms)} ms of their due time; the worst "
+        f"packet was {number(worst_ms)} ms late (second {seconds[worst]:.0f})."
+    )
+    if "busy_ratio" in table and table["busy_ratio"].notna().any():
+        text += f" The data plane used up to {percent(table['busy_ratio'].max())} of its core."
+    return text
+
+
+def _mark_stalls(run: Run, axes: Axes) -> str:
+    """A marker per stall, by its beginning and its length; returns what is seen."""
+    stalls = run.table("stalls")
+    if stalls is None:
+        return ""
+    seen = ""
+    for source, one, many, marker in (
+        ("host", "stall of the host", "stalls of the host", "x"),
+        ("plane", "gap of the data plane", "gaps of the data plane", "+"),
+    ):
+        rows = stalls[stalls["source"] == source]
+        if rows.empty:
+            continue
+        length_ms = ((rows["end_ns"] - rows["start_ns"]) / 1e6).to_numpy()
+        begin_s = ((rows["start_ns"] - run.zero_ns) / 1e9).to_numpy()
+        kept = distinct_points(begin_s, np.log10(length_ms))
+        axes.plot(begin_s[kept], length_ms[kept], marker, markersize=4, color=PURPLE, linestyle="none", label=one)
+        seen += f" {count(len(rows), one, many)}, the longest {number(length_ms.max())} ms."
+    return seen

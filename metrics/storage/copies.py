@@ -1,0 +1,124 @@
+"""Objects as files of this machine, and back, in pieces."""
+
+import mmap
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, Final
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from metrics.storage.paths import Place, StorePath
+
+PIECE_BYTES: Final = 8 << 20
+"""How much of an object is in memory while it is copied."""
+
+_MOST_COPIED_BYTES: Final = 5_000_000_000
+"""S3 copies no larger object in one request."""
+
+_COPIES = 8
+"""How many files are copied at a time."""
+
+_mapped: "WeakValueDictionary[StorePath, mmap.mmap]" = WeakValueDictionary()
+_locks: dict[StorePath, threading.Lock] = {}
+
+
+def scratch_folder() -> str:
+    """Where temporary copies are: on Spark's executors in their own folder, which goes with them; otherwise TMPDIR."""
+    own = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
+    return own if own and Path(own).is_dir() else tempfile.gettempdir()
+
+
+def map_bytes(path: Place) -> npt.NDArray[np.uint8]:
+    """(n,) the bytes of a file, mapped rather than read: what is never touched costs nothing.
+
+    An object is first copied to a file in ``scratch_folder``, which has no name, so that it goes with the process.
+    Tasks of one process that map an object at the same time share the copy.
+    """
+    if not isinstance(path, StorePath):
+        with path.open("rb") as file:
+            return _array(_map(file))
+    with _locks.setdefault(path, threading.Lock()):
+        found = _mapped.get(path)
+        if found is None:
+            with tempfile.TemporaryFile(prefix="trellis-", dir=scratch_folder()) as file:
+                _fetch(path, file)
+                found = _map(file)
+            if found is not None:
+                _mapped[path] = found
+    return _array(found)
+
+
+def _map(file: IO[bytes]) -> mmap.mmap | None:
+    """The mapped file; None if it is empty."""
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else None
+
+
+def _array(mapped: mmap.mmap | None) -> npt.NDArray[np.uint8]:
+    return np.empty(0, np.uint8) if mapped is None else np.frombuffer(mapped, np.uint8)
+
+
+def map_array(path: Place) -> npt.NDArray[Any]:
+    """The array of a ``.npy`` file, mapped."""
+    found: npt.NDArray[Any]
+    if not isinstance(path, StorePath):
+        found = np.load(path, mmap_mode="r")
+        return found
+    with tempfile.TemporaryFile(prefix="trellis-", dir=scratch_folder()) as file:
+        _fetch(path, file)
+        found = np.load(f"/proc/self/fd/{file.fileno()}", mmap_mode="r")  # a map outlives the file's name
+        return found
+
+
+def copy_file(source: Place, target: Place) -> None:
+    """Copy a file or object. The copy appears when all of it is there (an object above 5 GB also if it fails)."""
+    if isinstance(target, StorePath):
+        directly = source.stat().st_size > _MOST_COPIED_BYTES
+        with source.open("rb") as read, target.create(directly=directly) as written:
+            shutil.copyfileobj(read, written, PIECE_BYTES)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    attempt = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        with source.open("rb") as read, attempt.open("wb") as written:
+            shutil.copyfileobj(read, written, PIECE_BYTES)
+        attempt.replace(target)
+    finally:
+        attempt.unlink(missing_ok=True)
+
+
+def copy_files(files: Mapping[str, Place], target: Place) -> None:
+    """Copy some files and objects, several at a time.
+
+    Args:
+        files: by the paths that they are to have.
+        target: the folder that these are relative to.
+    """
+    with ThreadPoolExecutor(_COPIES) as pool:
+        copies = [pool.submit(copy_file, source, target / name) for name, source in files.items()]
+        try:
+            for copy in copies:
+                copy.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def files_below(folder: Place) -> dict[str, Place]:
+    """Every file or object in a folder and below, by its path from there."""
+    if isinstance(folder, StorePath):
+        return {str(path).removeprefix(f"{folder}/"): path for path in folder.walk()}
+    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def _fetch(source: StorePath, file: IO[bytes]) -> None:
+    with source.open("rb") as stream:
+        shutil.copyfileobj(stream, file, PIECE_BYTES)
+    file.flush()

@@ -1,0 +1,71 @@
+"""Parquet at a place."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from metrics.storage.paths import Place, StorePath
+
+
+def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
+    """Read a file, or a folder of parts.
+
+    Args:
+        path: the file or folder.
+        columns: those that are read; None = all.
+        schema: of the rows; needed where a folder may be without parts. None = what the files say.
+    """
+    names = None if columns is None else list(columns)
+    if isinstance(path, StorePath):
+        return open_dataset(path, schema).to_table(columns=names)
+    return pq.read_table(path, columns=names, schema=schema)
+
+
+def open_dataset(
+    source: Place | Sequence[Place], schema: pa.Schema | None = None, form: ds.FileFormat | str = "parquet"
+) -> ds.Dataset:
+    """A dataset of a file, of a folder's parts, or of some files of one place, in the order of their names.
+
+    Args:
+        source: the file, the folder, or the files.
+        schema: of the rows; needed where there may be no file. None = what the files say.
+        form: how the files are read.
+
+    Raises:
+        FileNotFoundError: there is no file, and no schema says which columns there are.
+    """
+    if isinstance(source, StorePath):
+        files: Sequence[Place] = [source] if source.is_file() else _parts(source)
+        if not files and schema is None:
+            raise FileNotFoundError(f"{source}: there is no Parquet file")
+    elif isinstance(source, Sequence):
+        files = source
+    else:
+        return ds.dataset(source, schema=schema, format=form)
+    if not files:
+        return ds.dataset([], schema=schema) if schema is None else ds.dataset(schema.empty_table())
+    first = files[0]
+    if isinstance(first, StorePath):
+        keys = [file.key for file in files if isinstance(file, StorePath)]
+        return ds.dataset(keys, schema=schema, format=form, filesystem=first.filesystem)
+    return ds.dataset([str(file) for file in files], schema=schema, format=form)
+
+
+def parts_of(folder: Place, bucket: int) -> list[Place]:
+    """The parts of a bucket: the files whose names end with its number, or with that, a point and another number."""
+    parts: list[Place] = sorted(folder.glob("part-*.parquet"), key=lambda part: part.name)
+    return [part for part in parts if part.stem.rpartition("-")[2].partition(".")[0] == str(bucket)]
+
+
+def read_footer(path: Place) -> pq.FileMetaData:
+    """Read what a file says of itself."""
+    if isinstance(path, StorePath):
+        return pq.read_metadata(path.key, filesystem=path.filesystem)
+    return pq.read_metadata(path)
+
+
+def _parts(folder: StorePath) -> list[StorePath]:
+    """The parts in a folder, without what is hidden, as pyarrow leaves it out."""
+    return [each for each in folder.glob("*.parquet") if not each.name.startswith((".", "_"))]

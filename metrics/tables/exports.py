@@ -1,0 +1,146 @@
+"""The tables for other programs: labels in their files, views for DuckDB, and CSV."""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+
+from metrics.pcap.schemas import PACKETS
+from metrics.rundir import RunDir
+from metrics.rundir.files import VIEWS_FILE
+from metrics.rundir.parquet import label, units_of
+from metrics.storage import Place
+from metrics.storage.attempts import whole
+from metrics.storage.parquet import open_dataset
+from metrics.tables.schemas import arrow_schema
+
+_BATCH_ROWS = 100_000
+
+MEANINGS: Final = {
+    "nodes": "a row per node",
+    "subscriptions": "a row per time in which a node subscribed to a topic",
+    "instances": "a row per time in which a node was up",
+    "groups": "a row per message with an expression: whom it was for, and whom it reached",
+    "group_links": "a row per pair of nodes between which copies of messages with expressions went",
+    "hops": "a row per transmission of a frame between two nodes",
+    "deliveries": "a row per expected delivery; delivered_ns is null where it was not made",
+    "disclosures": "a row per adversary that asks",
+    "epochs": "a row per epoch of a protocol that learns its neighbours",
+    "messages": "a row per published message",
+    "links": "a row per logical link, by the word of a node",
+    "physical_links": "a row per connection and side",
+    "sharing": "the sizes of each node's views at each second, by traces and by captures",
+    "overlay": "the measures of the overlay at instants",
+    "overlay_topics": "a row per topic, at the workload's zero and end",
+    "overlay_degrees": "a row per node that is up, at the workload's zero and end",
+    "churn_control": "frames other than data by kind, against joins and leaves",
+    "conns": "a row per TCP connection",
+    "frames": "a row per overlay frame and vantage",
+    "overhead": "the bytes that each node sent in each second, by class",
+    "control": "the frames other than data that each node sent in each second, by kind",
+    "fidelity": "the state of the emulation in each second",
+    "stalls": "a row per stall of a processor or of the data plane",
+    "checks": "a row per invariant or limit",
+    "packets": "a row per captured packet",
+}
+"""What each table has, in a few words; docs/tables.md has it in full."""
+
+
+def schema_of_table(name: str) -> pa.Schema:
+    """Return the columns of any table of a run, ``packets`` included."""
+    return PACKETS if name == "packets" else arrow_schema(name)
+
+
+def write_views(run: RunDir) -> Place:
+    """Write a file that makes a view of each table in DuckDB, with what its rows and columns are.
+
+    Paths in it are relative to the tables' folder. Without parts a view has no rows.
+
+    Returns:
+        The path of the file.
+    """
+    manifest, plan = run.manifest, run.plan
+    facts = {"run_id": manifest.run_id, "name": plan.name, "testbed": manifest.testbed}
+    facts |= {"protocol": plan.experiment["protocol"]}
+    numbers = {"seed": plan.seed, "zero_ns": manifest.zero_ns, "epoch_offset_ns": manifest.epoch_offset_ns}
+    columns = [f"{_quoted(value)} AS {name}" for name, value in facts.items()]
+    columns += [f"{value}::BIGINT AS {name}" for name, value in numbers.items()]
+    lines = [
+        f"-- Views of the tables of {manifest.run_id}. In the folder of this file: duckdb -init {VIEWS_FILE}",
+        f"CREATE OR REPLACE VIEW run AS SELECT {', '.join(columns)};",
+        "-- Seconds from the workload's zero.",
+        f"CREATE OR REPLACE MACRO seconds(at_ns) AS (at_ns - {manifest.zero_ns}) / 1e9;",
+    ]
+    for folder in run.list_tables():
+        lines += _view(folder)
+    path = run.tables / VIEWS_FILE
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _view(folder: Place) -> list[str]:
+    """The statements that make a table's view."""
+    name, schema = folder.stem, label(schema_of_table(folder.stem))
+    if any(folder.glob("*.parquet")):
+        rows = f"SELECT * FROM read_parquet('{folder.name}/*.parquet')"
+    else:
+        nulls = [f"CAST(NULL AS {_sql_type(field.type)}) AS {field.name}" for field in schema]
+        rows = f"SELECT {', '.join(nulls)} WHERE false"
+    lines = [f"CREATE OR REPLACE VIEW {name} AS {rows};", f"COMMENT ON VIEW {name} IS {_quoted(MEANINGS[name])};"]
+    return lines + [
+        f"COMMENT ON COLUMN {name}.{column} IS {_quoted(unit)};" for column, unit in units_of(schema).items()
+    ]
+
+
+_SQL_TYPES = {
+    pa.int64(): "BIGINT",
+    pa.bool_(): "BOOLEAN",
+    pa.float64(): "DOUBLE",
+    pa.int32(): "INTEGER",
+    pa.int16(): "SMALLINT",
+    pa.string(): "VARCHAR",
+}
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    return f"{_SQL_TYPES[kind.value_type]}[]" if pa.types.is_list(kind) else _SQL_TYPES[kind]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def write_csv(run: RunDir, folder: Path) -> list[Path]:
+    """Write every table of an analysed run as a CSV file with a header; lists are written with spaces between.
+
+    Args:
+        run: the run.
+        folder: where ``<table>.csv`` are written; made if it is not there.
+
+    Returns:
+        The files.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for table in run.list_tables():
+        rows = open_dataset(table, schema_of_table(table.stem))
+        schema = pa.schema([(field.name, _csv_type(field.type)) for field in rows.schema])
+        path = folder / f"{table.stem}.csv"
+        with whole(path) as attempt, pv.CSVWriter(attempt, schema) as writer:
+            for batch in rows.to_batches(batch_size=_BATCH_ROWS):
+                writer.write_batch(pa.record_batch([_csv_column(column) for column in batch.columns], schema=schema))
+        written.append(path)
+    return written
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_list(kind) else kind
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    return pc.binary_join(column.cast(pa.list_(pa.string())), " ") if pa.types.is_list(column.type) else column

@@ -1,0 +1,200 @@
+"""Which nodes messages with expressions are for, and the ``groups`` table: whom each of them reached, at which cost."""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from metrics.measures.steiner import MOST_HOSTS, bound_tree, shortest_paths
+from metrics.pcap.walk import Bools, Ints
+from metrics.rundir import RunDir
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
+from metrics.tables.columns import Column, find, numbers
+from metrics.tables.hops import HOPS
+from metrics.tables.schemas import GROUPS, arrow_schema
+from metrics.tables.staged import read_staged
+from metrics.tables.traces import HANDLED, TOLD
+from peer.core.addressing.keywords import find_members, terms_of_topics
+from peer.core.bitset import Bitset, bitset, members
+from peer.core.frames import Data
+from peer.protocols.registry import PROTOCOLS
+
+FalsePositiveRate = Callable[[int, tuple[int, ...]], float]
+"""See ``peer.protocols.description.Description.false_positive_rate``; without the parameters."""
+
+
+class Subscribers:
+    """Who subscribes to which topics at an instant.
+
+    Args:
+        intervals: of ``interests.INTERESTS``: node, topic, to_ns, and ``since``.
+        since: the column with the instants from which they count.
+    """
+
+    def __init__(self, intervals: pa.Table, since: str) -> None:
+        ordered = intervals.sort_by([("topic", "ascending")])
+        self._node, self._topic, self._since_ns, self._to_ns = (
+            numbers(ordered[name]) for name in ("node", "topic", since, "to_ns")
+        )
+
+    def of_topic(self, topic: int, at_ns: int) -> Ints:
+        """The nodes that subscribe to a topic, in no order."""
+        first, last = np.searchsorted(self._topic, topic, "left"), np.searchsorted(self._topic, topic, "right")
+        nodes: Ints = self._node[first:last][self._last(at_ns, slice(first, last))]
+        return nodes
+
+    def count_topics(self, nodes: int, at_ns: int) -> Ints:
+        """(nodes,) how many topics each node subscribes to."""
+        return np.bincount(self._node[self._last(at_ns, slice(None))], minlength=nodes)
+
+    def satisfying(self, expression: str, at_ns: int) -> Bitset:
+        """The nodes that satisfy an expression."""
+        topics = {topic for term in terms_of_topics(expression) for topic in term}
+        return find_members(expression, {topic: bitset(self.of_topic(topic, at_ns).tolist()) for topic in topics})
+
+    def _last(self, at_ns: int, some: slice) -> Bools:
+        """Which of some intervals contain an instant."""
+        inside: Bools = (self._since_ns[some] <= at_ns) & (at_ns < self._to_ns[some])
+        return inside
+
+
+def predicted_rate(run: RunDir) -> FalsePositiveRate | None:
+    """What the protocol of a run predicts; None if it predicts nothing."""
+    protocol = PROTOCOLS.get(run.experiment["protocol"])
+    if protocol is None or protocol.false_positive_rate is None:
+        return None
+    return cache(partial(protocol.false_positive_rate, run.experiment[protocol.section]))
+
+
+class GroupSources(Struct, frozen=True):
+    """What the ``groups`` table is made of, as Parquet and as tables."""
+
+    published: Place  # ``deliveries.build_published``
+    told: Place  # ``traces.TOLD``
+    handled: Place  # ``traces.HANDLED``
+    hops: Place  # the ``hops`` table
+    interests: pa.Table  # ``interests.INTERESTS``
+    uptimes: pa.Table  # ``interests.UPTIMES``
+
+
+class _Receipts(Struct):
+    """What the traces and the hops say of one message's copies at honest nodes, the publisher's own left out."""
+
+    delivered: dict[int, int]  # node -> when
+    relays: Bitset
+    copies: int
+    delay_ms: float | None
+
+
+def build_groups(
+    run: RunDir, sources: GroupSources, adversaries: frozenset[int], rate: FalsePositiveRate | None
+) -> pa.Table:
+    """The ``groups`` table: a row per message with an expression. Only honest nodes count.
+
+    Args:
+        run: the run.
+        sources: see there.
+        adversaries: the nodes that misbehave.
+        rate: predicts false positives; None = the protocol does not.
+    """
+    messages = read_parquet(sources.published)
+    messages = messages.filter(pc.is_valid(messages["expression"])).sort_by([("message_id", "ascending")])
+    hosts = {place.node: place.host for place in run.plan.placement}
+    lengths = None
+    if len(messages) and run.underlay.size <= MOST_HOSTS:
+        lengths = shortest_paths(run.underlay.delay_ms)
+    subscribers = Subscribers(sources.interests, "from_ns")
+    node, from_ns, to_ns = (numbers(sources.uptimes[name]) for name in ("node", "from_ns", "to_ns"))
+    honest = bitset(set(run.nodes) - adversaries)
+    rows: list[dict[str, Any]] = []
+    for message, receipts in zip(messages.to_pylist(), _receipts(messages, sources, adversaries), strict=True):
+        at_ns = message["scheduled_ns"] if message["publish_ns"] is None else message["publish_ns"]
+        expression, own = message["expression"], 1 << message["publisher"]
+        satisfying = subscribers.satisfying(expression, at_ns)
+        group = satisfying & honest & ~own
+        up = bitset(node[(from_ns <= at_ns) & (at_ns < to_ns)].tolist())
+        others = up & honest & ~satisfying & ~own
+        handed = bitset(receipts.delivered)
+        late = bitset(
+            each
+            for each in members(handed & ~group)
+            if subscribers.satisfying(expression, receipts.delivered[each]) >> each & 1
+        )
+        reached = [hosts[each] for each in (message["publisher"], *members(handed & group))]
+        rows.append(
+            {
+                "message_id": message["message_id"],
+                "expression": expression,
+                "members": group.bit_count(),
+                "reached": len(reached) - 1,
+                "latecomers": late.bit_count(),
+                "false_positives": (handed & ~group & ~late).bit_count(),
+                "false_positives_predicted": rate and _predict(rate, expression, others, subscribers, at_ns),
+                "relays": (receipts.relays & ~group & ~handed).bit_count(),
+                "others": others.bit_count(),
+                "copies": receipts.copies,
+                "delay_ms": receipts.delay_ms,
+                "bound_ms": None if lengths is None else bound_tree(lengths, reached),
+            }
+        )
+    return pa.Table.from_pylist(rows, arrow_schema(GROUPS))
+
+
+def _receipts(messages: pa.Table, sources: GroupSources, adversaries: frozenset[int]) -> Iterator[_Receipts]:
+    """What became of each message, in order."""
+    bad = pa.array(sorted(adversaries), pa.int64())
+    by_sender = (pc.field("event") == "deliver") & pc.field("peer").is_valid()
+    delivered = read_staged(sources.told, TOLD, ["node", "message_id", "ts_ns"], by_sender)
+    delivered = _of_messages(delivered, messages, "node", bad).sort_by([("ts_ns", "descending")])  # the first one stays
+    relayed = read_staged(sources.handled, HANDLED, ["node", "message_id"], pc.field("first_event") == "relay")
+    relayed = _of_messages(relayed, messages, "node", bad)
+    names = ["message_id", "dst_node", "asked_delay_ms"]
+    copied = (pc.field("kind") == Data.kind) & pc.field("at_relay").is_valid()
+    copies = read_staged(sources.hops, HOPS, names, copied)
+    copies = _of_messages(copies, messages, "dst_node", bad)
+    found = [_Receipts({}, 0, 0, 0.0) for _ in range(len(messages))]
+    relays: list[list[int]] = [[] for _ in found]
+    publishers = messages["publisher"].to_pylist()
+    lines = (delivered[name].to_pylist() for name in ("place", "node", "ts_ns"))
+    for place, node, ts_ns in zip(*lines, strict=True):
+        if node != publishers[place]:
+            found[place].delivered[node] = ts_ns
+    for place, node in zip(relayed["place"].to_pylist(), relayed["node"].to_pylist(), strict=True):
+        if node != publishers[place]:
+            relays[place].append(node)
+    of_copy = numbers(copies["place"])
+    count = np.bincount(of_copy, minlength=len(found)).tolist()
+    delay_ms = np.bincount(of_copy, copies["asked_delay_ms"].to_numpy(), len(found)).tolist()
+    for each, of_message, number, total_ms in zip(found, relays, count, delay_ms, strict=True):
+        each.relays, each.copies = bitset(of_message), number
+        each.delay_ms = None if np.isnan(total_ms) else total_ms
+        yield each
+
+
+def _of_messages(rows: pa.Table, messages: pa.Table, node: str, left_out: pa.Array) -> pa.Table:
+    """The rows of some messages at some nodes, with the message's ``place``."""
+    place: Column = find([messages["message_id"]], [rows["message_id"]])
+    chosen = pc.and_(pc.is_valid(place), pc.invert(pc.is_in(rows[node].cast(pa.int64()), left_out)))
+    return rows.append_column("place", place).filter(chosen)
+
+
+def _predict(rate: FalsePositiveRate, expression: str, others: Bitset, subscribers: Subscribers, at_ns: int) -> float:
+    """How many of the nodes that do not satisfy the expression are expected to take the message for theirs."""
+    nodes = np.array(list(members(others)), np.int64)
+    count = 1 + int(nodes.max(initial=0))
+    own = subscribers.count_topics(count, at_ns)[:count]
+    columns = [own[nodes]]
+    for term in terms_of_topics(expression):
+        held = np.zeros(count, np.int64)
+        for topic in term:
+            having = subscribers.of_topic(topic, at_ns)
+            held[having[having < count]] += 1
+        columns.append(len(term) - held[nodes])
+    kinds, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
+    chances = (rate(attributes, tuple(lacking)) for attributes, *lacking in kinds.tolist())
+    return float(sum(chance * number for chance, number in zip(chances, counts.tolist(), strict=True)))

@@ -1,0 +1,83 @@
+"""When nodes are up and what they subscribe to, by their traces: intervals that other tables are made of.
+
+Not made with ``peer.core.schedule.Population``: each ``join`` and ``leave`` event names the topics that it begins or
+ends, so that the rows of each node and topic suffice, and any share of the nodes can be made alone.
+"""
+
+import json
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.pcap.flows import factorise
+from metrics.storage import Place
+from metrics.tables.columns import holds, numbers, says
+from metrics.tables.schemas import schema_of
+from metrics.tables.timespans import FOREVER, latest_end, next_instants
+from peer.trace import CRASHED, JOINED, LEFT
+
+UPTIMES: Final = schema_of("node int, from_ns bigint, to_ns bigint")
+INTERESTS: Final = schema_of("node int, topic bigint, from_ns bigint, to_ns bigint, due_ns bigint")
+STARTERS: Final = schema_of("node int, topics array<bigint>, up boolean")
+
+CHANGES: Final = ("join", "leave")
+"""The events of which both are made."""
+
+
+def read_starters(overlay: Place) -> pa.Table:
+    """``STARTERS`` of every node: what it subscribes to when the run starts, and whether it is up then."""
+    nodes = json.loads(overlay.read_bytes())["nodes"]
+    columns = [[spec["node"] for spec in nodes], [spec["topics"] for spec in nodes]]
+    return pa.table([*columns, [spec.get("up", True) for spec in nodes]], schema=STARTERS)
+
+
+def build_uptimes(starters: pa.Table, events: pa.Table) -> pa.Table:
+    """``UPTIMES``: when nodes are up (half open); 0 and 2^63-1 stand for the run's ends.
+
+    Args:
+        starters: ``STARTERS`` of some nodes.
+        events: ``traces.EVENTS`` of the same nodes.
+    """
+    reason, is_join = events["reason"], says(events["event"], "join")
+    begins = is_join & holds(pc.equal(reason, JOINED))
+    ends = says(events["event"], "leave") & holds(pc.is_in(reason, pa.array([LEFT, CRASHED])))
+    changes = events.filter(pa.array(begins | ends))
+    first = starters.filter(starters["up"])
+    node = np.concatenate((numbers(first["node"]), numbers(changes["node"], -1)))
+    from_ns = np.concatenate((np.zeros(len(first), np.int64), numbers(changes["ts_ns"])))
+    up = np.concatenate((np.ones(len(first), np.bool_), begins[begins | ends]))
+    to_ns = next_instants(factorise(node)[0], from_ns, FOREVER)
+    return pa.table([pa.array(each[up]) for each in (node, from_ns, to_ns)], UPTIMES.names).cast(UPTIMES)
+
+
+def build_interests(starters: pa.Table, events: pa.Table, settle_ns: int) -> pa.Table:
+    """``INTERESTS``: when nodes subscribe to topics (half open).
+
+    Deliveries are expected from ``due_ns`` on: at least ``settle_ns`` after the node has joined.
+
+    Args:
+        starters: ``STARTERS`` of some nodes.
+        events: ``traces.EVENTS`` of the same nodes.
+        settle_ns: see there.
+    """
+    changes = events.filter(pc.is_in(events["event"], pa.array(CHANGES))).combine_chunks()
+    joins, node, at_ns = says(changes["event"], "join"), numbers(changes["node"], -1), numbers(changes["ts_ns"])
+    joined = joins & holds(pc.equal(changes["reason"], JOINED))
+    settled_ns = latest_end(node[joined], at_ns[joined], at_ns[joined] + settle_ns, node, at_ns)
+    due_ns = np.maximum(at_ns, numbers(settled_ns, -FOREVER))
+    row, topic = (numbers(of(changes["topics"])) for of in (pc.list_parent_indices, pc.list_flatten))
+    starters = starters.combine_chunks()
+    first, initial = (numbers(of(starters["topics"])) for of in (pc.list_parent_indices, pc.list_flatten))
+    nothing = np.zeros(len(first), np.int64)
+    columns = {
+        "node": np.concatenate((numbers(starters["node"])[first], node[row])),
+        "topic": np.concatenate((initial, topic)),
+        "from_ns": np.concatenate((nothing, at_ns[row])),
+        "due_ns": np.concatenate((nothing, due_ns[row])),
+    }
+    begins = np.concatenate((nothing == 0, joins[row]))
+    key, _ = factorise(columns["node"], columns["topic"])
+    columns["to_ns"] = next_instants(key, columns["from_ns"], FOREVER)
+    return pa.table([pa.array(columns[name][begins]) for name in INTERESTS.names], INTERESTS.names).cast(INTERESTS)

@@ -1,0 +1,129 @@
+"""The tasks that make tables of links and connections: what each reads, and in which buckets it leaves what follows.
+
+Traces tell of links by node, captures by connection. So a task per share of the nodes makes the tables of the traces;
+one per share of the connections finds what captures show, and leaves it in buckets of nodes; one per share of the nodes
+compares both.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from msgspec.structs import astuple
+
+from metrics.checks.evidence import Links, Matching
+from metrics.executors import Executor
+from metrics.pcap.schemas import CONNS as CAPTURED
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
+from metrics.tables import agreement, conns, dimensions, interests, links
+from metrics.tables.buckets import divide, of_nodes, read_bucket
+from metrics.tables.hop_evidence import add_outcomes
+from metrics.tables.shares import Rows, Share, all_shares, of_share
+from metrics.tables.timespans import Grid
+from metrics.tables.traces import CHANGES
+
+
+@dataclass(frozen=True)
+class LinkSources:
+    """What is known of links, by traces and captures."""
+
+    staging: Place
+    overlay: Place  # the run's overlay.json
+    links: Place  # the table
+    physical: Place  # ``physical_links``
+    conns: Place  # the table
+    settle_ns: int  # ``RunDir.settle_ns``
+    span_ns: tuple[int, int]  # of the run
+    grid: Grid
+    incomplete: tuple[int, ...]  # nodes whose trace is missing or cut off
+    captured: bool
+    shown: bool  # whether copies travel on logical links alone
+
+    def of_nodes(self, name: str, schema: pa.Schema, share: Share) -> pa.Table:
+        """The rows of a staged table that are in buckets of nodes."""
+        return read_bucket(self.staging / name, schema, share)
+
+
+def build_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
+    """A share of the nodes: ``UPTIMES`` and ``INTERESTS``, and the tables made of them and of the nodes' links.
+
+    And ``opposite``: the links in buckets of their other nodes.
+    """
+    said = sources.of_nodes("changes", CHANGES, share)
+    starters = of_share(interests.read_starters(sources.overlay), "node", share)
+    uptimes = interests.build_uptimes(starters, said)
+    subscribed = interests.build_interests(starters, said, sources.settle_ns)
+    physical = links.build_physical_links(said, sources.span_ns[1])
+    logical = links.build_links(said, physical, sources.span_ns[1])
+    return {
+        "uptimes": uptimes,
+        "interests": subscribed,
+        "instances": dimensions.build_instances(uptimes, *sources.span_ns),
+        "subscriptions": dimensions.build_subscriptions(subscribed, *sources.span_ns),
+        "physical_links": physical,
+        "links": logical,
+        "opposite": divide(logical, of_nodes(logical["peer"], share.count), share.count),
+    }
+
+
+def build_conns(staging: Place, share: Share) -> dict[str, Rows]:
+    """A share of the table ``conns``."""
+    captured = read_bucket(staging / "wire" / "conns", CAPTURED, share)
+    nodes = read_parquet(staging / "nodes.parquet")
+    streams, carried = (_read_part(staging / name, share) for name in ("streams", "carried"))
+    subscribed = read_parquet(staging / "interests", columns=["node", "topic"])
+    return {"conns": conns.build_conns(captured, nodes, streams, carried, subscribed)}
+
+
+def _read_part(folder: Place, share: Share) -> pa.Table:
+    """What the task of the same share wrote of a table."""
+    return read_bucket(folder, None, share)
+
+
+def show_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
+    """What captures show of a share of the connections, in buckets of nodes.
+
+    ``ends`` are ``agreement.wire_ends``, ``proven`` and ``proven_opposite`` are ``agreement.proven_links`` by their
+    node and by their peer.
+    """
+    ends = agreement.wire_ends(_read_part(sources.staging / "streams", share), _read_part(sources.conns, share))
+    copies = _read_part(sources.staging / "copies", share)
+    proven = agreement.proven_links(copies, read_parquet(sources.staging / "interests"))
+    by_node = {"ends": (ends, "node"), "proven": (proven, "node"), "proven_opposite": (proven, "peer")}
+    count = share.count
+    return {name: divide(rows, of_nodes(rows[end], count), count) for name, (rows, end) in by_node.items()}
+
+
+def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
+    """A share of the nodes of the table ``sharing``."""
+    logical, physical = _read_part(sources.links, share), _read_part(sources.physical, share)
+    uptimes = _read_part(sources.staging / "uptimes", share)
+    rows = [links.build_sharing("trace", logical, physical, uptimes, sources.grid)]
+    if sources.captured:
+        proven = pa.concat_tables(
+            [sources.of_nodes(name, agreement.PROVEN, share) for name in ("proven", "proven_opposite")]
+        )
+        used, ends = agreement.wire_links(proven, logical), sources.of_nodes("ends", agreement.ENDS, share)
+        rows.append(links.build_sharing("wire", used, ends, uptimes, sources.grid))
+    return {"sharing": pa.concat_tables(rows)}
+
+
+def compare_links(executor: Executor, sources: LinkSources, count: int) -> Links:
+    """The links of the traces against those of the captures, in so many shares of the nodes."""
+    found = executor.map(partial(_compare_links, sources), all_shares(count))
+    physical = [astuple(each.physical) for each in found]
+    logical = [each.logical for each in found if each.logical is not None]
+    return Links(Matching(*map(sum, zip(*physical, strict=True))), add_outcomes(logical) if logical else None)
+
+
+def _compare_links(sources: LinkSources, share: Share) -> Links:
+    incomplete = list(sources.incomplete)
+    ends, physical = sources.of_nodes("ends", agreement.ENDS, share), _read_part(sources.physical, share)
+    matching = agreement.compare_physical(ends, physical, incomplete, sources.grid)
+    logical = None
+    if sources.shown:
+        traced = pa.concat_tables([_read_part(sources.links, share), sources.of_nodes("opposite", links.LINKS, share)])
+        proven = sources.of_nodes("proven", agreement.PROVEN, share)
+        logical = agreement.compare_logical(proven, traced, incomplete)
+    return Links(matching, logical)

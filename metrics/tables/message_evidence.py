@@ -1,0 +1,259 @@
+"""What checks, summary and report ask of messages, deliveries and copies: a task weighs the messages of a bucket.
+
+Counts add up; quantiles are exact (``metrics.tables.runs``). So nobody reads a whole table.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.adversaries import of_nodes
+from metrics.checks.consistency import DELAY_AGREEMENT_P99
+from metrics.checks.evidence import Outcome, Spread
+from metrics.checks.network import PUBLISH_LAG_P99
+from metrics.executors import Executor
+from metrics.measures.measure import Values
+from metrics.pcap.walk import Ints
+from metrics.stalls import Late, Stalls
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
+from metrics.tables.buckets import read_bucket
+from metrics.tables.columns import Column, find, holds, numbers, valid
+from metrics.tables.condensed import TRANSMISSIONS
+from metrics.tables.hop_evidence import add_outcomes, spread_runs
+from metrics.tables.runs import SortedRun, SortedRuns, write_run
+from metrics.tables.shares import Share, written_shares
+from metrics.tables.tallies import Tally, add_counts, add_tallies, tally
+from metrics.tables.timespans import SECOND_NS
+from metrics.totals import CopyCounts, DeliveryCounts, MessageTotals, RowCount
+
+Milliseconds = npt.NDArray[np.float64]
+
+_KEPT: Final = {"latency_ms": 1e6, "direct_delay_ms": 1.0, "stretch": 1.0, "hops": 1.0}
+"""The distributions of ``MessageTotals``, and by what the values of their runs are divided."""
+
+_DELIVERIES: Final = ("message_id", "topic", "node", "publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
+_DELIVERED: Final = ("hops", "copies", "direct_delay_ms", "stretch")
+_MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers")
+_COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "is_dup", "is_relay", "at_relay")
+
+
+@dataclass(frozen=True)
+class MessageSources:
+    """What is weighed, and by what."""
+
+    messages: Place  # the table, a part per bucket
+    deliveries: Place  # the table, likewise
+    transmissions: Place  # ``TRANSMISSIONS``, in as many buckets
+    adversaries: frozenset[int]
+    zero_ns: int
+    stalls: Stalls
+    on_request: bool  # whether publishers may send copies on request only
+
+
+class RowCounts(NamedTuple):
+    """Rows of the two tables."""
+
+    messages: int
+    with_schedule: int  # messages that the schedule asks for
+    subscribers: int  # (message, subscriber) pairs by the table ``messages``
+    deliveries: int
+
+
+class Weighed(NamedTuple):
+    """What a task says of its messages, deliveries and copies."""
+
+    counts: RowCounts
+    attacked: DeliveryCounts
+    order: Outcome
+    late: dict[str, Late]  # of the runs that checks judge
+    runs: dict[str, SortedRun]  # those of ``_KEPT``, ``lag`` and ``inside``
+    tallies: dict[str, Tally[Any]]  # those of ``MessageTotals``
+    lag_ms_max: dict[int, float]
+
+
+class MessageEvidence(NamedTuple):
+    """What is known of messages and deliveries: for checks, and the totals."""
+
+    counts: RowCounts
+    lag: Spread  # published - scheduled
+    delays: Outcome  # as ``metrics.checks.evidence.Evidence`` has it
+    inside: Spread  # likewise
+    totals: MessageTotals
+
+
+def weigh_messages(executor: Executor, sources: MessageSources, folder: Place, buckets: int) -> MessageEvidence:
+    """Weigh the tables ``messages`` and ``deliveries``, a bucket, or a piece of it, per task.
+
+    Args:
+        executor: runs the tasks.
+        sources: see there.
+        folder: where the tasks write sorted values; all workers see it.
+        buckets: how many there are.
+    """
+    folder.mkdir()
+    weighed = executor.map(partial(_weigh, sources, folder), written_shares(sources.messages, buckets))
+    runs = {name: SortedRuns(each.runs[name] for each in weighed) for name in (*_KEPT, "lag", "inside")}
+    late = {name: Late(*add_counts(*(each.late[name] for each in weighed))) for name in ("lag", "inside")}
+    counts = add_counts(*(each.counts for each in weighed))
+    lags_ms: dict[int, float] = {}
+    for each in weighed:
+        lags_ms |= {at: max(lag_ms, lags_ms.get(at, lag_ms)) for at, lag_ms in each.lag_ms_max.items()}
+    kept: dict[str, Any] = {name: runs[name].distribution(unit) for name, unit in _KEPT.items()}
+    kept |= {name: add_tallies(each.tallies[name] for each in weighed) for name in weighed[0].tallies}
+    attacked = add_counts(*(each.attacked for each in weighed))
+    return MessageEvidence(
+        counts=counts,
+        lag=spread_runs(runs["lag"], late["lag"], 1e6),
+        delays=add_outcomes([each.order for each in weighed]),
+        inside=spread_runs(runs["inside"], late["inside"]),
+        totals=MessageTotals(counts.messages, attacked, lag_ms_max=lags_ms, **kept),
+    )
+
+
+def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
+    part = f"part-{share.name}.parquet"
+    messages = read_parquet(sources.messages / part, columns=list(_MESSAGES))
+    deliveries = read_parquet(sources.deliveries / part, columns=[*_DELIVERIES, *_DELIVERED])
+    where = _of_piece(sources.messages, share)
+    copies = read_bucket(sources.transmissions, TRANSMISSIONS, share, list(_COPIES), where)
+    asked_after_ms = _asked_after_ms(copies, deliveries) if sources.on_request else np.zeros(len(deliveries))
+    order, inside_ms, late_inside = compare_delays(sources.stalls, deliveries, asked_after_ms)
+    due_ns, lag_ns, late = publication_lags(sources.stalls, messages)
+    honest = of_nodes(deliveries, "node", sources.adversaries, others=True)
+    attacked = of_nodes(deliveries, "node", sources.adversaries)
+    values = {
+        "latency_ms": numbers(pc.subtract(honest["delivered_ns"], honest["publish_ns"]).drop_null()),
+        "hops": numbers(honest["hops"].drop_null()),
+        "lag": lag_ns,
+        "inside": inside_ms,
+        **{name: honest[name].drop_null().to_numpy() for name in ("direct_delay_ms", "stretch")},
+    }
+    return Weighed(
+        counts=RowCounts(
+            len(messages),
+            len(messages) - messages["scheduled_ns"].null_count,
+            pc.sum(messages["n_subscribers"]).as_py() or 0,
+            len(deliveries),
+        ),
+        attacked=DeliveryCounts(len(attacked), len(attacked) - attacked["delivered_ns"].null_count),
+        order=order,
+        late={"lag": late, "inside": late_inside},
+        runs={name: write_run(folder / f"{name}-{share.name}.npy", each) for name, each in values.items()},
+        tallies=_count_deliveries(honest, sources.zero_ns) | _count_copies(copies, messages, sources),
+        lag_ms_max=_most_by_second(due_ns, lag_ns, sources.zero_ns),
+    )
+
+
+def _of_piece(messages: Place, share: Share) -> pc.Expression | None:
+    """Which copies belong to a piece of a bucket: those of its messages; to the first also those of no message."""
+    siblings = [each for each in written_shares(messages, share.count) if each.number == share.number]
+    if len(siblings) == 1:
+        return None
+    others = [each for each in siblings if each.piece != 0] if share.piece == 0 else [share]
+    known = [read_parquet(messages / f"part-{each.name}.parquet", columns=["message_id"]) for each in others]
+    named = pc.field("message_id").isin(pa.concat_tables(known)["message_id"].combine_chunks())
+    return ~named if share.piece == 0 else named
+
+
+def _count_deliveries(honest: pa.Table, zero_ns: int) -> dict[str, Tally[Any]]:
+    delivered, published = valid(honest["delivered_ns"]), valid(honest["publish_ns"])
+    seconds = _seconds(honest["publish_ns"], zero_ns)
+    return {
+        "by_second": tally(DeliveryCounts, seconds[published], delivered[published]),
+        "by_topic": tally(DeliveryCounts, numbers(honest["topic"]), delivered),
+        "by_copies": tally(RowCount, numbers(honest["copies"])[delivered]),
+    }
+
+
+def _count_copies(copies: pa.Table, messages: pa.Table, sources: MessageSources) -> dict[str, Tally[Any]]:
+    """The copies that honest nodes received and handled."""
+    handled = copies.filter(pc.is_valid(copies["at_relay"]))
+    rows = of_nodes(handled, "dst_node", sources.adversaries, others=True)
+    publish_ns = messages["publish_ns"].take(find([messages["message_id"]], [rows["message_id"]]))
+    flags = [holds(rows[name]) for name in CopyCounts._fields[1:]]
+    published, sent = valid(publish_ns), valid(rows["src_node"])
+    seconds = _seconds(publish_ns, sources.zero_ns)
+    return {
+        "copies_by_second": tally(CopyCounts, seconds[published], *(each[published] for each in flags)),
+        "copies_by_node": tally(CopyCounts, numbers(rows["dst_node"]), *flags),
+        "copies_by_sender": tally(RowCount, numbers(rows["src_node"])[sent]),
+    }
+
+
+def _seconds(instants_ns: Column, zero_ns: int) -> Ints:
+    return (numbers(instants_ns) - zero_ns) // SECOND_NS
+
+
+def _most_by_second(due_ns: Ints, lag_ns: Ints, zero_ns: int) -> dict[int, float]:
+    """The largest lag of each second, in ms."""
+    seconds, place = np.unique((due_ns - zero_ns) // SECOND_NS, return_inverse=True)
+    most = np.full(len(seconds), np.iinfo(np.int64).min)
+    np.maximum.at(most, place, lag_ns)
+    return dict(zip(seconds.tolist(), (most / 1e6).tolist(), strict=True))
+
+
+def publication_lags(stalls: Stalls, messages: pa.Table) -> tuple[Ints, Ints, Late]:
+    """When messages were to be published, how much later they were (ns), and those that were late.
+
+    Args:
+        stalls: of the run.
+        messages: scheduled_ns and publish_ns; messages without one of them are left out.
+    """
+    both = messages.select(["scheduled_ns", "publish_ns"]).drop_null()
+    due_ns, published_ns = numbers(both["scheduled_ns"]), numbers(both["publish_ns"])
+    return due_ns, published_ns - due_ns, stalls.tally(due_ns, published_ns, PUBLISH_LAG_P99.ns)
+
+
+def compare_delays(stalls: Stalls, rows: pa.Table, asked_after_ms: Milliseconds) -> tuple[Outcome, Values, Late]:
+    """Compare latencies by the logs with those by the captures.
+
+    Args:
+        stalls: of the run.
+        rows: of the deliveries.
+        asked_after_ms: for each row, how long after the publication the publisher was first asked for a copy.
+
+    Returns:
+        Their order; of the deliveries with both by how much they differ, in ms; and those that differ by too much.
+    """
+    latency_ms = rows["latency_ms"].drop_null().to_numpy()
+    begun_ns = pc.add(rows["publish_ns"], pa.array((asked_after_ms * 1e6).astype(np.int64)))
+    inside_ms = pc.subtract(pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]), pa.array(asked_after_ms))
+    spans = pa.table([begun_ns, rows["delivered_ns"], inside_ms], ["begun_ns", "delivered_ns", "inside_ms"])
+    spans = spans.filter(pc.is_valid(inside_ms))
+    difference_ms = spans["inside_ms"].to_numpy()
+    failed = int((difference_ms < 0).sum() + (latency_ms < 0).sum())
+    order = Outcome(len(difference_ms), failed, abs(float(difference_ms.min(initial=0.0))))
+    return order, difference_ms, _late_inside(stalls, spans)
+
+
+def _late_inside(stalls: Stalls, rows: pa.Table) -> Late:
+    """How many deliveries were longer inside the first and the last host than allowed, and how many stalls explain.
+
+    The time in the first host begins with the publication or the first request, that in the last one ends with the
+    delivery. How it is divided is not known, so a stall counts that lies within it of either.
+    """
+    begun_ns, delivered_ns = numbers(rows["begun_ns"]), numbers(rows["delivered_ns"])
+    inside_ns = (rows["inside_ms"].to_numpy() * 1e6).astype(np.int64)
+    first_ns = stalls.covered_ns(begun_ns, begun_ns + inside_ns)
+    last_ns = stalls.covered_ns(delivered_ns - inside_ns, delivered_ns)
+    stalled_ns = np.minimum(first_ns + last_ns, stalls.covered_ns(begun_ns, delivered_ns))
+    late = inside_ns > DELAY_AGREEMENT_P99.ns
+    return Late(int(late.sum()), int((late & (inside_ns - stalled_ns <= DELAY_AGREEMENT_P99.ns)).sum()))
+
+
+def _asked_after_ms(copies: pa.Table, deliveries: pa.Table) -> Milliseconds:
+    """Return the time until each delivery's publisher was asked for a copy, where copies are sent on request.
+
+    It ends with the publisher's first copy. It belongs to the network and to other hosts.
+    """
+    own = copies.filter(pc.equal(pc.shift_right(copies["message_id"], 32), copies["src_node"]))
+    own = own.sort_by([("log_send_ns", "ascending")])
+    sent_ns = own["log_send_ns"].take(find([own["message_id"]], [deliveries["message_id"]]))
+    waited_ns = pc.subtract(sent_ns, deliveries["publish_ns"])
+    return pc.fill_null(pc.divide(waited_ns.cast(pa.float64()), 1e6), 0.0).to_numpy()  # type: ignore[no-any-return]

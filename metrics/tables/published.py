@@ -1,0 +1,102 @@
+"""What was published: the messages that the schedule asks for, and those that the traces tell of."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from metrics.storage import Place
+from metrics.tables.buckets import BucketParts, divide, of_messages, read_bucket
+from metrics.tables.columns import Column, conform, find, group_rows, numbers
+from metrics.tables.schemas import arrow_schema, schema_of
+from metrics.tables.shares import Rows, Share
+from metrics.tables.traces import MENTIONS, TOLD, read_blocks
+
+_MESSAGES: Final = arrow_schema("messages")
+PUBLISHED: Final = pa.schema([_MESSAGES.field(index) for index in range(6)]).append(pa.field("expression", pa.string()))
+"""What is known of a message without its copies; ``expression``: null if it has none."""
+
+PLANNED: Final = schema_of(
+    "at_ns bigint, action string, message_id bigint, topics array<bigint>, payload_bytes bigint, expression string"
+)
+"""An action of the schedule, as far as it is about a message."""
+
+CONTENTS: Final = schema_of("message_id bigint, topics array<bigint>, payload_bytes bigint")
+"""What hops need of a message."""
+
+
+@dataclass(frozen=True)
+class PublishedSources:
+    """What is known of publications, as Parquet in buckets of messages."""
+
+    planned: Place  # ``stage_schedule``
+    told: Place  # ``traces.TOLD``
+    mentions: Place  # ``traces.MENTIONS``
+
+
+def stage_schedule(schedule: Place, folder: Place, buckets: int) -> None:
+    """Stage the publications that were asked for as ``PLANNED``, some megabytes of the schedule at a time.
+
+    Args:
+        schedule: the run's schedule.jsonl.
+        folder: where they are staged, which is there.
+        buckets: how many there are.
+    """
+    parts = BucketParts(folder, 0, PLANNED, buckets)
+    form = pj.ParseOptions(explicit_schema=PLANNED, unexpected_field_behavior="ignore")
+    for block in read_blocks(schedule):
+        size = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        actions = pj.read_json(pa.BufferReader(block), size, form)
+        rows = actions.filter(pc.equal(actions["action"], "publish")).select(PLANNED.names)
+        parts.add(rows, of_messages(rows["message_id"], buckets))
+    parts.close()
+
+
+def build_published(sources: PublishedSources, zero_ns: int, share: Share) -> dict[str, Rows]:
+    """Every message that was published, by its publisher's word or, where that trace is lost, by a receiver's.
+
+    And ``contents`` (``CONTENTS``) for the tasks that make hops: each message in all buckets of connections that have
+    frames of it.
+
+    Args:
+        sources: see there.
+        zero_ns: the instant from which the schedule counts.
+        share: by the message's number.
+    """
+    asked = read_bucket(sources.planned, PLANNED, share)
+    said = ["event", "message_id", "ts_ns", "topics", "len_bytes"]
+    words = read_bucket(sources.told, TOLD, share, said, pc.field("message_id").is_valid())
+    is_publish = pc.equal(words["event"], "publish")
+    publishes = words.filter(is_publish)
+    received = words.filter(pc.invert(is_publish))["message_id"]
+    known = pa.chunked_array([*asked["message_id"].chunks, *publishes["message_id"].chunks], pa.int64()).unique()
+    plan, word = (
+        asked.take(find([asked["message_id"]], [known])),
+        publishes.take(find([publishes["message_id"]], [known])),
+    )
+    columns: dict[str, Column] = {
+        "message_id": known,
+        "topics": pc.coalesce(word["topics"], plan["topics"]),
+        "publisher": pc.shift_right(known, 32).cast(pa.int32()),
+        "scheduled_ns": pc.add(plan["at_ns"], zero_ns),
+        "publish_ns": word["ts_ns"],
+        "payload_bytes": pc.coalesce(word["len_bytes"], plan["payload_bytes"]),
+        "expression": plan["expression"],
+    }
+    happened = pc.or_(pc.is_valid(word["ts_ns"]), pc.is_in(known, received.combine_chunks()))
+    published = conform(columns, PUBLISHED).filter(happened)
+    return {"published": published, "contents": _send_contents(published, sources.mentions, share)}
+
+
+def _send_contents(published: pa.Table, mentions: Place, share: Share) -> list[pa.Table]:
+    """``CONTENTS`` by bucket of connections."""
+    contents = published.select(CONTENTS.names)
+    if share.count == 1:
+        return [contents]
+    _, wanted = group_rows(read_bucket(mentions, MENTIONS, share), *MENTIONS.names)
+    place = find([contents["message_id"]], [wanted["message_id"]])
+    known = pc.is_valid(place)
+    rows = contents.take(place.filter(known))
+    return divide(rows, numbers(wanted["bucket"].filter(known)), share.count)

@@ -1,0 +1,89 @@
+"""Exact quantiles of values that lie in many files: each file is sorted, and no one reads them all.
+
+A task writes its values sorted, as a *sorted run*. Quantiles are found by bisection of the values themselves: a step
+asks every run how many of its values are not above the middle, which reads a few of them. Floats are ordered as their
+bits are, apart from the sign, so both kinds are bisected as integers.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from metrics.measures.distribution import Distribution, kept_ranks
+from metrics.measures.measure import Values
+from metrics.pcap.walk import Ints
+from metrics.storage import Place
+from metrics.storage.attempts import whole
+from metrics.storage.copies import map_array
+
+_MOST: int = np.iinfo(np.int64).max
+
+
+class SortedRun(NamedTuple):
+    """The values of a task."""
+
+    path: Place
+    total: float  # their sum, exact of integers
+
+
+def write_run(path: Place, values: Values) -> SortedRun:
+    """Write (n,) integers, or floats without NaN, as a sorted run."""
+    with whole(path) as attempt, attempt.open("wb") as file:
+        np.save(file, np.sort(values))
+    return SortedRun(path, values.sum().item())
+
+
+class SortedRuns:
+    """The values of several runs, all of integers or all of floats."""
+
+    def __init__(self, runs: Iterable[SortedRun]) -> None:
+        runs = list(runs)
+        self._runs = [found for run in runs if len(found := map_array(run.path))]
+        self._kind = self._runs[0].dtype if self._runs else np.dtype(np.int64)
+        self.count = sum(map(len, self._runs))
+        self.total = sum(run.total for run in runs)
+
+    def at_ranks(self, ranks: Sequence[int]) -> Values:
+        """(n,) the values that so many are before when all are sorted; there must be so many."""
+        wanted = np.array(ranks, np.int64)
+        low = np.full(len(wanted), min(self._code(run[:1])[0] for run in self._runs))
+        high = np.full(len(wanted), max(self._code(run[-1:])[0] for run in self._runs))
+        while (low < high).any():
+            middle = (low & high) + ((low ^ high) >> 1)  # their sum may be too large for 64 bits
+            middles = self._value(middle)
+            below = np.sum([np.searchsorted(run, middles, "right") for run in self._runs], axis=0)
+            low, high = np.where(below > wanted, low, middle + 1), np.where(below > wanted, middle, high)
+        return self._value(low)
+
+    def at_rank(self, rank: int) -> float:
+        """The value that so many are before when all are sorted."""
+        value: float = self.at_ranks([rank])[0].item()  # of integers, an integer
+        return value
+
+    def quantile(self, share: float) -> float:
+        """The least value that at least so large a share of all does not exceed; 0 where there are none."""
+        return self.at_rank(max(math.ceil(self.count * share) - 1, 0)) if self.count else 0.0
+
+    def distribution(self, unit: float = 1.0) -> Distribution:
+        """What is kept of the values, divided by ``unit``."""
+        ranks = kept_ranks(self.count)
+        values = self.at_ranks(ranks) / unit if ranks else np.empty(0)
+        return Distribution(self.count, self.total / unit, tuple(ranks), tuple(values.tolist()))
+
+    def _code(self, values: Values) -> Ints:
+        """Integers in the order of the values."""
+        bits: Ints = np.ascontiguousarray(values).view(np.int64)
+        return bits if self._kind.kind == "i" else _turned(bits)
+
+    def _value(self, codes: Ints) -> npt.NDArray[np.generic]:
+        """The values of such integers."""
+        return codes if self._kind.kind == "i" else _turned(codes).view(self._kind)
+
+
+def _turned(bits: Ints) -> Ints:
+    """The bits of floats as integers in the order of the floats, or back: negative floats are in reverse order."""
+    turned: Ints = bits ^ (bits >> 63 & _MOST)
+    return turned

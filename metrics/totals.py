@@ -1,0 +1,96 @@
+"""What summary and report need of the tables that have a row per frame, message or delivery: they never read these.
+
+The tasks that make these tables count (``metrics.tables.message_evidence``, ``metrics.tables.hop_evidence``).
+"""
+
+from typing import NamedTuple
+
+from msgspec import Struct, json
+
+from metrics.measures.distribution import Distribution
+from metrics.rundir import RunDir, write_document
+from metrics.rundir.files import TOTALS_FILE
+
+
+class DeliveryCounts(NamedTuple):
+    """Expected deliveries, and those of them that were made."""
+
+    expected: int
+    delivered: int
+
+
+class CopyCounts(NamedTuple):
+    """Copies that some node received, and those of them with the columns of ``hops``."""
+
+    copies: int
+    is_dup: int
+    is_relay: int
+    at_relay: int
+
+
+class RowCount(NamedTuple):
+    """How many there are."""
+
+    rows: int
+
+
+class FrameCounts(NamedTuple):
+    """Frames, and their bytes."""
+
+    frames: int
+    len_bytes: int
+
+
+class MessageTotals(Struct, frozen=True):
+    """The tables ``messages`` and ``deliveries``, and the copies that nodes received and handled (see ``at_relay``).
+
+    All but the messages and ``attacked`` are of honest nodes. Seconds are those of the publication since zero.
+    """
+
+    messages: int
+    attacked: DeliveryCounts  # at adversaries
+    latency_ms: Distribution
+    direct_delay_ms: Distribution
+    stretch: Distribution
+    hops: Distribution
+    by_second: dict[int, DeliveryCounts]
+    by_topic: dict[int, DeliveryCounts]
+    by_copies: dict[int, RowCount]  # deliveries made, by the copies that the subscriber read
+    copies_by_second: dict[int, CopyCounts]
+    copies_by_node: dict[int, CopyCounts]  # by receiver
+    copies_by_sender: dict[int, RowCount]
+    lag_ms_max: dict[int, float]  # of publications, by the second for which they were scheduled
+
+    @property
+    def deliveries(self) -> DeliveryCounts:
+        """All expected deliveries to honest nodes."""
+        return DeliveryCounts(*map(sum, zip((0, 0), *self.by_topic.values(), strict=True)))
+
+
+class HopTotals(Struct, frozen=True):
+    """The table ``hops``; ``judged_*`` are of frames sent in the span in which hosts are judged."""
+
+    send_ms: Distribution  # d_sndbuf_ns
+    wire_ms: Distribution  # d_wire_ns
+    receive_ms: Distribution  # d_rcv_ns
+    asked_ms: Distribution  # asked_delay_ms
+    judged_send_ms: Distribution
+    judged_receive_ms: Distribution
+    sent: dict[int, FrameCounts]  # by honest nodes in the workload, by kind; -1 = not known
+
+
+class Totals(Struct, frozen=True):
+    """``totals.json`` in the folder of tables."""
+
+    messages: MessageTotals
+    hops: HopTotals
+
+
+def write_totals(run: RunDir, totals: Totals) -> None:
+    """Write them beside the tables of a run."""
+    write_document(run.tables / TOTALS_FILE, totals)
+
+
+def read_totals(run: RunDir) -> Totals:
+    """Read the totals of an analysed run."""
+    return json.decode((run.tables / TOTALS_FILE).read_bytes(), type=Totals)

@@ -1,0 +1,206 @@
+"""Replay: copies of the latest messages for nodes that join later, the fifth property of Figure 1."""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from peer.core.addressing.bloom import Address
+from peer.core.addressing.expression import MAX_TERMS
+from peer.core.addressing.extent import Extent
+from peer.core.addressing.keywords import keywords
+from peer.core.addressing.region import Region
+from peer.core.addressing.target import Target
+from peer.core.contract import MessageId, NodeId, publisher_of
+from peer.core.frames import Data, Frame
+from peer.core.membership.interface import Membership
+from peer.core.parts import State, Turn
+from peer.protocols.implicit_groups.cast import Cast, one_hop_on
+from peer.protocols.implicit_groups.encoding import (
+    Way,
+    decode_way,
+    elements_of,
+    encode_way,
+    pack_all,
+    target_of,
+    unpack_all,
+)
+from peer.protocols.implicit_groups.frames import GroupAsk
+from peer.protocols.implicit_groups.neighbours import SECOND_NS
+from peer.protocols.implicit_groups.parameters import PlacedImplicitGroupsParameters
+
+MOST_KEPT = 256
+"""Messages that a node keeps; the latest ones."""
+
+MOST_ANSWERED = 64
+"""Copies that a request can bring on each of its ways."""
+
+MOST_ASKED = 1024
+"""Requests that a node remembers."""
+
+MOST_LENT = 64
+"""Nodes to which a node opens a link at the same time, only to send them copies."""
+
+ANSWER_INTERVAL_NS = 10 * SECOND_NS
+MOST_SERVED = 64
+"""In each interval a node sends copies to at most so many others, and to each of them for one request only."""
+
+
+class ReplayingCast(Cast):
+    """Keeps messages for a while, and sends copies to nodes that have just joined.
+
+    A node that has joined sends a request by CAST to all nodes that have one of its keywords: a target with an element
+    per keyword. Each of them that keeps messages for the newcomer's address opens a link to it, sends them, and closes
+    the link.
+
+    All members of a group keep the same messages. So that not all of them send copies, the request names the messages
+    of which copies were sent on its way so far (ours). Two ways on which a request branched do not know of one another,
+    so a newcomer gets each message at most once per branch of the request.
+
+    A request is not authenticated: it may name a node that did not send it. What that costs is bounded. A node sends
+    another one at most ``MOST_ANSWERED`` copies per interval, and serves at most ``MOST_SERVED`` others in it.
+
+    A member with none of the newcomer's keywords is not asked, so for an expression with several terms the newcomer may
+    get no copy. A copy has crossed one link more than the copy that was kept. Its way has nothing left to explore.
+
+    Attributes:
+        kept: the latest messages, each with the instant of its first copy (ns) and that copy, in the order of instants.
+        lent: the newcomers to which it opens a link only to send them copies.
+
+    Source: section 5.1.
+    """
+
+    frames: ClassVar[tuple[type[Frame], ...]] = (*Cast.frames, GroupAsk)
+
+    def __init__(self, state: State, membership: Membership, parameters: PlacedImplicitGroupsParameters) -> None:
+        super().__init__(state, membership, parameters)
+        self._replay_ns = round(parameters.replay_s * SECOND_NS)
+        self.kept: dict[MessageId, tuple[int, Data]] = {}
+        self._asked: dict[tuple[NodeId, int], None] = {}
+        self.lent: dict[NodeId, None] = {}
+        self._served: dict[NodeId, int] = {}
+        self._is_newcomer = True
+
+    def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
+        is_known = copy.message_id in self.seen
+        super().receive_copy(turn, peer, copy)
+        if self._replay_ns and not is_known and copy.message_id in self.seen:
+            self._forget_old(turn)
+            if len(self.kept) == MOST_KEPT:
+                del self.kept[next(iter(self.kept))]
+            self.kept[copy.message_id] = (turn.now_ns, copy)
+
+    def _forget_old(self, turn: Turn) -> None:
+        for identifier, (since_ns, _) in list(self.kept.items()):
+            if turn.now_ns - since_ns <= self._replay_ns:
+                break
+            del self.kept[identifier]
+
+    def link_up(self, turn: Turn, peer: NodeId) -> None:
+        super().link_up(turn, peer)
+        if peer in self.lent:
+            del self.lent[peer]
+            self._close_unused(turn, peer)
+
+    def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
+        """Give a newcomer up that cannot be reached at once."""
+        if peer in self.lent:
+            del self.lent[peer]
+            if retrying:
+                turn.disconnect(peer, "lost")
+                retrying = False
+        super().link_down(turn, peer, reason, retrying)
+
+    # ------------------------------------------------------------------------------------------ the newcomer
+
+    def _become_member(self, turn: Turn, extents: Region, entries: Mapping[NodeId, Region]) -> None:
+        """A cohabitant has its host already when this is called, so ``is_member`` does not tell newcomers."""
+        super()._become_member(turn, extents, entries)
+        if self._is_newcomer:
+            self._is_newcomer = False
+            if self._replay_ns:
+                self._ask_for_copies(turn)
+
+    def _place(self, turn: Turn, extents: Region) -> None:
+        self._is_newcomer = False
+        super()._place(turn, extents)
+
+    def _forget_all(self) -> None:
+        super()._forget_all()
+        self._is_newcomer = True
+
+    def _ask_for_copies(self, turn: Turn) -> None:
+        words = sorted(keywords(self.state.topics))[:MAX_TERMS]
+        if not words:
+            return
+        target = Target(self._space, frozenset(self.scheme.address((word,)) for word in words))
+        everything = frozenset({Extent(self._space.dimensions)})
+        way = Way(elements_of(target), pack_all(everything), self._p.branch_factor, 0)
+        request = GroupAsk(self.state.node, self._draws.getrandbits(32), self._own_address(), ())
+        self._asked[request.node, request.number] = None
+        self._pass_on(turn, None, request, way, target, everything)
+
+    # ----------------------------------------------------------------------------------------- those that share
+
+    def _take(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        if isinstance(frame, GroupAsk):
+            self._take_request(turn, peer, frame)
+        else:
+            super()._take(turn, peer, frame)
+
+    def _take_request(self, turn: Turn, peer: NodeId, request: GroupAsk) -> None:
+        way = decode_way(request.routing)
+        target, unexplored = target_of(way.elements, self._space), unpack_all(way.unexplored, self._space)
+        self._check_way(way, target)
+        address = int.from_bytes(request.address, "big")
+        self._space.extent(address)
+        if request.node == self.state.node or not self.state.may_be_node(request.node):
+            turn.trace("reject", peer=peer, kind=request.kind, reason="bad_node")
+            return
+        if len(request.answered) > MOST_ANSWERED:
+            turn.trace("reject", peer=peer, kind=request.kind, reason="too_many_answers")
+            return
+        is_new = (request.node, request.number) not in self._asked
+        if is_new:
+            if len(self._asked) == MOST_ASKED:
+                del self._asked[next(iter(self._asked))]
+            self._asked[request.node, request.number] = None
+            if target.matches(self.address):
+                request = self._answer(turn, request, address)
+        if way.hops >= self._p.hop_limit:
+            self._drop(turn, request, "hop_limit")
+        else:
+            self._pass_on(turn, peer, request, way, target, unexplored, is_new=is_new)
+
+    def _answer(self, turn: Turn, request: GroupAsk, address: Address) -> GroupAsk:
+        """Send the newcomer what it lacks, the latest first, and return the request that says so."""
+        newcomer = request.node
+        if newcomer not in self.state.neighbours and len(self.lent) == MOST_LENT:
+            return request
+        sent = list(self._find_copies(turn, request, address))
+        if not sent:
+            return request
+        served = {node: at for node, at in self._served.items() if turn.now_ns - at < ANSWER_INTERVAL_NS}
+        if newcomer in served or len(served) == MOST_SERVED:
+            self._drop(turn, request, "too_many_requests")
+            return request
+        self._served = served | {newcomer: turn.now_ns}
+        for copy, way in sent:
+            self._pass(turn, newcomer, one_hop_on(copy, encode_way(replace(way, unexplored=(), visited=()))))
+        if newcomer not in self.state.neighbours:
+            self.lent[newcomer] = None
+            turn.connect(newcomer)
+        return replace(request, answered=(*request.answered, *(copy.message_id for copy, _ in sent)))
+
+    def _find_copies(self, turn: Turn, request: GroupAsk, address: Address) -> Iterator[tuple[Data, Way]]:
+        """What is kept for an address, with the way of each copy, the latest first."""
+        self._forget_old(turn)
+        left = MOST_ANSWERED - len(request.answered)
+        for identifier, (_, copy) in reversed(self.kept.items()):
+            if not left:
+                return
+            way = decode_way(copy.routing)
+            is_wanted = identifier not in request.answered and publisher_of(identifier) != request.node
+            if is_wanted and target_of(way.elements, self._space).matches(address):
+                yield copy, way
+                left -= 1

@@ -1,0 +1,63 @@
+"""What a task of the tables reads does not grow with the run."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks._synthetic_run import write_run
+from benchmarks._task_reads import TaskUse, measure_tasks
+from metrics import tables
+from metrics.rundir import RunDir
+from metrics.tables import buckets, shares, staged, traces
+from metrics.tables.schemas import TABLES
+from tests.fabricate import Fabrication
+
+ROWS = 2_000
+"""In place of the 2 million that a share has, so that small runs are large ones."""
+
+
+def read_by_tasks(folder: Path, packets: int) -> dict[str, TaskUse]:
+    write_run(folder, packets)
+    found = measure_tasks(RunDir(folder), 2, ROWS, memory=False)
+    shutil.rmtree(folder)
+    return found
+
+
+def test_rows_that_a_task_reads_do_not_grow_with_the_run(tmp_path: Path) -> None:
+    small, large = (read_by_tasks(tmp_path / str(packets), packets) for packets in (10_000, 100_000))
+    assert large["build_and_condense"].tasks >= 5 * small["build_and_condense"].tasks
+    of_seconds = {"_build_overhead", "host_delays"}  # here there are more shares than seconds, which are not divided
+    for name in small.keys() - of_seconds:
+        assert large[name].rows <= max(2 * small[name].rows, 2 * ROWS), name
+    for name in ("build_published", "build_and_condense", "build_deliveries", "_weigh_part", "_weigh", *of_seconds):
+        assert large[name].all_rows <= 1.25 * 10 * small[name].all_rows, f"{name}: tasks read what others read"
+
+
+def test_tables_of_pieces_and_of_files_that_are_closed_early_are_those_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = Fabrication(seed=5, nodes=6, topics=3, messages=40).write(tmp_path / "run")
+    shutil.copytree(run_dir, tmp_path / "whole")
+    limits = ((shares, "MOST_ROWS", 400), (shares, "PIECE_ROWS", 100), (traces, "COPIES_BYTES", 4_000))
+    limits += ((buckets, "MOST_OPEN", 2), (buckets, "MOST_WAITING", 50), (staged, "MOST_GROUPS", 2))
+    limits += ((staged, "GROUP_ROWS", 20), (staged, "FEWEST_ROWS", 5), (traces, "BLOCK_BYTES", 3_000))
+    with monkeypatch.context() as patched:
+        for module, name, value in limits:
+            patched.setattr(module, name, value)
+        tables.build(run_dir, "here")
+    with monkeypatch.context() as patched:
+        patched.setattr(shares, "MOST_ROWS", 10**9)
+        patched.setattr(shares, "LEAST_ROWS", 10**9)
+        patched.setattr(shares, "PIECE_ROWS", 10**9)
+        tables.build(tmp_path / "whole", "here")
+    for name in TABLES:
+        made, expected = (
+            sorted(map(str, pq.read_table(each / "tables" / f"{name}.parquet").to_pylist()))
+            for each in (run_dir, tmp_path / "whole")
+        )
+        assert made == expected, name
+    for name in ("hops", "messages"):
+        assert list((run_dir / "tables" / f"{name}.parquet").glob("part-*.1.parquet")), "there are pieces"
+        assert len(list((tmp_path / "whole" / "tables" / f"{name}.parquet").glob("*.parquet"))) == 1

@@ -1,0 +1,66 @@
+"""What is kept of many values, against NumPy over all of them."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metrics.measures.distribution import SHARES, STEPS, Distribution
+from metrics.measures.measure import count_values, largest, mean, quantile
+from metrics.tables.runs import SortedRuns, write_run
+
+floats = st.floats(-1e12, 1e12) | st.sampled_from([-0.0, 0.0, 5e-324, -5e-324])
+integers = st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-2, 2)
+parts = st.lists(st.lists(floats, max_size=8), max_size=4)
+
+
+def distribute(values: list[np.ndarray], unit: float = 1.0) -> tuple[SortedRuns, Distribution]:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = SortedRuns([write_run(Path(folder) / f"{number}.npy", each) for number, each in enumerate(values)])
+        return runs, runs.distribution(unit)
+
+
+@settings(deadline=None)
+@given(parts | st.lists(st.lists(integers, max_size=8), max_size=4))
+def test_few_values_are_all_kept(parts: list[list[float]]) -> None:
+    kind = np.int64 if all(isinstance(value, int) for part in parts for value in part) else np.float64
+    arrays = [np.array(part, kind) for part in parts]
+    runs, found = distribute(arrays)
+    everything = np.sort(np.concatenate([np.empty(0, kind), *arrays]))
+    assert list(found.values) == [float(each) for each in everything]
+    assert (runs.count, found.count, len(found)) == (len(everything),) * 3
+    values, upto = found.steps
+    assert (values.tolist(), upto.tolist()) == (list(found.values), list(range(1, 1 + len(everything))))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 5000), st.integers(1, 5), st.integers(0, 2**32), st.sampled_from([1.0, 1e6]))
+def test_statistics_are_those_of_the_array(count: int, parts: int, seed: int, unit: float) -> None:
+    random = np.random.default_rng(seed)
+    values = random.integers(-(10**6), 10**9, count)
+    _, found = distribute(np.array_split(values, parts), unit)
+    scaled = values / unit
+    for share in SHARES:
+        assert quantile(found, share) == quantile(scaled, share)
+    assert largest(found) == largest(scaled)
+    assert mean(found) == pytest.approx(mean(scaled), rel=1e-12)
+    kept, upto = found.steps
+    assert np.array_equal(np.sort(scaled)[upto - 1], kept)
+    assert min(count, STEPS) <= len(kept) <= STEPS + 2 * len(SHARES)
+    assert upto[0] == 1 and upto[-1] == count and np.diff(upto).max(initial=1) <= max(1, 1 + count // (STEPS - 1))
+
+
+def test_of_nothing_there_is_no_statistic() -> None:
+    _, found = distribute([])
+    assert [mean(found), largest(found), quantile(found, 0.5)] == [None] * 3
+
+
+def test_what_is_not_kept_is_refused() -> None:
+    _, found = distribute([np.arange(100_000)])
+    with pytest.raises(ValueError, match=r"the quantile 0.123456 of 100000 values is not kept"):
+        found.quantile(0.123456)
+    with pytest.raises(TypeError, match="not every value is known"):
+        count_values(found)

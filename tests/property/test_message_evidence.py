@@ -1,0 +1,224 @@
+"""What tasks say of messages, deliveries and copies, against loops over dictionaries."""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metrics.checks.rule import Limit
+from metrics.executors.in_process import InProcess
+from metrics.measures.distribution import Distribution
+from metrics.stalls import Late, Stalls
+from metrics.tables import message_evidence
+from metrics.tables.buckets import divide, of_messages
+from metrics.tables.condensed import TRANSMISSIONS
+from metrics.tables.message_evidence import MessageEvidence, MessageSources, weigh_messages
+from metrics.tables.schemas import arrow_schema
+from metrics.tables.timespans import SECOND_NS
+
+Row = dict[str, Any]
+
+BUCKETS = 3
+ZERO_NS = 1000
+ADVERSARY = 3
+LIMIT_NS = SECOND_NS
+
+nodes = st.integers(0, ADVERSARY)
+messages = st.integers(0, 2).flatmap(lambda node: st.integers(0, 3).map(lambda number: node << 32 | number))
+maybe_instant = st.none() | st.integers(-3, 3).map(lambda half: ZERO_NS + half * SECOND_NS // 2)
+
+message_rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "message_id": messages,
+            "scheduled_ns": maybe_instant,
+            "publish_ns": maybe_instant,
+            "n_subscribers": st.integers(0, 3),
+        }
+    ),
+    max_size=8,
+    unique_by=lambda row: row["message_id"],
+)
+pairs = st.fixed_dictionaries(
+    {
+        "message_id": messages,
+        "topic": st.integers(0, 2),
+        "node": nodes,
+        "delivered_ns": maybe_instant,
+        "wire_latency_ms": st.none() | st.integers(-2, 2).map(lambda half: half * 500.0),
+        "hops": st.none() | st.integers(0, 4),
+        "copies": st.integers(0, 3),
+        "direct_delay_ms": st.none() | st.sampled_from([0.5, 20.0]),
+        "stretch": st.none() | st.sampled_from([-1.5, 0.0, 2.25]),
+    }
+)
+copy_rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "message_id": messages,
+            "src_node": st.none() | nodes,
+            "dst_node": nodes,
+            "log_send_ns": maybe_instant,
+            **dict.fromkeys(("is_dup", "is_relay", "at_relay"), st.none() | st.booleans()),
+        }
+    ),
+    max_size=12,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def limits() -> Any:
+    """So that half seconds are not late, and more than one is."""
+    limit = Limit(LIMIT_NS / 1e6, "ms")
+    with (
+        patch.object(message_evidence, "PUBLISH_LAG_P99", limit),
+        patch.object(message_evidence, "DELAY_AGREEMENT_P99", limit),
+    ):
+        yield
+
+
+def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, on_request: bool = False) -> MessageEvidence:
+    with tempfile.TemporaryDirectory() as name, InProcess(1) as executor:
+        folder = Path(name)
+        schemas = {table: arrow_schema(table) for table in ("messages", "deliveries")}
+        schemas["transmissions"] = TRANSMISSIONS
+        for (table, schema), rows in zip(schemas.items(), (said, expected, copies), strict=True):
+            (folder / table).mkdir()
+            whole = pa.Table.from_pylist(rows, schema)
+            for number, own in enumerate(divide(whole, of_messages(whole["message_id"], BUCKETS), BUCKETS)):
+                part = f"part-0-{number}" if table == "transmissions" else f"part-{number}"
+                pq.write_table(own, folder / table / f"{part}.parquet")
+        sources = MessageSources(
+            **{table: folder / table for table in schemas},
+            adversaries=frozenset({ADVERSARY}),
+            zero_ns=ZERO_NS,
+            stalls=Stalls(*np.empty((2, 0, 2), np.int64)),
+            on_request=on_request,
+        )
+        return weigh_messages(executor, sources, folder / "weighed", BUCKETS)
+
+
+def add_up(pairs: Iterable[tuple[int, tuple[Any, ...]]]) -> dict[int, tuple[int, ...]]:
+    """The sums of tuples by key, with how many there are of each."""
+    found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for key, values in pairs:
+        found[key].append((1, *map(bool, values)))
+    return {key: tuple(map(sum, zip(*each, strict=True))) for key, each in sorted(found.items())}
+
+
+def second(at_ns: int) -> int:
+    return (at_ns - ZERO_NS) // SECOND_NS
+
+
+def check_values(found: Distribution, values: Iterable[float | None]) -> None:
+    known = sorted(value for value in values if value is not None)
+    assert (found.count, list(found.values)) == (len(known), known)  # so few are all kept
+    assert found.total == pytest.approx(sum(known))
+
+
+def complete(expected: list[Row], said: list[Row]) -> list[Row]:
+    """Deliveries with the columns that follow from others."""
+    publish_ns = {row["message_id"]: row["publish_ns"] for row in said}
+    found = []
+    for row in expected:
+        since, until = publish_ns.get(row["message_id"]), row["delivered_ns"]
+        latency_ms = None if since is None or until is None else (until - since) / 1e6
+        found.append(row | {"publish_ns": since, "latency_ms": latency_ms})
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(message_rows, st.lists(pairs, max_size=12))
+def test_counts_and_values_of_deliveries_are_what_loops_say(said: list[Row], expected: list[Row]) -> None:
+    expected = complete(expected, said)
+    found = weigh(said, expected, [])
+    totals = found.totals
+    honest = [row for row in expected if row["node"] != ADVERSARY]
+    theirs = [row["delivered_ns"] is not None for row in expected if row["node"] == ADVERSARY]
+    made = [row for row in honest if row["delivered_ns"] is not None]
+    assert found.counts == (
+        len(said),
+        sum(row["scheduled_ns"] is not None for row in said),
+        sum(row["n_subscribers"] for row in said),
+        len(expected),
+    )
+    assert (totals.messages, totals.attacked) == (len(said), (len(theirs), sum(theirs)))
+    assert totals.deliveries == (len(honest), len(made))
+    published = [row for row in honest if row["publish_ns"] is not None]
+    for name, rows, key in (
+        ("by_second", published, lambda row: second(row["publish_ns"])),
+        ("by_topic", honest, lambda row: row["topic"]),
+    ):
+        counted: Callable[[Row], int] = key
+        assert getattr(totals, name) == add_up((counted(row), (row["delivered_ns"] is not None,)) for row in rows)
+    assert totals.by_copies == add_up((row["copies"], ()) for row in made)
+    for name in ("latency_ms", "direct_delay_ms", "stretch", "hops"):
+        check_values(getattr(totals, name), (row[name] for row in honest))
+
+
+@settings(max_examples=60, deadline=None)
+@given(message_rows, copy_rows)
+def test_counts_of_copies_are_what_loops_say(said: list[Row], copies: list[Row]) -> None:
+    totals = weigh(said, [], copies).totals
+    publish_ns = {row["message_id"]: row["publish_ns"] for row in said if row["publish_ns"] is not None}
+    handled = [row for row in copies if row["at_relay"] is not None and row["dst_node"] != ADVERSARY]
+
+    def flags(row: Row) -> tuple[Any, ...]:
+        return row["is_dup"], row["is_relay"], row["at_relay"]
+
+    timed = [row for row in handled if row["message_id"] in publish_ns]
+    assert totals.copies_by_second == add_up((second(publish_ns[row["message_id"]]), flags(row)) for row in timed)
+    assert totals.copies_by_node == add_up((row["dst_node"], flags(row)) for row in handled)
+    sent = [row for row in handled if row["src_node"] is not None]
+    assert totals.copies_by_sender == add_up((row["src_node"], ()) for row in sent)
+
+
+@settings(max_examples=60, deadline=None)
+@given(message_rows)
+def test_lags_of_publications_are_what_loops_say(said: list[Row]) -> None:
+    found = weigh(said, [], [])
+    lags: dict[int, list[int]] = defaultdict(list)
+    for row in said:
+        if row["scheduled_ns"] is not None and row["publish_ns"] is not None:
+            lags[second(row["scheduled_ns"])].append(row["publish_ns"] - row["scheduled_ns"])
+    every = [lag for those in lags.values() for lag in those]
+    assert found.totals.lag_ms_max == {at: max(those) / 1e6 for at, those in lags.items()}
+    assert (found.lag.samples, found.lag.max) == (len(every), max(every, default=0) / 1e6)
+    assert found.lag.late == Late(sum(lag > LIMIT_NS for lag in every), 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(message_rows, st.lists(pairs, max_size=12), copy_rows, st.booleans())
+def test_delays_inside_hosts_are_what_loops_say(
+    said: list[Row], expected: list[Row], copies: list[Row], on_request: bool
+) -> None:
+    """Of publishers that send copies on request, the time until the first one left is not theirs."""
+    expected = complete(expected, said)
+    found = weigh(said, expected, copies, on_request=on_request)
+    inside = []
+    for row in expected:
+        own = [
+            copy["log_send_ns"]
+            for copy in copies
+            if copy["message_id"] == row["message_id"] and copy["src_node"] == row["message_id"] >> 32
+        ]
+        sent_ns = min((at_ns for at_ns in own if at_ns is not None), default=None)
+        waited_ms = 0.0
+        if on_request and sent_ns is not None and row["publish_ns"] is not None:
+            waited_ms = (sent_ns - row["publish_ns"]) / 1e6
+        if row["latency_ms"] is not None and row["wire_latency_ms"] is not None:
+            inside.append(row["latency_ms"] - row["wire_latency_ms"] - waited_ms)
+    negative = sum(row["latency_ms"] is not None and row["latency_ms"] < 0 for row in expected)
+    assert (found.delays.tested, found.delays.failed) == (len(inside), negative + sum(each < 0 for each in inside))
+    assert found.delays.worst == abs(min([*inside, 0.0]))
+    assert (found.inside.samples, found.inside.max) == (len(inside), max(inside, default=0.0))
+    assert found.inside.late == Late(sum(each * 1e6 > LIMIT_NS for each in inside), 0)

@@ -1,0 +1,324 @@
+"""The pages of the reproduced papers: they are what their records give, and say what is missing or outdated."""
+
+import json
+import re
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+from msgspec.structs import replace
+
+from harness.cli import main
+from harness.commands import sweep
+from harness.studies import reproduction
+from harness.studies.figures import make_curves
+from harness.studies.loader import load_study
+from harness.studies.papers import HERE, PAPERS_FILE, Paper, Place, paper_of, read_papers
+from harness.studies.point_run import simulate_point
+from harness.studies.record import StaleRecord, encode_record
+from harness.studies.reproduction import (
+    CHANGED,
+    INDEX_FILE,
+    draw_svg,
+    drawn_content,
+    figure_content,
+    marked,
+    read_recorded,
+    show_index,
+    show_page,
+    stale_marks,
+    write_pages,
+)
+from harness.studies.results import reduce_run
+from harness.studies.store import jobs_of, study_code
+
+PAPERS = read_papers()
+STUDIES = sorted(path.stem for path in HERE.studies.glob("*.toml"))
+
+papers = pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+
+
+@papers
+def test_a_page_is_what_its_records_give(paper: Paper) -> None:
+    """Except for the marks of results whose code has changed: code may change without the pages."""
+    page = (HERE.pages / f"{paper.name}.md").read_text(encoding="utf-8")
+    studies = [read_recorded(paper, name) for name in paper.studies]
+    assert page == show_page(paper, studies, marked(page)), "run: python -m harness.studies.reproduction"
+
+
+@papers
+def test_a_record_has_the_claims_means_and_layout_that_its_study_gives(paper: Paper) -> None:
+    for name in paper.studies:
+        recorded = read_recorded(paper, name)
+        if recorded.record is not None:
+            text = HERE.record(paper, name).read_text(encoding="utf-8")
+            assert text == encode_record(recorded.study, recorded.record), "run: python -m harness.studies.reproduction"
+
+
+@papers
+def test_the_figures_of_a_page_show_its_records(paper: Paper) -> None:
+    drawn = {path.name: drawn_content(path) for path in (HERE.pages / paper.name).glob("*.svg")}
+    expected = {}
+    for name in paper.studies:
+        recorded = read_recorded(paper, name)
+        for figure in recorded.study.figure:
+            if list(make_curves(figure, recorded.results)):
+                expected[f"{name}-{figure.name}.svg"] = figure_content(figure, recorded.results)
+    assert drawn == expected, "run: python -m harness.studies.reproduction"
+    page = (HERE.pages / f"{paper.name}.md").read_text(encoding="utf-8")
+    assert all(f"]({paper.name}/{name})" in page for name in drawn)
+
+
+def test_the_index_counts_what_the_records_give() -> None:
+    committed = (HERE.pages / INDEX_FILE).read_text(encoding="utf-8")
+    assert committed == show_index(PAPERS), "run: python -m harness.studies.reproduction"
+
+
+def test_every_study_of_a_paper_is_on_one_page_and_every_record_is_of_a_study() -> None:
+    listed = [name for paper in PAPERS for name in paper.studies]
+    assert len(set(listed)) == len(listed)
+    assert set(listed) == {name for name in STUDIES if load_study(HERE.studies / f"{name}.toml").reproduces}
+    records = set(HERE.pages.glob("*/*.json"))
+    assert records <= {HERE.record(paper, name) for paper in PAPERS for name in paper.studies}
+    assert all(bool(part.study) != bool(part.reason) for paper in PAPERS for part in paper.parts)
+
+
+def test_a_recorded_number_is_repeated() -> None:
+    # Code that changes these numbers on purpose records the study again: trellis sweep topiary-example --record.
+    paper, name = paper_of("topiary-example"), "topiary-example"
+    recorded = read_recorded(paper, name)
+    assert recorded.record is not None
+    run = recorded.results[0]
+    job = next(job for job in jobs_of(recorded.study, HERE.studies) if (job.at, job.seed) == (run.at, run.seed))
+    again = replace(run, rows=tuple(simulate_point(job.experiment, job.run, job.measures, HERE.studies)))
+    for measure in ("subscriber_distance_mean", "degree_mean", "topics_partitioned", "delivery_ratio"):
+        assert reduce_run(run, measure) == pytest.approx(reduce_run(again, measure), rel=1e-5)
+
+
+SMALL = """
+name = "small"
+reproduces = "A paper, Table 1"
+description = "Two seeds."
+discussion = "So it is."
+seeds = 2
+measures = ["degree_mean", "degrees"]
+[experiment]
+protocol = "random"
+[experiment.underlay]
+kind = "uniform"
+hosts = 8
+[run]
+length_s = 2
+[grid]
+random.degree = [1, 2]
+[[table]]
+name = "table-1"
+title = "Degrees"
+rows = ["measure"]
+columns = "random.degree"
+measures = ["degree_mean"]
+[[figure]]
+name = "figure-1"
+title = "A figure"
+x = "random.degree"
+y = ["degree_mean"]
+[[claim]]
+text = "degree"
+paper = "more, Table 1"
+of = "degree_mean"
+where = { "random.degree" = 2 }
+over = { "random.degree" = 1 }
+met = { at_least = 9 }
+why = "There are few nodes."
+[quick]
+seeds = 1
+"""
+
+PAPER = """
+[[paper]]
+name = "sample"
+title = "Sample"
+source = "Somebody: *Something*."
+protocol = "../protocols/sample.md"
+text = "A text."
+parts = [
+    { what = "Table 1", study = "small" },
+    { what = "Figure 1", study = "later" },
+    { what = "Figure 2", reason = "needs a satellite" },
+]
+"""
+
+
+def make_place(folder: Path) -> Place:
+    place = Place(folder / "pages", folder / "studies")
+    place.pages.mkdir(parents=True)
+    place.studies.mkdir()
+    (place.studies / "small.toml").write_text(SMALL)
+    (place.studies / "later.toml").write_text(SMALL.replace('"small"', '"later"'))
+    (place.pages / PAPERS_FILE).write_text(PAPER)
+    return place
+
+
+def record(place: Place, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "HERE", place)
+    argv = ["sweep", str(place.studies / "small.toml"), "--master", "here", "--out", str(out), "--record"]
+    assert main(argv) == 0
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with pages and studies, one of which has been recorded."""
+    folder = tmp_path_factory.mktemp("original")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        record(make_place(folder), folder / "out", monkeypatch)
+    return folder
+
+
+@pytest.fixture
+def place(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A copy of it, which the command records into."""
+    copytree(original, tmp_path, dirs_exist_ok=True)
+    place = Place(tmp_path / "pages", tmp_path / "studies")
+    monkeypatch.setattr(sweep, "HERE", place)
+    return place
+
+
+def test_a_recorded_sweep_is_on_the_page_and_its_repetition_changes_only_times(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = " ".join((place.pages / "sample.md").read_text(encoding="utf-8").split())
+    assert text.startswith("# Sample: ")
+    assert "| Table 1 | [small](#small) | seeds 1 to 2 | 1 not met |" in text
+    assert "| Figure 1 | [later](#later) | not recorded yet | 1 not measured |" in text
+    assert "| Figure 2 | - | needs a satellite |" in text
+    assert "**Not recorded yet.** Study: [later](../../playbooks/studies/later.toml), seeds 1 to 2." in text
+    assert re.search(
+        r"\| degree \| more, Table 1 \| [\d.]+ = [\d.]+ ± [\d.]+ / [\d.]+ ± [\d.]+ \| ≥ 9 \| not met \|", text
+    )
+    assert "- **degree**: There are few nodes." in text and "So it is." in text and "A text." in text
+    assert "![A figure](sample/small-figure-1.svg)" in text
+    assert "./trellis sweep small.toml" in text and "with changes that were not committed" in text
+    assert "[Sample](sample.md) | 1 of 2 | 1 not met, 1 not measured |" in (place.pages / INDEX_FILE).read_text()
+    first = json.loads((place.pages / "sample" / "small.json").read_bytes())
+    record(place, tmp_path / "again", monkeypatch)
+    assert f"recorded: {place.pages / 'sample' / 'small.json'}" in capsys.readouterr().out
+    second = json.loads((place.pages / "sample" / "small.json").read_bytes())
+    assert [point["values"] for point in first["points"]] == [point["values"] for point in second["points"]]
+    assert first["claims"] == second["claims"]
+
+
+def test_the_page_compares_readings_of_the_paper_by_its_numbers(place: Place) -> None:
+    """A number that two studies judge is one row; where no study judges a reading by a number, the cell is empty."""
+    assert "Which reading" not in (place.pages / "sample.md").read_text()
+    claim = SMALL[SMALL.index("[[claim]]") : SMALL.index("why =")]
+    first = SMALL.replace("why =", 'number = "degree"\nreading = "first"\nwhy =')
+    (place.studies / "small.toml").write_text(first)
+    more = claim.replace("more, Table 1", "ten") + 'number = "size"\nreading = "second"\n'
+    second = first.replace("first", "second").replace('"small"', '"later"').replace("[quick]", more + "[quick]")
+    (place.studies / "later.toml").write_text(second)
+    write_pages(read_papers(place), place)
+    page = (place.pages / "sample.md").read_text()
+    value = next(line for line in page.splitlines() if line.endswith("| ≥ 9 | not met |")).split(" | ")[2]
+    table = [line for line in page[: page.index('<a id="small">')].splitlines() if line.startswith("|")]
+    assert table[-4:] == [
+        "| number | the paper | first | second |",
+        "| --- | --- | --- | --- |",
+        f"| degree | more, Table 1 | {value}: not met | -: not measured |",
+        "| size | ten |  | -: not measured |",
+    ]
+
+
+def test_a_changed_number_changes_the_page_and_the_figure(place: Place) -> None:
+    page = place.pages / "sample.md"
+    before, figure = page.read_text(), place.pages / "sample" / "small-figure-1.svg"
+    drawn = figure.read_bytes()
+    (place.pages / "sample" / "small-old.svg").write_text("<svg/>")
+    path = place.pages / "sample" / "small.json"
+    content = json.loads(path.read_bytes())
+    content["points"][1]["values"]["degree_mean"]["seeds"] = [7, 7.5]
+    path.write_text(json.dumps(content))
+    [paper] = read_papers(place)
+    studies = [read_recorded(paper, name, place) for name in paper.studies]
+    assert show_page(paper, studies, set()) != before
+    assert figure_content(studies[0].study.figure[0], studies[0].results) != drawn_content(figure)
+    write_pages([paper], place)
+    assert "7.25 ± " in page.read_text()
+    assert '"mean": 7.25' in path.read_text()
+    assert figure.read_bytes() != drawn
+    assert [each.name for each in figure.parent.glob("*.svg")] == [figure.name]
+
+
+def test_results_of_other_code_are_marked_once_the_pages_are_written_again(place: Place) -> None:
+    page = place.pages / "sample.md"
+    assert CHANGED not in page.read_text()
+    path = place.pages / "sample" / "small.json"
+    [paper] = read_papers(place)
+    code = study_code(load_study(place.studies / "small.toml"))
+    path.write_text(path.read_text().replace(code, "0ther"))
+    assert list(stale_marks(place)) == ["small"]
+    studies = [read_recorded(paper, name, place) for name in paper.studies]
+    assert show_page(paper, studies, marked(page.read_text())) == page.read_text(), "no reason to fail"
+    write_pages([paper], place)
+    assert page.read_text().count(CHANGED) == 1
+    assert marked(page.read_text()) == {"small"}
+    assert list(stale_marks(place)) == []
+
+
+def test_a_record_of_another_grid_is_refused(place: Place) -> None:
+    study = place.studies / "small.toml"
+    study.write_text(study.read_text().replace("degree = [1, 2]", "degree = [1, 2, 3]"))
+    with pytest.raises(StaleRecord, match="run the sweep again"):
+        write_pages(read_papers(place), place)
+
+
+def test_a_study_is_recorded_beside_one_that_must_be_recorded_again(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded = place.pages / "sample" / "small.json"
+    recorded.rename(place.pages / "sample" / "later.json")
+    other = place.studies / "later.toml"
+    other.write_text(other.read_text().replace("degree = [1, 2]", "degree = [1, 2, 3]"))
+    argv = ["sweep", str(place.studies / "small.toml"), "--master", "here", "--out", str(tmp_path / "x"), "--record"]
+    assert main(argv) == 1
+    said = capsys.readouterr()
+    assert f"recorded: {recorded}" in said.out
+    assert "the page of Sample is not written" in said.err and "run the sweep again" in said.err
+    assert recorded.exists()
+
+
+@pytest.mark.parametrize("option", ["--quick", "--seeds=1", "--set=seeds=[1]", "--any-code"])
+def test_only_a_full_study_is_recorded(
+    option: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["sweep", str(place.studies / "small.toml"), "--record", "--master=here", f"--out={tmp_path / 'x'}", option]
+    assert main(argv) == 2
+    assert "--record: records the study as its file says" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_only_studies_of_a_paper_are_recorded(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = tmp_path / "small.toml"
+    elsewhere.write_text(SMALL)
+    assert main(["sweep", str(elsewhere), "--record"]) == 2
+    assert "expected a study in" in capsys.readouterr().err
+    (place.studies / "other.toml").write_text(SMALL.replace('"small"', '"other"'))
+    assert main(["sweep", str(place.studies / "other.toml"), "--record"]) == 2
+    assert "no paper lists the study 'other'" in capsys.readouterr().err
+
+
+def test_the_same_content_is_drawn_in_the_same_way(place: Place) -> None:
+    [paper] = read_papers(place)
+    recorded = read_recorded(paper, "small", place)
+    [figure] = recorded.study.figure
+    once = draw_svg(figure, recorded.results)
+    assert once == draw_svg(figure, recorded.results)
+    assert once == (place.pages / "sample" / "small-figure-1.svg").read_text()
+    assert len(once) < 30_000 and "<dc:date>" not in once
+    assert f"<!-- content: {figure_content(figure, recorded.results)} -->" in once
+
+
+def test_the_module_lists_outdated_marks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(reproduction, "stale_marks", lambda: iter(["small"]))
+    monkeypatch.setattr("sys.argv", ["reproduction", "--marks"])
+    reproduction.main()
+    assert capsys.readouterr().out.startswith("small: the mark on its page is out of date")
