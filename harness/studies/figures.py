@@ -56,6 +56,14 @@ def _draw(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
     return canvas
 
 
+def describe_figure(spec: FigureSpec, results: Sequence[Result]) -> str:
+    """Return what the figure shows in words, such as ``delay (ms) by epoch: topiary; random``: axes, then curves."""
+    xlabel, ylabel = _axis_labels(spec)
+    curves = [curve.label for curve in make_curves(spec, results)] + [paper.label for paper in spec.paper]
+    axes = f"{ylabel} by {xlabel}" if ylabel else f"by {xlabel}"
+    return f"{axes}: {'; '.join(curves)}" if len(curves) > 1 else axes
+
+
 def make_curves(spec: FigureSpec, results: Sequence[Result]) -> Iterator[Curve]:
     """Yield the curves of a figure: one per measure and combination of the series' axes with a point."""
     chosen = matching(results, spec.where)
@@ -141,9 +149,8 @@ def _draw_counts(axes: Axes, curve: Curve, kind: str) -> None:
 
 
 def _finish(axes: Axes, spec: FigureSpec, curves: Sequence[Curve]) -> None:
-    shares = {"cdf": "share of nodes, cumulated", "histogram": "share of nodes", "bars": "share"}
-    first = _axis_label(spec.y[0]) if len(spec.y) == 1 else ""
-    axes.set(xlabel=spec.xlabel or spec.x, ylabel=spec.ylabel or shares.get(spec.kind, first))
+    xlabel, ylabel = _axis_labels(spec)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     if spec.kind == "log-log":
         axes.set(xscale="log", yscale="log")
     if spec.kind in ("log-log", "rank"):
@@ -177,8 +184,15 @@ def _label_decades(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def _axis_labels(spec: FigureSpec) -> tuple[str, str]:
+    """Return the labels of the x and y axes; that of y is empty if there are several measures without a common name."""
+    shares = {"cdf": "share of nodes, cumulated", "histogram": "share of nodes", "bars": "share"}
+    first = _axis_label(spec.y[0]) if len(spec.y) == 1 else ""
+    return spec.xlabel or spec.x, spec.ylabel or shares.get(spec.kind, first)
+
+
 def _axis_label(shown: str | Shown) -> str:
-    """The label that the study gives, otherwise the measure's meaning and unit, after the reduction."""
+    """Return the label that the study gives, otherwise the measure's meaning and unit, after the reduction."""
     shown = as_shown(shown)
     if shown.label:
         return shown.label

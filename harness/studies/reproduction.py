@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from harness.studies.claims import VERDICTS, Finding, judge, write_findings
-from harness.studies.figures import draw_figure, make_curves
+from harness.studies.figures import describe_figure, draw_figure, make_curves
 from harness.studies.form import FigureSpec, Study
 from harness.studies.loader import load_study
 from harness.studies.papers import HERE, Paper, Place, read_papers
@@ -122,10 +122,8 @@ def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str
 
 
 def _wrap(text: str) -> str:
-    """Wrap the paragraphs and lists of Markdown, as in all documents; tables, headings and images stay."""
-    return "\n\n".join(
-        block if block.startswith(("|", "#", "<", "!")) else _fill(block) for block in text.split("\n\n")
-    )
+    """Wrap the paragraphs, lists and images of Markdown, as in all documents; tables and headings stay."""
+    return "\n\n".join(block if block.startswith(("|", "#", "<")) else _fill(block) for block in text.split("\n\n"))
 
 
 def _fill(block: str) -> str:
@@ -222,7 +220,8 @@ def _show_figures(paper: Paper, recorded: Recorded) -> Iterator[str]:
     for figure in recorded.study.figure:
         if list(make_curves(figure, recorded.results)):
             note = f"\n\n{figure.note}" if figure.note else ""
-            yield f"**{figure.title}**\n\n![{figure.title}]({paper.name}/{_figure_file(recorded.study, figure)}){note}"
+            shown = describe_figure(figure, recorded.results)
+            yield f"**{figure.title}**\n\n![{shown}]({paper.name}/{_figure_file(recorded.study, figure)}){note}"
         else:
             yield f"**{figure.title}**: the record does not have these numbers."
 

@@ -13,6 +13,7 @@ from harness.commands import sweep
 from harness.studies import reproduction
 from harness.studies.figures import make_curves
 from harness.studies.loader import load_study
+from harness.studies.measures import MEASURES
 from harness.studies.papers import HERE, PAPERS_FILE, Paper, Place, paper_of, read_papers
 from harness.studies.point_run import simulate_point
 from harness.studies.record import StaleRecord, encode_record
@@ -53,6 +54,15 @@ def test_a_record_has_the_claims_means_and_layout_that_its_study_gives(paper: Pa
         if recorded.record is not None:
             text = HERE.record(paper, name).read_text(encoding="utf-8")
             assert text == encode_record(recorded.study, recorded.record), "run: python -m harness.studies.reproduction"
+
+
+@papers
+def test_a_claim_that_is_not_met_has_a_reason(paper: Paper) -> None:
+    """Beside the claim, or in the text of its study."""
+    for recorded in (read_recorded(paper, name) for name in paper.studies):
+        missed = [each.claim.text for each in recorded.findings if each.verdict in ("partly met", "not met")]
+        given = [each.claim.text for each in recorded.findings if each.claim.why]
+        assert recorded.study.discussion or set(missed) <= set(given), recorded.study.name
 
 
 @papers
@@ -196,7 +206,7 @@ def test_a_recorded_sweep_is_on_the_page_and_its_repetition_changes_only_times(
         r"\| degree \| more, Table 1 \| [\d.]+ = [\d.]+ ± [\d.]+ / [\d.]+ ± [\d.]+ \| ≥ 9 \| not met \|", text
     )
     assert "- **degree**: There are few nodes." in text and "So it is." in text and "A text." in text
-    assert "![A figure](sample/small-figure-1.svg)" in text
+    assert f"**A figure** ![{MEASURES['degree_mean'].label} by random.degree](sample/small-figure-1.svg)" in text
     assert "./trellis sweep small.toml" in text and "with changes that were not committed" in text
     assert "[Sample](sample.md) | 1 of 2 | 1 not met, 1 not measured |" in (place.pages / INDEX_FILE).read_text()
     first = json.loads((place.pages / "sample" / "small.json").read_bytes())
