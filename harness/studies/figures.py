@@ -24,6 +24,9 @@ LINES = ("line", "log-log", "log-y")
 MANY_CURVES = 4
 """With more curves, the legend is beside the axes."""
 
+TOP_MARGIN = 0.05
+"""Space above the highest curve, as a share of the axis: it keeps markers whole."""
+
 
 class Curve(Struct, frozen=True):
     """A labelled series of means over x."""
@@ -171,9 +174,13 @@ def _finish(axes: Axes, spec: FigureSpec, curves: Sequence[Curve]) -> None:
 def _limit(axes: Axes, spec: FigureSpec, curves: Sequence[Curve]) -> None:
     """Set the ends of the y axis. Intervals of curves do not move ``ymax``: a share ends at 1."""
     low, high = axes.dataLim.intervaly
+    bottom = min(spec.ymin, low)
+    if spec.ymax is None:
+        axes.set_ylim(bottom, high + TOP_MARGIN * (high - bottom))
+        return
     if spec.kind == "line":
         high = max((over.mean for curve in curves for _, over in curve.points), default=high)
-    axes.set_ylim(min(spec.ymin, low), None if spec.ymax is None else max(spec.ymax, high))
+    axes.set_ylim(bottom, max(spec.ymax, high))
 
 
 def _label_decades(axis: Axis) -> None:

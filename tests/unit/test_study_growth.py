@@ -167,6 +167,12 @@ def test_intervals_do_not_make_an_axis_of_shares_longer_than_1() -> None:
     assert axes.dataLim.intervaly[1] > 1
 
 
+def test_an_axis_ends_above_a_flat_curve() -> None:
+    runs = [run(nodes, 1, value) for nodes, value in ((1, 10.0), (2, 10.01))]
+    axes = draw_figure(FigureSpec("f", "F", "nodes", (COPIES,)), runs).axes[0]
+    assert axes.get_ylim() == (0, pytest.approx(10.5, abs=0.05))
+
+
 def test_lines_may_be_on_logarithmic_axes() -> None:
     runs = [run(nodes, 1, float(nodes)) for nodes in (10, 100)]
     axes = draw_figure(FigureSpec("f", "F", "nodes", (COPIES,), kind="log-log"), runs).axes[0]
