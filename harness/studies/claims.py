@@ -1,5 +1,6 @@
 """Compares the results of a study with the claims of the paper that it reproduces."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -148,7 +149,20 @@ def show_values(finding: Finding) -> str:
     means = finding.means[0]
     if len(means) == 1:
         return show_interval(means[0], f".{digits}f") + without
-    return f"{finding.values[0]:.{digits}f} = {' / '.join(show_interval(over, '.3g') for over in means)}{without}"
+    return f"{finding.values[0]:.{digits}f} = {' / '.join(map(_show_mean, means))}{without}"
+
+
+def _show_mean(over: Interval) -> str:
+    """Return a mean with three digits. With an interval, both have the decimals that show one digit of the interval."""
+    if over.half_width is None or not over.mean:
+        return show_interval(over, ".3g")
+    decimals = max(0, 2 - _magnitude(over.mean), -_magnitude(over.half_width) if over.half_width else 0)
+    return show_interval(over, f".{decimals}f")
+
+
+def _magnitude(value: float) -> int:
+    """Return the power of ten of a number's first digit."""
+    return math.floor(math.log10(abs(value)))
 
 
 def _show_bounds(claim: ClaimSpec) -> str:

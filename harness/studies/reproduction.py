@@ -111,9 +111,9 @@ def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str
         f"# {paper.title}: the paper's results and ours",
         f"{paper.source} How the protocol is implemented: [{Path(paper.protocol).name}]({paper.protocol}).",
         "This page is generated from the records of studies and from the study files "
-        "([how](../studies.md#recorded-results)). The numbers of the claims, the verdicts, the tables and the plots are "
-        "computed from the records; the reasons and discussions are texts of the study files. Intervals (±) are 95 % "
-        "confidence intervals over the seeds.",
+        "([how](../studies.md#recorded-results)). The numbers of the claims, the verdicts, the tables and the plots "
+        "are computed from the records; the reasons and discussions are texts of the study files. Intervals (±) are "
+        "95 % confidence intervals over the seeds.",
         *([paper.text.strip()] if paper.text else []),
         _overview(paper, {each.study.name: each for each in studies}),
         *_compare_readings(studies),

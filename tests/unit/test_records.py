@@ -396,4 +396,6 @@ def test_a_claim_shows_the_intervals_of_its_means():
     claim = ClaimSpec("it is", "so", "hops_mean", Bounds(1), {"variant": "a", "nodes": 1}, digits=2)
     assert show_finding(judge(claim, runs))[2] == "2.01 ± 0.13"
     over = msgspec.structs.replace(claim, over={"variant": "b"})
-    assert show_finding(judge(over, runs))[2] == "0.50 = 2.01 ± 0.127 / 4"
+    assert show_finding(judge(over, runs))[2] == "0.50 = 2.01 ± 0.13 / 4"
+    close = [*RUNS, replace(RUNS[0], seed=2, rows=(Row("hops_mean", None, None, 2.0002),))]
+    assert show_finding(judge(over, close))[2] == "0.50 = 2.000 ± 0.001 / 4"
