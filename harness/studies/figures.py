@@ -154,6 +154,8 @@ def _draw_counts(axes: Axes, curve: Curve, kind: str) -> None:
 def _finish(axes: Axes, spec: FigureSpec, curves: Sequence[Curve]) -> None:
     xlabel, ylabel = _axis_labels(spec)
     axes.set(xlabel=xlabel, ylabel=ylabel)
+    if spec.x == EPOCH:
+        axes.xaxis.set_major_locator(MaxNLocator("auto", steps=(1, 2, 5, 10), integer=True))
     if spec.kind == "log-log":
         axes.set(xscale="log", yscale="log")
     if spec.kind in ("log-log", "rank"):

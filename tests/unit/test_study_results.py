@@ -133,6 +133,14 @@ def test_an_axis_shows_the_range_that_is_asked_for_and_whatever_lies_outside():
     assert draw_figure(wide, merged()).axes[0].get_ylim()[0] == 5
 
 
+def test_an_axis_of_epochs_is_labelled_with_whole_numbers():
+    moments = [("delivery_ratio", float(epoch), None, 0.5) for epoch in range(21)]
+    drawn = draw_figure(FigureSpec("f", "F", "epoch", ("delivery_ratio",)), [result(9, 1, *moments)])
+    ticks = drawn.axes[0].get_xticks()
+    assert list(ticks) == [round(tick) for tick in ticks]
+    assert {0, 5, 20} <= set(ticks)
+
+
 def test_an_axis_without_a_label_shows_the_measures_meaning_and_unit():
     def label(*shown: str | Shown) -> str:
         return draw_figure(FigureSpec("f", "F", "nodes", shown), merged()).axes[0].get_ylabel()
