@@ -132,7 +132,10 @@ def test_a_claim_of_more_can_demand_a_difference_beyond_chance() -> None:
     ones = at("a", 1.0, 5.0, 9.0)
     more = judge(claim, [*ones, *at("b", 2.0, 6.01, 9.99)])
     assert more.verdict == "met"
-    assert show_finding(more)[2:4] == ("1.2 = 6 ± 9.92 / 5 ± 9.94, p 3.3e-05", "≥ 1 and a difference (paired t tests)")
+    assert show_finding(more)[2:4] == (
+        "1.2 = 6.00 ± 9.92 / 5.00 ± 9.94, p 3.3e-05",
+        "≥ 1 and a difference (paired t tests)",
+    )
     assert judge(claim, [*ones, *at("b", 2.0, 5.0, 9.0)]).verdict == "not met"
     assert judge(claim, [*ones, *at("b", 1.0, 5.0, 9.0)]).verdict == "not met"
     assert judge(claim, [*ones, *at("b", 0.0, 4.01, 7.99)]).verdict == "not met"

@@ -2,7 +2,7 @@
 
 A node opens a fixed number of links. For an epoch it observes when each outgoing neighbour brings each message
 (``observation``). Then it scores every subset of them by the messages that it misses, the delay and the wasted
-bandwidth (``scoring``, ``estimates``), keeps the best subset, and draws new neighbours in place of the others,
+bandwidth (``scores``, ``estimates``), keeps the best subset, and draws new neighbours in place of the others,
 preferring those that share the topics on which the kept ones do less well (``overlay``). Messages are flooded with a
 TTL.
 
