@@ -25,8 +25,8 @@ CHAPTER.figure(
     "The overlay on the planet",
     "physical_links",
     name="map",
-    meaning="""Where the connections run. Long arcs cost time with each hop; an overlay that knows distances has mostly
-    short ones, and a few long ones that join the continents.""",
+    meaning="""Where the connections run. Long arcs cost time with each hop; an overlay that prefers near
+    neighbours has mostly short arcs, and a few long arcs that join the continents.""",
 )(draw_world)
 
 
