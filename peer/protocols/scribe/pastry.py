@@ -56,7 +56,7 @@ def shared_ring(width_bits: int) -> Ring:
 class Pastry:
     """One node's routing: a leaf set and a routing table, made of the nodes that it knows when they are looked at.
 
-    The table's entry for a row and a digit is one of the known nodes that share the row's digits with this node and go
+    The table's entry for a row and a digit is one of the known nodes that share the row's digits with this node and
     continue with that digit. Pastry takes a nearby node. Here, nodes do not know distances: each node begins its search
     at a different place among the candidates, so that the load spreads.
 
