@@ -198,13 +198,14 @@ def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
 
 def _show_source(paper: Paper, name: str, source: Source) -> str:
     origin = source.origin
+    runs = "1 run" if source.runs == 1 else f"{source.runs} runs"
     commit = f"commit `{origin.commit}`" + ("" if origin.clean else ", **with changes that were not committed**")
     machine = origin.machine
     where = "a machine that the record does not name"
     if machine is not None:
         where = f"{machine.processor} ({machine.cores} cores, Linux {machine.kernel}, Python {machine.python})"
     return (
-        f"Measured at {commit}, on {origin.date}: `{source.command}`, {_seeds(source.seeds)}, {source.runs} runs, "
+        f"Measured at {commit}, on {origin.date}: `{source.command}`, {_seeds(source.seeds)}, {runs}, "
         f"{_duration(source.cpu_s)} of processor time (the longest run {_duration(source.longest_run_s)}, "
         f"{source.largest_process_mib} MiB), {where}. [Record]({paper.name}/{name}.json), "
         f"[study](../../playbooks/studies/{name}.toml)."
