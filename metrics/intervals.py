@@ -4,9 +4,9 @@ Runs are compared by Welch's t test, which does not assume that both groups vary
 1947). ``holm`` keeps the error rate of many tests at once (S. Holm, Scandinavian Journal of Statistics 6, 1979).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from math import atan, comb, exp, fsum, inf, lgamma, log, pi, sqrt
+from math import atan, comb, exp, fsum, inf, lgamma, log, log1p, pi, sqrt
 from statistics import stdev
 from typing import NamedTuple
 
@@ -123,6 +123,35 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = largest
     return adjusted
+
+
+def binomial_tails(successes: int, trials: int, p: float) -> tuple[float, float]:
+    """Return P(K <= successes) and P(K >= successes) for K ~ binomial(trials, p).
+
+    The terms of a tail fall faster than a geometric series once they fall, so few of them are added up.
+    """
+    if not 0 < p < 1:
+        certain = 0 if p <= 0 else trials
+        return float(certain <= successes), float(certain >= successes)
+    logarithm = lgamma(trials + 1) - lgamma(successes + 1) - lgamma(trials - successes + 1)
+    at = exp(logarithm + successes * log(p) + (trials - successes) * log1p(-p))
+    odds = p / (1 - p)
+    if successes <= trials * p:
+        low = _add_up(at, ((k / (trials - k + 1)) / odds for k in range(successes, 0, -1)))
+        return low, min(1.0, 1 - low + at)
+    high = _add_up(at, ((trials - k) / (k + 1) * odds for k in range(successes, trials)))
+    return min(1.0, 1 - high + at), high
+
+
+def _add_up(term: float, ratios: Iterator[float]) -> float:
+    """Return the sum of terms, given the first and the ratio of each other one to the one before."""
+    total = term
+    for ratio in ratios:
+        term *= ratio
+        total += term
+        if term < total * 1e-17:
+            break
+    return min(1.0, total)
 
 
 @cache

@@ -25,6 +25,9 @@ JITTER_SIGMAS = 3.0
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 """Of the pairs' RTT errors: each has its limits in the experiment's ``[verdict]``."""
 
+PAIR_FACTOR = 3.0
+"""In a sweep of the idle network no error may exceed so many times the limit of the 99th percentile."""
+
 MOST_ATTEMPTS = 3
 """Of a sweep, and of the introduction of hosts before the workload."""
 
@@ -40,7 +43,18 @@ class RttErrors(Struct, frozen=True):
     ms: float  # the quantile of the errors
     limit_ms: float  # a pair's limit is this ...
     limit_ratio: float  # ... or, if that is larger, this part of the RTT asked for
-    late: Late  # probes whose error exceeds their limit
+    late: Late  # probes whose error exceeds their limit; without those that are cleared
+    cleared: int = 0  # late probes of pairs whose packets the captures show in time
+
+
+class Extreme(Struct, frozen=True):
+    """The pair, or the host, whose error is largest beside its limit."""
+
+    of_limit: float  # error / limit
+    error_ms: float
+    asked_ms: float  # RTT asked for; of a host the median of its pairs
+    name: str  # for people
+    late: Late = Late(0, 0)  # those with an error above ``PAIR_FACTOR`` times their limit
 
 
 class Sweep(Struct, frozen=True):
@@ -51,10 +65,20 @@ class Sweep(Struct, frozen=True):
     repeats: tuple[str, ...]  # what was probed again, a clause per attempt after the first
     sent: int  # probes of all attempts
     received: int  # those of them that came back
+    expected: int  # (pair, probe) rows, of which ``errors`` has the answered ones
+    hosts: int  # with an answered probe
+    worst_pair: Extreme
+    worst_host: Extreme
     asked_loss_ratio: float = 0.0  # the largest loss asked for of a round trip
 
 
-def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, asked_loss_ratio: float = 0.0) -> Sweep:
+def measure_sweep(
+    rows: pa.Table,
+    limits: Mapping[str, Any],
+    stalls: Stalls,
+    asked_loss_ratio: float = 0.0,
+    in_time: Bools | None = None,
+) -> Sweep:
     """Measure what the checks judge of a phase's probes.
 
     Args:
@@ -62,21 +86,70 @@ def measure_sweep(rows: pa.Table, limits: Mapping[str, Any], stalls: Stalls, ask
         limits: the experiment's ``[verdict]``.
         stalls: those of the run.
         asked_loss_ratio: the largest loss asked for of a round trip.
+        in_time: (n, n) pairs of hosts whose packets the captures show in time; their probes cannot be late. None = no
+            such pair is known.
     """
-    answered = last_attempts(rows)
-    answered = answered.filter(pc.is_valid(answered["rtt_ms"]))
+    latest = last_attempts(rows)
+    answered = latest.filter(pc.is_valid(latest["rtt_ms"]))
     asked_ms = answered["asked_rtt_ms"].to_numpy()
     tolerance_ms = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
     error_ms = np.maximum(rtt_errors_ms(answered) - tolerance_ms, 0)
+    accused = np.ones(len(answered), np.bool_)
+    if in_time is not None:
+        src, dst = (answered[end].to_numpy() for end in ("src", "dst"))
+        accused = ~(in_time[src, dst] & in_time[dst, src])
     errors = {}
     for name, share in QUANTILES.items():
         limit_ms = limits_ms(asked_ms, name, limits)
-        late = Late(int((error_ms > limit_ms).sum()), int(explained(answered, limit_ms + tolerance_ms, stalls).sum()))
+        late, excused = error_ms > limit_ms, explained(answered, limit_ms + tolerance_ms, stalls)
+        counted = Late(int((late & accused).sum()), int((excused & accused).sum()))
         of_limit, ms = (quantile(values, share) or 0.0 for values in (error_ms / limit_ms, error_ms))
         given = limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"]
-        errors[name] = RttErrors(len(error_ms), of_limit, ms, *given, late)
+        errors[name] = RttErrors(len(error_ms), of_limit, ms, *given, counted, int((late & ~accused).sum()))
     sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))
-    return Sweep(errors, bool(tolerance_ms.any()), tuple(repeats(rows)), sent, received, asked_loss_ratio)
+    return Sweep(
+        errors,
+        bool(tolerance_ms.any()),
+        tuple(repeats(rows)),
+        sent,
+        received,
+        len(latest),
+        len(np.unique(answered["src"].to_numpy())),
+        _worst_pair(answered, error_ms, tolerance_ms, limits, stalls),
+        _worst_host(answered, error_ms, limits),
+        asked_loss_ratio,
+    )
+
+
+def _worst_pair(
+    answered: pa.Table, error_ms: Floats, tolerance_ms: Floats, limits: Mapping[str, Any], stalls: Stalls
+) -> Extreme:
+    """The pair whose error is largest beside its p99 limit."""
+    if not len(error_ms):
+        return Extreme(0.0, 0.0, 0.0, "none")
+    asked_ms = answered["asked_rtt_ms"].to_numpy()
+    limit_ms = limits_ms(asked_ms, "p99", limits)
+    beyond = error_ms > PAIR_FACTOR * limit_ms
+    excused = explained(answered, PAIR_FACTOR * limit_ms + tolerance_ms, stalls)
+    worst = int((error_ms / limit_ms).argmax())
+    src, dst = (answered[end][worst].as_py() for end in ("src", "dst"))
+    late = Late(int(beyond.sum()), int((beyond & excused).sum()))
+    found = float(error_ms[worst] / limit_ms[worst]), float(error_ms[worst]), float(asked_ms[worst])
+    return Extreme(*found, f"host {src} to host {dst}", late)
+
+
+def _worst_host(answered: pa.Table, error_ms: Floats, limits: Mapping[str, Any]) -> Extreme:
+    """The host the median of whose pairs' errors is largest beside their p50 limits, whichever end it is."""
+    asked_ms = answered["asked_rtt_ms"].to_numpy()
+    ratio = error_ms / limits_ms(asked_ms, "p50", limits)
+    src, dst = (answered[end].to_numpy() for end in ("src", "dst"))
+    found = Extreme(0.0, 0.0, 0.0, "none")
+    for host in np.unique(src).tolist():
+        own = (src == host) | (dst == host)
+        of_limit = float(np.median(ratio[own]))
+        if of_limit >= found.of_limit:
+            found = Extreme(of_limit, float(np.median(error_ms[own])), float(np.median(asked_ms[own])), f"host {host}")
+    return found
 
 
 def rtt_errors_ms(probes: pa.Table) -> Floats:

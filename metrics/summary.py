@@ -3,12 +3,28 @@
 The verdict joins what the running stage saw with what the analysis checked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from metrics.headline import headline
-from metrics.rundir import INVALID, SUSPECT, VALID, Check, FinalState, Manifest, RunDir, Summary, write_document
+from metrics.rundir import (
+    FAILED,
+    INVALID,
+    JUDGED,
+    NOT_APPLICABLE,
+    NOT_JUDGED,
+    PASSED,
+    SUSPECT,
+    VALID,
+    Check,
+    FinalState,
+    Manifest,
+    RunDir,
+    Scope,
+    Summary,
+    write_document,
+)
 from metrics.rundir.files import SUMMARY_FILE
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
@@ -41,6 +57,7 @@ def write(run_dir: Place, results: Place | None = None, computed_by: str = "") -
         protocol=run.experiment["protocol"],
         attempt=run.attempt,
         computed_by=computed_by,
+        scope=find_scope(checks),
     )
     write_document(run.results / SUMMARY_FILE, summary)
     return summary
@@ -60,6 +77,7 @@ def judge(
     found = list(manifest.problems)
     found += [(INVALID, sentence) for state in manifest.final_states if (sentence := _unexpected(manifest, state))]
     found += [(check.severity, describe(check)) for check in checks if check.failed]
+    found += [(SUSPECT, sentence) for sentence in _unjudged(checks)]
     if delivery_ratio is not None and delivery_ratio < delivery_ratio_min:
         found.append(
             (SUSPECT, f"The delivery ratio is {delivery_ratio:.4f}, expected at least {delivery_ratio_min:g}.")
@@ -68,6 +86,28 @@ def judge(
     suspect = [text for severity, text in found if severity != INVALID]
     verdict = INVALID if invalid else SUSPECT if suspect else VALID
     return verdict, tuple(text if text.endswith(".") else f"{text}." for text in dict.fromkeys(invalid + suspect))
+
+
+def find_scope(checks: Sequence[Check]) -> Scope:
+    """What the verdict is about: a part is judged if all its checks were, but for those that are not applicable."""
+    outcomes = {part: {check.outcome for check in checks if check.scope == part} for part in Scope.__struct_fields__}
+    return Scope(
+        **{
+            part: NOT_JUDGED if NOT_JUDGED in found else JUDGED if found & {PASSED, FAILED} else NOT_APPLICABLE
+            for part, found in outcomes.items()
+        }
+    )
+
+
+def _unjudged(checks: Sequence[Check]) -> Iterator[str]:
+    """The checks that were not judged although the run should feed them, a sentence per reason."""
+    reasons: dict[str, list[str]] = {}
+    for check in checks:
+        if check.outcome == NOT_JUDGED:
+            reasons.setdefault(check.detail, []).append(check.name.replace("_", " "))
+    for reason, names in reasons.items():
+        named = f"Check {names[0]} was" if len(names) == 1 else f"Checks {', '.join(names)} were"
+        yield f"{named} not judged: {reason}"
 
 
 def _unexpected(manifest: Manifest, state: FinalState) -> str | None:

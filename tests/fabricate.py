@@ -28,13 +28,16 @@ from peer.core.contract import message_id
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.trace import TraceEvent
 from peer.wire import encode
-from topologies.model import Host, Underlay
+from topologies.model import Host, Underlay, between
 
 SECOND = 1_000_000_000
 ZERO_NS = 1_000 * SECOND
 OFFSET_NS = 1_700_000_000 * SECOND
 PORT = 9000
 SNAPLEN = 96
+TX = 2
+"""The direction flag of a packet that left its host."""
+
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 
 
@@ -322,9 +325,10 @@ class Fabrication:
             0,
         )
         total = 40 + len(data)
-        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, 0, 0, 64, 6, 0, source[0], destination[0])
+        number = self.truth.packets % 2**16
+        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, total, number, 0, 64, 6, 0, source[0], destination[0])
         packet = ip + header + data
-        self.packets.append((tx, stream.sender, 2, packet))
+        self.packets.append((tx, stream.sender, TX, packet))
         self.truth.packets += 1
         self.truth.wire_bytes += total
         if rx is not None:
@@ -363,6 +367,12 @@ class Fabrication:
             blocks.append(block(6, body))
         return b"".join(blocks)
 
+    @property
+    def _lost_ratio(self) -> float:
+        """The share of packets that were lost, which is asked for."""
+        left = sum(1 for _, _, tap, _ in self.packets if tap == TX)
+        return (2 * left - len(self.packets)) / left
+
     def _documents(self, manifest: dict[str, Any]) -> dict[str, Any]:
         shape = (self.nodes, self.nodes)
         underlay = Underlay(
@@ -370,7 +380,7 @@ class Fabrication:
             hosts=tuple(Host(f"h{node}", f"site{node}") for node in range(self.nodes)),
             delay_ms=self.delay_ns / 1e6,
             jitter_ms=np.zeros(shape),
-            loss_ratio=np.zeros(shape),
+            loss_ratio=between(self.nodes, self._lost_ratio),
             rate_mbit=np.zeros(self.nodes),
             queue_ms=np.full(self.nodes, 100.0),
             filled=np.zeros(shape, dtype=np.int8),

@@ -8,9 +8,10 @@ from msgspec import structs
 from metrics.checks import check_run
 from metrics.checks import evidence as parts
 from metrics.checks.evidence import Evidence, Matching, Outcome, Spread
+from metrics.checks.rule import Absent
 from metrics.dataplane import PlaneInterval
 from metrics.first_packets import Contrast, IntroductionAttempt, SlotTally
-from metrics.probing import RttErrors, Sweep
+from metrics.probing import PHASES, Extreme, RttErrors, Sweep
 from metrics.recount import Recount, count_changes, recount
 from metrics.rundir import Phase, RunDir
 from metrics.stalls import Late, Stalls
@@ -29,7 +30,7 @@ def span(second: int, **changes: Any) -> PlaneInterval:
     span = PlaneInterval(
         at_ns=second * SECOND,
         passed_ns=SECOND,
-        counts={"frames_late": 0, "frames_waited": 0},
+        counts={"frames_in": 100, "frames_late": 0, "frames_waited": 0},
         drops={},
         lateness_ns={"max": 50_000},
         lateness_counts=counts,
@@ -44,7 +45,17 @@ def sweep(**changes: Any) -> Sweep:
     """A phase's probes, every error at a fifth of its limit; ``changes`` are to the errors."""
     errors = RttErrors(probes=1000, of_limit=0.2, ms=0.1, limit_ms=0.5, limit_ratio=0.005, late=IN_TIME)
     changed = structs.replace(errors, **changes)
-    return Sweep({"p50": changed, "p99": changed}, jittered=False, repeats=(), sent=2000, received=2000)
+    return Sweep(
+        {"p50": changed, "p99": changed},
+        jittered=False,
+        repeats=(),
+        sent=2000,
+        received=2000,
+        expected=1000,
+        hosts=5,
+        worst_pair=Extreme(0.9, 1.3, 80.0, "host 1 to host 2"),
+        worst_host=Extreme(0.3, 0.2, 80.0, "host 1"),
+    )
 
 
 ALL_IN_TIME = SlotTally(compared=200, first_only=0, control_only=0)
@@ -59,20 +70,32 @@ SOUND = Evidence(
     order=Outcome(tested=40, failed=0),
     frames=Outcome(tested=10, failed=0),
     clocks=Outcome(tested=10, failed=0, worst=2 * MS),
-    uncaptured=None,
+    uncaptured=False,
     frame_sets=parts.FrameSets(10, {"read but never sent": 0}),
     coverage=Outcome(tested=4, failed=0, total=100),
     connections=Matching(2, only_traced=0, only_on_wire=0),
     captures=parts.Captures(90, dropped=0, truncated=0, not_understood=0, plane_frames=90, plane_dropped=0),
     delays=Outcome(tested=1000, failed=0),
     inside=SHORT,
-    wire=parts.WireErrors(steady=SHORT, jittered=SHORT, jitter_sigmas_std=1.0, limit_ms=0.5),
+    transits=parts.Transits(
+        sent=3000,
+        **dict.fromkeys(("steady", "jittered", "rated"), parts.Timed(1000, SHORT)),
+        limit_ms=0.5,
+        plain_sent=1000,
+        plain_lost=0,
+        invented=0,
+        losses=parts.Losses(2000, 20, 20.0, 19.8, pairs=1, wrong_pairs=0),
+        jitter=parts.Jitter(1000, 0.01, 2.0, 1.0),
+        queues=Outcome(tested=1000, failed=0),
+    ),
     identity=Outcome(tested=5, failed=0, total=1000),
     send=SHORT,
     receive=SHORT,
     links=parts.Links(Matching(9, only_traced=0, only_on_wire=0, changing=1), Outcome(tested=9, failed=0)),
     emulation=parts.Emulation(
-        sweeps={phase: sweep() for phase in ("before", "during", "after")},
+        hosts=5,
+        sweeps={phase: sweep() for phase in PHASES},
+        asked_sweeps=PHASES,
         first_packets=(IntroductionAttempt(1, CONTRASTS),),
         spans=tuple(span(second) for second in range(5)),
         pressure=tuple(parts.PressureLine(second * SECOND) for second in range(-3, 5)),
@@ -109,7 +132,7 @@ def of_run(run: RunDir, fabrication: Fabrication) -> Evidence:
         captures={
             "records": len(fabrication.packets), "plane_frames": counters["frames_in"] + counters["frames_out"]
         },
-        clocks=None,
+        clocks=Absent("one clock"),
         emulation=read_emulation(run),
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ from harness.progress import step
 from harness.stages.analysis import EXIT_CODES, add_master_arguments, analyse, executor_options
 from harness.stages.repetition import is_spoiled_by_host, next_attempt
 from harness.testbeds.emulated.work_folder import remove_work_folder
-from metrics.rundir import Attempt, RunDir, Summary, write_document
+from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, Attempt, RunDir, Scope, Summary, write_document
 from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
 from metrics.storage import Place, local_path
 
@@ -145,7 +145,7 @@ def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool) -> None:
         return
     if summary.attempt:
         print(f"\nattempt {summary.attempt.attempt}, a repetition of {summary.attempt.repeats}", end="")
-    print(f"\nverdict: {summary.verdict}")
+    print(f"\nverdict: {summary.verdict} ({describe_scope(summary.scope)})")
     for reason in summary.reasons:
         print(f"  - {reason}")
     for name, value in summary.headline.items():
@@ -154,6 +154,16 @@ def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool) -> None:
     if summary.computed_by:
         print(f"tables: computed {summary.computed_by}")
     print(f"report: {RunDir(run_dir).results / REPORT_PAGE}")
+
+
+def describe_scope(scope: Scope | None) -> str:
+    """Return which parts of the run the verdict is about, and which were not judged or do not apply."""
+    if scope is None:
+        return "an earlier version did not record what it judged"
+    parts: dict[str, list[str]] = {JUDGED: [], NOT_JUDGED: [], NOT_APPLICABLE: []}
+    for part, state in msgspec.structs.asdict(scope).items():
+        parts[state].append(part)
+    return "; ".join(f"{state}: {', '.join(names)}" for state, names in parts.items() if names)
 
 
 def _number(value: object) -> str:

@@ -5,6 +5,7 @@ Fields without a unit in their names are counts. Instants are ns of virtual time
 
 from msgspec import Struct
 
+from metrics.checks.rule import Absent
 from metrics.dataplane import PlaneInterval
 from metrics.first_packets import IntroductionAttempt
 from metrics.probing import Sweep
@@ -83,16 +84,56 @@ class Captures(Struct, frozen=True):
     plane_dropped: int  # records that the data plane dropped
 
 
-class WireErrors(Struct, frozen=True):
-    """|wire delay - delay asked for| of hops whose wire part is the emulated delay alone.
+class Losses(Struct, frozen=True):
+    """Packets that the captures show at their source only, on pairs of hosts that were asked to lose some."""
 
-    The p99 of fewer than 100 hops is the second largest error.
+    sent: int
+    lost: int
+    expected: float  # by the loss asked for of each pair
+    variance: float  # of their number, if each packet is lost independently
+    pairs: int  # directed pairs with enough packets to be judged one by one
+    wrong_pairs: int  # those of them that lost too many or too few
+    worst_pair: str = ""  # the most unlikely one, for people
+
+
+class Jitter(Struct, frozen=True):
+    """Deviations of packets' delays from the delays asked for, where jitter was asked for.
+
+    Of packets that left so long after their predecessor that its delay cannot have held them back.
     """
 
-    steady: Spread  # hops without jitter
-    jittered: Spread  # hops with it: what exceeds ``metrics.probing.JITTER_SIGMAS``
-    jitter_sigmas_std: float | None  # standard deviation of deviations / jitter asked for; None = fewer than two hops
+    packets: int
+    bias_ms: float  # mean of (deviation - the mean deviation of the jitter asked for)
+    asked_ms: float  # mean of the jitter asked for
+    sigmas_std: float | None  # standard deviation of deviations / jitter asked for; None = fewer than two packets
+
+
+class Timed(Struct, frozen=True):
+    """Packets of a kind, and how far their delays were from the delays asked for."""
+
+    arrived: int
+    errors: Spread  # of those for which it is certain which arrival is their own
+
+
+class Transits(Struct, frozen=True):
+    """Packets in the judged span, from the data plane's read at the source to its write at the destination.
+
+    An error is |delay - delay asked for|. Of pairs with jitter it is what exceeds ``metrics.probing.JITTER_SIGMAS``. Of
+    hosts with access rates, the delay asked for contains what their queues add (``metrics.tables.transits``). The p99
+    of fewer than 100 errors is the second largest.
+    """
+
+    sent: int  # packets between hosts of the run that left early enough to arrive in the span
+    steady: Timed | Absent  # packets of pairs without jitter
+    jittered: Timed | Absent  # of pairs with it
+    rated: Timed | Absent  # packets through an access link with a rate
     limit_ms: float  # ``verdict.wire_error_p99_ms``
+    plain_sent: int  # packets of pairs without loss, between hosts without access rate
+    plain_lost: int  # those of them that did not arrive
+    invented: int  # packets that arrived and never left
+    losses: Losses | Absent
+    jitter: Jitter | Absent
+    queues: Outcome | Absent  # packets through a link with a rate; those dropped or kept against its queue fail
 
 
 class Links(Struct, frozen=True):
@@ -113,7 +154,9 @@ class PressureLine(Struct, frozen=True):
 class Emulation(Struct, frozen=True):
     """What an emulated run recorded of its network and its machine."""
 
+    hosts: int
     sweeps: dict[str, Sweep] | None  # by phase, of phases with probes; None = no ``achieved.parquet``
+    asked_sweeps: tuple[str, ...]  # phases in which the experiment asks for probes
     first_packets: tuple[IntroductionAttempt, ...] | None  # None = no ``first_packets.parquet``
     spans: tuple[PlaneInterval, ...]  # of all lines of ``dataplane.jsonl``
     pressure: tuple[PressureLine, ...]  # all lines
@@ -124,9 +167,9 @@ class Emulation(Struct, frozen=True):
 
 
 class Evidence(Struct, frozen=True):
-    """The parts of a run that the checks judge; None = the run has nothing of the kind.
+    """The parts of a run that the checks judge; an absent part says why the run has nothing of the kind.
 
-    A check is made if all parts exist that its judge has parameters for.
+    A check is made if all parts are there that its judge has parameters for.
     """
 
     traces: Traces
@@ -135,21 +178,19 @@ class Evidence(Struct, frozen=True):
     recount: Recount  # how many there must be by the documents alone
     order: Outcome  # of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure
     frames: Outcome  # sent, by complete traces, on connections that no crash broke; those that were never read fail
-    clocks: Outcome | None = (
-        None  # hops between machines; those within their clocks' error fail; worst: the largest, ns
-    )
-    uncaptured: bool | None = None  # None = there is a capture, otherwise whether there should be one
-    frame_sets: FrameSets | None = None
-    coverage: Outcome | None = None  # bytes of streams at each end, by traces and captures; total by the captures
-    connections: Matching | None = None  # those with frames in the traces or stream bytes in the captures
-    captures: Captures | None = None
-    delays: Outcome | None = None  # of deliveries; negative ones and those shorter by the traces fail; worst in ms
-    inside: Spread | None = None  # the same deliveries' delay by the traces - by the captures: in first and last host
-    wire: WireErrors | None = None
-    identity: Outcome | None = None  # of nodes' seconds: classes of ``overhead`` against bytes on the wire, the total
-    send: Spread | None = None  # of frames sent in the judged span, from the peer's write to the first byte on the wire
-    receive: Spread | None = None  # of the same frames, from the last byte's arrival at the host to the peer's read
-    links: Links | None = None
-    emulation: Emulation | None = None
-    busy: tuple[float, ...] | None = None  # the processors' share in the seconds of the workload and of the cool-down
-    steal: tuple[float, ...] | None = None  # the hypervisor's likewise
+    clocks: Outcome | Absent  # hops between machines; those within their clocks' error fail; worst: the largest, ns
+    uncaptured: bool | Absent  # whether there is no capture, although there should be one
+    frame_sets: FrameSets | Absent
+    coverage: Outcome | Absent  # bytes of streams at each end, by traces and captures; total by the captures
+    connections: Matching | Absent  # those with frames in the traces or stream bytes in the captures
+    captures: Captures | Absent
+    delays: Outcome | Absent  # of deliveries; negative ones and those shorter by the traces fail; worst in ms
+    inside: Spread | Absent  # their delay by the traces - by the captures: in first and last host
+    transits: Transits | Absent
+    identity: Outcome | Absent  # of nodes' seconds: classes of ``overhead`` against bytes on the wire, the total
+    send: Spread | Absent  # of frames sent in the judged span, from the peer's write to the first byte on the wire
+    receive: Spread | Absent  # of the same frames, from the last byte's arrival at the host to the peer's read
+    links: Links | Absent
+    emulation: Emulation | Absent
+    busy: tuple[float, ...] | Absent  # the processors' share in the seconds of the workload and of the cool-down
+    steal: tuple[float, ...] | Absent  # the hypervisor's likewise

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from metrics.checks.evidence import Emulation, Outcome, Spread
-from metrics.checks.rule import Judgement, Limit, Rules, at_most, none_of, share_at_most
+from metrics.checks.rule import Judgement, Limit, Rules, at_most, few_late, none_of, share_at_most
 from metrics.rundir import SUSPECT
 
 RULES = Rules()
@@ -46,7 +46,7 @@ def throttled(emulation: Emulation) -> Judgement:
     return none_of(len(judged), periods + is_cut_off, "ms", detail, max(throttled_ms, default=0.0))
 
 
-@RULES.add("certificate", SUSPECT)
+@RULES.add("certificate", SUSPECT, scope="deliveries")
 def clocks(clocks: Outcome) -> Judgement:
     """Fails if (``remote``) frames between two machines took less time than the uncertainty of their clocks. ``worst``
     is the largest uncertainty, by which any delay between machines may be wrong
@@ -62,8 +62,8 @@ def clocks(clocks: Outcome) -> Judgement:
 
 
 @RULES.add("overload", SUSPECT, RECEIVE_P99, grave=True, things="frames")
-def receive_delay(receive: Spread, frames: Outcome) -> Judgement:
-    """Fails if the p99 of ``d_rcv`` exceeds {0}.
+def receive_delay(receive: Spread) -> Judgement:
+    """Fails if ``d_rcv`` of more than 1 % of the frames exceeds {0}.
 
     Between a packet's arrival at a host and the peer's read lies nothing but the wait for a processor. An idle machine
     shows 0.1 to 1 ms; {0} is about a tenth of a typical WAN delay.
@@ -71,16 +71,16 @@ def receive_delay(receive: Spread, frames: Outcome) -> Judgement:
     Late: a frame; ``tap_rx_ns``, ``log_recv_ns``.
     """
     detail = f"peers read a frame after its arrival: {receive}"
-    return at_most(RECEIVE_P99, receive.p99, frames.tested, detail, receive.late, receive.samples // 100)
+    return few_late(RECEIVE_P99, receive.p99, receive.samples, detail, receive.late, receive.samples // 100)
 
 
 @RULES.add("overload", SUSPECT, SEND_P50, grave=True)
-def send_delay(send: Spread, frames: Outcome) -> Judgement:
+def send_delay(send: Spread) -> Judgement:
     """Fails if the median of ``d_sndbuf`` exceeds {0}.
 
     The same on the sending side. Its tail belongs to TCP (a full window waits a round trip), so the median is judged.
     """
-    return at_most(SEND_P50, send.p50, frames.tested, f"frames left their host after the peer's write: {send}")
+    return at_most(SEND_P50, send.p50, send.samples, f"frames left their host after the peer's write: {send}")
 
 
 @RULES.add("overload", SUSPECT, CPU_BUSY, BUSY_SECONDS)

@@ -1,11 +1,13 @@
-"""Were publications, round trips and first packets what was asked for?"""
+"""Were publications, round trips, packets and first packets what was asked for?"""
 
-from metrics.checks.consistency import JITTER
-from metrics.checks.evidence import Emulation, Publications
-from metrics.checks.rule import Judgement, Limit, Rules, at_most, none_of
+from math import sqrt
+
+from metrics.checks.evidence import Emulation, Publications, Timed, Transits
+from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
 from metrics.first_packets import RULES as COMPARED
 from metrics.first_packets import Contrast, Name, standing
-from metrics.probing import PHASES, QUANTILES
+from metrics.intervals import binomial_tails
+from metrics.probing import JITTER_SIGMAS, PAIR_FACTOR, PHASES, QUANTILES, Sweep
 from metrics.rundir import INVALID, SUSPECT
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.stalls import Late
@@ -14,75 +16,287 @@ RULES = Rules()
 
 PUBLISH_LAG_P99 = Limit(20.0, "ms")
 PROBES_LOST = Limit(0.001, "ratio")
+JITTER = Limit(JITTER_SIGMAS, "standard deviations")
+
+PAIR_ERROR = Limit(PAIR_FACTOR, "times the limit")
+"""The largest error of a pair in a sweep of the idle network, of the limit that the 99th percentile has."""
+
+HOST_ERROR = Limit(1.0, "times the limit")
+"""The median error of a host's pairs, of the limit that the median of all pairs has."""
+
+LOSS_P = Limit(0.001, "")
+"""The probability below which a number of lost packets is no chance."""
+
+LOSS_TOLERANCE = Limit(0.1, "ratio")
+"""By which a loss may differ from the one asked for without being tested: losses are drawn from a table of 65,536."""
+
+PACKETS_LOST = Limit(0.0001, "ratio")
+QUEUE_ERRORS = Limit(0.001, "ratio")
+
+JITTER_BIAS = Limit(0.15, "ms")
+"""Of the mean, besides a share of the jitter: an idle data plane is late by 0.06 ms."""
+
+JITTER_BIAS_RATIO = 0.05
+JITTER_SPREAD = Limit(0.05, "ratio")
+CHANCE_ERRORS = 3.3
+"""Standard errors that chance explains: beyond them lies one of 1,000 means."""
+
+FEWEST_JITTERED = 100
+
+FEWEST_LOSSES = 10
+"""Lost packets that must be expected before their number is tested: of fewer, no loss at all would be no surprise."""
 
 
 @RULES.add("overload", SUSPECT, PUBLISH_LAG_P99, grave=True, things="publications")
 def publish_lag(publications: Publications) -> Judgement:
-    """Fails if the 99th percentile of (published - scheduled) exceeds {0}.
+    """Fails if more than 1 % of the publications came over {0} later than scheduled.
 
     A late publication is an event loop that does not keep up.
 
     Late: a publication; scheduled, published.
     """
-    lag, tested = publications.lag, publications.with_schedule
+    lag = publications.lag
     detail = f"publications came later than scheduled: p99 {lag.p99:.3g} ms, latest {lag.max:.3g} ms"
-    return at_most(PUBLISH_LAG_P99, lag.p99, tested, detail, lag.late, tested // 100)
+    allowed, scheduled = lag.samples // 100, publications.scheduled
+    return few_late(PUBLISH_LAG_P99, lag.p99, lag.samples, detail, lag.late, allowed, scheduled)
 
 
 @RULES.add("certificate", INVALID)
-def certificate(emulation: Emulation) -> Judgement | None:
+def certificate(emulation: Emulation) -> Judgement:
     """Fails if an emulated run has no ``achieved.parquet``.
 
-    No pair of hosts was probed. With the file, the table ``checks`` does not have this check.
+    No pair of hosts was probed.
     """
-    detail = "achieved.parquet is missing: no pair of hosts was probed"
-    return none_of(1, 1, "", detail) if emulation.sweeps is None else None
+    missing = emulation.sweeps is None
+    return none_of(1, int(missing), "", "achieved.parquet is missing: no pair of hosts was probed" * missing)
+
+
+def _find_sweep(emulation: Emulation, phase: str) -> Sweep | Absent:
+    if emulation.sweeps is None:
+        return Absent("no pair of hosts was probed", due=True)
+    if phase not in emulation.sweeps:
+        return Absent(f"the experiment asks for no probes {phase} the workload", due=phase in emulation.asked_sweeps)
+    return emulation.sweeps[phase]
 
 
 for _phase in PHASES:
     _severity = SUSPECT if _phase == "during" else INVALID
     for _name in QUANTILES:
 
-        @RULES.add("certificate", _severity, JITTER, name=f"rtt_error_{_name}_{_phase}", things="probes")
-        def rtt_error(emulation: Emulation, phase: str = _phase, name: str = _name) -> Judgement | None:
+        @RULES.add("certificate", _severity, JITTER, name=f"rtt_error_{_name}_{_phase}", things="probes", floor=0.9)
+        def rtt_error(emulation: Emulation, phase: str = _phase, name: str = _name) -> Judgement | Absent:
             """Fails if, with each pair's limit = max(``verdict.rtt_error_pXX_ms``, ``rtt_error_pXX_ratio`` x its asked
-            RTT), the percentile of error / limit over all pairs exceeds 1, before, during or after the workload. Of
-            errors under jitter only what exceeds {0} counts. ``detail`` has the raw milliseconds.
+            RTT), more probes are beyond the limit than the percentile XX allows, before, during or after the workload.
+            Of errors under jitter only what exceeds {0} counts. During the workload, only probes of pairs whose own
+            packets were late, lost or absent can be late. ``worst`` is the percentile of error / limit, ``detail`` has
+            the raw milliseconds.
 
-            During the workload the prober too waits for a processor.
+            During the workload the prober waits for a processor, too, so its own lateness accuses no pair whose packets
+            the captures show in time.
 
             Late: a probe; sent, answered; one of its due instants must lie in a stall, too.
             """
-            sweep = (emulation.sweeps or {}).get(phase)
-            if sweep is None:
-                return None
+            sweep = _find_sweep(emulation, phase)
+            if isinstance(sweep, Absent):
+                return sweep
             errors = sweep.errors[name]
             beyond = f", beyond {JITTER} of the jitter asked for," if sweep.jittered else ""
             limit = f"max({errors.limit_ms:g} ms, {errors.limit_ratio:.2%} of the pair's RTT)"
             detail = f"RTT error{beyond} {name} {errors.ms:.3g} ms over {errors.probes:,} probes, limit {limit}"
+            if errors.cleared:
+                detail += f"; of {errors.cleared:,} late probes the captures show the pair's packets in time"
             detail, allowed = "; ".join((detail, *sweep.repeats)), int((1 - QUANTILES[name]) * errors.probes)
-            return at_most(Limit(1.0, "of the limit"), errors.of_limit, errors.probes, detail, errors.late, allowed)
+            limit_ = Limit(1.0, "of the limit")
+            return few_late(limit_, errors.of_limit, errors.probes, detail, errors.late, allowed, sweep.expected)
 
-    @RULES.add("certificate", SUSPECT, PROBES_LOST, name=f"probes_returned_{_phase}", grave=True)
-    def probes_returned(emulation: Emulation, phase: str = _phase) -> Judgement | None:
-        """Fails if more than {0} of the probes were lost although no loss was asked for.
+    @RULES.add("certificate", SUSPECT, PROBES_LOST, name=f"probes_returned_{_phase}", grave=True, floor=0.9)
+    def probes_returned(emulation: Emulation, phase: str = _phase) -> Judgement | Absent:
+        """Fails if more than {0} of the probes were lost although no loss was asked for. Where loss was asked for,
+        ``packet_loss`` judges it.
 
         The emulated network loses no packet of its own accord.
         """
-        sweep = (emulation.sweeps or {}).get(phase)
-        if sweep is None:
-            return None
+        sweep = _find_sweep(emulation, phase)
+        if isinstance(sweep, Absent):
+            return sweep
         sent, lost, asked = sweep.sent, sweep.sent - sweep.received, sweep.asked_loss_ratio
         if asked:
-            detail = f"{lost:,} of {sent:,} probes lost; loss was asked for (up to {asked:.2%} per round trip)"
-            return none_of(0, 0, "probes", detail, lost)
+            return Absent(f"{lost:,} of {sent:,} probes lost; loss was asked for (up to {asked:.2%} per round trip)")
         ratio = lost / max(sent, 1)
         detail = f"{lost:,} of {sent:,} probes did not come back" if lost else ""
         return Judgement(sent, lost if ratio > PROBES_LOST.value else 0, ratio, PROBES_LOST, detail)
 
 
+for _phase in ("before", "after"):
+
+    @RULES.add("certificate", INVALID, PAIR_ERROR, name=f"rtt_error_pairs_{_phase}", things="pairs", floor=0.9)
+    def rtt_error_pairs(emulation: Emulation, phase: str = _phase) -> Judgement | Absent:
+        """Fails if, in a sweep of the idle network, the error of any pair exceeds {0} that the 99th percentile has.
+
+        A percentile over all pairs would let one pair in a hundred have any delay at all.
+
+        Late: a pair; its best probe sent, answered; one of its due instants must lie in a stall, too.
+        """
+        sweep = _find_sweep(emulation, phase)
+        if isinstance(sweep, Absent):
+            return sweep
+        worst = sweep.worst_pair
+        detail = f"largest error {worst.error_ms:.3g} ms of {worst.asked_ms:.4g} ms, {worst.name}"
+        return few_late(PAIR_ERROR, worst.of_limit, sweep.errors["p99"].probes, detail, worst.late, 0, sweep.expected)
+
+    @RULES.add("certificate", INVALID, HOST_ERROR, name=f"rtt_error_hosts_{_phase}")
+    def rtt_error_hosts(emulation: Emulation, phase: str = _phase) -> Judgement | Absent:
+        """Fails if, in such a sweep, the median error of any host's pairs exceeds {0} that the median of all pairs has.
+
+        A host of 246 that is wrong towards everybody is less than 1 % of the pairs. With fewer than 3 hosts it is the
+        same as its pairs.
+        """
+        sweep = _find_sweep(emulation, phase)
+        if isinstance(sweep, Absent):
+            return sweep
+        worst = sweep.worst_host
+        detail = f"largest median {worst.error_ms:.3g} ms, {worst.name}"
+        failed = int(worst.of_limit > HOST_ERROR.value)
+        return Judgement(sweep.hosts, failed, worst.of_limit, HOST_ERROR, detail, material=emulation.hosts)
+
+
+@RULES.add("certificate", INVALID, things="packets", floor=0.9)
+def wire_delay(transits: Transits) -> Judgement | Absent:
+    """Fails if more than 1 % of the packets without jitter, between hosts without access rate, took over
+    ``verdict.wire_error_p99_ms`` more or less than the delay asked for. Of fewer than 100 packets one may.
+
+    Each packet is found in the captures where it left and where it arrived. ``worst`` is the 99th percentile.
+
+    Late: a packet; due, arrived.
+    """
+    return _judge_packets(transits.steady, transits.limit_ms)
+
+
+@RULES.add("certificate", INVALID, JITTER, things="packets", floor=0.9)
+def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
+    """Fails if the same is true of packets with jitter, of whose error only what exceeds {0} counts.
+
+    Where jitter was asked for, no single delay has an exact expected value.
+
+    Late: a packet; due + {0}, arrived.
+    """
+    return _judge_packets(transits.jittered, transits.limit_ms)
+
+
+@RULES.add("certificate", INVALID, things="packets", floor=0.9)
+def access_rate(transits: Transits) -> Judgement | Absent:
+    """Fails if the same is true of packets through an access link with a rate. Their delay asked for has what the link
+    adds: its queue is replayed from the instants at which packets entered it.
+
+    A rate is asked for like a delay.
+
+    Late: a packet; due behind the queue, arrived.
+    """
+    return _judge_packets(transits.rated, transits.limit_ms)
+
+
+def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent:
+    if isinstance(found, Absent):
+        return found
+    errors = found.errors
+    detail = f"p50 {errors.p50:.3g} ms, p99 {errors.p99:.3g} ms, largest {errors.max:.3g} ms"
+    allowed = max(errors.samples // 100, int(errors.samples > 1))
+    return few_late(Limit(limit_ms, "ms"), errors.p99, errors.samples, detail, errors.late, allowed, found.arrived)
+
+
+@RULES.add("certificate", SUSPECT, QUEUE_ERRORS, grave=True)
+def access_queue(transits: Transits) -> Judgement | Absent:
+    """Fails if more than {0} of the packets through such a link were dropped although its queue had room, or were kept
+    although it was full.
+
+    The length of a queue is asked for, too. Its state before the capture is not known.
+    """
+    queues = transits.queues
+    if isinstance(queues, Absent):
+        return queues
+    ratio = queues.failed / queues.tested
+    failed = queues.failed if ratio > QUEUE_ERRORS.value else 0
+    return Judgement(queues.tested, failed, ratio, QUEUE_ERRORS)
+
+
+@RULES.add("certificate", SUSPECT, PACKETS_LOST, grave=True, floor=0.9)
+def packets_arrive(transits: Transits) -> Judgement | Absent:
+    """Fails if a packet left its host and never arrived although no loss was asked for, or arrived and never left.
+
+    The captures show it, whatever the data plane counts. ``worst`` is the share of such packets. A share of {0} or less
+    changes no percentile.
+    """
+    wrong, tested = transits.plain_lost + transits.invented, transits.plain_sent
+    if not tested and transits.sent:
+        return Absent("packets may be lost on every way that was used: loss or access rates were asked for")
+    detail = f"{transits.plain_lost:,} of {tested:,} packets did not arrive, {transits.invented:,} never left"
+    return Judgement(tested, wrong, wrong / max(tested, 1), PACKETS_LOST, detail if wrong else "")
+
+
+@RULES.add("certificate", INVALID, LOSS_P, LOSS_TOLERANCE)
+def packet_loss(transits: Transits) -> Judgement | Absent:
+    """Fails if the number of lost packets, where loss was asked for, is less likely than {0} (binomial; one-sided, in
+    either direction), although the loss may differ by {1} from the one asked for. The same holds for each pair of which
+    at least 10 lost packets are expected, with the probability divided by the number of these pairs.
+
+    A loss is asked for like a delay.
+    """
+    losses = transits.losses
+    if isinstance(losses, Absent):
+        return losses
+    if losses.expected < FEWEST_LOSSES:
+        return Absent(f"only {losses.expected:.3g} of {losses.sent:,} packets are expected to be lost: too few to test")
+    asked, found = losses.expected / losses.sent, losses.lost / losses.sent
+    wrong = is_no_chance(losses.lost, losses.sent, asked)
+    detail = f"{losses.lost:,} of {losses.sent:,} packets were lost ({found:.3%}), {losses.expected:.1f} expected"
+    detail += f" ({asked:.3%}); {losses.pairs:,} pairs judged one by one"
+    if losses.wrong_pairs:
+        detail += f", {losses.wrong_pairs:,} of them wrong, first {losses.worst_pair}"
+    return Judgement(losses.sent, int(wrong) + losses.wrong_pairs, abs(found / asked - 1), LOSS_TOLERANCE, detail)
+
+
+def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
+    """Whether so many lost packets are too unlikely, given the loss asked for and its tolerance.
+
+    Args:
+        lost: of the packets.
+        sent: how many packets there are.
+        asked: the probability that each is lost.
+        tests: how many such tests are made: the probability is divided by it (Bonferroni).
+    """
+    tolerance = LOSS_TOLERANCE.value
+    few, _ = binomial_tails(lost, sent, asked * (1 - tolerance))
+    _, many = binomial_tails(lost, sent, min(asked * (1 + tolerance), 1.0))
+    return min(few, many) < LOSS_P.value / tests
+
+
+@RULES.add("certificate", INVALID, JITTER_BIAS, JITTER_SPREAD)
+def jitter(transits: Transits) -> Judgement | Absent:
+    """Fails if the mean of the packets' delays under jitter is further from the mean delay asked for than {0} plus
+    5 % of the jitter, or their standard deviation further from the one asked for than {1}, beyond what chance explains
+    (3.3 standard errors). Judged on packets that left at least 8 standard deviations after their predecessor: the data
+    plane keeps the order of a pair's packets, so others may have been held back.
+
+    A check of each packet against 3 standard deviations sees no bias.
+    """
+    found = transits.jitter
+    if isinstance(found, Absent):
+        return found
+    if found.packets < FEWEST_JITTERED or found.sigmas_std is None:
+        few = f"{found.packets:,} packets left long enough after their predecessor"
+        return Absent(f"{few}: fewer than {FEWEST_JITTERED} cannot show a bias")
+    chance = CHANCE_ERRORS / sqrt(found.packets)
+    allowed_ms = JITTER_BIAS.value + found.asked_ms * (JITTER_BIAS_RATIO + chance)
+    allowed_spread = JITTER_SPREAD.value + chance / sqrt(2)
+    off = abs(found.bias_ms) > allowed_ms, abs(found.sigmas_std - 1) > allowed_spread
+    detail = f"mean {found.bias_ms:+.3g} ms from the one asked for ({allowed_ms:.3g} ms allowed), standard deviation "
+    detail += f"{found.sigmas_std:.3f} of the one asked for ({found.asked_ms:.3g} ms on average)"
+    limit = Limit(allowed_ms, "ms")
+    return Judgement(found.packets, sum(off), abs(found.bias_ms), limit, detail)
+
+
 @RULES.add("certificate", SUSPECT, things="first packets")
-def first_packet(emulation: Emulation) -> Judgement | None:
+def first_packet(emulation: Emulation) -> Judgement | Absent:
     """Fails if first packets between two hosts are late more often than their controls: see [below](#first-packets).
 
     A network that is set up while it is used delays them.
@@ -96,7 +310,7 @@ def first_packet(emulation: Emulation) -> Judgement | None:
 
 
 @RULES.add("certificate", SUSPECT, things="first packets")
-def first_packet_hosts(emulation: Emulation) -> Judgement | None:
+def first_packet_hosts(emulation: Emulation) -> Judgement | Absent:
     """Fails if the same is true of the first packet that each host exchanges with any other.
 
     What is set up once per host delays only that one.
@@ -106,24 +320,26 @@ def first_packet_hosts(emulation: Emulation) -> Judgement | None:
     return _compare(emulation, "hosts")
 
 
-def _compare(emulation: Emulation, name: Name) -> Judgement | None:
-    """Judge the attempts; None if none were recorded, or no pair of hosts was probed."""
+def _compare(emulation: Emulation, name: Name) -> Judgement | Absent:
+    """Judge the attempts."""
     attempts, share = emulation.first_packets, Limit(COMPARED[name].share, "ratio")
     if emulation.sweeps is None or attempts is None:
-        return None
+        return Absent("no first packets were compared", due=True)
     decisive = standing(attempts, name)
-    details = [
-        f"attempt {attempt.number}: {_describe(contrast)}"
+    those = [
+        (attempt.number, contrast)
         for attempt in attempts
         for contrast in attempt.contrasts
         if contrast.name == name and contrast.slots
     ]
+    details = "; ".join(f"attempt {number}: {_describe(contrast)}" for number, contrast in those)
     if decisive is None:
-        details.append(f"fewer than {COMPARED[name].fewest} comparisons cannot show a fault")
-        return Judgement(0, 0, 0, share, "; ".join(details))
+        fewest, slots = COMPARED[name].fewest, sum(contrast.slots for _, contrast in those)
+        few = f"{slots:,} first packets of so few hosts: fewer than {fewest} comparisons cannot show a fault"
+        return Absent("; ".join(part for part in (few, details) if part), due=slots >= 2 * fewest)
     tally = decisive.tally
     failed, late = tally.first_only if decisive.found else 0, Late(tally.first_only, decisive.explained)
-    return Judgement(tally.compared, failed, tally.share, share, "; ".join(details), late, decisive.allowed)
+    return Judgement(tally.compared, failed, tally.share, share, details, late, decisive.allowed)
 
 
 def _describe(contrast: Contrast) -> str:

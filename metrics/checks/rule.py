@@ -1,4 +1,15 @@
-"""What a check is: when it fails, what a failure makes of the run, and the function that judges the evidence."""
+"""What a check is: when it fails, what a failure makes of the run, and the function that judges the evidence.
+
+Three rules hold for every check:
+
+* **A check cannot be empty.** It says how much of its material it tested. Below its floor it is not judged, and a run
+  with such a check is at most ``suspect``. A check that has no material by the run's design is not applicable, and says
+  why.
+* **The count of late samples decides**, where a check judges a percentile of samples: it fails if more samples are
+  beyond the limit than its percentile allows. The percentile itself may be the bound of a histogram's bucket.
+* **Stalls of the host excuse nothing**, but a check says how many of its late samples they explain, so that a run, or
+  a probe of the idle network, can be repeated.
+"""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -6,13 +17,26 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from metrics.rundir import INVALID, Check
+from metrics.rundir import FAILED, INVALID, NOT_APPLICABLE, NOT_JUDGED, PASSED, Check
 from metrics.stalls import Late
 
 GRAVE_FACTOR = 10
 """A value above this many times its limit makes the run invalid if the check's rule says ``grave``."""
 
+FLOOR = 0.5
+"""A check that tests a smaller part of its material is not judged, unless its rule sets another floor."""
+
+SCOPES = {"certificate": "network", "overload": "machine", "consistency": "frames"}
+"""The part of the verdict's scope that the checks of each section belong to, unless their rule names another one."""
+
 _NS = {"ms": 1e6, "s": 1e9}
+
+
+class Absent(Struct, frozen=True):
+    """Evidence that a run does not have, or a check that cannot be made."""
+
+    reason: str  # for people, without a full stop
+    due: bool = False  # whether the run should have it; False = by the run's design there is none
 
 
 class Limit(Struct, frozen=True):
@@ -34,16 +58,19 @@ class Limit(Struct, frozen=True):
 class Judgement(Struct, frozen=True):
     """What a rule finds in a run."""
 
-    tested: int  # how many things were tested; 0 if nothing could be
+    tested: int  # how many things were tested
     failed: int  # how many failed; the check fails if not 0
     worst: float  # the worst value, in the unit of ``limit``
     limit: Limit  # of the value
     detail: str = ""  # for people
     late: Late | None = None  # samples beyond the limit; None = stalls of the host explain nothing here
     allowed: int = 0  # how many samples may be late before the check fails
+    material: int | None = None  # how many things there were to test; None = as many as were tested
 
 
-def none_of(tested: int, failed: int, unit: str, detail: str = "", worst: float | None = None) -> Judgement:
+def none_of(
+    tested: int, failed: int, unit: str, detail: str = "", worst: float | None = None, material: int | None = None
+) -> Judgement:
     """Judge that nothing may fail.
 
     Args:
@@ -52,24 +79,39 @@ def none_of(tested: int, failed: int, unit: str, detail: str = "", worst: float 
         unit: of ``worst``.
         detail: for people.
         worst: by how much the worst one failed; None = ``failed`` itself.
+        material: see ``Judgement``.
     """
-    return Judgement(tested, failed, failed if worst is None else worst, Limit(0, unit), detail)
+    return Judgement(tested, failed, failed if worst is None else worst, Limit(0, unit), detail, material=material)
 
 
-def at_most(
-    limit: Limit, value: float, tested: int, detail: str, late: Late | None = None, allowed: int = 0
-) -> Judgement:
-    """Judge that one value, usually a percentile, must not exceed its limit.
+def at_most(limit: Limit, value: float, tested: int, detail: str, material: int | None = None) -> Judgement:
+    """Judge that one value must not exceed its limit.
 
     Args:
         limit: of the value.
         value: in the limit's unit.
         tested: how many samples the value is over.
         detail: for people.
-        late: see ``Judgement``.
-        allowed: see ``Judgement``.
+        material: see ``Judgement``.
     """
-    return Judgement(tested, int(value > limit.value), value, limit, detail, late, allowed)
+    return Judgement(tested, int(value > limit.value), value, limit, detail, material=material)
+
+
+def few_late(
+    limit: Limit, value: float, tested: int, detail: str, late: Late, allowed: int, material: int | None = None
+) -> Judgement:
+    """Judge that no more samples may be beyond a limit than their percentile allows.
+
+    Args:
+        limit: of each sample.
+        value: the percentile, in the limit's unit.
+        tested: how many samples there are.
+        detail: for people.
+        late: the samples beyond the limit.
+        allowed: how many there may be: of a 99th percentile, a hundredth of the samples.
+        material: see ``Judgement``.
+    """
+    return Judgement(tested, int(late.samples > allowed), value, limit, detail, late, allowed, material)
 
 
 def share_at_most(limit: Limit, values: Sequence[float], share: float, detail: str = "") -> Judgement:
@@ -96,10 +138,12 @@ class CheckRule(Struct, frozen=True):
     name: str  # of the check, unique
     section: str  # the table of docs/verdict.md that has it
     severity: str  # what a failure makes of the run, ``invalid`` or ``suspect``
-    judge: Callable[..., Judgement | None]  # of the parts of the evidence that its parameters without default name
+    judge: Callable[..., Judgement | Absent]  # of the parts of the evidence that its parameters without default name
     limits: tuple[Limit, ...] = ()  # those that the code sets; an experiment file's are in the evidence
     grave: bool = False  # whether a value above ``GRAVE_FACTOR`` times the limit makes the run invalid
     things: str = ""  # what late samples are called in the check's detail
+    scope: str = "network"  # the part of the verdict's scope
+    floor: float = FLOOR  # the share of its material of which the check must test at least so much
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -113,34 +157,52 @@ class CheckRule(Struct, frozen=True):
         text = (self.judge.__doc__ or "").format(*self.limits).replace("``", "`")
         return tuple(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
-    def check(self, evidence: object) -> Check | None:
-        """Return the row of the ``checks`` table; None if the run lacks a part that the check needs."""
+    def check(self, evidence: object) -> Check:
+        """Return the row of the ``checks`` table."""
         parts = [getattr(evidence, name) for name in self.needs]
-        found = None if any(part is None for part in parts) else self.judge(*parts)
-        if found is None:
-            return None
+        absent = [part for part in parts if isinstance(part, Absent)]
+        found = min(absent, key=lambda part: part.due) if absent else self.judge(*parts)
+        if isinstance(found, Absent):
+            outcome = NOT_JUDGED if found.due else NOT_APPLICABLE
+            return Check(self.name, 0, 0, 0.0, 0.0, "", self.severity, found.reason, outcome=outcome, scope=self.scope)
         is_grave = self.grave and found.failed and found.worst > GRAVE_FACTOR * found.limit.value
         late, explained = found.late or (None, None)
         stalled = f"stalls of the host explain {explained:,} of {late:,} late {self.things}" if late else ""
         detail = "; ".join(part for part in (found.detail, stalled) if part)
         severity, allowed = INVALID if is_grave else self.severity, None if found.late is None else found.allowed
         figures = found.tested, found.failed, float(found.worst), float(found.limit.value), found.limit.unit
-        return Check(self.name, *figures, severity, detail, late, explained, allowed)
+        material = found.tested if found.material is None else found.material
+        outcome = FAILED if found.failed else PASSED
+        if outcome == PASSED and found.tested < max(1, self.floor * material):
+            outcome, tested = NOT_JUDGED, f"{found.tested:,} of {material:,} could be tested"
+            detail = "; ".join(part for part in (tested, detail) if part)
+        said = outcome, self.scope, material
+        return Check(self.name, *figures, severity, detail, late, explained, allowed, *said)
 
 
-_Judge = TypeVar("_Judge", bound=Callable[..., Judgement | None])
+_Judge = TypeVar("_Judge", bound=Callable[..., Judgement | Absent])
 
 
 class Rules(list[CheckRule]):
     """The rules of a module, in the order of the ``checks`` table."""
 
     def add(
-        self, section: str, severity: str, *limits: Limit, name: str = "", grave: bool = False, things: str = ""
+        self,
+        section: str,
+        severity: str,
+        *limits: Limit,
+        name: str = "",
+        grave: bool = False,
+        things: str = "",
+        scope: str = "",
+        floor: float = FLOOR,
     ) -> Callable[[_Judge], _Judge]:
         """Make a rule of the function that judges; its name is the check's if none is given (see ``CheckRule``)."""
 
         def enter(judge: _Judge) -> _Judge:
-            self.append(CheckRule(name or judge.__name__, section, severity, judge, limits, grave, things))
+            own = scope or SCOPES[section]
+            rule = CheckRule(name or judge.__name__, section, severity, judge, limits, grave, things, own, floor)
+            self.append(rule)
             return judge
 
         return enter

@@ -52,7 +52,13 @@ def to_json(comparison: Comparison, outcomes: Sequence[Outcome] = ()) -> bytes:
             "label": group.label,
             "settings": group.settings,
             "runs": [
-                {"run_dir": str(run.path), "seed": run.plan.seed, "verdict": run.summary.verdict} for run in group.runs
+                {
+                    "run_dir": str(run.path),
+                    "seed": run.plan.seed,
+                    "verdict": run.summary.verdict,
+                    "scope": run.summary.scope,
+                }
+                for run in group.runs
             ],
         }
         for group in comparison.groups

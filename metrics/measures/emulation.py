@@ -24,9 +24,7 @@ EMULATION.add_statistics(
 EMULATION.add_statistics(
     "rtt_error_ms", "ms", "RTT error of the idle network", lambda it: it.rtt_errors_ms, "p50", "p99"
 )
-EMULATION.add(
-    "wire_error_ms_p99", "ms", "error of a hop's wire delay, 99th percentile", lambda it: it.wire_error_ms_p99
-)
+EMULATION.add("wire_error_ms_p99", "ms", "error of a packet's delay, 99th percentile", lambda it: it.wire_error_ms_p99)
 EMULATION.add_statistics(
     "send_delay_ms", "ms", "delay of a hop in the sender's host", lambda it: it.send_delays_ms, "p50"
 )

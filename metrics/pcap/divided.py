@@ -27,7 +27,8 @@ WINDOW_BYTES: Final = 64 << 20
 """Of a capture file, read at a time: that takes about eight times as much memory."""
 
 _RECORD: Final = ("ts_ns", "wire_bytes", "interface", "tap")
-_DECODED: Final = ("nature", "src", "dst", "src_port", "dst_port", "flags", "seq", "ack", "ip_bytes", "payload_bytes")
+_ADDRESSES: Final = ("src", "dst", "src_port", "dst_port")
+_DECODED: Final = ("nature", *_ADDRESSES, "flags", "seq", "ack", "ip_bytes", "payload_bytes", "identity")
 _NARROW: Final = {"interface": "i4", "tap": "i1", "nature": "i1", "flags": "i2"} | dict.fromkeys(
     ("src_port", "dst_port", "ip_bytes", "payload_bytes"), "i4"
 )

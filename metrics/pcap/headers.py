@@ -33,6 +33,9 @@ _SLL_OUTGOING = 4
 _IPV6_EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options: 8 bytes and more, length in the second one
 _IPV6_FRAGMENT = 44
 
+_IDENTIFIED = np.array([20, 28, 40])
+"""How many of a packet's first bytes identify it, as many of them as were kept."""
+
 _IPV4_HEADER = np.dtype(
     {
         "names": ["first", "length", "fragment", "proto", "src", "dst"],
@@ -71,6 +74,7 @@ class Columns:
     ip_bytes: npt.NDArray[np.int32]
     payload_bytes: npt.NDArray[np.int32]
     payload_start: Ints  # where the payload starts in the file
+    identity: Ints  # a hash of an IPv4 packet's first bytes, the same wherever the packet was seen (``identify``)
 
     @classmethod
     def unknown(cls, count: int) -> Columns:
@@ -216,8 +220,34 @@ def _decode_ipv4(data: Bytes, at: Ints, end: Ints, wire_end: Ints, rows: Ints, f
     place = as_slice(out)
     columns.src[place], columns.dst[place] = header["src"], header["dst"]
     columns.ip_bytes[place] = length
+    columns.identity[place] = identify(data, at, end)
     fragment = header["fragment"] & 0x3FFF != 0
     _decode_transport(data, at + header_bytes, end, at + length, header["proto"], fragment, out, columns)
+
+
+def identify(data: Bytes, at: Ints, end: Ints) -> Ints:
+    """A hash of the first 40 bytes of each packet from its IP header on, or of as many of its first 28 or 20 as it has.
+
+    These bytes do not change between two hosts: they have the addresses, the IP header's identification, and of TCP the
+    whole header without options, or an echo's identifier and sequence number.
+    """
+    hashed = np.zeros(len(at), np.uint64)
+    room = np.searchsorted(_IDENTIFIED, np.minimum(end, len(data)) - at, "right") - 1
+    for size, kept in enumerate(_IDENTIFIED):
+        rows = np.flatnonzero(room == size)
+        if len(rows):
+            first_bytes = gather(data, at[as_slice(rows)], np.dtype((np.void, kept)))
+            hashed[as_slice(rows)] = _hash(first_bytes.view("<u4").reshape(len(rows), -1))
+    return hashed.view(np.int64)
+
+
+def _hash(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of (n, m) words, a row each: FNV-1a on words, then the last step of splitmix64."""
+    found = np.full(len(words), 0xCBF29CE484222325, np.uint64)
+    for column in words.T:
+        found = (found ^ column) * np.uint64(0x100000001B3)
+    found = (found ^ found >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    return found ^ found >> np.uint64(27)
 
 
 def _decode_ipv6(

@@ -117,6 +117,18 @@ WIRE: Final = pa.schema(
 )
 """Bytes a host, tap and second. Invariant: wire = payload + retx + header + pure_ack + other, to the byte."""
 
+CROSSINGS: Final = pa.schema(
+    [
+        ("ts_ns", _INT64),
+        ("src", _INT64),  # IPv4 addresses as integers
+        ("dst", _INT64),
+        ("is_tx", _BOOL),  # whether it left the host that recorded it; false = it arrived there
+        ("identity", _INT64),  # the same at both taps (``metrics.pcap.headers``)
+        ("wire_bytes", _INT64),
+    ]
+)
+"""An IPv4 packet that left its source or arrived at its destination: what tells how long its way was."""
+
 CAPTURES: Final = pa.schema(
     [
         ("pcap_file", _STRING),
@@ -167,6 +179,7 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
     "frames": FRAMES,
     "spans": SPANS,
     "wire": WIRE,
+    "crossings": CROSSINGS,
     "captures": CAPTURES,
 }
 

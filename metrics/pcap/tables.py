@@ -12,9 +12,9 @@ from metrics.pcap.divided import CapturePart
 from metrics.pcap.files import read_bytes
 from metrics.pcap.flows import TcpConnections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
-from metrics.pcap.headers import TCP, Packets, address_text, decode
-from metrics.pcap.records import TAPS, Records, Selection
-from metrics.pcap.schemas import PACKETS, SCHEMAS, TRACED
+from metrics.pcap.headers import IPV6_BASE, TCP, Packets, address_text, decode
+from metrics.pcap.records import MID, TAPS, TX, Records, Selection
+from metrics.pcap.schemas import CROSSINGS, PACKETS, SCHEMAS, TRACED
 from metrics.pcap.sightings import sight
 from metrics.pcap.streams import Streams, reassemble
 from metrics.pcap.summaries import InterfaceCounts, account_wire, describe_unreadable, summarise_connections
@@ -138,6 +138,8 @@ def _read_piece(
         yield "packets", _packets_table(packets, path, _retransmitted(packets, connections, streams))
     if "conns" in reading.tables:
         yield "conns", summarise_connections(connections, streams, packets)
+    if "crossings" in reading.tables:
+        yield "crossings", _crossings_table(packets)
     if "wire" in reading.tables:
         yield "wire", account_wire(packets, connections, streams, reading.origin_ns)
     if {"frames", "spans"} & set(reading.tables):
@@ -202,6 +204,16 @@ def _packets_table(packets: Packets, path: Place, is_retx: npt.NDArray[np.bool_]
         "pcap_off": pa.array(records.at),
     }
     return pa.table([arrays[name] for name in PACKETS.names], schema=PACKETS)
+
+
+def _crossings_table(packets: Packets) -> pa.Table:
+    """The IPv4 packets of which it is known whether they left or arrived."""
+    columns, records = packets.columns, packets.records
+    known = np.flatnonzero((packets.tap != MID) & (columns.src >= 0) & (columns.src < IPV6_BASE))
+    found = {name: getattr(columns, name)[known] for name in ("src", "dst", "identity")}
+    found |= {"ts_ns": records.ts_ns[known], "wire_bytes": records.wire_bytes[known]}
+    found["is_tx"] = packets.tap[known] == TX
+    return pa.table([pa.array(found[name]) for name in CROSSINGS.names], schema=CROSSINGS)
 
 
 def _address_strings(addresses: npt.NDArray[np.int64], ipv6: list[bytes]) -> pa.Array:

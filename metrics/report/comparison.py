@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure as Canvas
+from msgspec import structs
 
 from metrics.comparison.conditions import Outcome
 from metrics.comparison.differences import Cell, Comparison
@@ -18,6 +19,7 @@ from metrics.report.figures.world import draw_world
 from metrics.report.page import format_number, template
 from metrics.report.run import Run
 from metrics.report.svg import palette_css, to_element, to_svg
+from metrics.rundir import JUDGED, Scope
 
 _LINES: Final = ("-", "--", "-.", ":")
 """Curves that coincide can all be seen."""
@@ -45,11 +47,18 @@ def setting_rows(comparison: Comparison) -> Rows:
     verdicts = [Counter(run.summary.verdict for run in group.runs) for group in comparison.groups]
     rows: Rows = [
         ("runs", [", ".join(f"{count} {verdict}" for verdict, count in each.items()) for each in verdicts]),
+        ("judged", [", ".join(judged_parts(group)) or "nothing" for group in comparison.groups]),
         ("seeds", [_enumerate([run.plan.seed for run in group.runs]) for group in comparison.groups]),
     ]
     own = Counter(own_settings(comparison.groups).values())
     rows += _rows_of(comparison, (path for path in _paths(comparison) if path not in own_settings(comparison.groups)))
     return [*rows, ("own settings", [own[group.protocol] for group in comparison.groups])] if own else rows
+
+
+def judged_parts(group: Group) -> list[str]:
+    """The parts of the verdict's scope that were judged in all runs of a group; none of runs of earlier versions."""
+    scopes = [structs.asdict(run.summary.scope) if run.summary.scope else {} for run in group.runs]
+    return [part for part in Scope.__struct_fields__ if all(scope.get(part) == JUDGED for scope in scopes)]
 
 
 def own_setting_rows(comparison: Comparison) -> Rows:

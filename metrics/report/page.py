@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from msgspec import structs
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
@@ -14,6 +15,7 @@ from metrics.report.overlay import measures_over_time, topics_by_shape
 from metrics.report.probing import first_packet_rows, sweep_rows
 from metrics.report.run import Run
 from metrics.report.svg import palette_css, to_element
+from metrics.rundir import FAILED, NOT_APPLICABLE, PASSED, Summary
 from metrics.rundir.files import ACHIEVED_FILE, TABLES_FOLDER
 from metrics.storage import Place
 from metrics.storage.parquet import read_footer
@@ -34,6 +36,8 @@ def render(run: Run, drawn: Mapping[str, tuple[str, str]]) -> str:
         sentence=sentence(run),
         reading=reading(run),
         expectation=expectation(run),
+        judged=judged(summary),
+        inapplicable=inapplicable(summary),
         chapters=[_chapter(run, chapter, drawn) for chapter in CHAPTERS],
         palette=palette_css(),
         overlay=measures_over_time(run),
@@ -126,6 +130,26 @@ def expectation(run: Run) -> str:
         f"{rule}, and had been up from the start or for at least {settle_s:g} s. Of nodes that had joined later, "
         f"{left_out:,} deliveries are left out."
     )
+
+
+def judged(summary: Summary) -> str:
+    """What the verdict is about, with how many checks passed of those that were made."""
+    made = [check for check in summary.checks if check.outcome in (PASSED, FAILED)]
+    passed = sum(check.outcome == PASSED for check in made)
+    counted = f"{passed} of {len(made)} checks passed."
+    if summary.scope is None:
+        return counted
+    parts = (f"{part}: {state}" for part, state in structs.asdict(summary.scope).items())
+    return f"{counted} What they are about: {', '.join(parts)}."
+
+
+def inapplicable(summary: Summary) -> dict[str, list[str]]:
+    """The checks that do not apply to the run, by the reason."""
+    found: dict[str, list[str]] = {}
+    for check in summary.checks:
+        if check.outcome == NOT_APPLICABLE:
+            found.setdefault(check.detail, []).append(check.name.replace("_", " "))
+    return found
 
 
 def label_of(name: str) -> str:

@@ -4,7 +4,12 @@
 schema version, ``timeline`` the instants of a run, ``parquet`` the version in Parquet files. Only the last needs Arrow.
 """
 
+from metrics.rundir.documents import FAILED as FAILED
 from metrics.rundir.documents import INVALID as INVALID
+from metrics.rundir.documents import JUDGED as JUDGED
+from metrics.rundir.documents import NOT_APPLICABLE as NOT_APPLICABLE
+from metrics.rundir.documents import NOT_JUDGED as NOT_JUDGED
+from metrics.rundir.documents import PASSED as PASSED
 from metrics.rundir.documents import SCHEMA_VERSION as SCHEMA_VERSION
 from metrics.rundir.documents import SUSPECT as SUSPECT
 from metrics.rundir.documents import VALID as VALID
@@ -16,6 +21,7 @@ from metrics.rundir.documents import Manifest as Manifest
 from metrics.rundir.documents import Placement as Placement
 from metrics.rundir.documents import Pointer as Pointer
 from metrics.rundir.documents import Record as Record
+from metrics.rundir.documents import Scope as Scope
 from metrics.rundir.documents import Stall as Stall
 from metrics.rundir.documents import Summary as Summary
 from metrics.rundir.reading import RunDirError as RunDirError

@@ -9,6 +9,13 @@ from metrics.rundir.timeline import Phase, Timeline
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
+PASSED, FAILED, NOT_JUDGED, NOT_APPLICABLE = "passed", "failed", "not judged", "not applicable"
+"""The outcomes of a check. ``not judged``: the run should have material for it, and has too little. ``not applicable``:
+by its design the run has none."""
+
+JUDGED = "judged"
+"""Of a part of the verdict's scope: at least one of its checks passed or failed, and none was not judged."""
+
 SCHEMA_VERSION = 1
 """The version of the run directory: raise it when files change so that programs of the version before misread them."""
 
@@ -100,7 +107,9 @@ class Check(Struct, frozen=True):
     """A row of the ``checks`` table: one invariant over the run.
 
     ``severity`` is what a failure makes of the run (``invalid`` or ``suspect``). ``worst`` and ``tolerance`` are in
-    ``unit``. A check that could not be made has ``tested`` 0 and says why in ``detail``.
+    ``unit``. ``outcome`` is one of ``PASSED``, ``FAILED``, ``NOT_JUDGED`` and ``NOT_APPLICABLE``; a check that was not
+    made says why in ``detail``. ``material`` is how many things there were to test, of which ``tested`` were tested.
+    ``scope`` is the part of the verdict's scope (``Scope``) that the check belongs to.
 
     Where a stall of the host may be the cause: ``late`` samples were beyond the limit, ``explained`` of them would not
     have been without such stalls (``metrics.stalls``), and the check fails if more than ``allowed`` are late. None: a
@@ -118,6 +127,25 @@ class Check(Struct, frozen=True):
     late: int | None = None
     explained: int | None = None
     allowed: int | None = None
+    outcome: str = PASSED
+    scope: str = ""
+    material: int | None = None
+
+
+class Scope(Struct, frozen=True):
+    """What a verdict is about: each part is ``JUDGED``, ``NOT_JUDGED`` or ``NOT_APPLICABLE``.
+
+    Attributes:
+        network: whether delays, losses and rates were those that the experiment asked for.
+        machine: whether the machine was fast enough.
+        frames: whether traces, captures and tables tell the same of frames and connections.
+        deliveries: whether the workload was carried out, and deliveries are those that it calls for.
+    """
+
+    network: str
+    machine: str
+    frames: str
+    deliveries: str
 
 
 class Record(Struct, frozen=True):
@@ -145,6 +173,7 @@ class Summary(Struct, frozen=True):
     """``summary.json``. ``reasons`` is empty when the verdict is ``valid``.
 
     ``attempt`` is None but for a run that repeats another one. ``computed_by`` says where the tables were computed.
+    ``scope`` says what the verdict is about; None in summaries of earlier versions.
     """
 
     verdict: str
@@ -157,6 +186,7 @@ class Summary(Struct, frozen=True):
     protocol: str
     attempt: Attempt | None = None
     computed_by: str = ""
+    scope: Scope | None = None
 
 
 class Pointer(Struct, frozen=True):

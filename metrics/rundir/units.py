@@ -29,7 +29,7 @@ _BY_NAME: Final[dict[str, str]] = {
             topic_view_components_max""",
         "frames": "frames frames_per_change n_frames",
         "packets": """n_segments n_retx orig_pkts resp_pkts frames_in frames_out frames_late frames_waited dropped sent
-            received""",
+            received packets lost queue_drops""",
         "seconds": "n_seconds",
         "probes": "probes",
     }.items()

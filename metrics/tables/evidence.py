@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,8 +13,10 @@ import pyarrow.compute as pc
 from metrics import first_packets
 from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN
+from metrics.checks.rule import Absent
 from metrics.dataplane import spans
 from metrics.pcap.schemas import CAPTURES, CONNS
+from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
@@ -31,16 +34,24 @@ from peer.protocols.registry import copies_are_pulled, copies_follow_links
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
 
 
+class Found(NamedTuple):
+    """What tasks say of large tables; None = the run has no captures."""
+
+    messages: MessageEvidence
+    hops: HopEvidence
+    transits: parts.Transits | None
+    links: parts.Links | None
+
+
 def gather(
     run: RunDir,
     states: Mapping[int | None, TraceState],
     incomplete: list[int],
     broken: pa.Array,
     staging: Place,
-    messages: MessageEvidence,
-    hops: HopEvidence,
+    found: Found,
 ) -> parts.Evidence:
-    """Find all evidence but the links.
+    """Find all evidence.
 
     Args:
         run: the run directory, with its tables.
@@ -49,12 +60,9 @@ def gather(
         broken: connections that a crash broke. Frames on them may be lost, which was asked for: they count for no
             check of completeness.
         staging: has the events, the streams and what was read of the captures.
-        messages: what tasks say of messages and deliveries.
-        hops: what tasks say of hops.
+        found: what tasks say.
     """
-    captured, emulated = bool(run.captures), run.manifest.testbed == "emulated"
-    streams = outside(broken, read_parquet(staging / "streams"))
-    conns = outside(broken, read_parquet(staging / "wire" / "conns", schema=CONNS))
+    messages, hops = found.messages, found.hops
     margin_ms = max(CHURN_MARGIN.value, messages.lag.max)
     busy, steal = read_load(run)
     return parts.Evidence(
@@ -76,36 +84,75 @@ def gather(
         recount=recount(run, round(margin_ms * 1e6), run.settle_ns),
         order=hops.order,
         frames=hops.frames,
-        clocks=hops.clocks if run.clocks else None,
-        uncaptured=None if captured else bool(run.experiment.get("capture", {}).get("enabled", False)) and emulated,
-        frame_sets=hops.frame_sets if captured else None,
-        coverage=_coverage(of_whole_traces(streams, incomplete), conns) if captured else None,
-        connections=_connections(streams, conns) if captured else None,
-        captures=_captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)) if captured else None,
-        delays=messages.delays if captured else None,
-        inside=messages.inside if captured else None,
-        wire=hops.wire if captured else None,
-        identity=_identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")) if captured else None,
-        send=hops.send if captured else None,
-        receive=hops.receive if captured else None,
-        emulation=read_emulation(run) if emulated else None,
+        clocks=hops.clocks if run.clocks else Absent("all processes of the run read the same clock"),
+        emulation=read_emulation(run, pairs_in_time(run)),
         busy=busy,
         steal=steal,
+        **_captured(run, incomplete, broken, staging, found),
     )
 
 
-def read_emulation(run: RunDir) -> parts.Emulation:
-    """Read what an emulated run recorded of its network and its machine."""
+def _captured(run: RunDir, incomplete: list[int], broken: pa.Array, staging: Place, found: Found) -> dict[str, Any]:
+    """The parts that need captures."""
+    uncaptured = lacks_captures(run)
+    if uncaptured is not None:
+        names = ("frame_sets", "coverage", "connections", "captures", "delays", "inside", "transits", "identity")
+        absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links"), uncaptured)
+        return absent | {"uncaptured": True if uncaptured.due else uncaptured}
+    streams = outside(broken, read_parquet(staging / "streams"))
+    conns = outside(broken, read_parquet(staging / "wire" / "conns", schema=CONNS))
+    return {
+        "uncaptured": False,
+        "frame_sets": found.hops.frame_sets,
+        "coverage": _coverage(of_whole_traces(streams, incomplete), conns),
+        "connections": _connections(streams, conns),
+        "captures": _captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)),
+        "delays": found.messages.delays,
+        "inside": found.messages.inside,
+        "transits": found.transits,
+        "identity": _identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")),
+        "send": found.hops.send,
+        "receive": found.hops.receive,
+        "links": found.links,
+    }
+
+
+def lacks_captures(run: RunDir) -> Absent | None:
+    """Why a run has no captures; None if it has some."""
+    if run.captures:
+        return None
+    if run.manifest.testbed != "emulated":
+        return Absent(f"the {run.manifest.testbed} testbed captures no packets")
+    if not run.experiment.get("capture", {}).get("enabled", False):
+        return Absent("the experiment asks for no capture")
+    return Absent("there is no capture file", due=True)
+
+
+def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation | Absent:
+    """Read what an emulated run recorded of its network and its machine.
+
+    Args:
+        run: the run directory.
+        in_time: ``pairs_in_time``; None = not known.
+    """
+    if run.manifest.testbed != "emulated":
+        return Absent(f"the {run.manifest.testbed} testbed emulates no network")
     limits, loss_ratio = run.experiment["verdict"], run.underlay.loss_ratio
     asked_loss_ratio = float((1 - (1 - loss_ratio) * (1 - loss_ratio.T)).max())
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
     sweeps = None
     if achieved is not None:
         phases = ((phase, achieved.filter(pc.equal(achieved["phase"], phase))) for phase in PHASES)
-        found = ((phase, rows) for phase, rows in phases if rows.num_rows)
-        sweeps = {phase: measure_sweep(rows, limits, run.stalls, asked_loss_ratio) for phase, rows in found}
+        sweeps = {
+            phase: measure_sweep(rows, limits, run.stalls, asked_loss_ratio, in_time if phase == "during" else None)
+            for phase, rows in phases
+            if rows.num_rows
+        }
+    sampled = float(run.experiment.get("probes", {}).get("during_per_s", 0)) > 0
     return parts.Emulation(
+        hosts=run.underlay.size,
         sweeps=sweeps,
+        asked_sweeps=tuple(phase for phase in PHASES if sampled or phase != "during"),
         first_packets=None if slots is None else tuple(first_packets.judge(slots, run.stalls)),
         spans=tuple(spans(run.lines(DATAPLANE_FILE))),
         pressure=msgspec.convert(run.lines(PRESSURE_FILE), tuple[parts.PressureLine, ...]),
@@ -114,6 +161,19 @@ def read_emulation(run: RunDir) -> parts.Emulation:
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
     )
+
+
+def pairs_in_time(run: RunDir) -> Bools:
+    """(n, n) the pairs of hosts with packets in the judged span, of which at most 1 % were late, and none was lost."""
+    found: Bools = np.zeros((run.underlay.size, run.underlay.size), np.bool_)
+    if run.captures:
+        rows = read_columns(run, "pairs", "src_node", "dst_node", "packets", "late", "lost", "asked_loss_ratio")
+        packets, late, lost = (numbers(rows[name]) for name in ("packets", "late", "lost"))
+        held = (packets > 0) & (late * 100 <= packets) & ((lost == 0) | (rows["asked_loss_ratio"].to_numpy() > 0))
+        hosts = {place.node: place.host for place in run.plan.placement}
+        src, dst = ([hosts[node] for node in rows[end].to_pylist()] for end in ("src_node", "dst_node"))
+        found[src, dst] = held
+    return found
 
 
 def copies_on_request(run: RunDir) -> bool:
@@ -187,8 +247,8 @@ def _connections(streams: pa.Table, conns: pa.Table) -> parts.Matching:
     return parts.Matching(len(traced | seen), only_traced=len(traced - seen), only_on_wire=len(seen - traced))
 
 
-def read_load(run: RunDir) -> tuple[tuple[float, ...], tuple[float, ...]] | tuple[None, None]:
-    """Read the busy and stolen shares in the workload's seconds and those that its last messages need, if recorded."""
+def read_load(run: RunDir) -> tuple[tuple[float, ...] | Absent, tuple[float, ...] | Absent]:
+    """Read the busy and stolen shares in the workload's seconds and those that its last messages need."""
     rows = read_columns(run, "fidelity", "at_ns", "cpu_busy_ratio", "steal_ratio")
     at_ns, working = numbers(rows["at_ns"]), np.zeros(len(rows), np.bool_)
     for phase in (run.phase("workload"), run.phase("cooldown")):
@@ -196,9 +256,8 @@ def read_load(run: RunDir) -> tuple[tuple[float, ...], tuple[float, ...]] | tupl
             working |= (phase.start_ns <= at_ns) & (at_ns < phase.end_ns)
     rows = rows.filter(pa.array(working))
     busy, steal = (tuple(rows[name].drop_null().to_pylist()) for name in ("cpu_busy_ratio", "steal_ratio"))
-    if not busy:
-        return None, None
-    return busy, steal
+    missing = Absent("no load of the processors was recorded", due=run.manifest.testbed == "emulated")
+    return busy or missing, steal or missing
 
 
 def _drops(events: Place) -> dict[str, int]:

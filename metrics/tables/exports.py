@@ -29,6 +29,7 @@ MEANINGS: Final = {
     "disclosures": "a row per adversary that asks",
     "epochs": "a row per epoch of a protocol that learns its neighbours",
     "messages": "a row per published message",
+    "pairs": "a row per directed pair of nodes whose hosts exchanged packets",
     "links": "a row per logical link, by the word of a node",
     "physical_links": "a row per connection and side",
     "sharing": "the sizes of each node's views at each second, by traces and by captures",

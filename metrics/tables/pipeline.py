@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from ipaddress import IPv4Address
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries, read_behaviours
 from metrics.checks import check_run
-from metrics.checks.evidence import Links
+from metrics.checks.evidence import Links, Transits
 from metrics.executors import Executor
 from metrics.measures.snapshots import measure_overlay
 from metrics.pcap.schemas import SCHEMAS
@@ -34,7 +35,7 @@ from metrics.tables import (
 )
 from metrics.tables.buckets import read_bucket
 from metrics.tables.condensed import build_and_condense
-from metrics.tables.evidence import copies_on_request, copies_show_links, gather
+from metrics.tables.evidence import Found, copies_on_request, copies_show_links, gather
 from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
 from metrics.tables.hop_evidence import Circumstances, weigh_hops
@@ -46,6 +47,8 @@ from metrics.tables.shares import Made, Rows, Share, all_shares, write_share, wr
 from metrics.tables.staged import read_staged, temporary_folder
 from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
+from metrics.tables.transit_evidence import TransitRules, weigh_transits
+from metrics.tables.transits import Access, TransitSources, build_transits
 from metrics.tables.wire import stage_captures
 from metrics.totals import Totals, write_totals
 from peer.files import OVERLAY_FILE
@@ -84,7 +87,7 @@ class Pipeline:
 
     def _build(self) -> None:
         """Each line needs the tables of those above it."""
-        in_parallel(hops=self._save_hops, links=self._save_links)
+        in_parallel(hops=self._save_hops, links=self._save_links, pairs=self._save_pairs)
         in_parallel(deliveries=self._save_deliveries, conns=self._save_conns, overhead=self._save_overhead)
         in_parallel(
             hops=self._weigh_hops, sharing=self._save_sharing, fidelity=self._save_fidelity, overlay=self._save_overlay
@@ -138,6 +141,22 @@ class Pipeline:
             captured=captured,
             shown=captured and copies_show_links(run),
         )
+
+    def _save_pairs(self) -> None:
+        """What became of each packet between two hosts, if there is a capture."""
+        run, folder = self._run, self._staging / "transits"
+        self.transits: Transits | None = None
+        if not run.captures:
+            self._save_small("pairs", [])
+            return
+        access = Access.of(run)
+        nodes = {int(IPv4Address(place.wan_ip)): place.node for place in run.plan.placement}
+        sources = TransitSources(self._staging / "wire" / "crossings", self._pairs, nodes, access, self._buckets)
+        self._write(partial(build_transits, sources), "transits")
+        limit_ms = float(run.experiment["verdict"]["wire_error_p99_ms"])
+        rules = TransitRules(self._pairs, access, run.judged_ns, limit_ms, run.stalls)
+        sorted_values = self._staging / "weighed-transits"
+        self.transits = weigh_transits(self._executor, rules, folder, self._path("pairs"), sorted_values, self._buckets)
 
     def _save_deliveries(self) -> None:
         sources = deliveries.DeliverySources(
@@ -239,16 +258,8 @@ class Pipeline:
         write_totals(self._run, Totals(self.messages.totals, self.hops.totals))
 
     def _save_checks(self) -> None:
-        evidence = gather(
-            self._run,
-            self._staged.states,
-            self._staged.incomplete,
-            self.broken,
-            self._staging,
-            self.messages,
-            self.hops,
-        )
-        evidence = msgspec.structs.replace(evidence, links=self.links)
+        found = Found(self.messages, self.hops, self.transits, self.links)
+        evidence = gather(self._run, self._staged.states, self._staged.incomplete, self.broken, self._staging, found)
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 
     def _save_overlay(self) -> None:

@@ -50,6 +50,10 @@ _COLUMNS: Final = {
         payload_bytes bigint, n_subscribers bigint, n_delivered bigint, t50_ms double, t90_ms double, t99_ms double,
         t100_ms double, n_transmissions bigint, n_reached bigint, redundancy double
     """,
+    "pairs": """
+        src_node int, dst_node int, packets bigint, lost bigint, queue_drops bigint, late bigint, asked_delay_ms double,
+        asked_jitter_ms double, asked_loss_ratio double, error_ms_mean double, error_ms_max double
+    """,
     "links": "node int, peer int, topic bigint, from_ns bigint, to_ns bigint",
     "physical_links": "node int, peer int, conn string, opened boolean, from_ns bigint, to_ns bigint",
     "sharing": """
@@ -94,7 +98,7 @@ _COLUMNS: Final = {
     "stalls": "source string, cpu int, phase string, start_ns bigint, end_ns bigint",
     "checks": """
         name string, tested bigint, failed bigint, worst double, tolerance double, unit string, severity string,
-        detail string, late bigint, explained bigint, allowed bigint
+        detail string, late bigint, explained bigint, allowed bigint, outcome string, scope string, material bigint
     """,
 }
 

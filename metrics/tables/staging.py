@@ -25,6 +25,9 @@ from peer.files import SCHEDULE_FILE, TRACE_FOLDER
 _BYTES_PER_ROW = 300
 """Of traces and captures, for each sighting of a frame: by this the number of buckets is chosen before any is read."""
 
+ASKED = ("delay_ms", "jitter_ms", "loss_ratio")
+"""The matrices of the underlay that are staged by pairs of nodes."""
+
 STEPS = 2
 """How many independent steps are under way at a time. Most of them wait for tasks."""
 
@@ -116,7 +119,8 @@ class StagedRun:
         size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
         pairs = self._folder / "pairs"
         pairs.mkdir()
-        for name, matrix in (("delay_ms", underlay.delay_ms), ("jitter_ms", underlay.jitter_ms)):
+        for name in ASKED:
+            matrix = getattr(underlay, name)
             with whole(pairs / f"{name}.npy") as attempt:
                 asked = open_memmap(attempt, "w+", np.float64, (size, size))
                 for node in range(size):

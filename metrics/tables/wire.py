@@ -15,12 +15,12 @@ from metrics.pcap.tables import Reading
 from metrics.pcap.tasks import FileShare, Task, find_captures, plan_tasks, read_task
 from metrics.pcap.walk import Ints
 from metrics.storage import Place
-from metrics.tables.buckets import BucketParts, of_connections, of_seconds
+from metrics.tables.buckets import BucketParts, of_connections, of_nodes, of_seconds
 from metrics.tables.shares import Share, write_share
 from metrics.tables.staged import STAGED, remove_attempts, temporary_folder
 from metrics.tables.traces import MENTIONS, add_mentions
 
-WIRE_TABLES = ("conns", "frames", "spans", "wire", "captures")
+WIRE_TABLES = ("conns", "frames", "spans", "wire", "crossings", "captures")
 _KEPT = ("frames", "packets")
 """Tables of the run as they are staged; ``frames`` is the largest of those that are always made."""
 
@@ -54,7 +54,9 @@ class Wire:
         self._targets[_MENTIONS] = mentions
 
     def read(self, capture_dir: Place, reading: Reading, buckets: int) -> None:
-        """Read all captures once and stage their tables in buckets: of seconds ``wire``, of connections the others.
+        """Read all captures once and stage their tables in buckets.
+
+        They are buckets of seconds for ``wire``, of sources for ``crossings``, and of connections for the others.
 
         Args:
             capture_dir: where the captures are.
@@ -133,4 +135,14 @@ def _by_second(rows: pa.Table, origin_ns: int, buckets: int) -> Ints:
     return of_seconds(rows["at_ns"], origin_ns, buckets)
 
 
-_BUCKETED: Final = {"conns": _by_connection, "frames": _by_connection, "spans": _by_connection, "wire": _by_second}
+def _by_source(rows: pa.Table, origin_ns: int, buckets: int) -> Ints:
+    return of_nodes(rows["src"], buckets)
+
+
+_BUCKETED: Final = {
+    "conns": _by_connection,
+    "frames": _by_connection,
+    "spans": _by_connection,
+    "wire": _by_second,
+    "crossings": _by_source,
+}

@@ -2,7 +2,6 @@
 
 import json
 import math
-import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 from metrics.checks.evidence import FrameSets, Outcome, Spread
 from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
-from metrics.probing import JITTER_SIGMAS
 from metrics.rundir import Phase
 from metrics.stalls import Late, Stalls, merge
 from metrics.tables import hop_evidence
@@ -40,9 +38,6 @@ PARTS = ("a", "bc")
 ADVERSARY = 2
 WORKLOAD_NS = (5, 30)
 
-RATED = 3
-"""The node whose host has an access rate; hosts and nodes are numbered in opposite orders."""
-
 maybe_node = st.none() | st.sampled_from(NODES)
 maybe_instant = st.none() | st.integers(0, 50)
 hop = st.fixed_dictionaries(
@@ -52,10 +47,9 @@ hop = st.fixed_dictionaries(
         "incarnation": st.integers(0, 1),
         "kind": st.none() | st.sampled_from([1, Data.kind]),
         **dict.fromkeys(("src_node", "dst_node"), maybe_node),
-        **dict.fromkeys(("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns", "tap_tx_last_ns"), maybe_instant),
-        "n_retx": st.none() | st.integers(0, 1),
+        **dict.fromkeys(("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns"), maybe_instant),
         "len_bytes": st.integers(1, 3),
-        "asked": st.none() | st.tuples(st.integers(0, 30), st.sampled_from([0, 4])),
+        "asked": st.none() | st.integers(0, 30),
     }
 )
 
@@ -66,30 +60,14 @@ def complete(row: Row) -> Row:
     def between(since: str, to: str) -> int | None:
         return None if row[since] is None or row[to] is None else row[to] - row[since]
 
-    delay, jitter = row["asked"] if row["asked"] is not None and row["src_node"] is not None else (None, None)
+    delay = row["asked"] if row["src_node"] is not None else None
     known = {"d_sndbuf_ns": between("log_send_ns", "tap_tx_ns"), "d_rcv_ns": between("tap_rx_ns", "log_recv_ns")}
     known["d_wire_ns"] = between("tap_tx_ns", "tap_rx_ns")
-    asked = {"asked_delay_ms": delay and delay / 1e6, "asked_jitter_ms": jitter and jitter / 1e6}
+    asked = {"asked_delay_ms": None if delay is None else delay / 1e6}
     return {name: value for name, value in row.items() if name != "asked"} | known | asked
 
 
 rows_of_hops = st.lists(hop.map(complete), max_size=20)
-captured = st.fixed_dictionaries(
-    {
-        **dict.fromkeys(("conn", "direction"), st.sampled_from("ab")),
-        "incarnation": st.integers(0, 1),
-        "kind": st.just(Data.kind),
-        **dict.fromkeys(("src_node", "dst_node"), st.sampled_from(NODES)),
-        **dict.fromkeys(("log_send_ns", "log_recv_ns", "tap_tx_ns"), st.none()),
-        **dict.fromkeys(("tap_tx_last_ns", "tap_rx_ns"), st.none() | st.integers(8, 42)),
-        "n_retx": st.sampled_from([None, 0, 0, 1]),
-        **dict.fromkeys(("is_dup", "is_relay"), st.none()),
-        "asked": st.none() | st.tuples(st.integers(0, 30), st.sampled_from([0, 4])),
-    }
-)
-"""Hops of which most count as passages of the wire, so that each reason not to is met."""
-
-
 Intervals = Sequence[Sequence[int]]
 LIMIT_NS = 4
 stalls = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), max_size=3)
@@ -139,16 +117,13 @@ class Run(tempfile.TemporaryDirectory[str]):
         return SimpleNamespace(
             path=path,
             tables=path / "tables",
-            experiment={"verdict": {"wire_error_p99_ms": LIMIT_NS / 1e6}},
             plan=SimpleNamespace(
                 placement=[SimpleNamespace(node=each, machine=MACHINES[each]) for each in reversed(NODES)]
             ),
             clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
             judged_ns=JUDGED_NS,
             phase={"workload": Phase("workload", *WORKLOAD_NS)}.get,
-            nodes_by_host=list(reversed(NODES)),
             stalls=Stalls(merge(self._stalls), np.empty((0, 2), np.int64), slack_ns=1),
-            underlay=SimpleNamespace(size=len(NODES), rate_mbit=np.array([1.0, 0.0, 0.0, 0.0])),
         )
 
 
@@ -270,56 +245,6 @@ def test_totals_are_what_loops_say(rows: list[Row]) -> None:
     assert found.sent == {kind: (len(each), sum(each)) for kind, each in sent.items()}
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(captured.map(complete), max_size=20), stalls)
-def test_wire_errors_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
-    with Run(rows, stalls=host) as run:
-        found = weigh(run).wire
-    resent = {(row["conn"], row["direction"], row["incarnation"]) for row in rows if row["n_retx"]}
-    steady, jittered, sigmas = [], [], []
-    passages: dict[str, list[tuple[float, int]]] = {"steady": [], "jittered": []}
-    early = dict.fromkeys(passages, 0)
-    for row in rows:
-        clean = (row["conn"], row["direction"], row["incarnation"]) not in resent
-        clean = clean and RATED not in (row["src_node"], row["dst_node"]) and within(row["tap_tx_last_ns"])
-        if not clean or row["tap_rx_ns"] is None or row["asked_delay_ms"] is None:
-            continue
-        deviation = (row["tap_rx_ns"] - row["tap_tx_last_ns"]) / 1e6 - row["asked_delay_ms"]
-        jitter = row["asked_jitter_ms"]
-        kind, plausible = ("jittered", JITTER_SIGMAS * jitter) if jitter else ("steady", 0)
-        due = row["tap_tx_last_ns"] + round((row["asked_delay_ms"] + plausible) * 1e6)
-        passages[kind].append((due, row["tap_rx_ns"]))
-        early[kind] += round((-deviation - plausible) * 1e6) > LIMIT_NS
-        if jitter:
-            jittered.append(max(abs(deviation) - JITTER_SIGMAS * jitter, 0))
-            sigmas.append(deviation / jitter)
-        else:
-            steady.append(abs(deviation))
-    spread = statistics.stdev(sigmas) if len(sigmas) > 1 else None
-    assert found.jitter_sigmas_std == (None if spread is None else pytest.approx(spread))
-    for name, errors in (("steady", steady), ("jittered", jittered)):
-        late, explained = tally(passages[name], host)
-        second = sorted(errors)[max(len(errors) - 2, 0)] if errors else 0.0
-        assert getattr(found, name) == Spread(
-            samples=len(errors),
-            p50=pytest.approx(nearest_rank(errors, 0.5)),
-            p99=pytest.approx(second),  # fewer than a hundred: all but the worst
-            max=pytest.approx(nearest_rank(errors, 1)),
-            late=Late(late + early[name], explained),
-        )
-
-
-@pytest.mark.parametrize(
-    ("late", "hops", "p99_ns"), [(1, 1, 5), (1, 58, 0), (2, 58, 5), (1, 99, 0), (2, 99, 5), (1, 100, 0), (2, 100, 5)]
-)
-def test_one_hop_is_not_one_in_a_hundred_of_a_few(late: int, hops: int, p99_ns: int) -> None:
-    asked = {"src_node": 0, "dst_node": 1, "asked_delay_ms": 0.0, "asked_jitter_ms": 0.0}
-    passage = {"conn": "a", "direction": "a", "incarnation": 0, "tap_tx_last_ns": 20, "n_retx": 0, **asked}
-    with Run([passage | {"tap_rx_ns": 25 if number < late else 20} for number in range(hops)]) as run:
-        found = weigh(run).wire.steady
-    assert (found.samples, found.p99) == (hops, p99_ns / 1e6)
-
-
 @given(
     st.lists(st.lists(st.integers(-(10**18), 10**18) | st.integers(-2, 2), max_size=8), max_size=4),
     st.sampled_from([0.0, 0.01, 0.5, 0.9, 0.99, 1.0]),
@@ -335,11 +260,3 @@ def test_quantiles_over_sorted_runs_are_exact(runs: list[list[int]], share: floa
             assert found.count == len(everything)
             assert found.quantile(share) == nearest_rank(everything.tolist(), share)
             assert [found.at_rank(rank) for rank in range(found.count)] == everything.tolist()
-
-
-@given(st.lists(st.lists(st.floats(-1e3, 1e3), max_size=6), max_size=4))
-def test_moments_of_parts_are_those_of_the_whole(parts: list[list[float]]) -> None:
-    together = sum((hop_evidence.Moments.of(np.array(part)) for part in parts), hop_evidence.Moments())
-    values = [value for part in parts for value in part]
-    assert together.count == len(values)
-    assert together.std == (pytest.approx(statistics.stdev(values), abs=1e-6) if len(values) > 1 else None)

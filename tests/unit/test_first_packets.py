@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from metrics.checks.evidence import Emulation
 from metrics.checks.network import RULES
 from metrics.first_packets import SCHEMA, another_due, judge, read, sign_test, standing
-from metrics.rundir import Check, Stall
+from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, Stall
 from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE
 from metrics.stalls import Stalls, is_the_hosts, read_stalls
 
@@ -174,7 +174,9 @@ def checked(folder: Path) -> dict[str, Check]:
     rows = read(folder)
     attempts = None if rows is None else tuple(judge(rows, read_stalls(folder)))
     recorded = Emulation(
+        hosts=9,
         sweeps={},
+        asked_sweeps=(),
         first_packets=attempts,
         spans=(),
         pressure=(),
@@ -198,14 +200,22 @@ def test_checks_show_every_attempt_and_what_had_no_control(tmp_path: Path) -> No
 
 def test_checks_say_when_too_few_hosts_were_compared(tmp_path: Path) -> None:
     found = checks(tmp_path, table(slots(9), late(3, host_first=True)))
-    assert [(check.tested, check.failed) for check in found.values()] == [(12, 0), (0, 0)]
+    assert [(check.tested, check.outcome) for check in found.values()] == [(12, PASSED), (0, NOT_APPLICABLE)]
     assert "fewer than 7" in found["first_packet_hosts"].detail
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [(11, NOT_APPLICABLE), (12, NOT_JUDGED)])
+def test_checks_of_many_first_packets_that_gave_no_comparison_are_not_judged(
+    tmp_path: Path, lost: int, outcome: str
+) -> None:
+    found = checks(tmp_path, table(slots(2, host_first=True), slots(lost, host_first=True, rtt_ms=None)))
+    assert found["first_packet_hosts"].outcome == outcome
 
 
 def test_checks_miss_the_file(tmp_path: Path) -> None:
     found = checked(tmp_path)
-    assert set(found) == {"first_packet"}
     assert found["first_packet"].failed and "missing" in found["first_packet"].detail
+    assert found["first_packet_hosts"].outcome == NOT_JUDGED
 
 
 @pytest.mark.parametrize(

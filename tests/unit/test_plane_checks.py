@@ -10,7 +10,7 @@ import pytest
 from metrics.checks.evidence import Emulation
 from metrics.checks.plane import RULES
 from metrics.dataplane import spans
-from metrics.rundir import Check, Phase
+from metrics.rundir import PASSED, Check, Phase
 from metrics.stalls import Stalls, is_the_hosts, merge
 
 MS = 1_000_000
@@ -46,7 +46,9 @@ def lines(change: Callable[[list[dict[str, Any]]], None] | None = None) -> list[
 
 def checks(made: list[dict[str, Any]], host: list[tuple[int, int]] | None = None) -> dict[str, Check]:
     emulation = Emulation(
+        hosts=2,
         sweeps=None,
+        asked_sweeps=(),
         first_packets=None,
         spans=tuple(spans(made)),
         pressure=(),
@@ -87,7 +89,8 @@ NAMES = {"late": "plane_lateness", "waits": "plane_intake"}
 
 def test_a_plane_in_time_passes_everything() -> None:
     found = checks(lines())
-    assert set(found) == {"plane_lateness", "plane_intake", "plane_stalls", "plane_present", "plane_busy"}
+    assert set(found) == {f"plane_{name}" for name in ("lateness", "intake", "drops", "stalls", "present", "busy")}
+    assert {check.outcome for check in found.values()} == {PASSED}
     assert not failed(found)
     assert (found["plane_intake"].tested, found["plane_intake"].worst) == (400, 0.06)
 
@@ -179,6 +182,37 @@ def test_a_silent_plane_is_explained_by_a_stall_of_as_long_as_it_was_too_silent(
     begin_ns = ZERO_NS + SECOND
     check = checks(lines(silence), [(begin_ns, begin_ns + int(stalled_s * SECOND))])["plane_present"]
     assert (check.failed, check.late, check.explained) == (1, 1, explained)
+
+
+@pytest.mark.parametrize("cause", ["overload", "device_full", "unknown_destination", "not_ip", "another"])
+@pytest.mark.parametrize(
+    ("frames", "severity"), [(1, "suspect"), (4, "suspect"), (5, "invalid")]
+)  # of 4,000: up to 0.1 % are suspect
+def test_frames_that_nobody_asked_to_drop_are_a_fault(cause: str, frames: int, severity: str) -> None:
+    def drop(made: list[dict[str, Any]]) -> None:
+        for number, line in enumerate(made):
+            line |= {"frames_in": 1000 * number, "drops": {"loss": 50, cause: 7 + frames * (number >= 2)}}
+
+    check = checks(lines(drop))["plane_drops"]
+    assert (check.failed, check.tested, check.severity) == (frames, 4000, severity)
+    assert f"{frames:,} of 4,000 frames were dropped as {cause}" in check.detail
+
+
+def test_frames_that_were_to_be_dropped_or_came_too_early_to_be_judged_are_no_fault() -> None:
+    def drop(made: list[dict[str, Any]]) -> None:
+        for number, line in enumerate(made):
+            line |= {"frames_in": 1000 * number, "drops": {"loss": 5 * number, "queue": number, "not_ip": 3}}
+
+    assert not checks(lines(drop))["plane_drops"].failed
+
+
+def test_a_plane_whose_lines_do_not_count_late_frames_is_judged_by_its_histograms() -> None:
+    def forget(made: list[dict[str, Any]]) -> None:
+        late("late", AT, AT + 20 * MS, 5)(made)
+        for line in made:
+            line.pop("frames_late", None)
+
+    assert failed(checks(lines(forget))) == {"plane_lateness"}
 
 
 def test_no_stall_explains_a_busy_plane() -> None:

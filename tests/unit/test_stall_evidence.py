@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from metrics.checks import RULES
-from metrics.checks.evidence import Outcome, Publications, Spread, WireErrors
+from metrics.checks.evidence import Publications, Spread, Timed
 from metrics.rundir import Check
 from metrics.stalls import Late, Stalls, is_the_hosts, merge
 from metrics.tables.message_evidence import compare_delays, publication_lags
+from tests.sound_evidence import SOUND
 
 MS = 1_000_000
 AT = 5_000 * MS
@@ -91,13 +93,15 @@ def checked() -> list[Check]:
     """The checks over a thousand samples each, of which 40 are late and 35 explained."""
     late = Spread(samples=1000, p50=2.0, p99=50.0, max=60.0, late=Late(40, 35))
     publications = Publications(scheduled=1000, messages=1000, with_schedule=1000, subscribers=1000, lag=late)
-    wire = WireErrors(late, late, jitter_sigmas_std=1.0, limit_ms=0.5)
+    timed = Timed(1000, late)
+    transits = structs.replace(SOUND.transits, steady=timed, jittered=timed, rated=timed)
     return [
         check("publish_lag", publications=publications),
-        check("receive_delay", receive=late, frames=Outcome(tested=1200, failed=0)),
+        check("receive_delay", receive=late),
         check("delay_agreement", inside=late),
-        check("wire_delay", wire=wire),
-        check("wire_delay_jittered", wire=wire),
+        check("wire_delay", transits=transits),
+        check("wire_delay_jittered", transits=transits),
+        check("access_rate", transits=transits),
     ]
 
 
@@ -110,6 +114,6 @@ def test_each_check_says_how_many_of_its_samples_are_explained() -> None:
 
 
 @pytest.mark.parametrize(("tested", "allowed"), [(1, 0), (2, 1), (99, 1), (100, 1), (250, 2)])
-def test_of_a_few_hops_one_may_be_late(tested: int, allowed: int) -> None:
-    errors = WireErrors(Spread(samples=tested), Spread(), jitter_sigmas_std=None, limit_ms=0.5)
-    assert check("wire_delay", wire=errors).allowed == allowed
+def test_of_a_few_packets_one_may_be_late(tested: int, allowed: int) -> None:
+    transits = structs.replace(SOUND.transits, steady=Timed(tested, Spread(samples=tested)))
+    assert check("wire_delay", transits=transits).allowed == allowed

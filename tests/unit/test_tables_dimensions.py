@@ -24,7 +24,7 @@ IDENTIFIERS = {
     *("node", "peer", "host", "topic", "message_id", "publisher", "src_node", "dst_node", "orig_node", "resp_node"),
     *("vantage_host", "kind", "incarnation", "instance", "cpu", "epoch", "id_orig_p", "id_resp_p"),
 }
-ROW_HAS_UNIT = {"tested", "failed", "worst", "tolerance", "late", "explained", "allowed"}
+ROW_HAS_UNIT = {"tested", "failed", "worst", "tolerance", "late", "explained", "allowed", "material"}
 """Of ``checks``."""
 
 

@@ -5,12 +5,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metrics.rundir import Check, FinalState, Manifest, Phase, RunDir
-from metrics.summary import judge
+from harness.commands.run import describe_scope
+from metrics.checks.evidence import Emulation
+from metrics.rundir import (
+    FAILED,
+    JUDGED,
+    NOT_APPLICABLE,
+    NOT_JUDGED,
+    PASSED,
+    Check,
+    FinalState,
+    Manifest,
+    Phase,
+    RunDir,
+    Scope,
+)
+from metrics.summary import find_scope, judge
+from metrics.tables.evidence import pairs_in_time, read_emulation
+from metrics.tables.schemas import arrow_schema
 from metrics.tables.traces import TraceState
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 from tests.sound_evidence import change, failures, of_run
@@ -257,9 +274,85 @@ def test_checks_find_a_network_that_is_not_what_was_asked(run: RunDir, fabricati
     table.loc[table["phase"] == "before", "rtt_ms"] += 3.0
     table.loc[(table["phase"] == "after") & (table["src"] == 0), "received"] = 0
     pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path)
+    underlay = json.loads((run.path / "underlay.json").read_bytes())
+    (run.path / "underlay.json").write_text(json.dumps(underlay | {"loss_ratio": 0.0}))
     found = failures(of_run(run, fabrication))
     assert found == {
         "rtt_error_p50_before": "invalid",
         "rtt_error_p99_before": "invalid",
+        "rtt_error_hosts_before": "invalid",
         "probes_returned_after": "invalid",
     }
+
+
+def outcome(name: str, result: str, scope: str, detail: str = "") -> Check:
+    return Check(name, 1, int(result == FAILED), 0.0, 0.0, "", "invalid", detail, outcome=result, scope=scope)
+
+
+def test_checks_that_were_not_judged_make_a_run_suspect_with_a_sentence_per_reason() -> None:
+    checks = [
+        outcome("wire_delay", NOT_JUDGED, "network", "no packet arrived"),
+        outcome("clocks", NOT_APPLICABLE, "deliveries", "one clock"),
+        outcome("frame_sets", NOT_JUDGED, "frames", "0 of 9 could be tested"),
+        outcome("packets_arrive", NOT_JUDGED, "network", "no packet arrived"),
+    ]
+    verdict, reasons = judge(manifest(), checks, 1.0, 0.0)
+    assert verdict == "suspect"
+    assert reasons == (
+        "Checks wire delay, packets arrive were not judged: no packet arrived.",
+        "Check frame sets was not judged: 0 of 9 could be tested.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([PASSED, NOT_APPLICABLE], JUDGED),
+        ([FAILED], JUDGED),
+        ([PASSED, NOT_JUDGED], NOT_JUDGED),
+        ([NOT_APPLICABLE, NOT_APPLICABLE], NOT_APPLICABLE),
+        ([], NOT_APPLICABLE),
+    ],
+)
+def test_a_part_of_the_scope_is_judged_if_all_its_checks_are(outcomes: list[str], expected: str) -> None:
+    others = [outcome(part, PASSED, part) for part in ("machine", "frames", "deliveries")]
+    found = find_scope([*others, *(outcome(f"check_{n}", each, "network") for n, each in enumerate(outcomes))])
+    assert found == Scope(network=expected, machine=JUDGED, frames=JUDGED, deliveries=JUDGED)
+    said = describe_scope(found)
+    assert (
+        said
+        == {
+            JUDGED: "judged: network, machine, frames, deliveries",
+            NOT_JUDGED: "judged: machine, frames, deliveries; not judged: network",
+            NOT_APPLICABLE: "judged: machine, frames, deliveries; not applicable: network",
+        }[expected]
+    )
+
+
+def test_probes_of_pairs_whose_packets_were_in_time_accuse_nobody(run: RunDir) -> None:
+    """During the workload only, and only if both directions were in time."""
+    path = run.path / "achieved.parquet"
+    table = pq.read_table(path).to_pandas()
+    table["rtt_ms"] += 9.0
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path)
+    hosts = run.underlay.size
+    one_way = np.zeros((hosts, hosts), np.bool_)
+    one_way[0, :] = True
+    late: dict[str, dict[str, int]] = {}
+    for name, in_time in (("none", None), ("one way", one_way), ("all", np.ones((hosts, hosts), np.bool_))):
+        found = read_emulation(run, in_time)
+        assert isinstance(found, Emulation) and found.sweeps is not None
+        late[name] = {phase: sweep.errors["p99"].late.samples for phase, sweep in found.sweeps.items()}
+    assert late["none"] == late["one way"] == dict.fromkeys(("before", "during", "after"), 20)
+    assert late["all"] == {"before": 20, "during": 0, "after": 20}
+
+
+def test_pairs_are_in_time_if_few_packets_were_late_and_none_was_lost(run: RunDir) -> None:
+    rows = [(0, 1, 100, 1, 0, 0.0), (1, 0, 100, 2, 0, 0.0), (2, 0, 100, 0, 1, 0.0), (3, 0, 100, 0, 1, 0.1)]
+    names = ("src_node", "dst_node", "packets", "late", "lost", "asked_loss_ratio")
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    schema = arrow_schema("pairs")
+    nothing = {name: [None] * len(rows) for name in schema.names}
+    (run.tables / "pairs.parquet").mkdir(parents=True)
+    pq.write_table(pa.table(nothing | columns, schema), run.tables / "pairs.parquet" / "part-0.parquet")
+    assert np.argwhere(pairs_in_time(run)).tolist() == [[0, 1], [3, 0]]

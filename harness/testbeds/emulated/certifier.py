@@ -3,7 +3,7 @@
 A probe is repeated only if a stall of the host explains its error. All attempts are recorded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from harness.testbeds.base import Moment
 from harness.testbeds.emulated.introduction import Introduction, Slots
 from harness.testbeds.emulated.probes import APART_MS, Prober, asked_rtt_ms, asked_there_ms
 from metrics import first_packets
-from metrics.probing import MOST_ATTEMPTS, explained, last_attempts, limits_ms, measure_sweep
+from metrics.probing import MOST_ATTEMPTS, PAIR_FACTOR, explained, last_attempts, limits_ms, measure_sweep
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.rundir.parquet import labelled
 from metrics.stalls import read_stalls
@@ -80,9 +80,12 @@ class Certifier:
         swept = self._prober.sweep(moment, packets, pace)
         counting = swept
         for attempt in range(2, MOST_ATTEMPTS + 1):
-            errors = measure_sweep(counting, limits, read_stalls(self._run_dir)).errors
-            broken = [name for name, each in errors.items() if each.of_limit > 1]
-            spoilt = self._spoilt(swept, broken, limits)
+            found = measure_sweep(counting, limits, read_stalls(self._run_dir))
+            broken = [name for name, each in found.errors.items() if each.of_limit > 1]
+            factors = dict.fromkeys(broken, 1.0)
+            if found.worst_pair.late.samples:
+                factors.setdefault("p99", PAIR_FACTOR)
+            spoilt = self._spoilt(swept, factors, limits)
             if not spoilt.num_rows:
                 break
             pairs = np.column_stack([spoilt["src"].to_numpy(), spoilt["dst"].to_numpy()])
@@ -90,12 +93,18 @@ class Certifier:
             counting = last_attempts(pa.concat_tables([counting, swept]))
         return counting
 
-    def _spoilt(self, rows: pa.Table, broken: Sequence[str], limits: Mapping[str, float]) -> pa.Table:
-        """Return the rows with an error beyond an exceeded limit that stalls of the host explain."""
-        if not broken:
+    def _spoilt(self, rows: pa.Table, factors: Mapping[str, float], limits: Mapping[str, float]) -> pa.Table:
+        """Return the rows with an error beyond an exceeded limit that stalls of the host explain.
+
+        Args:
+            rows: of the last sweep.
+            factors: of each limit that was exceeded, how many times it may be.
+            limits: see ``sweep``.
+        """
+        if not factors:
             return rows.slice(0, 0)
         asked_ms = rows["asked_rtt_ms"].to_numpy()
-        limit_ms = np.min([limits_ms(asked_ms, name, limits) for name in broken], axis=0)
+        limit_ms = np.min([factor * limits_ms(asked_ms, name, limits) for name, factor in factors.items()], axis=0)
         return rows.filter(pa.array(explained(rows, limit_ms, read_stalls(self._run_dir))))
 
     def _fill(self, attempt: int, slots: Slots) -> pa.Table:

@@ -1,0 +1,206 @@
+"""Each packet's way through the emulated network, from the data plane's read at its source to its write at its target.
+
+Two passes over the captured packets, each by tasks:
+
+1. By source (``build_transits``): a packet that left is found again among those that arrived at its destination, by the
+   hash of its headers (``metrics.pcap.headers``). The access link of the source is replayed, if it has a rate, and the
+   delay asked for is added: then the packet is due at the destination.
+2. By destination (``transit_evidence.weigh_transits``): the access link of the destination is replayed likewise. What
+   is left between the instant at which a packet is due and the one at which it arrived is the emulation's error.
+
+A replay is exact, since the capture has the instants from which the data plane computes: a queue's state follows from
+the packets that entered it. Retransmissions disturb nothing here: a packet is a packet, whatever it carries.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from metrics.pcap.flows import factorise
+from metrics.pcap.schemas import CROSSINGS
+from metrics.pcap.walk import Bools, Ints
+from metrics.rundir import RunDir
+from metrics.storage import Place
+from metrics.tables.buckets import divide, of_nodes, read_bucket
+from metrics.tables.columns import conform, find_asked, numbers
+from metrics.tables.schemas import schema_of
+from metrics.tables.shares import Share
+
+TRANSITS: Final = schema_of("""
+    src_node int, dst_node int, sent_ns bigint, due_ns bigint, came_ns bigint, wire_bytes bigint, apart_ns bigint,
+    is_clear boolean, is_full boolean
+""")
+"""A packet between two nodes' hosts: when it left; when it was due at the destination's access link; when it arrived
+(null: it did not); how long after its predecessor of the same pair it left (null: it is the first); whether it is
+certain which arrival is its own; whether it met a full queue at its source.
+
+An arrival without departure has no ``sent_ns``."""
+
+_MS = 1e6
+
+
+@dataclass(frozen=True)
+class Access:
+    """The access links of all nodes' hosts."""
+
+    byte_ns: tuple[float, ...]  # time to send a byte, by node; 0 = no rate
+    queue_ns: tuple[int, ...]  # longest time that a packet may wait
+
+    @classmethod
+    def of(cls, run: RunDir) -> "Access":
+        """Read them from a run directory."""
+        hosts = [place.host for place in sorted(run.plan.placement, key=lambda place: place.node)]
+        rates, queues = run.underlay.rate_mbit[hosts].tolist(), run.underlay.queue_ms[hosts].tolist()
+        return cls(tuple(8000 / rate if rate else 0.0 for rate in rates), tuple(int(queue * _MS) for queue in queues))
+
+    def limits(self, nodes: Ints) -> Bools:
+        """(n,) whether the access links of these nodes have a rate."""
+        return np.asarray(np.array(self.byte_ns)[nodes] > 0)
+
+    def link(self, node: int) -> tuple[float, int]:
+        """The arguments ``byte_ns`` and ``queue_ns`` of ``pass_link``."""
+        return self.byte_ns[node], self.queue_ns[node]
+
+
+@dataclass(frozen=True)
+class TransitSources:
+    """What transits are made from."""
+
+    crossings: Place  # ``CROSSINGS``, in buckets of sources
+    pairs: Place  # matrices of what was asked of pairs of nodes
+    nodes: Mapping[int, int]  # node by address
+    access: Access
+    buckets: int
+
+
+def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.Table]]:
+    """The transits of the packets from a share of the sources, in buckets of destinations (``TRANSITS``)."""
+    sent, came_ns, is_clear, others = match(
+        _between_nodes(read_bucket(sources.crossings, CROSSINGS, share), sources.nodes)
+    )
+    exit_ns, is_full = _leave(sent, came_ns >= 0, sources.access)
+    delay_ms = find_asked(sources.pairs, "delay_ms", sent["src_node"], sent["dst_node"]).to_numpy()
+    columns = {
+        "src_node": sent["src_node"],
+        "dst_node": sent["dst_node"],
+        "sent_ns": sent["ts_ns"],
+        "due_ns": pa.array(exit_ns + np.rint(delay_ms * _MS).astype(np.int64)),
+        "came_ns": pa.array(came_ns, mask=came_ns < 0),
+        "wire_bytes": sent["wire_bytes"],
+        "apart_ns": _since_predecessor(sent),
+        "is_clear": pa.array(is_clear),
+        "is_full": pa.array(is_full),
+    }
+    unsent = {name: pa.nulls(len(others), TRANSITS.field(name).type) for name in TRANSITS.names}
+    unsent |= {"src_node": others["src_node"], "dst_node": others["dst_node"], "came_ns": others["ts_ns"]}
+    found = pa.concat_tables([conform(columns, TRANSITS), conform(unsent, TRANSITS)])
+    return {"transits": divide(found, of_nodes(found["dst_node"], sources.buckets), sources.buckets)}
+
+
+def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]:
+    """When packets have left the access links of their sources, and whether they met full queues there."""
+    src, exit_ns, is_full = numbers(sent["src_node"]), numbers(sent["ts_ns"]).copy(), np.zeros(len(sent), np.bool_)
+    for node in np.unique(src[access.limits(src)]).tolist():
+        own = np.flatnonzero(src == node)
+        sizes, link = numbers(sent["wire_bytes"])[own], access.link(node)
+        exit_ns[own], is_full[own] = pass_link(exit_ns[own], sizes, arrived[own], *link, lost_later=True)
+    return exit_ns, is_full
+
+
+def _between_nodes(rows: pa.Table, nodes: Mapping[int, int]) -> pa.Table:
+    """Crossings with the nodes of their addresses; those of other addresses are left out."""
+    addresses = np.array(sorted(nodes), np.int64)
+    by_place = np.array([*(nodes[address] for address in addresses.tolist()), -1], np.int32)
+    for end in ("src", "dst"):
+        wanted = numbers(rows[end])
+        place = np.searchsorted(addresses, wanted)
+        known = np.append(addresses, -1)[place] == wanted
+        rows = rows.append_column(f"{end}_node", pa.array(by_place[np.where(known, place, len(addresses))]))
+    mine = (numbers(rows["src_node"]) >= 0) & (numbers(rows["dst_node"]) >= 0)
+    return rows.filter(pa.array(mine & (numbers(rows["src"]) != numbers(rows["dst"]))))
+
+
+def match(rows: pa.Table) -> tuple[pa.Table, Ints, Bools, pa.Table]:
+    """Find each packet that left among those that arrived: the k-th departure is the k-th arrival of the same headers.
+
+    Args:
+        rows: crossings, with ``src_node`` and ``dst_node``.
+
+    Returns:
+        The departures in order of time; when each arrived (-1: it did not); whether that is certain, which it is not if
+        some of several packets with the same headers were lost; and the arrivals without departure.
+    """
+    group, count = factorise(*(numbers(rows[name]) for name in ("src", "dst", "identity")))
+    is_tx, ts_ns = rows["is_tx"].to_numpy(zero_copy_only=False), numbers(rows["ts_ns"])
+    ordinal = {}
+    for left in (True, False):
+        mine = np.flatnonzero(is_tx == left)
+        ordinal[left] = mine[np.lexsort((ts_ns[mine], group[mine]))]
+    departures, arrivals = (_ranked(group[ordinal[left]], count) for left in (True, False))
+    n_out, n_in = (np.bincount(group[ordinal[left]], minlength=count) for left in (True, False))
+    most = int(max(n_out.max(initial=0), n_in.max(initial=0))) + 1
+    keys_out, keys_in = (group[ordinal[left]] * most + rank for left, rank in ((True, departures), (False, arrivals)))
+    place = np.searchsorted(keys_in, keys_out)
+    arrived = np.append(keys_in, -1)[place] == keys_out
+    came_ns = np.where(arrived, np.append(ts_ns[ordinal[False]], -1)[np.where(arrived, place, -1)], -1)
+    is_clear = (n_out == n_in)[group[ordinal[True]]] | (n_out == 1)[group[ordinal[True]]]
+    left_over = ordinal[False][arrivals >= n_out[group[ordinal[False]]]]
+    in_time = np.argsort(ts_ns[ordinal[True]], kind="stable")
+    sent = rows.take(pa.array(ordinal[True][in_time]))
+    return sent, came_ns[in_time], is_clear[in_time], rows.take(pa.array(left_over))
+
+
+def _ranked(groups: Ints, count: int) -> Ints:
+    """The rank of each row within its group; ``groups`` are sorted."""
+    starts = np.searchsorted(groups, np.arange(count))
+    ranks: Ints = np.arange(len(groups)) - starts[groups]
+    return ranks
+
+
+def _since_predecessor(sent: pa.Table) -> pa.Array:
+    """How long after the packet before of the same pair each packet left; null for the first.
+
+    ``sent`` is in order of time.
+    """
+    pair, _ = factorise(numbers(sent["src_node"]), numbers(sent["dst_node"]))
+    order = np.argsort(pair, kind="stable")
+    apart_ns = np.diff(numbers(sent["ts_ns"])[order], prepend=0)
+    first = np.diff(pair[order], prepend=-1) != 0
+    found, is_first = np.empty(len(pair), np.int64), np.empty(len(pair), np.bool_)
+    found[order], is_first[order] = apart_ns, first
+    return pa.array(found, mask=is_first)
+
+
+def pass_link(
+    came_ns: Ints, wire_bytes: Ints, arrived: Bools, byte_ns: float, queue_ns: int, *, lost_later: bool
+) -> tuple[Ints, Bools]:
+    """Replay an access link: a drop-tail queue that sends a byte in ``byte_ns``.
+
+    A packet that would have to wait longer than ``queue_ns`` is dropped. What really arrived decides whether a packet
+    took its place in the queue, so that one deviation is not counted again with each packet after it.
+
+    Args:
+        came_ns: (n,) when each packet reached the link, in order.
+        wire_bytes: (n,) its length.
+        arrived: (n,) whether it arrived at its destination.
+        byte_ns: time to send a byte.
+        queue_ns: longest time that a packet may wait.
+        lost_later: whether a packet that did not arrive, and met no full queue, passed this link all the same.
+
+    Returns:
+        (n,) when each has left the link, and whether it met a full queue.
+    """
+    free_ns = 0
+    exits, full = [], []
+    for at_ns, size, came in zip(came_ns.tolist(), wire_bytes.tolist(), arrived.tolist(), strict=True):
+        wait_ns = free_ns - at_ns
+        is_full = wait_ns > queue_ns
+        exit_ns = at_ns + int(size * byte_ns) + max(wait_ns, 0)
+        if came or (lost_later and not is_full):
+            free_ns = exit_ns
+        exits.append(exit_ns)
+        full.append(is_full)
+    return np.array(exits, np.int64), np.array(full, np.bool_)

@@ -1,0 +1,308 @@
+"""Transits of packets: against the data plane's own code on a simulated clock, and against plain counting."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metrics.checks.evidence import Jitter, Losses, Outcome, Transits
+from metrics.checks.rule import Absent
+from metrics.executors.in_process import InProcess
+from metrics.pcap.schemas import CROSSINGS
+from metrics.stalls import Stalls
+from metrics.tables.moments import Moments
+from metrics.tables.shares import all_shares, write_shares
+from metrics.tables.transit_evidence import (
+    GRACE_NS,
+    JudgedTransits,
+    TransitRules,
+    clamped_mean_ms,
+    weigh_transits,
+)
+from metrics.tables.transits import TRANSITS, Access, TransitSources, build_transits, match
+from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, ip_frame
+
+SECOND_NS = 1_000_000_000
+FAR_NS = 10**15
+NO_STALLS = Stalls(np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
+NODES = {number: number for number in range(HOSTS)}
+"""Here a host's address is its number."""
+
+Crossing = tuple[int, int, int, bool, int, int]
+
+
+class Wire:
+    """A data plane whose crossings are recorded as the capture records them."""
+
+    def __init__(self, **network: Any) -> None:
+        self.bench = Bench(**network)
+        self.crossings: list[Crossing] = []
+        self.sizes: list[int] = []
+        self._network = network
+
+    def send(self, source: int, destination: int, size: int) -> None:
+        number = len(self.sizes)
+        self.sizes.append(size)
+        self.crossings.append((self.bench.now_ns, source, destination, True, number, size))
+        self.bench.give(source, ip_frame(source, destination, size, number))
+
+    def finish(self) -> "Wire":
+        self.bench.drain()
+        for at_ns, destination, source, number in self.bench.written:
+            self.crossings.append((at_ns, source, destination, False, number, self.sizes[number]))
+        return self
+
+
+def table(crossings: list[Crossing]) -> pa.Table:
+    columns = list(zip(*crossings, strict=True)) or [()] * 6
+    return pa.table(dict(zip(CROSSINGS.names, columns, strict=True)), CROSSINGS)
+
+
+class Analysis(tempfile.TemporaryDirectory[str]):
+    """The two passes over some crossings, in so many buckets."""
+
+    def __init__(self, wire: Wire, *, until_ns: int = FAR_NS, limit_ms: float = 0.5, buckets: int = 2) -> None:
+        super().__init__()
+        asked = {name: wire.bench.__dict__[name] for name in ("delay_ms", "jitter_ms", "loss_ratio")}
+        rate, queue = wire.bench.rate_mbit, wire.bench.queue_ms
+        access = Access((8000 / rate if rate else 0.0,) * HOSTS, (int(queue * MS_NS),) * HOSTS)
+        self.folder, self.buckets = Path(self.name), buckets
+        self.pairs = self.folder / "asked"
+        for name in ("crossings", "asked"):
+            (self.folder / name).mkdir()
+        for name, value in asked.items():
+            np.save(self.pairs / f"{name}.npy", np.full((HOSTS, HOSTS), value))
+        rows = table(wire.crossings)
+        for bucket in range(buckets):
+            own = rows.filter(pa.array(rows["src"].to_numpy() % buckets == bucket))
+            pq.write_table(own, self.folder / "crossings" / f"part-0-{bucket}.parquet")
+        self.sources = TransitSources(self.folder / "crossings", self.pairs, NODES, access, buckets)
+        self.rules = TransitRules(self.pairs, access, (0, until_ns), limit_ms, NO_STALLS)
+        self.executor = InProcess(1).__enter__()
+        transits = {"transits": self.folder / "transits"}
+        write_shares(self.executor, lambda share: build_transits(self.sources, share), transits, buckets)
+
+    def rows(self) -> list[JudgedTransits]:
+        """What is judged, by buckets of destinations."""
+        found = []
+        for share in all_shares(self.buckets):
+            parts = [
+                pq.read_table(part) for part in sorted((self.folder / "transits").glob(f"*-{share.number}.parquet"))
+            ]
+            rows = pa.concat_tables([TRANSITS.empty_table(), *parts])
+            found.append(JudgedTransits(self.rules, rows.sort_by([("due_ns", "ascending"), ("sent_ns", "ascending")])))
+        return found
+
+    def weigh(self) -> Transits:
+        return weigh_transits(
+            self.executor,
+            self.rules,
+            self.folder / "transits",
+            self.folder / "pairs.parquet",
+            self.folder / "weighed",
+            self.buckets,
+        )
+
+    def __enter__(self) -> "Analysis":  # type: ignore[override]
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.executor.__exit__(*exception)
+        super().__exit__(*exception)
+
+
+def total(analysis: Analysis, count: Callable[[JudgedTransits], Any]) -> int:
+    return sum(int(np.count_nonzero(count(rows))) for rows in analysis.rows())
+
+
+steps = st.lists(
+    st.tuples(st.integers(1, 4 * MS_NS), st.integers(0, HOSTS - 1), st.integers(1, HOSTS - 1), st.integers(24, 1500)),
+    max_size=60,
+)
+
+
+def play(actions: list[tuple[int, int, int, int]], **network: Any) -> Wire:
+    wire = Wire(**network)
+    for wait_ns, source, ahead, size in actions:
+        wire.bench.advance(wire.bench.now_ns + wait_ns)
+        wire.send(source, (source + ahead) % HOSTS, size)
+    return wire.finish()
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps, st.sampled_from([0.0, 0.5, 10.0]), st.sampled_from([0.0, 3.0, 40.0]), st.sampled_from([0.0, 0.3]))
+def test_a_sound_plane_has_no_error_whatever_its_queues_do(
+    actions: list[tuple[int, int, int, int]], rate_mbit: float, queue_ms: float, loss_ratio: float
+) -> None:
+    wire = play(actions, rate_mbit=rate_mbit, queue_ms=queue_ms, loss_ratio=loss_ratio)
+    with Analysis(wire) as analysis:
+        for rows in analysis.rows():
+            assert rows.deviation_ms[rows.timed].tolist() == [0.0] * int(rows.timed.sum())
+        drops = wire.bench.drops
+        assert total(analysis, lambda rows: rows.came) == len(wire.bench.written)
+        dropped, lost = (
+            total(analysis, each) for each in (lambda rows: rows.full & ~rows.came, lambda rows: rows.lost)
+        )
+        assert dropped + lost == sum(drops.values())
+        assert dropped >= drops.get("queue", 0), "a lost packet might have met a full queue later"
+        assert loss_ratio or lost == 0
+        assert total(analysis, lambda rows: rows.full & rows.came) == 0
+
+
+@settings(max_examples=15, deadline=None)
+@given(steps.filter(len), st.sampled_from([0.0, 0.5]), st.integers(1, 9))
+def test_a_plane_that_is_late_has_that_error(
+    actions: list[tuple[int, int, int, int]], rate_mbit: float, late_ms: int
+) -> None:
+    wire = play(actions, rate_mbit=rate_mbit, queue_ms=60_000.0)
+    wire.crossings = [
+        (at_ns + (0 if is_tx else late_ms * MS_NS), source, destination, is_tx, number, size)
+        for at_ns, source, destination, is_tx, number, size in wire.crossings
+    ]
+    with Analysis(wire) as analysis:
+        found = analysis.weigh()
+    timed = found.rated if rate_mbit else found.steady
+    assert not isinstance(timed, Absent)
+    spread = timed.errors
+    assert (timed.arrived, spread.samples, spread.p50, spread.max) == (len(actions), len(actions), late_ms, late_ms)
+    assert spread.late == (len(actions), 0)
+
+
+@settings(max_examples=15, deadline=None)
+@given(steps.filter(lambda actions: len(actions) > 5), st.data())
+def test_a_rate_that_was_not_asked_for_is_an_error(
+    actions: list[tuple[int, int, int, int]], data: st.DataObject
+) -> None:
+    """A packet of 1,500 bytes takes 24 ms at 0.5 Mbit/s; the plane sends at 0.4."""
+    wire = play([*actions, *[(0, 0, 1, 1500)] * 3], rate_mbit=0.4, queue_ms=60_000.0)
+    wire.bench.rate_mbit = 0.5
+    with Analysis(wire) as analysis:
+        found = analysis.weigh().rated
+    assert not isinstance(found, Absent)
+    assert found.errors.late.samples >= 3
+
+
+def test_a_queue_that_is_shorter_or_longer_than_asked_is_an_error() -> None:
+    actions = [(0, 0, 1, 1500)] * 20
+    for made_ms, asked_ms, wrong in ((50.0, 50.0, 0), (50.0, 200.0, 6), (200.0, 50.0, 6)):
+        wire = play(actions, rate_mbit=1.0, queue_ms=made_ms)
+        wire.bench.queue_ms = asked_ms
+        with Analysis(wire) as analysis:
+            found = analysis.weigh().queues
+        assert not isinstance(found, Absent)
+        assert (found.failed >= wrong) if wrong else found.failed == 0
+
+
+def test_packets_are_found_again_by_their_headers_in_order_of_time() -> None:
+    def rows(*found: tuple[int, bool, int]) -> pa.Table:
+        crossings = [(at_ns, 0, 1, is_tx, identity, 100) for at_ns, is_tx, identity in found]
+        return table(crossings).append_column("src_node", pa.array([0] * len(found)))
+
+    sent, came_ns, is_clear, others = match(
+        rows((0, True, 7), (1, True, 8), (2, True, 7), (3, True, 9), (12, False, 7), (10, False, 7), (11, False, 8))
+    )
+    assert (came_ns.tolist(), is_clear.tolist()) == ([10, 11, 12, -1], [True, True, True, True])
+    assert (sent["ts_ns"].to_pylist(), len(others)) == ([0, 1, 2, 3], 0)
+    sent, came_ns, is_clear, others = match(rows((0, True, 7), (5, True, 7), (15, False, 7), (20, False, 4)))
+    assert (came_ns.tolist(), is_clear.tolist(), others["ts_ns"].to_pylist()) == ([15, -1], [False, False], [20])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 50), st.booleans(), st.integers(0, 3)), max_size=30))
+def test_as_many_packets_are_matched_lost_and_invented_as_counting_says(found: list[tuple[int, bool, int]]) -> None:
+    rows = table([(at_ns, 0, 1, is_tx, identity, 100) for at_ns, is_tx, identity in found])
+    sent, came_ns, _, others = match(rows)
+    arrived = lost = invented = 0
+    for identity in range(4):
+        out, back = (sum(is_tx == left and each == identity for _, is_tx, each in found) for left in (True, False))
+        arrived, lost, invented = arrived + min(out, back), lost + max(out - back, 0), invented + max(back - out, 0)
+    assert len(sent) == arrived + lost
+    assert (int((came_ns >= 0).sum()), len(others)) == (arrived, invented)
+
+
+def test_packets_near_the_end_of_the_span_are_not_judged() -> None:
+    """A packet counts if it was due at least ``GRACE_NS`` before the end."""
+    wire = play([(0, 0, 1, 100), (0, 1, 1, 100)])
+    due_ns = 10 * MS_NS
+    for until_ns, judged in ((due_ns + GRACE_NS, 2), (due_ns + GRACE_NS - 1, 0)):
+        with Analysis(wire, until_ns=until_ns) as analysis:
+            assert analysis.weigh().sent == judged
+
+
+def test_packets_that_were_lost_or_invented_are_counted() -> None:
+    wire = play([(MS_NS, 0, 1, 100)] * 10)
+    arrivals = [each for each in wire.crossings if not each[3]]
+    wire.crossings.remove(arrivals[3])
+    wire.crossings.append((SECOND_NS, 0, 1, False, 999, 100))
+    with Analysis(wire) as analysis:
+        found = analysis.weigh()
+        pairs = pq.read_table(analysis.folder / "pairs.parquet").to_pylist()
+    assert (found.sent, found.plain_sent, found.plain_lost, found.invented) == (10, 10, 1, 1)
+    [pair] = pairs
+    assert (pair["src_node"], pair["dst_node"], pair["packets"], pair["lost"], pair["late"]) == (0, 1, 10, 1, 0)
+    assert (pair["asked_delay_ms"], pair["error_ms_mean"], pair["error_ms_max"]) == (10.0, 0.0, 0.0)
+
+
+def test_loss_is_counted_beside_what_was_asked() -> None:
+    wire = play([(1000, 0, 1, 100)] * 2000, loss_ratio=0.02)
+    lost = wire.bench.drops["loss"]
+    with Analysis(wire) as analysis:
+        found = analysis.weigh().losses
+    assert found == Losses(2000, lost, pytest.approx(40.0), pytest.approx(39.2), pairs=1, wrong_pairs=0)
+    wire.bench.loss_ratio = 0.08
+    with Analysis(wire) as analysis:
+        found = analysis.weigh().losses
+    assert isinstance(found, Losses)
+    assert found.wrong_pairs == 1
+    assert found.worst_pair == f"node 0 to node 1: {lost} of 2,000 lost, 8.000% asked for"
+
+
+def test_jitter_is_measured_on_packets_that_none_held_back() -> None:
+    """Of bursts only the first packet counts, since order makes the others late."""
+    wire = play([(100 * MS_NS * (number % 4 == 0), 0, 1, 100) for number in range(2400)], jitter_ms=2.0)
+    with Analysis(wire) as analysis:
+        found = analysis.weigh()
+    assert isinstance(found.jitter, Jitter)
+    assert (found.jitter.packets, found.jitter.asked_ms) == (600, pytest.approx(2.0))
+    assert abs(found.jitter.bias_ms) < 0.27 and abs((found.jitter.sigmas_std or 0) - 1) < 0.1
+    assert not isinstance(found.jittered, Absent) and isinstance(found.steady, Absent)
+    assert (found.jittered.errors.samples, found.steady.due) == (2400, False)
+
+
+def test_behind_a_queue_that_packets_reach_with_jitter_nothing_is_certain() -> None:
+    wire = play([(MS_NS, 0, 1, 1500)] * 30, jitter_ms=2.0, rate_mbit=1.0, queue_ms=50.0)
+    with Analysis(wire) as analysis:
+        found = analysis.weigh()
+    assert found.rated == Absent("under jitter the state of a queue is not known")
+    assert found.queues == Outcome(wire.bench.drops["queue"], 0), "those that met a full queue at their source"
+
+
+def test_a_capture_without_packets_of_the_workload_should_have_had_some() -> None:
+    with Analysis(Wire().finish()) as analysis:
+        found = analysis.weigh()
+    assert isinstance(found.steady, Absent) and found.steady.due
+
+
+@pytest.mark.parametrize(("mean_ms", "sigma_ms"), [(10.0, 1.0), (1.0, 1.0), (0.0, 2.0), (0.5, 3.0)])
+def test_the_mean_of_clamped_delays_is_that_of_draws(mean_ms: float, sigma_ms: float) -> None:
+    draws = np.maximum(np.random.default_rng(1).normal(mean_ms, sigma_ms, 200_000), 0)
+    found = clamped_mean_ms(np.array([mean_ms]), np.array([sigma_ms]))
+    assert found[0] == pytest.approx(draws.mean(), abs=4 * draws.std() / 447)
+
+
+@given(st.lists(st.lists(st.floats(-1e3, 1e3), max_size=6), max_size=4))
+def test_moments_of_parts_are_those_of_the_whole(parts: list[list[float]]) -> None:
+    together = sum((Moments.of(np.array(part)) for part in parts), Moments())
+    values = [value for part in parts for value in part]
+    assert together.count == len(values)
+    if len(values) > 1:
+        assert together.std == pytest.approx(np.std(values, ddof=1), abs=1e-6)
+    else:
+        assert together.std is None
