@@ -10,6 +10,7 @@ from importlib import import_module
 
 from harness.doctor.programs import program_path
 from harness.errors import TrellisError
+from harness.interpreter import SAFE_PATH
 from harness.interruption import describe, exit_code, heed_sigterm
 from metrics.rundir import RunDirError
 from metrics.storage import StoreError
@@ -48,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen = next((word for word in argv if not word.startswith("-")), None)
     heed_sigterm()
     os.environ["PATH"] = program_path()  # child processes start the programs that the doctor finds
+    os.environ.update(SAFE_PATH)  # no child process imports modules from the working directory
     try:
         return _run(argv, chosen)
     except (TrellisError, RunDirError, StoreError) as error:

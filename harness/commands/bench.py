@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.doctor.collisions import CHECKOUT
 from harness.errors import ExperimentError
+from harness.interpreter import python_command
 
 BENCHMARKS = CHECKOUT / "benchmarks"
 
@@ -56,4 +57,4 @@ def choose(benchmarks: Mapping[str, Path], name: str | None) -> Mapping[str, Pat
 def _measure(name: str, path: Path, options: list[str]) -> int:
     print(f"== {name}", file=sys.stderr, flush=True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(CHECKOUT), str(BENCHMARKS)))}
-    return subprocess.run([sys.executable, "-P", str(path), *options], env=environment, check=False).returncode
+    return subprocess.run(python_command(str(path), *options), env=environment, check=False).returncode

@@ -15,6 +15,7 @@ from harness.doctor.collisions import current_collisions
 from harness.errors import ExperimentError
 from harness.experiment.inventory import load_inventory, save_inventory
 from harness.experiment.loader import load_experiment
+from harness.interpreter import python_command
 from harness.interruption import run_stage
 from harness.machine import sandbox
 from harness.planning import make_plan, write_plan
@@ -115,7 +116,7 @@ def free_run_dir(name: str, seed: int) -> Path:
 
 def perform_stage(testbed: str, run_dir: Path) -> int:
     """Run the running stage as a process and return its status. The emulated testbed needs a sandbox."""
-    argv = [sys.executable, "-m", "harness.stages.execution", str(run_dir)]
+    argv = python_command("-m", "harness.stages.execution", str(run_dir))
     try:
         if testbed == "emulated":
             return sandbox.run(argv, keep=[run_dir])

@@ -3,9 +3,9 @@
 import argparse
 import os
 import subprocess
-import sys
 
 from harness.doctor.collisions import CHECKOUT
+from harness.interpreter import python_command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,5 +27,5 @@ def run(arguments: argparse.Namespace) -> int:
     """
     # The checkout comes first on Python's path, also outside the launcher's .venv.
     path = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
-    argv = [sys.executable, "-P", "-m", "pytest", *arguments.pytest_arguments]
+    argv = python_command("-m", "pytest", *arguments.pytest_arguments)
     return subprocess.run(argv, cwd=CHECKOUT, env={**os.environ, "PYTHONPATH": path}, check=False).returncode

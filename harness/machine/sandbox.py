@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from harness.errors import TestbedError
+from harness.interpreter import python_command
 
 PRIVATE_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 """Folders that are empty, private and in memory in a sandbox. ``/var/run`` is a link to ``/run``."""
@@ -63,7 +64,7 @@ def enter(
     _check_possible()
     own = (Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix), Path.cwd())  # what this Python needs
     kept = [f"--keep={path}" for path in sorted({str(path.absolute()) for path in (*own, *keep)})]
-    inside = [sys.executable, "-m", __name__, *kept, "--", *argv]
+    inside = python_command("-m", __name__, *kept, "--", *argv)
     return subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", "unshare", *_namespaces(), *inside],
         stdin=subprocess.PIPE,

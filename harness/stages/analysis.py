@@ -17,6 +17,7 @@ import msgspec
 from msgspec.json import Decoder
 
 from harness.errors import ExperimentError, TrellisError, last_line
+from harness.interpreter import python_command
 from harness.machine import sandbox
 from metrics.executors import HERE_BYTES, shares_files
 from metrics.executors.cluster import DEFAULTS, HEAP_MIB, TASK_MIB, ExecutorOptions, parse_memory
@@ -150,7 +151,8 @@ def run_spark(
         AnalysisError: it failed (ends with its last log line), or another process works in the folder.
         TestbedError: no sandbox could be made.
     """
-    argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else []), *given]
+    chosen = [f"--master={master}"] if master else []
+    argv = python_command("-m", module, str(folder.absolute()), *chosen, *given)
     with exclusive(folder, words) as log:
         log.truncate(0)
         if shares_files(master):

@@ -37,7 +37,7 @@ class Curve(Struct, frozen=True):
 
 def draw_figure(spec: FigureSpec, results: Sequence[Result]) -> Canvas:
     """Draw the figure of these results."""
-    with matplotlib.style.context(STYLE):
+    with matplotlib.style.context(STYLE, after_reset=True):
         return _draw(spec, results)
 
 

@@ -56,11 +56,11 @@ _NEXT_S = 1.5
 
 
 def styled(draw: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let a function draw in the report's style."""
+    """Let a function draw in the report's style, whatever a ``matplotlibrc`` in the working directory says."""
 
     @wraps(draw)
     def draw_styled(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        with matplotlib.style.context(STYLE):
+        with matplotlib.style.context(STYLE, after_reset=True):
             return draw(*args, **kwargs)
 
     return draw_styled

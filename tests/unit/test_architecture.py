@@ -101,6 +101,35 @@ def test_seeded_randomness_is_let_through() -> None:
     assert not global_randomness("import random\nfrom random import Random\nx = random.Random(1)\nx.random()")
 
 
+NAMES_PYTHON = {
+    "harness/interpreter.py": "the one function that starts this Python",
+    "metrics/session.py": "Spark takes a path and sets PYTHONSAFEPATH for its workers",
+}
+
+
+def names_python(source: str) -> bool:
+    """Whether code names this Python's executable, with which a module of the working directory could be imported."""
+    return "sys.executable" in {ast.unparse(node) for node in ast.walk(ast.parse(source))} or any(
+        isinstance(node, ast.ImportFrom) and node.module == "sys" and "executable" in {a.name for a in node.names}
+        for node in ast.walk(ast.parse(source))
+    )
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "playbooks"])
+def test_python_is_started_by_one_function(room: str) -> None:
+    named = {
+        path.relative_to(CHECKOUT).as_posix()
+        for path in (CHECKOUT / room).rglob("*.py")
+        if names_python(path.read_text())
+    }
+    assert named == {path for path in NAMES_PYTHON if path.startswith(f"{room}/")}
+
+
+@pytest.mark.parametrize("code", ["import sys\nprint([sys.executable])", "from sys import executable"])
+def test_a_start_of_python_is_found(code: str) -> None:
+    assert names_python(code)
+
+
 EXTRAS_OF_ROOM = {
     "peer": (),
     "topologies": ("topologies",),

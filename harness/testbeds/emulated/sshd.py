@@ -14,7 +14,6 @@ import os
 import pwd
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pathlib import Path
 from harness.doctor.programs import find_program
 from harness.errors import TestbedError
 from harness.experiment.inventory import Machine
+from harness.interpreter import PYTHON
 
 START_S = 20.0
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -123,7 +123,7 @@ def start_sshd(
         user=user,
         key=str(folder / "user_key"),
         known_hosts=str(folder / "known_hosts"),
-        python=sys.executable,
+        python=PYTHON,
         work=str(work),
         own_clock=False,
         work_here=str(work_here or ""),

@@ -7,11 +7,11 @@ import fcntl
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import TestbedError, describe_status, last_line
+from harness.interpreter import python_command
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
@@ -210,7 +210,7 @@ class UserspacePlane:
     def _start(self, name: str, descriptors: Sequence[int], *arguments: str) -> subprocess.Popen[bytes]:
         with self._log(name).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", f"{_PACKAGE}.{name}", *arguments],
+                python_command("-m", f"{_PACKAGE}.{name}", *arguments),
                 stdin=subprocess.PIPE,
                 stderr=log,
                 pass_fds=descriptors,

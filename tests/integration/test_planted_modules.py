@@ -1,0 +1,83 @@
+"""Commands that are used inside a folder of a stranger: no file there is imported, whatever its name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.root, pytest.mark.spark]
+
+EXPERIMENT = """
+name = "small"
+protocol = "random"
+[underlay]
+kind = "uniform"
+hosts = 4
+delay_ms = 20
+[random]
+degree = 2
+[workload]
+topics = 2
+publish_rate_per_s = 5
+duration_s = 2
+[interests]
+ratio = 1.0
+"""
+
+STUDY = """
+name = "small"
+measures = ["degree_mean"]
+seeds = 1
+[experiment.underlay]
+kind = "unit-square"
+hosts = 4
+[grid]
+random.degree = [2]
+[[table]]
+name = "table"
+title = "Degree"
+rows = ["measure"]
+columns = "random.degree"
+measures = ["degree_mean"]
+"""
+
+OF_PYTHON = ("argparse", "ctypes", "select", "pickle", "zipfile", "sitecustomize", "usercustomize")
+OF_OTHERS = ("numpy", "pyarrow", "msgspec", "pyspark", "matplotlib", "paramiko", "mininet")
+OF_TRELLIS = ("metrics", "harness", "peer", "topologies")
+
+COMMANDS = (
+    ("run", "small.toml", "--testbed", "simulated", "--out", "run"),
+    ("tables", "run"),
+    ("report", "run", "--master", "local[1]"),
+    ("sweep", "study.toml", "--out", "here", "--master", "here"),
+    ("sweep", "study.toml", "--out", "spark", "--master", "local[1]"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder in which an import of any file leaves the file's name in ``imported``."""
+    for name in (*OF_PYTHON, *OF_OTHERS, *OF_TRELLIS):
+        (tmp_path / f"{name}.py").write_text(f"print(__name__, file=open({str(tmp_path / 'imported')!r}, 'a'))\n")
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")  # LaTeX would be started for every label
+    (tmp_path / "small.toml").write_text(EXPERIMENT)
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def trellis(folder: Path, *words: str) -> None:
+    """Use a command in a folder as the launcher does."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    argv = [sys.executable, "-P", "-m", "harness.cli", *words]
+    done = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode in (0, 3), done.stderr
+
+
+def test_no_command_imports_a_module_of_the_working_directory(folder: Path) -> None:
+    for words in COMMANDS:
+        trellis(folder, *words)
+        assert not (folder / "imported").exists(), f"{words[0]} imported {(folder / 'imported').read_text()}"
+    assert (folder / "run/report/index.html").exists()
+    assert (folder / "spark/table.md").exists()
