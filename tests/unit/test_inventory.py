@@ -57,6 +57,7 @@ def test_paths_are_relative_to_the_file_and_survive_saving(tmp_path: Path):
         (["colour = 3"], r"\$\.machines\[0\]"),
         (['work = "relative"'], r"\$\.machines\[0\]\.work"),
         (['work = "/a b"'], r"\$\.machines\[0\]\.work"),
+        (['work = "/home/me\\n"'], r"\$\.machines\[0\]\.work"),  # rm -r would get two words
         (['addresses = ["192.0.2.9", "192.0.2.9"]'], r"\$\.machines\[0\]\.addresses"),
         (['hosts = 2\naddresses = ["192.0.2.9"]'], r"\$\.machines\[0\]\.addresses"),
         (['address = "192.0.2.9"', 'address = "192.0.2.9"'], r"\$\.machines\[1\]\.addresses"),
