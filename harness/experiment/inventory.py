@@ -4,6 +4,8 @@ An inventory file (``playbooks/inventories/*.toml``) names the machines of a rem
 one ``Machine`` itself, so that the same deployment drives both.
 """
 
+import ipaddress
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +26,8 @@ METRICS_PORT = 9100
 
 MAX_HOSTS_PER_ADDRESS = METRICS_PORT - PEER_PORT
 """Hosts that share an address differ by port; the peers' ports end where the metrics ports begin."""
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 Text = Annotated[str, Meta(min_length=1)]
@@ -109,6 +113,7 @@ def load_inventory(path: Path) -> Inventory:
         raise ExperimentError(str(path), f"not TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise ExperimentError(*_place_of(str(error), path)) from None
+    _refuse_addresses(inventory, path)
     _refuse_collisions(inventory, path)
     return Inventory(tuple(_resolve(machine, path.parent) for machine in inventory.machines))
 
@@ -143,6 +148,35 @@ def _place_of(message: str, path: Path) -> tuple[str, str]:
     """Split msgspec's ``problem - at `$.place``` into (file: place, problem)."""
     problem, _, place = message.partition(" - at ")
     return f"{path}: {place.strip('`') or '$'}", problem
+
+
+def _refuse_addresses(inventory: Inventory, path: Path) -> None:
+    for index, machine in enumerate(inventory.machines):
+        texts = {"host": machine.host, "address": machine.address, "metrics_address": machine.metrics_address}
+        texts |= {f"addresses[{place}]": text for place, text in enumerate(machine.addresses)}
+        for field, text in texts.items():
+            if text and not (_HOST_NAME.fullmatch(text) or _is_address(text)):
+                hint = _hint_at_fields(text) if field == "host" else ""
+                problem = f"expected a host name or an address, got {text!r}{hint}"
+                raise ExperimentError(f"{path}: $.machines[{index}].{field}", problem)
+
+
+def _hint_at_fields(host: str) -> str:
+    """Return which fields the parts of ``user@host:port`` belong to; empty = there are no such parts."""
+    user, at, rest = host.rpartition("@")
+    name, _, port = rest.rpartition(":")
+    name = name.strip("[]")
+    with_port = re.fullmatch(r"[0-9]+", port) and (_HOST_NAME.fullmatch(name) or _is_address(name))
+    fields = [*([f"user = {user!r}"] if at else []), *([f"port = {port}"] if with_port else [])]
+    return f"; set {' and '.join(fields)} instead" if fields else ""
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse_collisions(inventory: Inventory, path: Path) -> None:

@@ -66,12 +66,44 @@ def test_paths_are_relative_to_the_file_and_survive_saving(tmp_path: Path):
             [f"addresses = {[f'192.0.2.{i}' for i in range(101)]}\nmetrics_address = '10.9.0.1'"],
             r"\$\.machines\[0\]\.metr",
         ),
+        (
+            ['addresses = ["192.0.2.9", "192.0.2.8:9000"]'],
+            r"\$\.machines\[0\]\.addresses\[1\]: .*got '192.0.2.8:9000'$",
+        ),
+        (['address = "a b"'], r"\$\.machines\[0\]\.address: expected a host name or an address, got 'a b'$"),
         (["= 3"], "not TOML"),
     ],
 )
 def test_faults_name_the_file_and_the_place(tmp_path: Path, extra: list[str], place: str):
     with pytest.raises(ExperimentError, match=rf"inventory\.toml: {place}"):
         load_inventory(write(tmp_path, *extra))
+
+
+@pytest.mark.parametrize(
+    ("host", "hint"),
+    [
+        ("root@example.org", "set user = 'root' instead"),
+        ("example.org:2222", "set port = 2222 instead"),
+        ("me@192.0.2.1:22", "set user = 'me' and port = 22 instead"),
+        ("[2001:db8::1]:22", "set port = 22 instead"),
+        ("ssh://example.org", "got 'ssh://example.org'$"),
+        ("[2001:db8::1]", "expected a host name or an address"),
+        ("example.org\\n", "expected a host name or an address"),
+        ("-oProxyCommand=x", "expected a host name or an address"),
+    ],
+)
+def test_a_host_that_has_other_parts_of_an_endpoint_is_refused(tmp_path: Path, host: str, hint: str):
+    path = write(tmp_path, "")
+    path.write_text(path.read_text().replace("192.0.2.1", host))
+    with pytest.raises(ExperimentError, match=rf"inventory\.toml: \$\.machines\[0\]\.host: .*{hint}"):
+        load_inventory(path)
+
+
+@pytest.mark.parametrize("host", ["h", "node-1.example.org", "a_b", "192.0.2.1", "2001:db8::1", "fe80::1%eth0"])
+def test_host_names_and_addresses_are_taken(tmp_path: Path, host: str):
+    path = write(tmp_path, "")
+    path.write_text(path.read_text().replace("192.0.2.1", host))
+    assert load_inventory(path).machines[0].host == host
 
 
 def test_an_empty_and_a_missing_file_and_a_double_name(tmp_path: Path):
