@@ -15,6 +15,9 @@ WORDS_BYTES = 1 << 16
 LOG_BYTES = 16 << 20
 """How much of an agent's output is kept."""
 
+GREETING_BYTES = 1 << 16
+"""How much a login shell may print before it executes a command."""
+
 WORDS_S = 5.0
 CHUNK_BYTES = 1 << 16
 
@@ -43,9 +46,30 @@ def read_answer(channel: paramiko.Channel, timeout_s: float) -> bytes:
     return bytes(answer)
 
 
-def _receive(channel: paramiko.Channel, deadline_s: float) -> bytes:
+def skip_greeting(channel: paramiko.Channel, marker: str, timeout_s: float) -> None:
+    """Read what the user's login shell prints, up to the line with which the command itself begins.
+
+    Raises:
+        StepError: the line does not come.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    end, seen = f"\n{marker}\n".encode(), bytearray()
+    try:
+        while not seen.endswith(end):
+            if len(seen) > GREETING_BYTES:
+                raise StepError(f"the login shell prints more than {GREETING_BYTES >> 10} KiB before it runs a command")
+            piece = _receive(channel, deadline_s, 1)
+            if not piece:
+                raise StepError(f"the login shell ran no command: {words_on(channel, _text(seen) or 'no output')}")
+            seen += piece
+    except TimeoutError:
+        raise StepError(f"the login shell began no command within {timeout_s:g} s") from None
+    channel.settimeout(None)
+
+
+def _receive(channel: paramiko.Channel, deadline_s: float, most_bytes: int = CHUNK_BYTES) -> bytes:
     channel.settimeout(max(0.001, deadline_s - time.monotonic()))
-    piece: bytes = channel.recv(CHUNK_BYTES)
+    piece: bytes = channel.recv(most_bytes)
     return piece
 
 
@@ -57,7 +81,11 @@ def words_on(channel: paramiko.Channel, otherwise: str = "no output") -> str:
         with contextlib.suppress(TimeoutError):
             while len(words) < WORDS_BYTES and (piece := channel.recv_stderr(WORDS_BYTES - len(words))):
                 words += piece
-    return words.decode(errors="replace").strip() or otherwise
+    return _text(words) or otherwise
+
+
+def _text(words: bytes | bytearray) -> str:
+    return words.decode(errors="replace").strip()
 
 
 def log_agent(channel: paramiko.Channel, path: Path) -> None:

@@ -1,6 +1,5 @@
 """Estimates the offset of a machine's clocks from this machine's by round trips."""
 
-import shlex
 import time
 from typing import IO
 
@@ -31,7 +30,7 @@ def read_clock_offset(session: MachineSession) -> ClockOffset:
 
     Source: F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989.
     """
-    channel = session.open_channel(shlex.join([session.machine.python, "-c", _ECHO]))
+    channel = session.open_channel(session.python_command("-c", _ECHO))
     channel.settimeout(COMMAND_S)
     answers = channel.makefile("rb")
     try:

@@ -1,30 +1,26 @@
 """One machine, over one SSH connection."""
 
-import io
 import secrets
 import shlex
-import socket
 import threading
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import fabric
 import msgspec
 import paramiko  # type: ignore[import-untyped]
 
 from harness.deployment import workspace
-from harness.deployment.answers import StepError, log_agent, read_answer, words_on
+from harness.deployment.answers import StepError, log_agent, read_answer, skip_greeting, words_on
 from harness.deployment.archive import ArchiveError, extract
+from harness.deployment.connecting import make_connection, open_connection
+from harness.deployment.login_shell import wrap_command
 from harness.deployment.package import Package
 from harness.experiment.inventory import Machine
+from harness.interpreter import SAFE_PATH
 
-CONNECT_S = 20.0
 COMMAND_S = 60.0
-KEEPALIVE_S = 10
-LOST_S = 30
-"""A machine that does not answer for this long counts as lost."""
 
 LINE_BYTES = 1 << 12
 """The longest line that is read as an answer."""
@@ -66,7 +62,8 @@ class MachineSession:
     def __init__(self, machine: Machine, token: str) -> None:
         self.machine = machine
         self._token = token
-        self.connection = _connection(machine)
+        self._marker = f"trellis-{secrets.token_hex(8)}"
+        self.connection = make_connection(machine)
         self.base: PurePosixPath | None = None
         self._package: PurePosixPath | None = None
         self._made = False
@@ -82,22 +79,15 @@ class MachineSession:
 
     def open(self) -> None:
         """Connect. A machine with a host key that is not in its ``known_hosts`` is refused."""
-        # Fabric's default accepts any key. This client accepts only the keys in the file.
-        client = self.connection.client
-        client.load_host_keys(self.machine.known_hosts)
-        client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        self.connection.open()
-        transport = self.connection.transport
-        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_S * 1000)
-        transport.set_keepalive(KEEPALIVE_S)
+        open_connection(self.connection, self.machine)
 
     def close(self) -> None:
         """Disconnect. The agent and its peers end with the connection."""
         self.connection.close()
         self._finish_log()
 
-    def run(self, command: str, timeout_s: float = COMMAND_S) -> str:
-        """Run a shell command and return its standard output.
+    def run(self, command: str, timeout_s: float = COMMAND_S, given: bytes = b"") -> str:
+        """Run a command of POSIX sh with ``given`` as its standard input, and return its standard output.
 
         Raises:
             CommandError: it failed.
@@ -105,7 +95,7 @@ class MachineSession:
         """
         channel = self.open_channel(command)
         try:
-            channel.shutdown_write()
+            _send(channel, given)
             output = read_answer(channel, timeout_s).decode(errors="replace")
             if (status := channel.recv_exit_status()) != 0:
                 raise CommandError(f"exit status {status}: {words_on(channel, output.strip() or command)}")
@@ -115,7 +105,14 @@ class MachineSession:
 
     def run_python(self, source: str, *arguments: str) -> str:
         """Run Python source on the machine and return its output."""
-        return self.run(shlex.join([self.machine.python, "-c", source, *arguments]))
+        return self.run(self.python_command("-c", source, *arguments))
+
+    def python_command(self, *words: str) -> str:
+        """Return the command that gives words to the machine's Python, which then imports nothing from the user's home.
+
+        A variable says so, because Python 3.10 would refuse ``-P`` before it could tell its version.
+        """
+        return shlex.join(["env", *map("=".join, SAFE_PATH.items()), self.machine.python, *words])
 
     def on_site(self, verb: str, *arguments: str | PurePosixPath) -> Any:  # noqa: ANN401 - JSON
         """Run a verb of ``harness.deployment.workspace`` on the machine and return its answer.
@@ -135,8 +132,8 @@ class MachineSession:
 
     def _start_on_site(self, verb: str, *arguments: str | PurePosixPath) -> paramiko.Channel:
         """Send the module on standard input: on the command line, every user could see it in the process list."""
-        words = [self.machine.python, "-c", _READ_AND_RUN, str(len(_WORKSPACE)), verb, *map(str, arguments)]
-        channel = self.open_channel(shlex.join(words))
+        words = ["-c", _READ_AND_RUN, str(len(_WORKSPACE)), verb, *map(str, arguments)]
+        channel = self.open_channel(self.python_command(*words))
         channel.sendall(_WORKSPACE)
         return channel
 
@@ -196,7 +193,8 @@ class MachineSession:
             self._holder.shutdown_write()
 
     def put(self, path: str | PurePosixPath, content: bytes) -> None:
-        self.connection.put(io.BytesIO(content), str(path))
+        """Write a file. An sshd need not offer SFTP."""
+        self.run(f"cat > {shlex.quote(str(path))}", given=content)
 
     def start_agent(self, log: Path) -> None:
         """Start the agent of the run's folder; its output goes to ``log``.
@@ -299,10 +297,19 @@ class MachineSession:
         return f"env {path} PYTHONDONTWRITEBYTECODE=1 {shlex.quote(self.machine.python)} -P"
 
     def open_channel(self, command: str, *, combine: bool = False) -> paramiko.Channel:
-        """Start a command and return its channel; ``combine`` merges standard error into the output."""
+        """Start a command of POSIX sh and return its channel; ``combine`` merges standard error into the output.
+
+        Raises:
+            StepError: the user's login shell did not start it.
+        """
         channel: paramiko.Channel = self.connection.create_session()
         channel.set_combine_stderr(combine)
-        channel.exec_command(command)
+        channel.exec_command(wrap_command(command, self._marker))
+        try:
+            skip_greeting(channel, self._marker, COMMAND_S)
+        except BaseException:
+            channel.close()
+            raise
         return channel
 
     def _finish_log(self) -> None:
@@ -310,19 +317,13 @@ class MachineSession:
             self._reader.join(timeout=5)
 
 
-def _connection(machine: Machine) -> fabric.Connection:
-    """Return a Fabric connection that ignores the user's configuration of SSH and Fabric."""
-    return fabric.Connection(
-        machine.host,
-        user=machine.user,
-        port=machine.port,
-        connect_timeout=CONNECT_S,
-        config=fabric.Config(lazy=True),  # reads no file
-        connect_kwargs={
-            "key_filename": machine.key,
-            "allow_agent": False,
-            "look_for_keys": False,
-            "banner_timeout": CONNECT_S,
-            "auth_timeout": CONNECT_S,
-        },
-    )
+def _send(channel: paramiko.Channel, content: bytes) -> None:
+    """Send a command its whole input."""
+    channel.settimeout(COMMAND_S)
+    try:
+        channel.sendall(content)
+    except TimeoutError:
+        raise
+    except OSError:
+        return  # it has ended without reading everything; its status says why
+    channel.shutdown_write()

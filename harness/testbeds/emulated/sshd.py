@@ -50,7 +50,6 @@ MaxStartups 64
 ClientAliveInterval 15
 ClientAliveCountMax 4
 PidFile none
-Subsystem sftp internal-sftp
 """
 
 _ENTER = """\
@@ -84,6 +83,8 @@ def start_sshd(
     own_work: bool = False,
     work_here: Path | None = None,
     enter: Sequence[str] = (),
+    shell: str = "/bin/sh",
+    settings: Sequence[str] = (),
 ) -> SshServer:
     """Start an sshd that accepts one key made here, and wait until it listens.
 
@@ -98,6 +99,8 @@ def start_sshd(
         own_work: give the server an empty, private work folder.
         work_here: the path of the work folder on this computer, if files are to be moved from there.
         enter: a command prefix that enters the machine's namespaces (``nsenter ...``).
+        shell: the user's login shell, whose home is ``folder``.
+        settings: lines of sshd_config(5), which replace this server's of the same keyword.
 
     Raises:
         TestbedError: the server did not start; the message has its log.
@@ -108,9 +111,9 @@ def start_sshd(
     work.mkdir(parents=True, exist_ok=True)
     user = pwd.getpwuid(os.getuid()).pw_name
     _write_keys(folder, address, port)
-    _write_accounts(folder, user)
+    _write_accounts(folder, user, shell)
     config = _CONFIG.format(port=port, address=address, folder=folder, user=user)
-    (folder / "sshd_config").write_text(config, encoding="utf-8")
+    (folder / "sshd_config").write_text(_replace_lines(config, settings), encoding="utf-8")
     script = _ENTER.format(sshd=shlex.quote(_find_sshd()))
     command = [*enter, "unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sshd", str(folder)]
     with (folder / "sshd.log").open("wb") as log:
@@ -149,6 +152,12 @@ def _find_sshd() -> str:
     return str(Path(path).absolute())
 
 
+def _replace_lines(config: str, settings: Sequence[str]) -> str:
+    replaced = {line.split()[0] for line in settings}
+    kept = [line for line in config.splitlines() if line.split()[0] not in replaced]
+    return "\n".join([*kept, *settings]) + "\n"
+
+
 def _write_keys(folder: Path, address: str, port: int) -> None:
     for name in ("host_key", "user_key"):
         arguments = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "trellis", "-f", str(folder / name)]
@@ -158,14 +167,14 @@ def _write_keys(folder: Path, address: str, port: int) -> None:
     (folder / "known_hosts").write_text(f"{known_as} {public}", encoding="utf-8")
 
 
-def _write_accounts(folder: Path, user: str) -> None:
-    """Write the accounts for sshd: the host's, with the user unlocked, a shell, and ``folder`` as its home.
+def _write_accounts(folder: Path, user: str, shell: str) -> None:
+    """Write the accounts for sshd: the host's, with the user unlocked, this shell, and ``folder`` as its home.
 
     With that home, sessions do not read the user's shell start-up files.
     """
     lines = Path("/etc/passwd").read_bytes().splitlines()  # users' real names may be in any encoding
     account = pwd.getpwnam(user)
-    ours = f"{user}:x:{account.pw_uid}:{account.pw_gid}::{folder}:/bin/sh"
+    ours = f"{user}:x:{account.pw_uid}:{account.pw_gid}::{folder}:{shell}"
     kept = [line for line in lines if not line.startswith(f"{user}:".encode())]
     (folder / "passwd").write_bytes(b"\n".join([ours.encode(), *kept]) + b"\n")
     (folder / "shadow").write_bytes(f"{user}:*:19000:0:99999:7:::\nsshd:*:19000:0:99999:7:::\n".encode())
