@@ -100,7 +100,7 @@ def _time_peers(made: Sequence[hosts.EmulatedHost]) -> tuple[float, float]:
     specs = build_agent_specs(Experiment("boot"), [_site(host) for host in made])
     nodes = tuple(NodeSpec(host.number, 1, (), {"name": "random", "degree": 1}, {"name": "flood"}) for host in made)
     with (
-        serving_ssh(WORK / "sshd", hosts.CTL_GATEWAY, 2222, name="bench") as machine,
+        serving_ssh(WORK / "sshd", "127.0.0.1", 2222, name="bench") as machine,
         Deployment([machine], "boot", WORK / "logs") as deployment,
     ):
         deployment.connect()

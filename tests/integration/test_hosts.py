@@ -55,6 +55,14 @@ def test_the_control_network_reaches_the_sandbox_without_resolving_addresses(tmp
         assert answer.strip().splitlines()[-1].endswith("PERMANENT")
 
 
+def test_the_control_network_does_not_connect_hosts_with_each_other(tmp_path: Path) -> None:
+    connect = 'for n in 1 2; do timeout 20 bash -c "exec 3<>/dev/tcp/172.16.0.$n/1" 2>&1 | tail -1; done'
+    _, said = ask_hosts(tmp_path, 2, connect, "echo 1 > /proc/sys/net/ipv4/ip_forward")
+    answers = [["refused" in line for line in answer.strip().splitlines()] for answer in said]
+    assert answers == [[True, False], [False, True]], "each host reaches itself only"
+    assert all("No route to host" in answer for answer in said)
+
+
 def test_ipv6_is_off(tmp_path: Path) -> None:
     _, said = ask_hosts(tmp_path, 1, "ip -6 address; cat /proc/sys/net/ipv6/conf/ctl0/disable_ipv6")
     assert said[0].strip() == "1"

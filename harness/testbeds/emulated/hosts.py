@@ -4,7 +4,8 @@ Mininet makes the hosts: each ``mininet.node.Host`` is a shell in a network name
 since a latency matrix needs none. Mininet calls ``ip`` once per link; this module uses one batch per namespace, in
 parallel, through the hosts' shells.
 
-The control network has no delay and carries deployment and scraping, but nothing that is measured. Its neighbour
+The control network has no delay and carries scraping, but nothing that is measured. It connects each host with the
+sandbox and not with other hosts, so that no peer can avoid the emulated network. Its neighbour
 entries are permanent: all namespaces share the kernel's neighbour table (1024 entries by default), which does not count
 permanent entries and so never overflows. IPv6 is switched off, since each new link would flood the bridge with
 multicast reports.
@@ -31,6 +32,7 @@ _AT_A_TIME = 4
 """Shells that start in parallel: Mininet mostly waits for their prompts."""
 
 _BATCHES = Path("/run/trellis")
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _IPV6_SWITCHES = Path("/proc/sys/net/ipv6/conf")
 
 
@@ -60,6 +62,8 @@ def start(ctl_ips: Sequence[str]) -> list[EmulatedHost]:
     allow_open_files(len(ctl_ips))
     for switch in _IPV6_SWITCHES.glob("*/disable_ipv6"):  # none in a kernel without IPv6
         switch.write_text("1", encoding="ascii")
+    if _FORWARDING.exists():
+        _FORWARDING.write_text("0", encoding="ascii")  # a new namespace has the value of the machine
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         shells = list(pool.map(_mininet_host, range(len(ctl_ips))))
     hosts = [
@@ -110,6 +114,7 @@ def _sandbox_commands(hosts: Sequence[EmulatedHost]) -> list[str]:
         commands += [
             f"link add {port}p type veth peer name {CTL_DEVICE} address {_mac(host.ctl_ip)} netns {host.shell.pid}",
             f"link set {port}p master {CTL_BRIDGE} up",
+            f"link set {port}p type bridge_slave isolated on",
             f"neighbour add {host.ctl_ip} lladdr {_mac(host.ctl_ip)} nud permanent dev {CTL_BRIDGE}",
         ]
     return commands

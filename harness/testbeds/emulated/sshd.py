@@ -12,17 +12,19 @@ capabilities.
 import contextlib
 import os
 import pwd
-import shlex
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from harness.doctor.programs import find_program
 from harness.errors import TestbedError
 from harness.experiment.inventory import Machine
-from harness.interpreter import PYTHON
+from harness.interpreter import PYTHON, python_command
+from harness.testbeds.emulated import enclosure
 
 START_S = 20.0
 PRIVILEGE_SEPARATION = Path("/run/sshd")
@@ -52,13 +54,6 @@ ClientAliveCountMax 4
 PidFile none
 """
 
-_ENTER = """\
-mount --bind "$1/passwd" /etc/passwd
-mount --bind "$1/shadow" /etc/shadow
-[ -z "$2" ] || mount -t tmpfs -o mode=755 tmpfs "$2"
-exec {sshd} -D -e -f "$1/sshd_config"
-"""
-
 
 @dataclass(frozen=True)
 class SshServer:
@@ -66,6 +61,14 @@ class SshServer:
 
     machine: Machine
     process: subprocess.Popen[bytes]
+
+    def with_key_in_memory(self) -> "SshServer":
+        """Move the private key from its file into memory, where only this process can read it."""
+        path = Path(self.machine.key)
+        descriptor = os.memfd_create("user_key")  # open until this process ends
+        os.write(descriptor, path.read_bytes())
+        path.unlink()
+        return replace(self, machine=msgspec.structs.replace(self.machine, key=f"/proc/self/fd/{descriptor}"))
 
     def stop(self) -> None:
         """End the server; its sessions end with their connections."""
@@ -85,6 +88,7 @@ def start_sshd(
     enter: Sequence[str] = (),
     shell: str = "/bin/sh",
     settings: Sequence[str] = (),
+    hidden: Sequence[Path] | None = None,
 ) -> SshServer:
     """Start an sshd that accepts one key made here, and wait until it listens.
 
@@ -102,6 +106,9 @@ def start_sshd(
         shell: the user's login shell, whose home is ``folder``.
         settings: lines of sshd_config(5), which replace this server's of the same keyword.
 
+        hidden: confine the machine (``enclosure``): it cannot write outside the work folder and the sandbox's private
+            folders, and these folders are empty there; None = it is not confined.
+
     Raises:
         TestbedError: the server did not start; the message has its log.
     """
@@ -114,10 +121,14 @@ def start_sshd(
     _write_accounts(folder, user, shell)
     config = _CONFIG.format(port=port, address=address, folder=folder, user=user)
     (folder / "sshd_config").write_text(_replace_lines(config, settings), encoding="utf-8")
-    script = _ENTER.format(sshd=shlex.quote(_find_sshd()))
-    command = [*enter, "unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sshd", str(folder)]
+    view = [f"--own-work={work}"] if own_work else []
+    if hidden is not None:
+        view += [f"--writable={work}", *(f"--hidden={path}" for path in hidden)]
+    server = [_find_sshd(), "-D", "-e", "-f", str(folder / "sshd_config")]
+    inside = python_command("-m", enclosure.__name__, str(folder), *view, "--", *server)
+    command = [*enter, "unshare", "--mount", "--propagation", "private", *inside]
     with (folder / "sshd.log").open("wb") as log:
-        process = subprocess.Popen([*command, str(work) if own_work else ""], stderr=log, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
     _await_listening(process, folder / "sshd.log", f"sshd on {address}:{port}")
     machine = Machine(
         name=name,

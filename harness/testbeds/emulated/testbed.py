@@ -30,9 +30,11 @@ from peer.runtime.agent_metrics import read_pss_bytes
 from peer.runtime.clock import Clock
 from topologies.model import Matrix, Underlay
 
+LOOPBACK = "127.0.0.1"
+"""The sandbox's own loopback. Hosts have others, so they cannot reach what listens here."""
 SSH_PORT = 2222
-PLANE_METRICS = (hosts.CTL_GATEWAY, 9101)
-AGENT_METRICS = (hosts.CTL_GATEWAY, 9102)
+PLANE_METRICS = (LOOPBACK, 9101)
+AGENT_METRICS = (LOOPBACK, 9102)
 WORK = Path("/run/trellis")
 
 
@@ -74,13 +76,18 @@ class EmulatedTestbed:
         self._pressure.start()
 
     def _start_sshd(self) -> SshServer:
-        """Start sshd with a work folder on the run directory's disk: long runs could fill the memory."""
+        """Start sshd with a work folder on the run directory's disk: long runs could fill the memory.
+
+        Peers are programs that an experiment file names, and may be anyone's. They cannot reach the server, read its
+        key, see the run directory, or write elsewhere than into private folders.
+        """
         self._disk.mkdir(exist_ok=True)
         work = WORK / "work"
         work.mkdir(parents=True, exist_ok=True)
         sandbox.mount(str(self._disk), str(work), None, sandbox.MS_BIND)
-        at, port = hosts.CTL_GATEWAY, SSH_PORT
-        return start_sshd(WORK / "sshd", at, port, name=self._machine, work=work, work_here=self._disk)
+        name, here, hidden = self._machine, self._disk, [self._run_dir]
+        server = start_sshd(WORK / "sshd", LOOPBACK, SSH_PORT, name=name, work=work, work_here=here, hidden=hidden)
+        return server.with_key_in_memory()
 
     def machines(self) -> tuple[Machine, ...]:
         """Return the sandbox, the only machine."""
@@ -91,7 +98,7 @@ class EmulatedTestbed:
         return emulated_sites(self._plan, {host.number: host.netns for host in self._hosts})
 
     def metrics(self) -> dict[str, tuple[str, int]]:
-        """Return the endpoints of agent and data plane, at the sandbox's address on the control network."""
+        """Return the endpoints of agent and data plane, on the sandbox's loopback."""
         return {self._machine: AGENT_METRICS, "dataplane": PLANE_METRICS}
 
     def probe(self, moment: Moment) -> None:
