@@ -56,6 +56,26 @@ has_current_venv() {
     return 1
 }
 
+# Prints where a chain of links leads, as far as this user can follow it.
+follow_links() { # PATH
+    place=$1
+    while next=$(readlink "$place"); do
+        case $next in
+        /*) place=$next ;;
+        *) place=$(dirname "$place")/$next ;;
+        esac
+    done
+    echo "$place"
+}
+
+if [ ! -w "$root" ] && is_stamped "$root" "$group"; then
+    {
+        echo "trellis: $root is set up, but this user cannot run its Python, $(follow_links "$root/.venv/bin/python")."
+        echo "Whoever set it up can set it up again with a Python that every user can run, such as the system's:"
+        echo "  cd $root && ./trellis clean --venv && PATH=/usr/bin:\$PATH ./trellis --help"
+    } >&2
+    exit 1
+fi
 if [ ! -w "$root" ]; then
     {
         echo "trellis: $root is not set up for this (programs of the group '$group'), and this user cannot write there."

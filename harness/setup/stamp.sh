@@ -19,5 +19,9 @@ stamp_of() { # ROOT GROUP
 }
 
 is_set_up() { # ROOT GROUP
-    [ -x "$1/.venv/bin/python" ] && fingerprint "$1" | cmp -s - "$(stamp_of "$1" "$2")"
+    [ -x "$1/.venv/bin/python" ] && is_stamped "$1" "$2"
+}
+
+is_stamped() { # ROOT GROUP
+    fingerprint "$1" | cmp -s - "$(stamp_of "$1" "$2")"
 }

@@ -15,4 +15,12 @@ site_packages=$("$root/.venv/bin/python" -c "import sysconfig; print(sysconfig.g
 echo "$root" >"$site_packages/trellis-checkout.pth"
 
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
-exec "$root/.venv/bin/python" -m pip install --progress-bar off --require-hashes --requirement "$root/requirements.lock"
+install() {
+    "$root/.venv/bin/python" -m pip install --progress-bar off --require-hashes "$@"
+}
+
+# PySpark comes as source, which pip would build with whatever setuptools is newest, fetched without a hash. So the
+# lock's setuptools comes first, and nothing else is fetched for the build.
+sed -n '/^setuptools==/,/[^\\]$/p' "$root/requirements.lock" >"$root/.venv/build-requirements.txt"
+install --requirement "$root/.venv/build-requirements.txt"
+install --no-build-isolation --requirement "$root/requirements.lock"

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,7 +21,10 @@ case "$1 $2" in
 "-c import sys,"*) exit 0 ;;
 "-c import sysconfig;"*) echo "$(dirname "$0")" ;;
 "-m venv") mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
-"-m pip") echo installed >>"$(dirname "$0")/../../installations"; [ ! -e "$(dirname "$0")/../../break" ] ;;
+"-m pip") for last; do :; done
+    { echo "$@"; cat "$last"; } >>"$(dirname "$0")/../../pip"
+    [ "${last##*/}" = requirements.lock ] || echo installed >>"$(dirname "$0")/../../installations"
+    [ ! -e "$(dirname "$0")/../../break" ] ;;
 *) printf '%s\\n' "$PWD" "$@" ;;
 esac
 """
@@ -96,6 +100,18 @@ def test_first_use_sets_up_and_later_uses_start_at_once(checkout: Path, tools: P
     assert installations(checkout) == 1
 
 
+def test_packages_that_are_built_use_the_locks_setuptools_and_fetch_nothing(checkout: Path, tools: Path) -> None:
+    provide_programs(checkout, tools)
+    hashed = "setuptools==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:12 \\\n    --hash=sha256:34\n"
+    (checkout / "requirements.lock").write_text(f"pyspark==1.0 \\\n    --hash=sha256:56\n{hashed}simpy==1.0\n")
+    launch(checkout, tools)
+    first, lock = (checkout / "pip").read_text().split("-m pip install --progress-bar off ")[1:]
+    options, _, content = first.partition("\n")
+    assert options.startswith("--require-hashes --requirement")
+    assert content == hashed
+    assert lock.startswith("--require-hashes --no-build-isolation --requirement")
+
+
 def test_checkout_is_on_the_path_of_its_python(checkout: Path, tools: Path) -> None:
     provide_programs(checkout, tools)
     launch(checkout, tools)
@@ -135,6 +151,26 @@ def test_a_verb_with_programs_of_its_own_keeps_the_environment(checkout: Path, t
     write_program(tools / "scope", "#!/bin/sh\n")
     assert launch(checkout, tools, "bench").returncode == 0
     assert installations(checkout) == 2
+
+
+@pytest.mark.root
+def test_a_python_that_only_another_user_can_run_is_named(checkout: Path, tools: Path) -> None:
+    provide_programs(checkout, tools)
+    with tempfile.TemporaryDirectory(prefix="trellis-test-") as made:  # pytest's own folder is closed to other users
+        folder = Path(made)
+        folder.chmod(0o755)
+        shared, path = checkout.rename(folder / "checkout"), tools.rename(folder / "tools")
+        assert launch(shared, path).returncode == 0
+        (folder / "closed").mkdir(mode=0o700)
+        (shared / ".venv/bin/python").rename(folder / "closed/python")
+        (shared / ".venv/bin/python").symlink_to("python3")
+        (shared / ".venv/bin/python3").symlink_to(folder / "closed/python")
+        as_nobody = [str(shutil.which("setpriv")), "--reuid=65534", "--regid=65534", "--clear-groups"]
+        command = [*as_nobody, str(shared / "trellis"), "plan"]
+        done = subprocess.run(command, env={"PATH": str(path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    said = f"trellis: {folder}/checkout is set up, but this user cannot run its Python, {folder}/closed/python."
+    assert done.stderr.splitlines()[0] == said
 
 
 def test_a_failed_set_up_says_why_and_the_next_use_repeats_it(checkout: Path, tools: Path) -> None:
@@ -336,6 +372,7 @@ def test_the_lock_has_every_dependency_with_hashes_and_names_no_host() -> None:
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
         assert name is not None
         assert name[0].lower().replace("_", "-") in pins
+    assert "setuptools" in pins, "it builds PySpark (harness/setup/venv.sh)"
     assert "://" not in text
     assert "index" not in text
 
