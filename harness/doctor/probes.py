@@ -42,8 +42,10 @@ def probe_namespaces(facts: Facts) -> list[Finding]:
             "namespaces",
             "problem",
             f"{who} cannot make them: {own.error}",
-            "the emulated testbed cannot start",
-            "run as root, allow user namespaces (next finding), or give the container CAP_SYS_ADMIN",
+            "the emulated testbed cannot start, and its devices were not tried",
+            "give the container CAP_SYS_ADMIN and CAP_NET_ADMIN (docker run --privileged has both)"
+            if facts.is_root
+            else "run as root, or allow user namespaces (next finding)",
         ),
         Finding("user namespaces", "ok", "an ordinary user can make them", "runs also work without root")
         if user.worked
@@ -59,7 +61,12 @@ def probe_namespaces(facts: Facts) -> list[Finding]:
 
 
 def probe_devices(facts: Facts) -> list[Finding]:
-    """Check the network devices of an emulated host, each by making one."""
+    """Check the network devices of an emulated host, each by making one in namespaces of its own.
+
+    Without namespaces all attempts fail, whatever devices the kernel has, so there is no finding.
+    """
+    if not facts.namespaces.worked:
+        return []
     tun_mend = "modprobe tun; without root also: chmod 666 /dev/net/tun; in a container: --device /dev/net/tun"
     findings = [
         _device(facts, "veth", "control network of the emulated hosts", "modprobe veth"),

@@ -132,7 +132,8 @@ def _check_possible() -> None:
             raise TestbedError("enter a sandbox", f"the program {program} is not installed (trellis doctor --fix)")
     trial = subprocess.run(["unshare", *_namespaces(), "true"], capture_output=True, text=True, check=False)
     if trial.returncode:
-        raise TestbedError(f"make namespaces for a sandbox as uid {os.geteuid()}", trial.stderr.strip())
+        problem = f"{trial.stderr.strip()} (trellis doctor says what is missing)"
+        raise TestbedError(f"make namespaces for a sandbox as uid {os.geteuid()}", problem)
 
 
 def _namespaces() -> list[str]:

@@ -100,6 +100,7 @@ def test_says_what_the_kernel_refuses() -> None:
     limited = ["unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh"]
     done = subprocess.run([*limited, sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("make namespaces for a sandbox as uid 0: unshare")
+    assert done.stdout.endswith("(trellis doctor says what is missing)\n")
 
 
 def test_kill_of_the_caller_ends_everything_inside(tmp_path: Path) -> None:

@@ -91,6 +91,19 @@ def test_a_flaw_is_found_and_explained(subject: str, flaw: dict[str, object], le
     assert can_run(findings) == (level != "problem")
 
 
+def test_without_namespaces_nothing_is_said_of_devices_that_could_not_be_tried() -> None:
+    """As for root in a container with Docker's default capabilities."""
+    refused = Trial(False, "unshare: unshare failed: Operation not permitted")
+    flawed = msgspec.structs.replace(GOOD, namespaces=refused, devices=dict.fromkeys(GOOD.devices, refused))
+    (finding,) = [finding for finding in probes.examine(flawed) if finding.level != "ok"]
+    assert finding.subject == "namespaces"
+    assert "its devices were not tried" in finding.meaning
+    assert "CAP_SYS_ADMIN and CAP_NET_ADMIN" in finding.mend
+    assert "modprobe" not in finding.mend
+    user = msgspec.structs.replace(flawed, is_root=False)
+    assert "run as root" in next(finding for finding in probes.examine(user) if finding.level != "ok").mend
+
+
 def test_nothing_is_mended_without_the_right_to() -> None:
     flawed = msgspec.structs.replace(GOOD, is_root=False, java_major=None, neighbours=1024)
     assert not any(finding.fix for finding in probes.examine(flawed))
