@@ -1,5 +1,7 @@
 # Sourced: finds missing programs and packages. Set `programs_table` to the path of programs.txt first.
 
+export PYTHONSAFEPATH=1 # the set-up may be started in any folder: no Python imports modules from there
+
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin # sshd and others are there, and a user's PATH may lack them
 
 minimum_python_minor=11
@@ -8,7 +10,7 @@ minimum_java=17
 # Prints the first Python that is new enough and can make a virtual environment.
 find_python() {
     for name in python3 python3.14 python3.13 python3.12 python3.11; do
-        if "$name" -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, $minimum_python_minor))" 2>/dev/null; then
+        if "$name" -I -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, $minimum_python_minor))" 2>/dev/null; then
             command -v "$name"
             return 0
         fi

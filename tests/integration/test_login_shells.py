@@ -33,6 +33,17 @@ def greet(home: Path) -> None:
         path.write_text("echo hello\nprintf 'it is late'\n")
 
 
+def plant_modules(home: Path) -> None:
+    """Put modules in the user's home, where every command starts. An import of one would end the Python there."""
+    for name in ("argparse", "json", "select", "socket", "msgspec", "peer", "time", "sitecustomize"):
+        (home / f"{name}.py").write_text("import os; os._exit(9)\n")
+
+
+def add_other_lines(known_hosts: Path) -> None:
+    others = "@cert-authority * ssh-ed25519 AAAA\nother.example.org ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA\n"
+    known_hosts.write_text(others + known_hosts.read_text())
+
+
 def use(machine: Machine, folder: Path) -> None:
     """Take every step that gives a machine a command, a file, or a stream."""
     with Deployment([msgspec.structs.replace(machine, own_clock=True)], "r", folder / "logs", held=True) as deployment:
@@ -61,6 +72,8 @@ def test_fish_csh_and_bash_work_although_they_greet(tmp_path: Path):
         home = tmp_path / shell
         with serving_ssh(home, "127.0.0.1", 2222, name="m", shell=shutil.which(shell)) as machine:
             greet(home)
+            plant_modules(home)
+            add_other_lines(Path(machine.known_hosts))
             direct = subprocess.run(["ssh", *options_of(machine), "true"], capture_output=True, text=True, check=True)
             assert direct.stdout == "hello\nit is late", "the shell reads its login file"
             use(machine, tmp_path / f"of-{shell}")

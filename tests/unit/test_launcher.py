@@ -17,8 +17,9 @@ LOCK = CHECKOUT / "requirements.lock"
 
 FAKE_PYTHON = """#!/bin/sh
 # Stands for a Python: makes a .venv of itself, installs by noting that it did, and shows what it is asked to run.
+echo "${PYTHONSAFEPATH:-} $1 $2" >>"$(dirname "$0")/starts"
 case "$1 $2" in
-"-c import sys,"*) exit 0 ;;
+"-I -c") exit 0 ;;
 "-c import sysconfig;"*) echo "$(dirname "$0")" ;;
 "-m venv") mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
 "-m pip") for last; do :; done
@@ -116,6 +117,14 @@ def test_checkout_is_on_the_path_of_its_python(checkout: Path, tools: Path) -> N
     provide_programs(checkout, tools)
     launch(checkout, tools)
     assert (checkout / ".venv/bin/trellis-checkout.pth").read_text() == f"{checkout}\n"
+
+
+def test_no_python_of_the_set_up_imports_from_the_working_directory(checkout: Path, tools: Path) -> None:
+    provide_programs(checkout, tools)
+    launch(checkout, tools)
+    starts = [*(tools / "starts").read_text().splitlines(), *(checkout / ".venv/bin/starts").read_text().splitlines()]
+    assert {"1 -I -c", "1 -m venv", "1 -m pip"} <= set(starts)
+    assert all(start.startswith("1 ") or start.split()[0] in ("-I", "-P") for start in starts)
 
 
 def test_a_link_to_the_launcher_works(checkout: Path, tools: Path, tmp_path: Path) -> None:
