@@ -14,7 +14,7 @@ from harness.testbeds.emulated.child import Child
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
-from harness.testbeds.emulated.dataplane.faults import LateFirsts
+from harness.testbeds.emulated.dataplane.faults import Fault
 from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
 from harness.testbeds.emulated.plane import CaptureCounts, Counters, FinalCounters, Port
 from metrics.rundir.files import DATAPLANE_FILE
@@ -51,7 +51,7 @@ class UserspacePlane:
         metrics: tuple[str, int] | None = None,
         time_dilation: float = 1.0,
         late_ns: int = LATE_NS,
-        fault: LateFirsts | None = None,
+        fault: Fault | None = None,
     ) -> None:
         """Start the processes.
 
