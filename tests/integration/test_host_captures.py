@@ -22,6 +22,7 @@ from metrics.checks.host_captures import RULES
 from metrics.host_captures import HostCaptures, Seen, Tally, read_seen
 from metrics.pcap.records import RX, TX
 from metrics.rundir.files import HOST_CAPTURE_FILE
+from peer.runtime.clock import Clock
 from tests.namespaces import held_namespaces
 from tests.sound_evidence import NO_STALLS, SOUND
 from topologies.generated import uniform_underlay
@@ -52,9 +53,9 @@ def address(host: int) -> str:
 class Recorded:
     """What both captures say of some echo requests and replies over a data plane with a fault."""
 
-    def __init__(self, namespaces: list[str], folder: Path, fault: HiddenFault | None) -> None:
-        plane = UserspacePlane(uniform_underlay(HOSTS, 5.0), 1, folder, fault=fault)
-        second = Process({host: namespaces[host] for host in SAMPLED}, folder)
+    def __init__(self, namespaces: list[str], folder: Path, fault: HiddenFault | None, dilation: float = 1.0) -> None:
+        plane = UserspacePlane(uniform_underlay(HOSTS, 5.0), 1, folder, time_dilation=dilation, fault=fault)
+        second = Process({host: namespaces[host] for host in SAMPLED}, folder, clock=Clock(dilation))
         try:
             plane.attach([Port(host, netns, address(host)) for host, netns in enumerate(namespaces)])
             offset_ns = manifest.epoch_offset_ns()
@@ -110,6 +111,13 @@ def test_the_captures_of_a_sound_data_plane_are_the_same(record: Record) -> None
     assert found.kernel_dropped == found.plane_dropped == 0
     assert failures(found) == set()
     assert recorded.compare(limit_ns=20_000).outbound.reversed == 0, "a frame was read before it was sent"
+
+
+def test_both_captures_have_virtual_instants(namespaces: list[str], tmp_path: Path) -> None:
+    """Else they would be apart by more than half of the time for which the machine has been up."""
+    found = Recorded(namespaces, tmp_path, None, dilation=4.0).compare()
+    assert found.unmatched == 0
+    assert max(found.outbound.p50_ms, found.inbound.p50_ms) < 1000
 
 
 def test_a_delay_before_the_record_of_a_read_is_found(record: Record) -> None:
