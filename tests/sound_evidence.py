@@ -11,6 +11,7 @@ from metrics.checks.evidence import Evidence, Matching, Outcome, Spread
 from metrics.checks.rule import Absent
 from metrics.dataplane import PlaneInterval
 from metrics.first_packets import Contrast, IntroductionAttempt, SlotTally
+from metrics.host_captures import HostCaptures, Waits
 from metrics.probing import PHASES, Extreme, RttErrors, Sweep
 from metrics.recount import Recount, count_changes, recount
 from metrics.rundir import Phase, RunDir
@@ -60,6 +61,7 @@ def sweep(**changes: Any) -> Sweep:
 
 ALL_IN_TIME = SlotTally(compared=200, first_only=0, control_only=0)
 CONTRASTS = Contrast("pairs", 200, ALL_IN_TIME, ALL_IN_TIME), Contrast("hosts", 200, ALL_IN_TIME, ALL_IN_TIME)
+WAITS = Waits(samples=1000, p50_ms=0.05, p99_ms=0.2, max_ms=0.3)
 SHORT = Spread(samples=1000, p50=0.1, p99=0.2, max=0.3)
 
 SOUND = Evidence(
@@ -92,6 +94,7 @@ SOUND = Evidence(
     send=SHORT,
     receive=SHORT,
     links=parts.Links(Matching(9, only_traced=0, only_on_wire=0, changing=1), Outcome(tested=9, failed=0)),
+    host_captures=HostCaptures(asked=3, hosts=3, pairs=2000, outbound=WAITS, inbound=WAITS),
     emulation=parts.Emulation(
         hosts=5,
         sweeps={phase: sweep() for phase in PHASES},

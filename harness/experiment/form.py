@@ -291,6 +291,9 @@ class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Capture packets. Without a capture the tables that need it are empty."""
     snaplen_bytes: Annotated[int, Meta(ge=64, le=65_535)] = 96
     """Bytes kept of each packet. 96 bytes hold the headers; the stream offsets in the traces then locate the frames."""
+    checked_hosts: Annotated[int, Meta(ge=0, le=64)] = 3
+    """Hosts in which the kernel captures, too, to check the data plane's capture (``emulated``); all hosts if there are
+    fewer. The seed chooses them. 0 = none."""
 
 
 class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):

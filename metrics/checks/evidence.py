@@ -8,6 +8,7 @@ from msgspec import Struct
 from metrics.checks.rule import Absent
 from metrics.dataplane import PlaneInterval
 from metrics.first_packets import IntroductionAttempt
+from metrics.host_captures import HostCaptures
 from metrics.probing import Sweep
 from metrics.recount import Recount
 from metrics.rundir import Phase
@@ -191,6 +192,7 @@ class Evidence(Struct, frozen=True):
     send: Spread | Absent  # of frames sent in the judged span, from the peer's write to the first byte on the wire
     receive: Spread | Absent  # of the same frames, from the last byte's arrival at the host to the peer's read
     links: Links | Absent
+    host_captures: HostCaptures | Absent
     emulation: Emulation | Absent
     busy: tuple[float, ...] | Absent  # the processors' share in the seconds of the workload and of the cool-down
     steal: tuple[float, ...] | Absent  # the hypervisor's likewise

@@ -17,13 +17,15 @@ def read_bytes(data: Bytes, file_name: str = "", selection: Selection = EVERYTHI
     return replace(join(parts), interfaces=parts[-1].interfaces, unread_bytes=parts[-1].unread_bytes)
 
 
-def read_windows(data: Bytes, file_name: str, window_bytes: int) -> Iterator[Records]:
+def read_windows(
+    data: Bytes, file_name: str, window_bytes: int, selection: Selection = EVERYTHING
+) -> Iterator[Records]:
     """The same packets, those of about so many bytes of the file at a time.
 
     ``interfaces`` is complete at the end, and ``unread_bytes`` is that of the last; none is yielded of what is no
     capture.
     """
-    yield from _read(data, file_name, EVERYTHING, window_bytes)
+    yield from _read(data, file_name, selection, window_bytes)
 
 
 def _read(data: Bytes, file_name: str, selection: Selection, window_bytes: int | None) -> Iterator[Records]:

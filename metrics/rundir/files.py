@@ -20,6 +20,7 @@ DATAPLANE_FILE = "dataplane.jsonl"
 PRESSURE_FILE = "pressure.jsonl"
 STALLS_FILE = "stalls.jsonl"
 CAPTURE_FOLDER = "capture"
+HOST_CAPTURE_FILE = "host_capture/hosts.pcapng"
 PROMETHEUS_FOLDER = "prometheus"
 PROMETHEUS_LOG = f"{LOGS_FOLDER}/prometheus.log"
 

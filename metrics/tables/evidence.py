@@ -15,6 +15,7 @@ from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.rule import Absent
 from metrics.dataplane import spans
+from metrics.host_captures import HostCaptures
 from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved
@@ -41,6 +42,7 @@ class Found(NamedTuple):
     hops: HopEvidence
     transits: parts.Transits | None
     links: parts.Links | None
+    host_captures: HostCaptures | None
 
 
 def gather(
@@ -85,6 +87,7 @@ def gather(
         order=hops.order,
         frames=hops.frames,
         clocks=hops.clocks if run.clocks else Absent("all processes of the run read the same clock"),
+        host_captures=_unsampled(run) if found.host_captures is None else found.host_captures,
         emulation=read_emulation(run, pairs_in_time(run)),
         busy=busy,
         steal=steal,
@@ -126,6 +129,13 @@ def lacks_captures(run: RunDir) -> Absent | None:
     if not run.experiment.get("capture", {}).get("enabled", False):
         return Absent("the experiment asks for no capture")
     return Absent("there is no capture file", due=True)
+
+
+def _unsampled(run: RunDir) -> Absent:
+    """Why a run compares no captures of hosts."""
+    if run.manifest.testbed != "emulated":
+        return Absent(f"the {run.manifest.testbed} testbed emulates no network")
+    return Absent("the experiment samples no hosts for a second capture")
 
 
 def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation | Absent:

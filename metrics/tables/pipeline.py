@@ -13,6 +13,7 @@ from metrics.adversaries import read_adversaries, read_behaviours
 from metrics.checks import check_run
 from metrics.checks.evidence import Links, Transits
 from metrics.executors import Executor
+from metrics.host_captures import compare_captures
 from metrics.measures.snapshots import measure_overlay
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.tables import Reading
@@ -88,7 +89,12 @@ class Pipeline:
     def _build(self) -> None:
         """Each line needs the tables of those above it."""
         in_parallel(hops=self._save_hops, links=self._save_links, pairs=self._save_pairs)
-        in_parallel(deliveries=self._save_deliveries, conns=self._save_conns, overhead=self._save_overhead)
+        in_parallel(
+            deliveries=self._save_deliveries,
+            conns=self._save_conns,
+            overhead=self._save_overhead,
+            captures=self._compare_captures,
+        )
         in_parallel(
             hops=self._weigh_hops, sharing=self._save_sharing, fidelity=self._save_fidelity, overlay=self._save_overlay
         )
@@ -183,6 +189,10 @@ class Pipeline:
     def _save_conns(self) -> None:
         self._write(partial(link_tasks.build_conns, self._staging), "conns")
 
+    def _compare_captures(self) -> None:
+        """Compare the data plane's capture with those in hosts, in one task: few hosts are sampled."""
+        [self.host_captures] = self._executor.map(compare_captures, [self._run.path])
+
     def _save_sharing(self) -> None:
         """Both views' sizes, and whether the links of the traces are those of the captures (None: no captures)."""
         sources = self._link_sources()
@@ -258,7 +268,7 @@ class Pipeline:
         write_totals(self._run, Totals(self.messages.totals, self.hops.totals))
 
     def _save_checks(self) -> None:
-        found = Found(self.messages, self.hops, self.transits, self.links)
+        found = Found(self.messages, self.hops, self.transits, self.links, self.host_captures)
         evidence = gather(self._run, self._staged.states, self._staged.incomplete, self.broken, self._staging, found)
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 

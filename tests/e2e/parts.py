@@ -10,6 +10,7 @@ PARTS = {
     "process": ("dataplane.process", 0),
     "monitor": ("dataplane.monitor", 0),
     "writer": ("dataplane.writer", 0),
+    "capture": ("host_capture.process", 0),
     "prober": ("harness.stages.execution", -1),
     "prometheus": ("prometheus --config", 0),
 }

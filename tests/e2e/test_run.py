@@ -43,6 +43,7 @@ def test_every_peer_answers_its_recorded_events_as_it_did(run: Finished) -> None
     [
         "experiment.toml", "plan.json", "underlay.json", "overlay.json", "schedule.jsonl",
         "achieved.parquet", "first_packets.parquet", "dataplane.jsonl", "pressure.jsonl", "stalls.jsonl",
+        "host_capture/hosts.pcapng",
         "prometheus", "logs",
         "manifest.json", "tables", "report/index.html", "summary.json",
         *(f"trace/{node}.jsonl" for node in range(HOSTS)),

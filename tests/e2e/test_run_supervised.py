@@ -49,6 +49,7 @@ NAMES = {
     "process": "the data plane's process",
     "monitor": "the data plane's monitor",
     "writer": "the data plane's writer",
+    "capture": "the capture in hosts",
     "prober": "the prober",
     "prometheus": "Prometheus",
 }

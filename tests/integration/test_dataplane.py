@@ -25,6 +25,7 @@ from harness.testbeds.emulated.echo import EchoSockets
 from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.userspace import UserspacePlane
 from metrics.stalls import read_stalls
+from tests.namespaces import held_namespaces
 from topologies.model import Host, Underlay
 
 pytestmark = pytest.mark.root
@@ -34,7 +35,6 @@ DELAY_MS = np.array([[0.0, 10.0, 25.0], [15.0, 0.0, 5.0], [35.0, 20.0, 0.0]])
 PAIRS = [(a, b) for a in range(HOSTS) for b in range(HOSTS) if a != b]
 ASKED_RTT_MS = np.array([DELAY_MS[a, b] + DELAY_MS[b, a] for a, b in PAIRS])
 SO_RCVBUFFORCE = 33
-IPV6_OFF = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6"
 
 
 def underlay(**changes: Any) -> Underlay:
@@ -54,18 +54,8 @@ def underlay(**changes: Any) -> Underlay:
 
 @pytest.fixture
 def namespaces() -> Iterator[list[str]]:
-    command = ["unshare", "--net", "sh", "-c", f"{IPV6_OFF}; ip link set lo up; echo; exec sleep 600"]
-    holders = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(HOSTS)]
-    try:
-        for holder in holders:
-            assert holder.stdout
-            holder.stdout.readline()
-        yield [f"/proc/{holder.pid}/ns/net" for holder in holders]
-    finally:
-        for holder in holders:
-            holder.kill()
-            holder.wait()
-            holder.stdout.close()
+    with held_namespaces(HOSTS) as paths:
+        yield paths
 
 
 def address(host: int) -> str:

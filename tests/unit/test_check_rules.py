@@ -16,6 +16,7 @@ from metrics.checks.evidence import Evidence, Jitter, Losses, Matching, Outcome,
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit, at_most, few_late, share_at_most
 from metrics.first_packets import RULES as COMPARED
+from metrics.host_captures import Waits
 from metrics.probing import Extreme
 from metrics.recount import Recount
 from metrics.rundir import FAILED, INVALID, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, RunDir, Scope
@@ -104,6 +105,9 @@ def test_checks_of_a_sound_run_all_hold() -> None:
     assert {check.name for check in check_run(SOUND) if check.outcome != PASSED} == {"churn_executed"}
 
 
+LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late(11, 0))
+
+
 @pytest.mark.parametrize(
     ("part", "changed", "name", "severity"),
     [
@@ -126,6 +130,10 @@ def test_checks_of_a_sound_run_all_hold() -> None:
         ("captures", {"plane_frames": 91, "plane_dropped": 1}, "capture_drops", "suspect"),
         ("delays", {"failed": 1, "worst": 0.5}, "delay_order", "invalid"),
         ("identity", {"failed": 1, "worst": 1}, "overhead_identity", "invalid"),
+        ("host_captures", {"unread": 1}, "host_capture_packets", "invalid"),
+        ("host_captures", {"undelivered": 2, "kernel_dropped": 1}, "host_capture_packets", "invalid"),
+        ("host_captures", {"outbound": LATE_PACKETS}, "host_capture_outbound", "invalid"),
+        ("host_captures", {"inbound": LATE_PACKETS}, "host_capture_inbound", "invalid"),
         ("links", {"physical": Matching(9, 1, 0)}, "link_agreement", "suspect"),
         ("links", {"physical": Matching(9, 0, 1)}, "link_agreement", "suspect"),
         ("links", {"logical": Outcome(9, 1)}, "logical_links", "suspect"),

@@ -1,13 +1,27 @@
-"""First frames that are late on purpose, and only those."""
+"""Frames that are late or vanish on purpose, and only those."""
 
 import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, cast
 
 import numpy as np
 import pytest
 
+from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
 from harness.testbeds.emulated.dataplane.commands import Attach, decode_command, encode
-from harness.testbeds.emulated.dataplane.faults import LateFirsts, LateFirstsNetwork
-from harness.testbeds.emulated.dataplane.links import AccessLink
+from harness.testbeds.emulated.dataplane.faults import (
+    Fault,
+    HiddenFault,
+    HiddenFaultForwarder,
+    LateFirsts,
+    LateFirstsNetwork,
+    make_forwarder,
+    make_network,
+)
+from harness.testbeds.emulated.dataplane.forwarder import Forwarder
+from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
+from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
 
 HOSTS, DELAY_MS, LATE_MS = 4, 10.0, 1.5
 ADDRESSES = [f"10.0.0.{host + 1}" for host in range(HOSTS)]
@@ -58,5 +72,98 @@ def test_frames_to_nowhere_are_not_late() -> None:
 def test_no_network_has_the_fault_unless_it_is_asked_for() -> None:
     attach = decode_command(encode(Attach((), (), (), 1, 1.0, 1)))
     assert isinstance(attach, Attach) and attach.fault is None
-    asked = Attach((), (), (), 1, 1.0, 1, LateFirsts("pairs"))
+    clean = make_network(np.zeros((3, 1, 1)), 1, None)
+    assert type(clean) is EmulatedNetwork
+    assert type(make_forwarder(clean, lambda: 0, 100, 1, None)) is Forwarder
+
+
+@pytest.mark.parametrize("fault", [LateFirsts("pairs"), HiddenFault("read", late_ms=2.5), HiddenFault("write", 0, 3)])
+def test_a_fault_reaches_the_forwarding_process_as_it_is(fault: Fault) -> None:
+    asked = Attach((), (), (), 1, 1.0, 1, fault)
     assert decode_command(encode(asked)) == asked
+    network = make_network(np.zeros((3, 1, 1)), 1, fault)
+    assert isinstance(network, LateFirstsNetwork) is isinstance(fault, LateFirsts)
+    forwarder = make_forwarder(network, lambda: 0, 100, 1, fault)
+    assert isinstance(forwarder, HiddenFaultForwarder) is isinstance(fault, HiddenFault)
+
+
+MS = 1_000_000
+SENT_MS = range(0, 12, 2)
+Instants = list[tuple[int, int]]
+"""Instants in ms and the numbers of frames."""
+
+
+def pass_on(fault: HiddenFault) -> tuple[Instants, Instants, Instants, Forwarder]:
+    """Send six frames from host 0 to host 1: what is recorded as read and as written, and what host 1 gets."""
+    now_ns, device = 0, deque[bytes]()
+    recorded: dict[int, Instants] = {OUTBOUND: [], INBOUND: []}
+    received: Instants = []
+
+    class Recorder:
+        def add(self, host: int, direction: int, at_ns: int, frame: bytes) -> None:
+            assert host == {OUTBOUND: 0, INBOUND: 1}[direction]
+            recorded[direction].append((at_ns // MS, frame[20]))
+
+    def read(descriptor: int, _: int) -> bytes:
+        if descriptor or not device:
+            raise BlockingIOError
+        return device.popleft()
+
+    def write(descriptor: int, frame: bytes) -> int:
+        assert descriptor == 1
+        received.append((now_ns // MS, frame[20]))
+        return len(frame)
+
+    asked = np.zeros((3, HOSTS, HOSTS))
+    asked[0] = DELAY_MS
+    network = EmulatedNetwork(asked, 1)
+    for host, address in enumerate(ADDRESSES):
+        network.add(AccessLink(host, host, 0, 0), address)
+    forwarder = HiddenFaultForwarder(fault, network, lambda: now_ns, read, write)
+    forwarder.recorder = cast("CaptureRecorder", Recorder())
+    sending = list(enumerate(SENT_MS))
+    while sending or forwarder.next_due_ns is not None:
+        instants = [sending[0][1] * MS] if sending else []
+        now_ns = min([*instants, *([forwarder.next_due_ns] if forwarder.next_due_ns is not None else [])])
+        if sending and sending[0][1] * MS == now_ns:
+            head = bytes([0x45]) + bytes(11) + socket.inet_aton(ADDRESSES[0]) + socket.inet_aton(ADDRESSES[1])
+            device.append(head + bytes([sending.pop(0)[0]]))
+        assert forwarder.take_in(network.links[0])
+        forwarder.let_out()
+    return recorded[OUTBOUND], recorded[INBOUND], received, forwarder
+
+
+def at(later_ms: float, kept: Callable[[int], bool] = lambda _: True) -> Instants:
+    return [(int(sent_ms + later_ms), number) for number, sent_ms in enumerate(SENT_MS) if kept(number)]
+
+
+def third(number: int) -> bool:
+    return number % 3 != 2
+
+
+def test_frames_may_wait_before_they_count_as_read() -> None:
+    assert pass_on(HiddenFault("read", late_ms=3))[:3] == (at(3), at(13), at(13))
+
+
+def test_frames_may_wait_after_they_count_as_written() -> None:
+    assert pass_on(HiddenFault("write", late_ms=3))[:3] == (at(0), at(10), at(13))
+
+
+@pytest.mark.parametrize("late_ms", [0, 3])
+def test_frames_may_vanish_before_they_count_as_read(late_ms: float) -> None:
+    *found, forwarder = pass_on(HiddenFault("read", late_ms, drop_every=3))
+    assert found == [at(late_ms, third), at(late_ms + 10, third), at(late_ms + 10, third)]
+    assert (forwarder.frames_in, forwarder.frames_out, forwarder.counters().unaccounted) == (4, 4, 0)
+
+
+@pytest.mark.parametrize("late_ms", [0, 3])
+def test_frames_may_vanish_after_they_count_as_written(late_ms: float) -> None:
+    *found, forwarder = pass_on(HiddenFault("write", late_ms, drop_every=3))
+    assert found == [at(0), at(10), at(late_ms + 10, third)]
+    assert (forwarder.frames_in, forwarder.frames_out, forwarder.counters().unaccounted) == (6, 6, 0)
+
+
+@pytest.mark.parametrize("side", ["read", "write"])
+def test_a_frame_that_waits_is_in_no_measure_of_the_data_plane(side: Literal["read", "write"]) -> None:
+    *_, forwarder = pass_on(HiddenFault(side, late_ms=3))
+    assert forwarder.lateness_max_ns == forwarder.frames_late == 0

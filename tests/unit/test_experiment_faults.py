@@ -190,6 +190,7 @@ FILES = {
     "command_item": (GOOD + "[peer]\ncommand = [1]\n", ": $.peer.command[0]: expected a string, got 1"),
     "command_empty": (GOOD + "[peer]\ncommand = []\n", ": $.peer.command: expected at least the program's name"),
     "running_python": (GOOD + '[peer]\nexpected_final_state = "running"\n', ": $.peer.expected_final_state: "),
+    "checked hosts": (GOOD + "[capture]\nchecked_hosts = 65\n", ": $.capture.checked_hosts: expected an integer"),
     "snaplen": (GOOD + "[capture]\nsnaplen_bytes = 20\n", ": $.capture.snaplen_bytes: expected an integer >= 64"),
     "scrape": (
         GOOD + "[prometheus]\nscrape_interval_s = 0.1\n",

@@ -18,12 +18,14 @@ from harness.planning.plan import Plan
 from harness.testbeds.base import Findings, Moment
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
+from harness.testbeds.emulated.host_capture.handle import HostCaptures
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.userspace import UserspacePlane
 from harness.testbeds.emulated.work_folder import remove_work_folder
+from metrics.host_captures import choose_hosts
 from metrics.processors import find_groups, read_throttling
 from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, PRESSURE_FILE, WORK_FOLDER
 from peer.runtime.agent_metrics import read_pss_bytes
@@ -69,6 +71,8 @@ class EmulatedTestbed:
         late_ns = round(self._plan.experiment.verdict.lateness_p99_ms * 1e6)
         self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation, late_ns)
         self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
+        sampled = choose_hosts(self._plan.seed, len(netns), self._plan.experiment.capture.checked_hosts)
+        self._host_captures = HostCaptures({host: netns[host] for host in sampled}, self._run_dir, clock=self._clock)
         self._pace = Pace(self._plane)
         self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
         self._certifier = Certifier(self._prober, self._underlay, self._run_dir, self._plan.seed, self._clock)
@@ -121,15 +125,21 @@ class EmulatedTestbed:
             )
 
     def start_recording(self, longest_s: float) -> None:
-        """Start the capture and the probes to random pairs."""
+        """Start the captures, in hosts first so that they have all of the data plane's, and the probes to random pairs.
+
+        A capture in hosts that cannot start leaves the data plane's unchecked: a problem of the run.
+        """
         capture = self._plan.experiment.capture
         if capture.enabled:
+            with self._noting():
+                self._host_captures.start(capture.snaplen_bytes, self._epoch_offset_ns)
             self._plane.start_capture(self._run_dir / CAPTURE_FOLDER, capture.snaplen_bytes, self._epoch_offset_ns)
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
     def lost(self) -> dict[str, str]:
-        """Return what has ended of the data plane's processes, the prober, the watchdog and the pressure log."""
-        return {**self._plane.lost(), **self._prober.lost(), **self._watchdog.lost(), **self._pressure.lost()}
+        """Return the processes and threads of the testbed that have ended, and how."""
+        parts = (self._plane, self._host_captures, self._prober, self._watchdog, self._pressure)
+        return {name: how for part in parts for name, how in part.lost().items()}
 
     def resources(self) -> dict[str, float]:
         """Return the memory of all processes in the hosts except Mininet's shells, in about 1 ms per process."""
@@ -143,6 +153,8 @@ class EmulatedTestbed:
         if self._plan.experiment.capture.enabled:
             with self._noting():
                 self._captured = self._plane.stop_capture()
+            with self._noting():
+                self._host_captures.stop()
 
     def close(self) -> Findings:
         """Write the certificate, stop the data plane, and return the findings."""

@@ -6,16 +6,15 @@ Source: design section 4.
 import fcntl
 import os
 import socket
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.errors import TestbedError, describe_status, last_line
-from harness.interpreter import python_command
+from harness.errors import TestbedError
+from harness.testbeds.emulated.child import Child
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
-from harness.testbeds.emulated.dataplane.faults import LateFirsts
+from harness.testbeds.emulated.dataplane.faults import Fault
 from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
 from harness.testbeds.emulated.plane import CaptureCounts, Counters, FinalCounters, Port
 from metrics.rundir.files import DATAPLANE_FILE
@@ -25,7 +24,6 @@ from topologies.model import Matrix, Underlay
 REPLY_TIMEOUT_S = 60.0
 PIPE_BYTES = 1 << 20
 _PACKAGE = "harness.testbeds.emulated.dataplane"
-_ROOT = Path(__file__).parents[3]
 _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1 << 24)}
 """For glibc: freed memory of frames is kept for later frames instead of being returned to the kernel."""
 
@@ -53,7 +51,7 @@ class UserspacePlane:
         metrics: tuple[str, int] | None = None,
         time_dilation: float = 1.0,
         late_ns: int = LATE_NS,
-        fault: LateFirsts | None = None,
+        fault: Fault | None = None,
     ) -> None:
         """Start the processes.
 
@@ -71,8 +69,7 @@ class UserspacePlane:
         self._time_dilation, self._late_ns = time_dilation, late_ns
         self._fault = fault
         self._logs = folder / LOGS_FOLDER
-        self._logs.mkdir(parents=True, exist_ok=True)
-        self._writer: subprocess.Popen[bytes] | None = None
+        self._writer: Child | None = None
         self._files: tuple[Path, ...] = ()
         self.complaints: list[str] = []
         memory = os.memfd_create("dataplane")
@@ -140,7 +137,7 @@ class UserspacePlane:
             raise TestbedError("stop the capture", "none is running")
         tally = self._ask(commands.StopCapture()).tally
         assert tally
-        self._end(self._writer, "writer")
+        self.complaints += self._writer.end()
         self._writer = None
         return CaptureCounts(
             self._files, tally.records_written, tally.records_dropped, tally.frames_in, tally.frames_out
@@ -157,25 +154,23 @@ class UserspacePlane:
         try:
             final = self._ask(commands.Close()).final
             assert final
-            self._end(self._process, "process")
-            self._end(self._monitor, "monitor")
+            self.complaints += self._process.end() + self._monitor.end()
         finally:
             self.kill()
         return final
 
     def lost(self) -> dict[str, str]:
         """Return the processes that have ended, how, and the last lines of their logs."""
-        running = {"process": self._process, "monitor": self._monitor, "writer": self._writer}
-        ended = {name: status for name, one in running.items() if one and (status := one.poll()) is not None}
-        words = {name: f"{describe_status(status)}; {last_line(self._log(name))}" for name, status in ended.items()}
-        return {f"the data plane's {name}": text for name, text in words.items()}
+        return {name: how for child in self._children for name, how in child.lost().items()}
 
     def kill(self) -> None:
         self._control.close()
-        for process in (self._process, self._monitor, self._writer):
-            if process:
-                process.kill()
-                process.wait()
+        for child in self._children:
+            child.kill()
+
+    @property
+    def _children(self) -> list[Child]:
+        return [child for child in (self._process, self._monitor, self._writer) if child]
 
     def _check(self, host: int) -> None:
         if not 0 <= host < self._underlay.size:
@@ -201,38 +196,15 @@ class UserspacePlane:
         except ConnectionError:
             answer = b""
         if not answer:
-            raise TestbedError(asked, f"the forwarding process has ended; {last_line(self._log('process'))}")
+            raise TestbedError(asked, f"the forwarding process has ended; {self._process.last_words}")
         reply = commands.decode_reply(answer)
         if reply.error is not None:
             raise TestbedError("data plane", reply.error)
         return reply
 
-    def _start(self, name: str, descriptors: Sequence[int], *arguments: str) -> subprocess.Popen[bytes]:
-        with self._log(name).open("ab") as log:
-            return subprocess.Popen(
-                python_command("-m", f"{_PACKAGE}.{name}", *arguments),
-                stdin=subprocess.PIPE,
-                stderr=log,
-                pass_fds=descriptors,
-                cwd=_ROOT,
-                env={**os.environ, **_STEADY_HEAP},
-            )
-
-    def _end(self, process: subprocess.Popen[bytes], name: str) -> None:
-        """Wait for a process, which ends at the end of its standard input or pipes. Record a failure to end."""
-        assert process.stdin
-        process.stdin.close()
-        try:
-            status = process.wait(REPLY_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.complaints.append(f"the data plane's {name} still runs after {REPLY_TIMEOUT_S:g} s")
-        else:
-            if status:
-                how = f"{describe_status(status)}; {last_line(self._log(name))}"
-                self.complaints.append(f"the data plane's {name} {how}")
-
-    def _log(self, name: str) -> Path:
-        return self._logs / f"dataplane-{name}.log"
+    def _start(self, name: str, descriptors: Sequence[int], *arguments: str) -> Child:
+        log = self._logs / f"dataplane-{name}.log"
+        return Child(f"the data plane's {name}", f"{_PACKAGE}.{name}", arguments, log, descriptors, _STEADY_HEAP)
 
 
 def _make_pipe() -> tuple[int, int]:

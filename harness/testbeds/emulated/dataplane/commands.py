@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from harness.testbeds.emulated.dataplane.faults import LateFirsts
+from harness.testbeds.emulated.dataplane.faults import Fault
 from harness.testbeds.emulated.plane import Counters, FinalCounters, Port
 from topologies.model import Matrix
 
@@ -27,7 +27,7 @@ class Attach(Struct, frozen=True, tag=True):
     seed: int
     time_dilation: float
     late_ns: int
-    fault: LateFirsts | None = None
+    fault: Fault | None = None
 
 
 class SetPair(Struct, frozen=True, tag=True):

@@ -1,14 +1,19 @@
 """Injected faults, for tests and benchmarks of the checks that find them. No run of an experiment has one."""
 
-from typing import Literal
+import contextlib
+import os
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from harness.testbeds.emulated.dataplane.links import EmulatedNetwork, Pair
+from harness.testbeds.emulated.dataplane.forwarder import READ_BURST, Forwarder
+from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
 from topologies.model import Matrix
 
 
-class LateFirsts(Struct, frozen=True):
+class LateFirsts(Struct, frozen=True, tag=True):
     """A fault that delays first frames.
 
     Attributes:
@@ -56,3 +61,117 @@ class LateFirstsNetwork(EmulatedNetwork):
             pair.delay_ns += extra_ns
             self._forget(source, destination)
         return pair
+
+
+class HiddenFault(Struct, frozen=True, tag=True):
+    """A fault at the hosts' devices that the data plane's own record does not show.
+
+    Attributes:
+        at: ``read``: between the device and the data plane's record that it has read a frame; ``write``: between its
+            record that it has written a frame and the device.
+        late_ms: how long each frame waits there, in virtual ms.
+        drop_every: n = every n-th frame vanishes there, of each host; 0 = none does.
+    """
+
+    at: Literal["read", "write"]
+    late_ms: float = 0.0
+    drop_every: int = 0
+
+
+Fault = LateFirsts | HiddenFault
+
+
+class _Waiting:
+    """The frames that wait for the fault, in the order in which they came, by device."""
+
+    def __init__(self, fault: HiddenFault, clock: Callable[[], int]) -> None:
+        self._late_ns, self._drop_every, self._clock = round(fault.late_ms * 1e6), fault.drop_every, clock
+        self._frames: dict[int, deque[tuple[int, bytes]]] = {}
+        self._met: Counter[int] = Counter()
+
+    def put(self, device: int, frame: bytes) -> None:
+        """Add a frame, unless it vanishes."""
+        self._met[device] += 1
+        if not self._drop_every or self._met[device] % self._drop_every:
+            self._frames.setdefault(device, deque()).append((self._clock() + self._late_ns, frame))
+
+    def take(self, device: int) -> bytes | None:
+        """Remove and return the next frame of the device; None if none has waited long enough."""
+        frames = self._frames.get(device)
+        return frames.popleft()[1] if frames and frames[0][0] <= self._clock() else None
+
+    @property
+    def due_ns(self) -> dict[int, int]:
+        """When the next frame of each device has waited long enough."""
+        return {device: frames[0][0] for device, frames in self._frames.items() if frames}
+
+
+class HiddenFaultForwarder(Forwarder):
+    """A forwarder with that fault, which knows of the frames only before, or only after, they meet it."""
+
+    def __init__(self, fault: HiddenFault, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
+        super().__init__(*arguments, **options)
+        self._waiting = _Waiting(fault, self._clock)
+        self._is_at_read = fault.at == "read"
+        self._device_read, self._device_write = self._read, self._write
+        if self._is_at_read:
+            self._read = self._read_waiting
+        else:
+            self._write = self._put_waiting
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """Return when the next frame is due, or has waited long enough; None if there is none."""
+        return min([*self._waiting.due_ns.values(), *([self._held[0][0]] if self._held else [])], default=None)
+
+    def take_in(self, link: AccessLink) -> bool:
+        """Read a burst from a device; return whether the device is empty."""
+        if not self._is_at_read:
+            return super().take_in(link)
+        for _ in READ_BURST:
+            try:
+                self._waiting.put(link.device, self._device_read(link.device, self._frame_bytes))
+            except BlockingIOError:
+                return True
+        return False
+
+    def let_out(self) -> None:
+        """Forward; frames that have waited long enough go on."""
+        if self._is_at_read:
+            due = self._due_devices()
+            for link in [link for link in self.network.links if link.device in due]:
+                super().take_in(link)
+        super().let_out()
+        if not self._is_at_read:
+            for device in self._due_devices():
+                while (frame := self._waiting.take(device)) is not None:
+                    with contextlib.suppress(OSError):  # the device is full or gone
+                        self._device_write(device, frame)
+
+    def _due_devices(self) -> set[int]:
+        now_ns = self._clock()
+        return {device for device, due_ns in self._waiting.due_ns.items() if due_ns <= now_ns}
+
+    def _read_waiting(self, device: int, _: int) -> bytes:
+        frame = self._waiting.take(device)
+        if frame is None:
+            raise BlockingIOError
+        return frame
+
+    def _put_waiting(self, device: int, frame: bytes) -> int:
+        self._waiting.put(device, frame)
+        return len(frame)
+
+
+def make_network(asked: Matrix, seed: int, fault: Fault | None) -> EmulatedNetwork:
+    """Return a network, with the fault if it is one of networks."""
+    return LateFirstsNetwork(asked, seed, fault) if isinstance(fault, LateFirsts) else EmulatedNetwork(asked, seed)
+
+
+def make_forwarder(
+    network: EmulatedNetwork, clock: Callable[[], int], frame_bytes: int, late_ns: int, fault: Fault | None
+) -> Forwarder:
+    """Return a forwarder of real devices, with the fault if it is one of forwarders."""
+    if isinstance(fault, HiddenFault):
+        return HiddenFaultForwarder(fault, network, clock, os.read, os.write, frame_bytes, late_ns)
+    return Forwarder(network, clock, os.read, os.write, frame_bytes, late_ns)

@@ -51,9 +51,9 @@ class PacketForms:
         self._sizes = [form.size for form in forms]
         self._packs = [form.pack for form in forms]
 
-    def packet(self, index: int, direction: int, stamp_ns: int, data: bytes) -> bytes:
-        """Return a packet's block, cut at the snap length."""
-        original = len(data)
+    def packet(self, index: int, direction: int, stamp_ns: int, data: bytes, original: int = 0) -> bytes:
+        """Return a packet's block, cut at the snap length. ``original``: the packet's length if ``data`` is cut."""
+        original = original or len(data)
         captured = original if original < self._snaplen_bytes else self._snaplen_bytes
         total = self._sizes[captured]
         high, low = stamp_ns >> 32, stamp_ns & 0xFFFFFFFF

@@ -24,10 +24,10 @@ from harness.machine.scheduling import PLANE_PRIORITY
 from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
 from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
 from harness.testbeds.emulated.dataplane.commands import CaptureTally, Reply
-from harness.testbeds.emulated.dataplane.faults import LateFirstsNetwork
+from harness.testbeds.emulated.dataplane.faults import make_forwarder, make_network
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.intake import LOOK_NS, Burst
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
+from harness.testbeds.emulated.dataplane.links import AccessLink
 from harness.testbeds.emulated.plane import FinalCounters
 from peer.runtime.clock import UNDILATED, Clock
 
@@ -171,8 +171,7 @@ class Plane:
             self._control.send(commands.encode(reply))
 
     def _attach(self, command: commands.Attach, descriptors: list[int]) -> Reply:
-        asked, seed, fault = commands.unwrap_matrices(descriptors[0]), command.seed, command.fault
-        network = EmulatedNetwork(asked, seed) if fault is None else LateFirstsNetwork(asked, seed, fault)
+        network = make_network(commands.unwrap_matrices(descriptors[0]), command.seed, command.fault)
         for port in command.ports:
             device = tun.open_device(port)
             link = AccessLink(port.host, device, command.rate_mbit[port.host], command.queue_ms[port.host])
@@ -182,7 +181,7 @@ class Plane:
         self._devices = [port.device for port in command.ports]
         largest = max(port.mtu for port in command.ports)
         self.clock = Clock(command.time_dilation)
-        self.forwarder = Forwarder(network, self.clock.now_ns, os.read, os.write, largest, command.late_ns)
+        self.forwarder = make_forwarder(network, self.clock.now_ns, largest, command.late_ns, command.fault)
         gc.collect()
         gc.freeze()
         gc.disable()
