@@ -20,7 +20,7 @@ from harness.errors import ExperimentError, TrellisError, last_line
 from harness.machine import sandbox
 from metrics.executors import HERE_BYTES, shares_files
 from metrics.executors.cluster import DEFAULTS, HEAP_MIB, TASK_MIB, ExecutorOptions, parse_memory
-from metrics.rundir import RunDir, RunDirError, Summary
+from metrics.rundir import RunDir, RunDirError, Summary, open_log
 from metrics.rundir.files import ANALYSIS_LOG
 from metrics.storage import Place, StorePath
 
@@ -117,9 +117,13 @@ def exclusive(folder: Path, words: str = ANALYSIS_LOG) -> Iterator[IO[bytes]]:
     The lock is free when the last process that has the log open has ended, including one that outlives its parent.
 
     Raises:
-        AnalysisError: another process works in the folder.
+        AnalysisError: another process works in the folder, or the log cannot be opened.
     """
-    with (folder / words).open("ab") as log:
+    try:
+        opened = open_log(folder / words)
+    except OSError as error:
+        raise AnalysisError(f"{folder}: {words} cannot be written: {error.strerror}") from None
+    with opened as log:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

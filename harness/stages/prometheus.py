@@ -20,6 +20,7 @@ from harness.doctor.programs import find_program
 from harness.errors import TestbedError, describe_status
 from harness.machine.scheduling import make_session_nice
 from metrics.prometheus import TSDB_FOLDER, Target, write_config
+from metrics.rundir import open_log
 from metrics.rundir.files import PROMETHEUS_FOLDER, PROMETHEUS_LOG
 from peer.core.identifiers import NodeId
 from peer.core.schedule import Action, Crash, Vanish
@@ -132,7 +133,8 @@ def start_prometheus(run_dir: Path, targets: Sequence[Target], scrape_interval_s
     for attempt in range(1, PORTS + 1):
         port = free_port()
         command = [*_DIE_WITH_US, "chrt", "--idle", "0", *_command(config, folder / TSDB_FOLDER, port)]
-        with log_path.open("w+b") as log:
+        with open_log(log_path) as log:
+            log.truncate(0)
             try:
                 server = _launch(command, log, port, folder / TSDB_FOLDER)
             except TestbedError as error:

@@ -1,12 +1,12 @@
-"""How the files of a run directory are read and written: the rules for missing, damaged and unfinished ones."""
+"""How the files of a run directory are read: the rules for missing, damaged and unfinished ones."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, SUMMARY_FILE
-from metrics.storage import Place, StorePath
+from metrics.rundir.plain import find_foreign
+from metrics.storage import Place
 
 Value = TypeVar("Value")
 
@@ -34,12 +34,23 @@ class DamagedError(RunDirError):
         self.cause = cause
 
 
-def require_run_dir(path: Place) -> None:
-    """Check that a path is a run directory.
+def require_plain(path: Place) -> None:
+    """Check that a folder of this machine has only folders and files of its own (``metrics.rundir.plain``).
 
     Raises:
-        RunDirError: it has no plan.
+        RunDirError: there is something else, which the message names.
     """
+    if isinstance(path, Path) and (foreign := find_foreign(path)):
+        raise RunDirError(path, f"{foreign}; a run directory has only files and folders of its own")
+
+
+def require_run_dir(path: Place) -> None:
+    """Check that a path is a run directory, and a plain one.
+
+    Raises:
+        RunDirError: it has no plan, or something that a run directory does not have.
+    """
+    require_plain(path)
     if not (path / PLAN_FILE).is_file():
         raise RunDirError(path, f"not a run directory: it has no {PLAN_FILE}")
 
@@ -59,6 +70,8 @@ def read_document(path: Place, decode: Callable[[bytes], Value]) -> Value:
         raise RunDirError(path.parent, f"{path.name} is missing{meaning}") from None
     except OSError as error:
         raise RunDirError(path, error.strerror or str(error) or "cannot be read") from None
+    except RecursionError:
+        raise DamagedError(path, ValueError("it is nested too deeply")) from None
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(path, error) from None
 
@@ -81,18 +94,3 @@ def iterate_lines(path: Place, decode: Callable[[bytes], Value]) -> Iterator[Val
 def read_lines(path: Place, decode: Callable[[bytes], Value]) -> list[Value]:
     """The same, all at once."""
     return list(iterate_lines(path, decode))
-
-
-def write_document(path: Place, value: object) -> None:
-    """Write a value as indented JSON. The file appears whole or not at all."""
-    content = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
-    if isinstance(path, StorePath):
-        path.write_bytes(content)
-        return
-    unfinished = path.with_name(f"{path.name}.part")
-    try:
-        unfinished.write_bytes(content)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
-    unfinished.replace(path)

@@ -20,7 +20,7 @@ from metrics.rundir.documents import (
     Pointer,
     Summary,
 )
-from metrics.rundir.reading import DamagedError, RunDirError, iterate_lines, read_document, read_lines
+from metrics.rundir.reading import DamagedError, RunDirError, iterate_lines, read_document, read_lines, require_plain
 from metrics.rundir.timeline import SECOND_NS, Phase, Timeline
 from metrics.storage import Place, StorePath
 from peer.files import TRACE_FOLDER
@@ -64,10 +64,12 @@ class RunDir:
             store that of the analysis to which its pointer points.
 
     Raises:
-        RunDirError: (by its properties) a document is missing or damaged, or of a version that cannot be read.
+        RunDirError: it holds links or the like (``metrics.rundir.plain``), or (by its properties) a document is missing
+            or damaged, or of a version that cannot be read.
     """
 
     def __init__(self, path: Place, results: Place | None = None) -> None:
+        require_plain(path)
         self.path = path
         self.results = results or _find_results(path)
         self.tables = self.results / files.TABLES_FOLDER

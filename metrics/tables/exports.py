@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from metrics.pcap.schemas import PACKETS
-from metrics.rundir import RunDir
+from metrics.rundir import RunDir, write_file
 from metrics.rundir.files import VIEWS_FILE
 from metrics.rundir.parquet import label, units_of
 from metrics.storage import Place
@@ -77,7 +77,7 @@ def write_views(run: RunDir) -> Place:
     for folder in run.list_tables():
         lines += _view(folder)
     path = run.tables / VIEWS_FILE
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_file(path, "\n".join([*lines, ""]).encode())
     return path
 
 
