@@ -3,6 +3,7 @@
 import argparse
 
 from harness.errors import TrellisError
+from harness.terminal import say
 from metrics.storage import StoreError, place
 
 
@@ -29,5 +30,5 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     except OSError as error:
         raise CopyError(f"{error.filename or arguments.target}: {error.strerror or error}") from None
-    print(f"{arguments.target}: {count:,} files")
+    say(f"{arguments.target}: {count:,} files")
     return 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ExperimentError
+from harness.terminal import say
 from metrics.rundir import read_document
 from metrics.storage import local_path
 from peer.files import OVERLAY_FILE, record_file
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError(str(arguments.run), f"no {what}; run the experiment with --set peer.record=true")
     outcomes = {node: _replay(arguments.run, specs[node]) for node in recorded}
     for node, outcome in outcomes.items():
-        print(_sentence(node, outcome))
+        say(_sentence(node, outcome))
     return 1 if any(outcome.difference for outcome in outcomes.values()) else 0
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import ExperimentError
 from harness.stages.analysis import add_master_arguments
+from harness.terminal import say
 from metrics.storage import Place, local_path, place
 
 if TYPE_CHECKING:
@@ -39,9 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.csv is None or arguments.packets or not _has_tables(run):
             written = analyse(run_dir, arguments.master, options, packets=arguments.packets, page=False)
             run = RunDir(run_dir)
-            print(f"{run.tables}: {len(TABLES) + arguments.packets} tables; verdict {written.verdict}")
-            for reason in written.reasons:
-                print(f"  {reason}")
+            made = f"{run.tables}: {len(TABLES) + arguments.packets} tables; verdict {written.verdict}"
+            say(made, *(f"  {reason}" for reason in written.reasons))
         if arguments.csv is not None:
             _export(run, arguments.csv)
     return 0
@@ -67,4 +67,4 @@ def _export(run: "RunDir", folder: Path) -> None:
         files = write_csv(run, folder)
     except OSError as error:
         raise ExperimentError(f"--csv {folder}", error.strerror or str(error)) from None
-    print(f"{folder}: {len(files)} CSV files")
+    say(f"{folder}: {len(files)} CSV files")

@@ -47,10 +47,15 @@ def find_foreign(run_dir: Path) -> str | None:
     for entry, name in _walk(run_dir, ""):
         kind = _kind(entry)
         if kind not in (stat.S_IFDIR, stat.S_IFREG):
-            return f"{name} is {_KINDS.get(kind, 'neither a file nor a folder')}"
+            return f"{_shown(name)} is {_KINDS.get(kind, 'neither a file nor a folder')}"
         if (wanted := _wanted(name)) and wanted != kind:
-            return f"{name} is {_KINDS[kind]}, expected {_KINDS[wanted]}"
+            return f"{_shown(name)} is {_KINDS[kind]}, expected {_KINDS[wanted]}"
     return None
+
+
+def _shown(name: str) -> str:
+    """A name on one line."""
+    return name if name.isprintable() else repr(name)
 
 
 def _wanted(name: str) -> int | None:
