@@ -111,7 +111,7 @@ def _names(groups: "list[Group]") -> str:
 
 def _is_finished(path: Place) -> bool:
     """Whether a run finished. If it did not, say on stderr that it is left out."""
-    if not (path / PLAN_FILE).is_file() or (path / MANIFEST_FILE).is_file():
+    if not (path / PLAN_FILE).exists() or (path / MANIFEST_FILE).exists():
         return True
     say(f"left out: {path}: the run did not finish", file=sys.stderr)
     return False

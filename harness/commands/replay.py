@@ -7,7 +7,7 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.terminal import say
-from metrics.rundir import read_document
+from metrics.rundir import read_document, require_plain
 from metrics.storage import local_path
 from peer.files import OVERLAY_FILE, record_file
 from peer.runtime.recording import Replay, replay
@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         ExperimentError: there is no recording, or it cannot be read.
         RunDirError: the overlay document is missing or damaged.
     """
+    require_plain(arguments.run)
     overlay = read_document(arguments.run / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
     specs = {spec.node: spec for spec in overlay.nodes}
     nodes = sorted(specs) if arguments.node is None else [arguments.node]
@@ -47,7 +48,7 @@ def _replay(run_dir: Path, spec: NodeSpec) -> Replay:
     try:
         return replay(path, spec)
     except (OSError, ValueError) as error:
-        raise ExperimentError(str(path), str(error)) from None
+        raise ExperimentError(str(path), str(error).removeprefix(f"{path}: ")) from None
 
 
 def _sentence(node: int, outcome: Replay) -> str:

@@ -148,7 +148,7 @@ def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool) -> None:
     if summary.attempt:
         said += [f"attempt {summary.attempt.attempt}, a repetition of {summary.attempt.repeats}"]
     said += [f"verdict: {summary.verdict} ({describe_scope(summary.scope)})"]
-    said += [*(f"  - {reason}" for reason in summary.reasons)]
+    said += [f"  - {reason}" for reason in summary.reasons]
     said += [f"{name:>32}  {_number(value)}" for name, value in summary.headline.items() if value is not None]
     if summary.computed_by:
         said += [f"tables: computed {summary.computed_by}"]

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     run_dir: Place = arguments.run
     options = executor_options(arguments)
     run = RunDir(run_dir)
-    _ = run.manifest, run.plan
+    run.require_documents()
     with alone(run_dir):
         if arguments.csv is None or arguments.packets or not _has_tables(run):
             written = analyse(run_dir, arguments.master, options, packets=arguments.packets, page=False)

@@ -95,7 +95,7 @@ def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions 
         TestbedError: no sandbox could be made.
     """
     run = RunDir(run_dir)
-    _ = run.manifest, run.plan
+    run.require_documents()
     if isinstance(run_dir, StorePath):
         from metrics.analysis import analyse as analyse_here
 

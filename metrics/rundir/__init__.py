@@ -1,8 +1,8 @@
 """The run directory, the only interface between running and analysing (docs/results.md): harness writes, metrics reads.
 
 ``files`` names its files, ``plain`` says what none of them may be, ``reading`` has the rules for missing and damaged
-ones, and ``writing`` opens them for writing. ``documents`` are their types and the schema version, ``timeline`` the
-instants of a run, ``parquet`` the version in Parquet files. Only the last needs Arrow.
+ones, and ``writing`` opens them for writing. ``documents`` and ``lines`` are their types with their ``bounds``, and the
+schema version, ``timeline`` the instants of a run, ``parquet`` the version in Parquet files. Only the last needs Arrow.
 """
 
 from metrics.rundir.documents import FAILED as FAILED
@@ -19,12 +19,14 @@ from metrics.rundir.documents import Check as Check
 from metrics.rundir.documents import ClockOffset as ClockOffset
 from metrics.rundir.documents import FinalState as FinalState
 from metrics.rundir.documents import Manifest as Manifest
+from metrics.rundir.documents import NodeOutline as NodeOutline
 from metrics.rundir.documents import Placement as Placement
 from metrics.rundir.documents import Pointer as Pointer
 from metrics.rundir.documents import Record as Record
 from metrics.rundir.documents import Scope as Scope
 from metrics.rundir.documents import Stall as Stall
 from metrics.rundir.documents import Summary as Summary
+from metrics.rundir.reading import DamagedError as DamagedError
 from metrics.rundir.reading import RunDirError as RunDirError
 from metrics.rundir.reading import read_document as read_document
 from metrics.rundir.reading import read_lines as read_lines

@@ -9,6 +9,14 @@ class StoreError(OSError):
     exit_code = 2
 
 
+class UnreadableError(StoreError):
+    """A file is not what its name says."""
+
+    def __init__(self, folder: object, name: str, cause: Exception) -> None:
+        said = str(cause).strip().partition("\n")[0]
+        super().__init__(f"{folder}: {name} is damaged: {said}")
+
+
 def inner_name(name: str, place: object) -> str:
     """Return a name that stays in its folder, whether it is a key of a store or a path of this machine.
 

@@ -1,6 +1,5 @@
 """The few numbers over whole tables that the checks judge. Exact, and read here: planning a query costs more."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -28,7 +27,6 @@ from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS, TraceState
-from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.protocols.registry import copies_are_pulled, copies_follow_links
 
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
@@ -74,7 +72,7 @@ def gather(
             dropped=_drops(staging / "events") if any(state.drops for state in states.values()) else {},
         ),
         publications=parts.Publications(
-            scheduled=sum(1 for action in run.iterate(SCHEDULE_FILE) if action["action"] == "publish"),
+            scheduled=sum(1 for action in run.schedule() if action["action"] == "publish"),
             messages=messages.counts.messages,
             with_schedule=messages.counts.with_schedule,
             subscribers=messages.counts.subscribers,
@@ -178,8 +176,7 @@ def pairs_in_time(run: RunDir) -> Bools:
 
 def copies_on_request(run: RunDir) -> bool:
     """Whether nodes may send copies of messages on request only."""
-    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
-    return any(copies_are_pulled(node["dissemination"]) for node in nodes)
+    return any(copies_are_pulled(spec.dissemination) for spec in run.overlay)
 
 
 def copies_show_links(run: RunDir) -> bool:
@@ -187,12 +184,10 @@ def copies_show_links(run: RunDir) -> bool:
 
     Adversaries may do otherwise.
     """
-    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
     several = run.experiment["workload"]["topics_per_message"] > 1
     return all(
-        copies_follow_links(node["dissemination"], node.get("interests", "announced"), several=several)
-        and not node.get("behaviour")
-        for node in nodes
+        copies_follow_links(spec.dissemination, spec.interests, several=several) and spec.behaviour is None
+        for spec in run.overlay
     )
 
 

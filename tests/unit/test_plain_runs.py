@@ -3,7 +3,9 @@
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow.fs as pafs
 import pytest
 
 from harness import cli
@@ -11,8 +13,9 @@ from harness.stages.analysis import AnalysisError, exclusive
 from metrics.replacement import replacing
 from metrics.rundir import RunDir, RunDirError, open_log, require_run_dir, write_document, write_file
 from metrics.rundir.files import ANALYSIS_LOG, PLAN_FILE, SUMMARY_FILE, WORK_FOLDER
+from metrics.storage.copies import copy_files, files_below
 from metrics.storage.names import StoreError, inner_name
-from metrics.storage.paths import StorePath
+from metrics.storage.paths import StorePath, place
 
 
 @pytest.fixture
@@ -137,6 +140,29 @@ def test_a_name_that_leads_out_of_its_folder_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "a/b.c", "..a/b..", "é/ü ö", "a=b/part-0.parquet"])
 def test_other_names_are_taken_as_they_are(name: str) -> None:
     assert inner_name(name, "place") == name
+
+
+@pytest.mark.parametrize(
+    "name", ["logs/../../../../escaped.txt", "/etc/passwd", "logs//x", "logs/a\\b", "..", "\x1b[0m"]
+)
+def test_what_a_store_lists_outside_the_folder_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = [pafs.FileInfo(f"bucket/run/{name}", pafs.FileType.File, size=1)]
+    monkeypatch.setattr(StorePath, "filesystem", SimpleNamespace(get_file_info=lambda asked: listed))
+    monkeypatch.setattr(StorePath, "key", "bucket/run")
+    run_dir = StorePath("s3://bucket", "run")
+    with pytest.raises(StoreError, match=r"^s3://bucket/run: expected names without empty parts"):
+        files_below(run_dir)
+    with pytest.raises(StoreError):
+        copy_files({name: tmp_path}, tmp_path / "target")
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/a/../b", "s3://bucket/a//b", "s3://bucket/./a"])
+def test_a_uri_that_leads_out_of_its_folder_is_refused(uri: str) -> None:
+    with pytest.raises(StoreError, match="found"):
+        place(uri)
 
 
 @pytest.mark.parametrize("name", ["file", "folder", "/proc/nowhere"])
