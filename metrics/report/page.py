@@ -4,11 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-<<<<<<< HEAD
-from msgspec import structs
-=======
 from markupsafe import Markup, escape
->>>>>>> 00b0711 (report, compare, tables: show text of runs as text in terminals, SQL, CSV, pages and figures)
+from msgspec import structs
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure

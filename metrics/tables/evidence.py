@@ -20,6 +20,7 @@ from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
 from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
+from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
 from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
@@ -82,12 +83,21 @@ def gather(
         recount=recount(run, round(margin_ms * 1e6), run.settle_ns),
         order=hops.order,
         frames=hops.frames,
+        documents=_documents(run),
         clocks=hops.clocks if run.clocks else Absent("all processes of the run read the same clock"),
         emulation=read_emulation(run, pairs_in_time(run)),
         busy=busy,
         steal=steal,
         **_captured(run, incomplete, broken, staging, found),
     )
+
+
+def _documents(run: RunDir) -> parts.Documents | Absent:
+    """Compare what was asked with the hashes in the manifest, which runs of earlier versions do not have."""
+    found = find_edited(run.path, run.manifest.hashes)
+    if not found:
+        return Absent("the manifest has no hashes of the documents")
+    return parts.Documents(len(found), tuple(name for name, differs in found.items() if differs))
 
 
 def _captured(run: RunDir, incomplete: list[int], broken: pa.Array, staging: Place, found: Found) -> dict[str, Any]:
