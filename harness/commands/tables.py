@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from harness.errors import ExperimentError
 from harness.stages.analysis import add_master_arguments
 from harness.terminal import say
-from metrics.storage import Place, local_path, place
+from metrics.storage import Place, StoreError, local_path, place
 
 if TYPE_CHECKING:
     from metrics.rundir import RunDir
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute the tables and the summary, and print the verdict. Return 0 whatever the verdict is."""
-    from harness.stages.analysis import alone, executor_options
+    from harness.stages.analysis import AnalysisError, alone, executor_options
     from metrics.analysis import analyse
     from metrics.rundir import RunDir
     from metrics.tables.schemas import TABLES
@@ -38,7 +38,12 @@ def run(arguments: argparse.Namespace) -> int:
     run.require_documents()
     with alone(run_dir):
         if arguments.csv is None or arguments.packets or not _has_tables(run):
-            written = analyse(run_dir, arguments.master, options, packets=arguments.packets, page=False)
+            try:
+                written = analyse(run_dir, arguments.master, options, packets=arguments.packets, page=False)
+            except StoreError:
+                raise
+            except OSError as error:
+                raise AnalysisError(f"{run_dir}: {error}") from None
             run = RunDir(run_dir)
             made = f"{run.tables}: {len(TABLES) + arguments.packets} tables; verdict {written.verdict}"
             say(made, *(f"  {reason}" for reason in written.reasons))

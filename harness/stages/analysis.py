@@ -6,6 +6,7 @@ master is reached over the network, and so is a store, so the analysis runs with
 
 import argparse
 import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from metrics.executors import HERE_BYTES, shares_files
 from metrics.executors.cluster import DEFAULTS, HEAP_MIB, TASK_MIB, ExecutorOptions, parse_memory
 from metrics.rundir import RunDir, RunDirError, Summary, open_log
 from metrics.rundir.files import ANALYSIS_LOG
-from metrics.storage import Place, StorePath
+from metrics.storage import Place, StoreError, StorePath
 
 MASTER_HELP = (
     "where to compute the tables: 'here' (one process without Spark), 'local[*]' (Spark on this machine) or a Spark "
@@ -78,6 +79,12 @@ def executor_options(arguments: argparse.Namespace) -> ExecutorOptions:
 
 class AnalysisError(TrellisError):
     """A run could not be analysed."""
+
+
+class UnreadableRunError(AnalysisError):
+    """A file of the run is damaged, as the analysis found on its way."""
+
+    exit_code = 2
 
 
 def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions = DEFAULTS) -> Summary:
@@ -151,7 +158,8 @@ def run_spark(
         given: other arguments of the module.
 
     Raises:
-        AnalysisError: it failed (ends with its last log line), or another process works in the folder.
+        AnalysisError: it failed (ends with its last log line), found a damaged file, or another process works in the
+            folder.
         TestbedError: no sandbox could be made.
     """
     argv = [sys.executable, "-m", module, str(folder.absolute()), *([f"--master={master}"] if master else []), *given]
@@ -162,8 +170,10 @@ def run_spark(
             status = sandbox.run(argv, keep=[folder, *keep], environment=environment, output=log)
         else:
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
+    said = folder / words
+    if status == os.EX_DATAERR:
+        raise UnreadableRunError(last_line(said))
     if status:
-        said = folder / words
         raise AnalysisError(f"{folder}: status {status}: {last_line(said)} (full log: {said})")
 
 
@@ -178,8 +188,9 @@ def main() -> None:
     given = parser.parse_args()
     try:
         analyse(given.run_dir, given.master, given.options)
-    except RunDirError as error:
-        sys.exit(str(error))
+    except (RunDirError, StoreError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(os.EX_DATAERR)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, SUMMARY_FILE
+from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, SUMMARY_FILE, UNDERLAY_FILE
 from metrics.rundir.plain import find_foreign
 from metrics.storage import Place
+from peer.files import OVERLAY_FILE
 
 Value = TypeVar("Value")
 
@@ -15,6 +16,14 @@ _MEANINGS = {
     SUMMARY_FILE: ": the run has not been analysed; try: trellis report {}",
 }
 """What it means that a file is missing."""
+
+
+_MIB = 1 << 20
+_MOST_BYTES = {UNDERLAY_FILE: 8192 * _MIB, OVERLAY_FILE: 4096 * _MIB, PLAN_FILE: 256 * _MIB}
+_MOST_BYTES_OF_OTHERS = 64 * _MIB
+"""The most that a document may have: it is read into memory. The largest plans have a tenth of that."""
+
+_MOST_BYTES_OF_A_LINE = 16 * _MIB
 
 
 class RunDirError(Exception):
@@ -63,6 +72,9 @@ def read_document(path: Place, decode: Callable[[bytes], Value]) -> Value:
         DamagedError: it cannot be decoded.
     """
     try:
+        size, most = path.stat().st_size, _MOST_BYTES.get(path.name, _MOST_BYTES_OF_OTHERS)
+        if size > most:
+            raise ValueError(f"expected at most {most // _MIB:,} MiB, got {size / _MIB:,.0f}")
         return decode(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         require_run_dir(path.parent)
@@ -83,7 +95,7 @@ def iterate_lines(path: Place, decode: Callable[[bytes], Value]) -> Iterator[Val
     """
     if path.exists():
         with path.open("rb") as file:
-            for line in file:
+            while line := file.readline(_MOST_BYTES_OF_A_LINE):
                 try:
                     value = decode(line.rstrip(b"\r\n"))
                 except ValueError:

@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -113,6 +114,10 @@ def replay(run_dir: Path, out: Path) -> Outcome:
     return call("replay", str(run_dir))
 
 
+def serve(run_dir: Path, out: Path) -> Outcome:
+    return call("serve", str(run_dir))
+
+
 COMMANDS = (tables, export, report, compare, copy, replay)
 
 
@@ -171,6 +176,16 @@ def fifo(name: str) -> Change:
     def apply(run_dir: Path, home: Path) -> None:
         (run_dir / name).unlink(missing_ok=True)
         os.mkfifo(run_dir / name)
+
+    return apply
+
+
+def sparse(name: str) -> Change:
+    """A file that says it is a terabyte, and takes no room."""
+
+    def apply(run_dir: Path, home: Path) -> None:
+        with (run_dir / name).open("wb") as file:
+            file.truncate(1 << 40)
 
     return apply
 
@@ -270,6 +285,8 @@ DAMAGE = {
     "achieved of other columns": parquet("achieved.parquet", pa.table({"src": ["x"]})),
     "achieved of nulls": parquet("achieved.parquet", pa.table(dict.fromkeys(PROBED, pa.nulls(3, pa.int64())))),
     "first packets of no form": put("first_packets.parquet", b""),
+    "manifest of a terabyte": sparse("manifest.json"),
+    "attempt of a terabyte": sparse("attempt.json"),
     "manifest is a pipe": fifo("manifest.json"),
     "trace is a pipe": fifo("trace/2.jsonl"),
     "schedule is a pipe": fifo("schedule.jsonl"),
@@ -302,6 +319,7 @@ ODD = {
         b'"len_bytes":5,"message_id":9223372036854775807,"topics":[0],"hops":1,"ttl":1}\n'
         b'{"event":"deliver","ts_ns":-9223372036854775808,"node":2147483647,"message_id":-1,"topics":[9],"hops":1}\n',
     ),
+    "schedule of a terabyte without a line's end": sparse("schedule.jsonl"),
     "no capture": lambda run_dir, home: shutil.rmtree(run_dir / "capture"),
     "capture of junk": put("capture/plane.pcapng", b"junk" * 1000),
     "plane of no form": put("dataplane.jsonl", b'{"at_ns":"x"}\n'),
@@ -355,6 +373,15 @@ def home(tmp_path: Path) -> Home:
     return Home(folder, out)
 
 
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """No file of this process may have more than a kilobyte, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def spoil(sound: Path, change: Change, home: Home, tmp_path: Path) -> Path:
     run_dir = tmp_path / "run"
     shutil.copytree(sound, run_dir)
@@ -393,7 +420,14 @@ def test_a_sound_run_is_read(command: Any, sound: Path, home: Home, tmp_path: Pa
         assert outcome.status == 0, outcome
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [tables, copy])
+def test_a_full_disk_is_one_line(command: Any, sound: Path, home: Home, tmp_path: Path, small_disk: None) -> None:
+    outcome = command(sound, home.out)
+    assert outcome.status == 1 and in_one_line(outcome), outcome
+    assert "File too large" in outcome.err
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, serve])
 @pytest.mark.parametrize("thing", LINKS)
 def test_a_link_is_refused_in_one_line(
     thing: str, command: Any, sound: Path, home: Home, tmp_path: Path, monkeypatch: Any
@@ -414,7 +448,8 @@ def test_a_damaged_document_is_named_in_one_line(
         assert (outcome.status, in_one_line(outcome)) == (2, True), outcome
         assert len(outcome.err) < 1000
         assert "damaged" in outcome.err or "pipe" in outcome.err
-    for command in (export, compare, copy, replay):
+    big = "terabyte" in thing
+    for command in (export, compare, replay, *(() if big else (copy,))):
         outcome = take_through(command, run_dir, home, monkeypatch)
         assert outcome.status == 0 or in_one_line(outcome), outcome
 
@@ -424,7 +459,8 @@ def test_a_run_of_odd_things_is_read_or_refused(
     thing: str, sound: Path, home: Home, tmp_path: Path, monkeypatch: Any
 ) -> None:
     run_dir = spoil(sound, ODD[thing], home, tmp_path)
-    for command in (export, compare, copy, replay, report):
+    big = "terabyte" in thing
+    for command in (export, compare, replay, report, *(() if big else (copy,))):
         shutil.rmtree(home.out)
         home.out.mkdir()
         outcome = take_through(command, run_dir, home, monkeypatch)
