@@ -12,6 +12,7 @@ from harness.doctor.programs import program_path
 from harness.errors import TrellisError
 from harness.interpreter import SAFE_PATH
 from harness.interruption import describe, exit_code, heed_sigterm
+from harness.terminal import say
 from metrics.rundir import RunDirError
 from metrics.storage import StoreError
 
@@ -53,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _run(argv, chosen)
     except (TrellisError, RunDirError, StoreError) as error:
-        print(f"trellis {chosen}: {error}", file=sys.stderr)
+        say(f"trellis {chosen}: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # as in "trellis compare ... | head"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,8 @@
 import signal
 from pathlib import Path
 
+from harness.terminal import printable
+
 
 class TrellisError(Exception):
     """The base of every error that is not a bug of Trellis. ``exit_code`` is what the CLI returns."""
@@ -57,8 +59,3 @@ def last_line(log: Path) -> str:
     """Return the last line of a log that is not blank, usually the reason of a failure."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line for line in reversed(lines) if line.strip()), "no output")
-
-
-def printable(words: str) -> str:
-    """Return a machine's output for a terminal or a report: control characters except line ends become U+FFFD."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)

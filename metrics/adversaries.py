@@ -1,18 +1,14 @@
 """Which nodes of a run misbehaved on purpose: measures look at honest nodes, and at these apart."""
 
-import json
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.rundir import RunDir
-from peer.files import OVERLAY_FILE
 
 
 def read_behaviours(run: RunDir) -> dict[int, str]:
     """The kind of behaviour that ``overlay.json`` gives to each node that misbehaves."""
-    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
-    return {node["node"]: node["behaviour"]["name"] for node in nodes if node.get("behaviour")}
+    return {spec.node: spec.behaviour.name for spec in run.overlay if spec.behaviour is not None}
 
 
 def read_adversaries(run: RunDir, kind: str | None = None) -> frozenset[int]:

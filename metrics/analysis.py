@@ -36,8 +36,7 @@ def analyse(
             cannot analyse it.
         StoreError: the store cannot be used.
     """
-    run = RunDir(run_dir)
-    _ = run.manifest, run.plan, run.underlay
+    RunDir(run_dir).require_documents()
     with _results(run_dir, master) as made:
         computed_by = tables.build(run_dir, master, options, packets=packets, results=made)
         found = summary.write(run_dir, made, computed_by)

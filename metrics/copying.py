@@ -1,5 +1,6 @@
 """Copies of runs: to a store, from it, or between two places."""
 
+from pathlib import Path
 from typing import Final
 
 from metrics.rundir import RunDir, RunDirError, require_run_dir
@@ -17,17 +18,22 @@ def copy_run(source: Place, target: Place) -> int:
 
     Args:
         source: the run.
-        target: where it is to be.
+        target: where it is to be: a place in a store, or a folder of this machine that is new or empty.
 
     Returns:
         The number of files.
 
     Raises:
-        RunDirError: there is no run at ``source``, or there is one at ``target``.
+        RunDirError: there is no run at ``source``, or ``target`` is not empty; or the source has links, of which a copy
+            would have what they point to.
+        StoreError: the store cannot be used, or a name in it leads out of the run.
+        OSError: the source cannot be read or the target cannot be written.
     """
     require_run_dir(source)
     if (target / PLAN_FILE).exists():
         raise RunDirError(target, "there is a run already; name another directory")
+    if isinstance(target, Path) and target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunDirError(target, "expected a new or empty directory")
     results = RunDir(source).results
     files = {name: path for name, path in files_below(source).items() if _top(name) not in _LEFT_OUT}
     files = {name: path for name, path in files.items() if not name.startswith(".")}

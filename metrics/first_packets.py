@@ -23,9 +23,9 @@ from msgspec import Struct
 
 from metrics.probing import MOST_ATTEMPTS, met_stall
 from metrics.rundir.files import FIRST_PACKETS_FILE
+from metrics.rundir.parquet import read_recorded
 from metrics.stalls import Bools, Stalls
 from metrics.storage import Place
-from metrics.storage.parquet import read_parquet
 from metrics.tables.schemas import schema_of
 
 SCHEMA = schema_of("""
@@ -143,7 +143,7 @@ class IntroductionAttempt(Struct, frozen=True):
 def read(run_dir: Place) -> pa.Table | None:
     """The slots of a run, None where none were recorded."""
     path = run_dir / FIRST_PACKETS_FILE
-    return read_parquet(path) if path.exists() else None
+    return read_recorded(path, SCHEMA) if path.exists() else None
 
 
 def judge(slots: pa.Table, stalls: Stalls) -> list[IntroductionAttempt]:

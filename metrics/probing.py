@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
+from metrics.rundir.parquet import read_recorded
 from metrics.stalls import Bools, Ints, Late, Stalls
 from metrics.storage import Place
-from metrics.storage.parquet import read_parquet
 
 PHASES = ("before", "during", "after")
 """Of the workload: when pairs of hosts are probed."""
@@ -30,6 +30,21 @@ PAIR_FACTOR = 3.0
 
 MOST_ATTEMPTS = 3
 """Of a sweep, and of the introduction of hosts before the workload."""
+
+_ACHIEVED: Final = pa.schema(
+    [
+        *(
+            pa.field(name, pa.int64(), nullable=False)
+            for name in ("src", "dst", "at_ns", "attempt", "sent", "received")
+        ),
+        *(pa.field(f"asked_{name}_ms", pa.float64(), nullable=False) for name in ("there", "rtt", "jitter")),
+        pa.field("phase", pa.string(), nullable=False),
+        pa.field("rtt_ms", pa.float64()),
+        pa.field("rtt_at_ns", pa.int64()),
+    ]
+)
+_LATER: Final = ("attempt", "asked_there_ms", "rtt_at_ns")
+"""Columns that runs of earlier versions lack."""
 
 Floats = npt.NDArray[np.float64]
 _MS_NS = 1e6
@@ -163,7 +178,7 @@ def read_achieved(run_dir: Place) -> pa.Table | None:
     path = run_dir / ACHIEVED_FILE
     if not path.exists():
         return None
-    rows = read_parquet(path)
+    rows = read_recorded(path, _ACHIEVED, _LATER)
     earlier = {
         "attempt": pa.array(np.ones(rows.num_rows, np.int32)),
         "rtt_at_ns": rows["at_ns"],

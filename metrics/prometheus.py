@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from metrics.rundir import write_file
+
 CONFIG_FILE = "prometheus.yml"
 TSDB_FOLDER = "data"
 
@@ -52,7 +54,7 @@ def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: flo
         by_job[target.job].append(target)
     for job, members in by_job.items():
         groups = [{"targets": [f"{member.address}:{member.port}"], "labels": member.labels} for member in members]
-        (folder / f"targets-{job}.json").write_text(json.dumps(groups, indent=1), encoding="utf-8")
+        write_file(folder / f"targets-{job}.json", json.dumps(groups, indent=1).encode())
     interval = f"{round(scrape_interval_s * 1000)}ms"
     config = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval},
@@ -61,7 +63,7 @@ def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: flo
         ],
     }
     path = folder / CONFIG_FILE
-    path.write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(config, indent=1).encode() + b"\n")
     return path
 
 

@@ -5,7 +5,6 @@ and a mistake there would also be in a count that relies on it. So this module r
 folds the changes with code of its own.
 """
 
-import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 from metrics.rundir import RunDir
 from peer.core.addressing.expression import And, Attribute, Expression, parse
 from peer.core.addressing.keywords import topic_of
-from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 
 ENDS = ("leave", "crash", "vanish")
 
@@ -38,8 +36,7 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int) -> Recount:
         margin_ns: how close to each other two instants of the schedule may have changed places.
         settle_ns: how long no deliveries are expected of a node after it has joined.
     """
-    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
-    topics = {spec["node"]: set(spec["topics"]) for spec in nodes}
+    topics = {spec.node: set(spec.topics) for spec in run.overlay}
     members: dict[int, set[int]] = {}
     for node, own in topics.items():
         for topic in own:
@@ -47,7 +44,7 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int) -> Recount:
     expected = 0
     due_ns: dict[int, int] = {}  # of the nodes that have joined: from when on deliveries are expected
     changes: list[tuple[int, int, frozenset[int]]] = []
-    for action in run.iterate(SCHEDULE_FILE):
+    for action in run.schedule():
         if action["action"] == "publish":
             interested = _audience(action, members)
             at_ns, others = action["at_ns"], interested - {action["node"]}
@@ -61,14 +58,14 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int) -> Recount:
     if not changes:
         return Recount(expected, 0)
     changes.sort(key=lambda change: change[0])
-    publications = (action for action in run.iterate(SCHEDULE_FILE) if action["action"] == "publish")
+    publications = (action for action in run.schedule() if action["action"] == "publish")
     return Recount(expected, sum(_count_close(publications, changes, margin_ns)))
 
 
 def count_changes(run: RunDir) -> int:
     """How many ``join`` and ``leave`` events the scheduled changes leave in complete traces."""
     total = 0
-    for action in run.iterate(SCHEDULE_FILE):
+    for action in run.schedule():
         if action["action"] in ("subscribe", "unsubscribe"):
             total += len(action["topics"])
         elif action["action"] != "publish":

@@ -53,7 +53,7 @@ def _ready(scratch: Path) -> Path:
 
 
 def _move(names: Iterable[str], source: Path, target: Path) -> None:
-    """Rename those of the results that are there."""
+    """Rename those of the results that are there, unless the target has them: then these are of no analysis of ours."""
     for name in names:
-        if (source / name).exists():
+        if (source / name).exists() and not (target / name).exists():
             (source / name).rename(target / name)

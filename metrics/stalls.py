@@ -12,10 +12,12 @@ import numpy.typing as npt
 from msgspec import Struct, json
 
 from metrics.rundir import Check, Stall, read_document, read_lines
+from metrics.rundir.documents import PlanOutline
 from metrics.rundir.files import PLAN_FILE, STALLS_FILE
 from metrics.storage import Place
 
 _STALLS = json.Decoder(Stall)
+_PLAN = json.Decoder(PlanOutline)
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -82,7 +84,7 @@ def read_stalls(run_dir: Place) -> Stalls:
         found.setdefault(stall.source, []).append((stall.start_ns, stall.end_ns))
     host, plane = (merge(np.array(found[source], np.int64).reshape(-1, 2)) for source in ("host", "plane"))
     path = run_dir / PLAN_FILE
-    dilation = read_document(path, json.decode)["experiment"]["time_dilation"] if path.exists() else 1
+    dilation = read_document(path, _PLAN.decode).experiment["time_dilation"] if path.exists() else 1
     return Stalls(host, plane, round(SLACK_NS / dilation))
 
 

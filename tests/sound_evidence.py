@@ -66,6 +66,7 @@ SHORT = Spread(samples=1000, p50=0.1, p99=0.2, max=0.3)
 
 SOUND = Evidence(
     traces=parts.Traces(nodes=5, incomplete={}, changes=0, scheduled_changes=0, dropped={}),
+    documents=parts.Documents(hashed=5, edited=()),
     publications=parts.Publications(scheduled=20, messages=20, with_schedule=20, subscribers=60, lag=SHORT),
     deliveries=60,
     recount=Recount(expected=60, uncertain=0),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 Matrix = npt.NDArray[np.float64]
+
+Name = Annotated[str, Meta(max_length=200)]
 
 
 class UnderlayError(ValueError):
@@ -32,12 +34,12 @@ class Host(Struct, frozen=True):
     square. ``site`` groups hosts that share a row of the matrix (several hosts in a city).
     """
 
-    name: str
-    site: str
-    country: str = ""
-    latitude: float | None = None
-    longitude: float | None = None
-    population: int | None = None
+    name: Name
+    site: Name
+    country: Name = ""
+    latitude: Annotated[float, Meta(ge=-90, le=90)] | None = None
+    longitude: Annotated[float, Meta(ge=-180, le=180)] | None = None
+    population: Annotated[int, Meta(ge=0, le=2**53)] | None = None
     x: float | None = None
     y: float | None = None
 
@@ -169,7 +171,7 @@ def _is_even(matrix: npt.NDArray[Any]) -> bool:
 
 def _decode(rows: float | Sequence[Raw], size: int, kind: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
     if isinstance(rows, float):
-        return between(size, rows, kind)
+        return between(size, float(_checked(np.array([rows]), 1)[0]), kind)
     if len(rows) != size:
         raise ValueError(f"expected {size} rows, got {len(rows)}")
     matrix = np.empty((size, size), kind)
@@ -182,4 +184,6 @@ def _decode(rows: float | Sequence[Raw], size: int, kind: npt.DTypeLike = np.flo
 def _checked(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     if len(values) != size:
         raise ValueError(f"expected {size} values, got {len(values)}")
+    if (values < 0).any():
+        raise ValueError(f"expected values from 0, got {values.min():g}")
     return values

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import ExperimentError
+from harness.terminal import printable, say
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE
 from metrics.storage import Place, place
 
@@ -110,9 +111,9 @@ def _names(groups: "list[Group]") -> str:
 
 def _is_finished(path: Place) -> bool:
     """Whether a run finished. If it did not, say on stderr that it is left out."""
-    if not (path / PLAN_FILE).is_file() or (path / MANIFEST_FILE).is_file():
+    if not (path / PLAN_FILE).exists() or (path / MANIFEST_FILE).exists():
         return True
-    print(f"left out: {path}: the run did not finish", file=sys.stderr)
+    say(f"left out: {path}: the run did not finish", file=sys.stderr)
     return False
 
 
@@ -121,16 +122,16 @@ def _write(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise ExperimentError(str(path), error.strerror or str(error)) from None
-    print(f"written: {path}")
+    say(f"written: {path}")
 
 
 def _conclude(outcomes: "list[Outcome]", comparison: "Comparison") -> int:
     """Print how the conditions came out, and return the exit status."""
     for each in outcomes:
-        print(f"{each.state}: {each.condition}: {each.group}: {each.words}")
+        say(f"{each.state}: {each.condition}: {each.group}: {each.words}")
     invalid = [run.path for group in comparison.groups for run in group.runs if run.summary.verdict == "invalid"]
     for path in invalid:
-        print(f"invalid run: {path}: its numbers are not to be trusted", file=sys.stderr)
+        say(f"invalid run: {path}: its numbers are not to be trusted", file=sys.stderr)
     states = {each.state for each in outcomes}
     if "failed" in states:
         return FAILED
@@ -139,7 +140,6 @@ def _conclude(outcomes: "list[Outcome]", comparison: "Comparison") -> int:
 
 def _print(comparison: "Comparison") -> None:
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     from metrics.report.comparison import setting_rows
@@ -148,20 +148,21 @@ def _print(comparison: "Comparison") -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)
     for group in comparison.groups:
-        table.add_column(escape(group.label), justify="right", overflow="fold", min_width=8)
+        table.add_column(printable(group.label), justify="right", overflow="fold", min_width=8)
     for name, values in setting_rows(comparison):
-        table.add_row(name, *(escape(format_number(value)) for value in values), style="bold")
+        table.add_row(*map(printable, (name, *map(format_number, values))), style="bold")
     for row in comparison.rows:
         base = row.cells[comparison.baseline].estimate
-        table.add_row(row.name, *("\n".join(_lines(cell, None if base is None else base.value)) for cell in row.cells))
-    console = Console(highlight=False)
+        cells = ("\n".join(_lines(cell, None if base is None else base.value)) for cell in row.cells)
+        table.add_row(printable(row.name), *cells)
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = UNBOUNDED
     console.print(table)
     for group, names in comparison.real:
-        console.print(f"{escape(group.label)} differs by more than noise in: {', '.join(names) or 'nothing'}")
+        console.print(printable(f"{group.label} differs by more than noise in: {', '.join(names) or 'nothing'}"))
     for note in comparison.notes:
-        console.print(escape(note), style="dim")
+        console.print(printable(note), style="dim")
 
 
 def _lines(cell: "Cell", base: float | None) -> list[str]:

@@ -2,7 +2,13 @@
 
 import argparse
 
-from metrics.storage import place
+from harness.errors import TrellisError
+from harness.terminal import say
+from metrics.storage import StoreError, place
+
+
+class CopyError(TrellisError):
+    """The run cannot be read, or its copy cannot be written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -11,9 +17,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Copy the run with its results and print how many files it has."""
+    """Copy the run with its results and print how many files it has.
+
+    Raises:
+        CopyError: the disk is full, say. What was copied is no finished run.
+    """
     from metrics.copying import copy_run
 
-    count = copy_run(arguments.run, arguments.target)
-    print(f"{arguments.target}: {count:,} files")
+    try:
+        count = copy_run(arguments.run, arguments.target)
+    except StoreError:
+        raise
+    except OSError as error:
+        raise CopyError(f"{error.filename or arguments.target}: {error.strerror or error}") from None
+    say(f"{arguments.target}: {count:,} files")
     return 0

@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import ExperimentError
-from metrics.rundir import read_document
+from harness.terminal import say
+from metrics.rundir import read_document, require_plain
 from metrics.storage import local_path
 from peer.files import OVERLAY_FILE, record_file
 from peer.runtime.recording import Replay, replay
@@ -28,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         ExperimentError: there is no recording, or it cannot be read.
         RunDirError: the overlay document is missing or damaged.
     """
+    require_plain(arguments.run)
     overlay = read_document(arguments.run / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
     specs = {spec.node: spec for spec in overlay.nodes}
     nodes = sorted(specs) if arguments.node is None else [arguments.node]
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError(str(arguments.run), f"no {what}; run the experiment with --set peer.record=true")
     outcomes = {node: _replay(arguments.run, specs[node]) for node in recorded}
     for node, outcome in outcomes.items():
-        print(_sentence(node, outcome))
+        say(_sentence(node, outcome))
     return 1 if any(outcome.difference for outcome in outcomes.values()) else 0
 
 
@@ -46,7 +48,7 @@ def _replay(run_dir: Path, spec: NodeSpec) -> Replay:
     try:
         return replay(path, spec)
     except (OSError, ValueError) as error:
-        raise ExperimentError(str(path), str(error)) from None
+        raise ExperimentError(str(path), str(error).removeprefix(f"{path}: ")) from None
 
 
 def _sentence(node: int, outcome: Replay) -> str:

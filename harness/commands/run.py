@@ -23,6 +23,7 @@ from harness.planning.plan import PlannedRun
 from harness.progress import step
 from harness.stages.analysis import EXIT_CODES, add_master_arguments, analyse, executor_options
 from harness.stages.repetition import is_spoiled_by_host, next_attempt
+from harness.terminal import say, say_json
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, Attempt, RunDir, Scope, Summary, write_document
 from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
@@ -142,19 +143,17 @@ def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
 def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool) -> None:
     """Print the verdict, its reasons, the headline figures and the path of the report."""
     if as_json:
-        print(msgspec.json.encode({"run_dir": str(run_dir), **msgspec.to_builtins(summary)}).decode())
+        say_json({"run_dir": str(run_dir), **msgspec.to_builtins(summary)})
         return
+    said = [""]
     if summary.attempt:
-        print(f"\nattempt {summary.attempt.attempt}, a repetition of {summary.attempt.repeats}", end="")
-    print(f"\nverdict: {summary.verdict} ({describe_scope(summary.scope)})")
-    for reason in summary.reasons:
-        print(f"  - {reason}")
-    for name, value in summary.headline.items():
-        if value is not None:
-            print(f"{name:>32}  {_number(value)}")
+        said += [f"attempt {summary.attempt.attempt}, a repetition of {summary.attempt.repeats}"]
+    said += [f"verdict: {summary.verdict} ({describe_scope(summary.scope)})"]
+    said += [f"  - {reason}" for reason in summary.reasons]
+    said += [f"{name:>32}  {_number(value)}" for name, value in summary.headline.items() if value is not None]
     if summary.computed_by:
-        print(f"tables: computed {summary.computed_by}")
-    print(f"report: {RunDir(run_dir).results / REPORT_PAGE}")
+        said += [f"tables: computed {summary.computed_by}"]
+    say(*said, f"report: {RunDir(run_dir).results / REPORT_PAGE}")
 
 
 def describe_scope(scope: Scope | None) -> str:

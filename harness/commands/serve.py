@@ -3,15 +3,16 @@
 import argparse
 import contextlib
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 from harness.errors import ExperimentError
-from harness.stages.prometheus import LOOPBACK, free_port, reopen_prometheus
+from harness.stages.prometheus import free_port, reopen_prometheus
+from harness.stages.serving import Gate, PrometheusServer, RunServer
+from harness.terminal import say
 from metrics.prometheus import GRAPHS, graph_url
 from metrics.rundir import RunDir, require_run_dir
-from metrics.rundir.files import MANIFEST_FILE, PROMETHEUS_FOLDER, REPORT_FOLDER, REPORT_PAGE
+from metrics.rundir.files import MANIFEST_FILE, PROMETHEUS_FOLDER, REPORT_PAGE
 from metrics.storage import local_path
 
 
@@ -28,52 +29,59 @@ def _port(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve the run's report, its Prometheus data, or both, as far as the run has them."""
+    """Serve the run's report, its Prometheus data, or both, as far as the run has them.
+
+    Whoever has the token that the addresses end with can read them, and nobody else.
+    """
     run_dir: Path = arguments.run
     require_run_dir(run_dir)
+    gate = Gate()
     with contextlib.ExitStack() as stack:
-        lines = list(_show_metrics(stack, run_dir, arguments.prometheus_port))
+        lines = list(_show_metrics(stack, run_dir, arguments.prometheus_port, gate))
         if not (run_dir / REPORT_PAGE).is_file():
             lines.append(f"            (no report yet: trellis report {run_dir})")
-        try:
-            server = _RunServer(run_dir, arguments.port)
-        except OSError as error:
-            raise ExperimentError(f"--port {arguments.port}", error.strerror or str(error)) from None
+        with _naming("--port", arguments.port):
+            server = RunServer(run_dir, arguments.port, gate)
         stack.callback(server.server_close)
-        print(f"report      {server.url}", *lines, "Ctrl-C stops it.", sep="\n", flush=True)
+        say(
+            f"report      {server.report}",
+            *lines,
+            "Nobody can read without the token in these addresses.",
+            "Ctrl-C stops it.",
+        )
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0
 
 
-class _RunServer(ThreadingHTTPServer):
-    """An HTTP server of a run directory, on loopback only. ``url`` is the report's, which links to the tables."""
-
-    daemon_threads = True
-
-    def __init__(self, folder: Path, port: int) -> None:
-        super().__init__((LOOPBACK, port), partial(_QuietHandler, directory=str(folder)))
-        self.url = f"http://{LOOPBACK}:{self.server_port}/{REPORT_FOLDER}/"
-
-
-class _QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Print nothing, so that the addresses stay visible."""
+@contextlib.contextmanager
+def _naming(option: str, port: int) -> Iterator[None]:
+    """Name the option of a port on which no server can listen."""
+    try:
+        yield
+    except OSError as error:
+        raise ExperimentError(f"{option} {port}", error.strerror or str(error)) from None
 
 
-def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int) -> Iterator[str]:
+def _show_metrics(stack: contextlib.ExitStack, run_dir: Path, port: int, gate: Gate) -> Iterator[str]:
     """Start Prometheus on the run's data, and yield lines with its addresses."""
     if not (run_dir / PROMETHEUS_FOLDER).is_dir():
         yield "prometheus  the run recorded no metrics"
         return
-    server = reopen_prometheus(run_dir, port or free_port())
-    stack.callback(server.stop)
-    yield f"prometheus  {server.url}"
+    prometheus = reopen_prometheus(run_dir, free_port())
+    stack.callback(prometheus.stop)
+    with _naming("--prometheus-port", port):
+        server = PrometheusServer(prometheus, port, gate)
+    stack.callback(server.server_close)
+    stack.callback(server.shutdown)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"prometheus  {gate.sign(server.url)}"
     if (run_dir / MANIFEST_FILE).is_file():
         finished = RunDir(run_dir)
         times, interval_s = _measured(finished), float(finished.experiment["prometheus"]["scrape_interval_s"])
         for title, expressions in GRAPHS.items():
-            yield f"  {title}: {graph_url(server.url, expressions, times[1], times[1] - times[0], interval_s)}"
+            url = graph_url(server.url, expressions, times[1], times[1] - times[0], interval_s)
+            yield f"  {title}: {gate.sign(url)}"
 
 
 def _measured(run: RunDir) -> tuple[float, float]:

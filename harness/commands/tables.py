@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from harness.errors import ExperimentError
 from harness.stages.analysis import add_master_arguments
-from metrics.storage import Place, local_path, place
+from harness.terminal import say
+from metrics.storage import Place, StoreError, local_path, place
 
 if TYPE_CHECKING:
     from metrics.rundir import RunDir
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute the tables and the summary, and print the verdict. Return 0 whatever the verdict is."""
-    from harness.stages.analysis import alone, executor_options
+    from harness.stages.analysis import AnalysisError, alone, executor_options
     from metrics.analysis import analyse
     from metrics.rundir import RunDir
     from metrics.tables.schemas import TABLES
@@ -34,14 +35,18 @@ def run(arguments: argparse.Namespace) -> int:
     run_dir: Place = arguments.run
     options = executor_options(arguments)
     run = RunDir(run_dir)
-    _ = run.manifest, run.plan
+    run.require_documents()
     with alone(run_dir):
         if arguments.csv is None or arguments.packets or not _has_tables(run):
-            written = analyse(run_dir, arguments.master, options, packets=arguments.packets, page=False)
+            try:
+                written = analyse(run_dir, arguments.master, options, packets=arguments.packets, page=False)
+            except StoreError:
+                raise
+            except OSError as error:
+                raise AnalysisError(f"{run_dir}: {error}") from None
             run = RunDir(run_dir)
-            print(f"{run.tables}: {len(TABLES) + arguments.packets} tables; verdict {written.verdict}")
-            for reason in written.reasons:
-                print(f"  {reason}")
+            made = f"{run.tables}: {len(TABLES) + arguments.packets} tables; verdict {written.verdict}"
+            say(made, *(f"  {reason}" for reason in written.reasons))
         if arguments.csv is not None:
             _export(run, arguments.csv)
     return 0
@@ -67,4 +72,4 @@ def _export(run: "RunDir", folder: Path) -> None:
         files = write_csv(run, folder)
     except OSError as error:
         raise ExperimentError(f"--csv {folder}", error.strerror or str(error)) from None
-    print(f"{folder}: {len(files)} CSV files")
+    say(f"{folder}: {len(files)} CSV files")

@@ -18,8 +18,9 @@ from harness.deployment.archive import move_files
 from harness.deployment.clock import merge_offsets, read_clock_offset
 from harness.deployment.package import DEPENDENCIES, MIN_PYTHON, Package, build_package
 from harness.deployment.session import FAULTS, CommandError, MachineSession
-from harness.errors import DeploymentError, last_line, printable
+from harness.errors import DeploymentError, last_line
 from harness.experiment.inventory import Machine
+from harness.terminal import printable
 from metrics.rundir import ClockOffset, FinalState, write_document
 from metrics.rundir.files import CLOCKS_FILE, agent_log
 from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE

@@ -1,8 +1,5 @@
 """The plan's files in the run directory, and their hashes."""
 
-import hashlib
-import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -12,6 +9,7 @@ from harness.experiment.form import resolve
 from harness.planning.plan import Plan, PlannedRun
 from metrics.rundir import read_document
 from metrics.rundir.files import EXPERIMENT_FILE, PLAN_FILE, UNDERLAY_FILE
+from metrics.rundir.hashes import digest, indented
 from peer.core.schedule import Action, decode_schedule, encode_schedule
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.runtime.spec import OverlayDocument
@@ -64,29 +62,18 @@ def hash_documents(
     contents = {
         "plan": [encode_plan(msgspec.structs.replace(plan, hashes={}))],
         "underlay": underlay.to_json(),
-        "placement": [_indented(plan.placement)],
+        "placement": [indented(msgspec.to_builtins(plan.placement))],
         "overlay": [encode_overlay(overlay)],
         "schedule": [encode_schedule(schedule)],
     }
-    return {name: _digest(parts) for name, parts in contents.items()}
+    return {name: digest(parts) for name, parts in contents.items()}
 
 
 def encode_plan(plan: Plan) -> bytes:
     """Return the bytes of ``plan.json``, indented for readers."""
-    return _indented(msgspec.to_builtins(plan) | {"experiment": resolve(plan.experiment)})
+    return indented(msgspec.to_builtins(plan) | {"experiment": resolve(plan.experiment)})
 
 
 def encode_overlay(overlay: OverlayDocument) -> bytes:
     """Return the bytes of ``overlay.json``."""
     return msgspec.json.encode(overlay) + b"\n"
-
-
-def _digest(parts: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _indented(value: object) -> bytes:
-    return json.dumps(msgspec.to_builtins(value), indent=1, ensure_ascii=False).encode() + b"\n"

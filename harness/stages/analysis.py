@@ -6,6 +6,7 @@ master is reached over the network, and so is a store, so the analysis runs with
 
 import argparse
 import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +22,9 @@ from harness.interpreter import python_command
 from harness.machine import sandbox
 from metrics.executors import HERE_BYTES, shares_files
 from metrics.executors.cluster import DEFAULTS, HEAP_MIB, TASK_MIB, ExecutorOptions, parse_memory
-from metrics.rundir import RunDir, RunDirError, Summary
+from metrics.rundir import RunDir, RunDirError, Summary, open_log
 from metrics.rundir.files import ANALYSIS_LOG
-from metrics.storage import Place, StorePath
+from metrics.storage import Place, StoreError, StorePath
 
 MASTER_HELP = (
     "where to compute the tables: 'here' (one process without Spark), 'local[*]' (Spark on this machine) or a Spark "
@@ -81,6 +82,12 @@ class AnalysisError(TrellisError):
     """A run could not be analysed."""
 
 
+class UnreadableRunError(AnalysisError):
+    """A file of the run is damaged, as the analysis found on its way."""
+
+    exit_code = 2
+
+
 def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions = DEFAULTS) -> Summary:
     """Compute a finished run's tables, write its report and return its summary.
 
@@ -96,7 +103,7 @@ def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions 
         TestbedError: no sandbox could be made.
     """
     run = RunDir(run_dir)
-    _ = run.manifest, run.plan
+    run.require_documents()
     if isinstance(run_dir, StorePath):
         from metrics.analysis import analyse as analyse_here
 
@@ -118,9 +125,13 @@ def exclusive(folder: Path, words: str = ANALYSIS_LOG) -> Iterator[IO[bytes]]:
     The lock is free when the last process that has the log open has ended, including one that outlives its parent.
 
     Raises:
-        AnalysisError: another process works in the folder.
+        AnalysisError: another process works in the folder, or the log cannot be opened.
     """
-    with (folder / words).open("ab") as log:
+    try:
+        opened = open_log(folder / words)
+    except OSError as error:
+        raise AnalysisError(f"{folder}: {words} cannot be written: {error.strerror}") from None
+    with opened as log:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -148,7 +159,8 @@ def run_spark(
         given: other arguments of the module.
 
     Raises:
-        AnalysisError: it failed (ends with its last log line), or another process works in the folder.
+        AnalysisError: it failed (ends with its last log line), found a damaged file, or another process works in the
+            folder.
         TestbedError: no sandbox could be made.
     """
     chosen = [f"--master={master}"] if master else []
@@ -160,8 +172,10 @@ def run_spark(
             status = sandbox.run(argv, keep=[folder, *keep], environment=environment, output=log)
         else:
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
+    said = folder / words
+    if status == os.EX_DATAERR:
+        raise UnreadableRunError(last_line(said))
     if status:
-        said = folder / words
         raise AnalysisError(f"{folder}: status {status}: {last_line(said)} (full log: {said})")
 
 
@@ -176,8 +190,9 @@ def main() -> None:
     given = parser.parse_args()
     try:
         analyse(given.run_dir, given.master, given.options)
-    except RunDirError as error:
-        sys.exit(str(error))
+    except (RunDirError, StoreError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(os.EX_DATAERR)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import msgspec
 
 from harness.deployment import Deployment, build_agent_specs, make_token, nodes_by_machine
 from harness.deployment.agents import DRAIN_S
-from harness.errors import DeploymentError, TestbedError, TrellisError, last_line, printable
+from harness.errors import DeploymentError, TestbedError, TrellisError, last_line
 from harness.machine.disk_reserve import Reserve
 from harness.planning import read_plan
 from harness.planning.plan import Plan, PlannedRun
@@ -22,6 +22,7 @@ from harness.progress import step
 from harness.stages import manifest
 from harness.stages.prometheus import Prometheus, start_prometheus, unexplained_failures
 from harness.stages.supervision import PartLostError, Supervision
+from harness.terminal import printable
 from harness.testbeds.base import Findings, Testbed
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document

@@ -1,7 +1,9 @@
 """The Prometheus server as a process: it scrapes during a run, and later shows the data of a finished run."""
 
+import base64
 import json
 import os
+import secrets
 import socket
 import subprocess
 import tempfile
@@ -10,16 +12,19 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+import bcrypt
 from msgspec import Struct
 
 from harness.doctor.programs import find_program
 from harness.errors import TestbedError, describe_status
 from harness.machine.scheduling import make_session_nice
 from metrics.prometheus import TSDB_FOLDER, Target, write_config
+from metrics.rundir import open_log
 from metrics.rundir.files import PROMETHEUS_FOLDER, PROMETHEUS_LOG
 from peer.core.identifiers import NodeId
 from peer.core.schedule import Action, Crash, Vanish
@@ -32,6 +37,10 @@ PORTS = 5
 
 RETENTION = "100y"
 """Prometheus's default is to delete data that is older than 15 days."""
+
+_USER = "trellis"
+_BCRYPT_ROUNDS = 4
+"""The fewest: nobody can guess 32 random bytes, and the server checks them at each request."""
 
 _DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _NO_CONFIG = Path("/dev/null")
@@ -65,10 +74,12 @@ def unexplained_failures(
 
 
 class Prometheus:
-    """A running server on loopback."""
+    """A running server on loopback; ``authorization``: the header that it asks for, if any."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], port: int, password: str | None) -> None:
         self.url = f"http://{LOOPBACK}:{port}"
+        self.port = port
+        self.authorization = {} if password is None else _authorization(password)
         self.pid = process.pid
         self._process = process
 
@@ -80,7 +91,7 @@ class Prometheus:
         """
         arguments = urllib.parse.urlencode({"query": expression, "time": f"{at_epoch_s:.3f}"})
         try:
-            answer = json.loads(_get(f"{self.url}/api/v1/query?{arguments}"))
+            answer = json.loads(_get(f"{self.url}/api/v1/query?{arguments}", self.authorization))
         except urllib.error.HTTPError as error:
             raise TestbedError(f"query {expression}", error.read().decode(errors="replace")) from None
         except OSError as error:
@@ -132,7 +143,8 @@ def start_prometheus(run_dir: Path, targets: Sequence[Target], scrape_interval_s
     for attempt in range(1, PORTS + 1):
         port = free_port()
         command = [*_DIE_WITH_US, "chrt", "--idle", "0", *_command(config, folder / TSDB_FOLDER, port)]
-        with log_path.open("w+b") as log:
+        with open_log(log_path) as log:
+            log.truncate(0)
             try:
                 server = _launch(command, log, port, folder / TSDB_FOLDER)
             except TestbedError as error:
@@ -154,7 +166,7 @@ def free_port() -> int:
 def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
     """Start a server that shows a finished run's data. It scrapes nothing and does not change the run directory.
 
-    The server ends when the calling thread ends.
+    It answers only whoever has its password, which is new each time. It ends when the calling thread ends.
 
     Raises:
         TestbedError: the run has no data, or the server did not start.
@@ -165,8 +177,24 @@ def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
     user = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
     private = ["unshare", *user, "--mount", "--propagation", "private"]
     command = [*private, *_DIE_WITH_US, "sh", "-ec", _WITH_COPY, "sh", str(data), *_command(_NO_CONFIG, data, port)]
-    with tempfile.TemporaryFile() as log:
-        return _launch(command, log, port, data)
+    password = secrets.token_urlsafe(32)
+    with tempfile.TemporaryFile() as log, _web_config(password) as config:
+        command.append(f"--web.config.file=/proc/self/fd/{config.fileno()}")  # which it reads at each request
+        return _launch(command, log, port, data, password, [config.fileno()])
+
+
+@contextmanager
+def _web_config(password: str) -> Iterator[IO[bytes]]:
+    """A file in memory, without a name, that lets the server answer only whoever has a password."""
+    user = {_USER: bcrypt.hashpw(password.encode(), bcrypt.gensalt(_BCRYPT_ROUNDS)).decode()}
+    with open(os.memfd_create("web.yml"), "w+b") as file:  # noqa: PTH123 - a descriptor
+        file.write(json.dumps({"basic_auth_users": user}).encode())
+        file.flush()
+        yield file
+
+
+def _authorization(password: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(f'{_USER}:{password}'.encode()).decode()}"}
 
 
 def _command(config: Path, data: Path, port: int) -> list[str]:
@@ -183,7 +211,24 @@ def _command(config: Path, data: Path, port: int) -> list[str]:
     ]
 
 
-def _launch(command: Sequence[str], log: IO[bytes], port: int, data: Path) -> Prometheus:
+def _launch(
+    command: Sequence[str],
+    log: IO[bytes],
+    port: int,
+    data: Path,
+    password: str | None = None,
+    kept: Sequence[int] = (),
+) -> Prometheus:
+    """Start a server and wait until it is ready.
+
+    Args:
+        command: what starts it.
+        log: where its words go.
+        port: where it listens.
+        data: its database, by which it is told from other servers.
+        password: what it asks for; None = nothing.
+        kept: descriptors that it needs.
+    """
     refuse_taken(port)
     process = subprocess.Popen(
         command,
@@ -191,13 +236,14 @@ def _launch(command: Sequence[str], log: IO[bytes], port: int, data: Path) -> Pr
         stdout=log,
         stderr=log,
         env={**os.environ, "GOMAXPROCS": "1"},
+        pass_fds=kept,
         start_new_session=True,  # Ctrl-C must not reach it: Trellis stops it in its own order
     )
-    server = Prometheus(process, port)
+    server = Prometheus(process, port, password)
     deadline = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < deadline:
-        if _answers(f"{server.url}/-/ready"):
-            if not _serves(server.url, data):
+        if _answers(f"{server.url}/-/ready", server.authorization):
+            if not _serves(server, data):
                 break
             return server
         time.sleep(0.05)
@@ -218,24 +264,24 @@ def refuse_taken(port: int) -> None:
             raise TestbedError(f"start Prometheus on port {port}", error.strerror or str(error)) from None
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, headers: Mapping[str, str]) -> bool:
     try:
-        _get(url)
+        _get(url, headers)
     except OSError:
         return False
     return True
 
 
-def _serves(url: str, data: Path) -> bool:
-    """Whether the server at ``url`` is the one of this data: another server may have taken the port first."""
-    flags = json.loads(_get(f"{url}/api/v1/status/flags"))["data"]
+def _serves(server: Prometheus, data: Path) -> bool:
+    """Whether the server is the one of this data: another server may have taken the port first."""
+    flags = json.loads(_get(f"{server.url}/api/v1/status/flags", server.authorization))["data"]
     return Path(flags["storage.tsdb.path"]) == data
 
 
-def _get(url: str) -> bytes:
+def _get(url: str, headers: Mapping[str, str]) -> bytes:
     # Without a proxy: the user's http_proxy must not apply to loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=5) as answer:
+    with opener.open(urllib.request.Request(url, headers=dict(headers)), timeout=5) as answer:
         return bytes(answer.read())
 
 

@@ -62,6 +62,18 @@ def workload_carried(
 
 
 @RULES.add("consistency", INVALID, scope="deliveries")
+def documents_unchanged(documents: evidence.Documents) -> Judgement:
+    """Fails if the plan, the underlay, the overlay, the schedule or the traces of a simulated run differ from the hash
+    in `manifest.json`.
+
+    The tables would compare what happened with something that nobody asked for.
+    """
+    edited = documents.edited
+    detail = f"not what the run was made with: {', '.join(edited)}" if edited else ""
+    return none_of(documents.hashed, len(edited), "documents", detail)
+
+
+@RULES.add("consistency", INVALID, scope="deliveries")
 def schedule_executed(publications: evidence.Publications) -> Judgement:
     """Fails if a scheduled message was never published.
 

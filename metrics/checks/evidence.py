@@ -57,6 +57,13 @@ class Traces(Struct, frozen=True):
     dropped: dict[str, int]  # frames that peers dropped instead of sending them, by reason
 
 
+class Documents(Struct, frozen=True):
+    """What was asked, against the hashes in the manifest."""
+
+    hashed: int
+    edited: tuple[str, ...]  # those that differ
+
+
 class Publications(Struct, frozen=True):
     """The table ``messages`` against the schedule."""
 
@@ -179,6 +186,7 @@ class Evidence(Struct, frozen=True):
     recount: Recount  # how many there must be by the documents alone
     order: Outcome  # of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure
     frames: Outcome  # sent, by complete traces, on connections that no crash broke; those that were never read fail
+    documents: Documents | Absent  # that have a hash in the manifest
     clocks: Outcome | Absent  # hops between machines; those within their clocks' error fail; worst: the largest, ns
     uncaptured: bool | Absent  # whether there is no capture, although there should be one
     frame_sets: FrameSets | Absent

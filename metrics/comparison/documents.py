@@ -9,6 +9,7 @@ import msgspec
 
 from metrics.comparison.conditions import Outcome
 from metrics.comparison.differences import Comparison
+from metrics.spreadsheets import plain_cell
 
 COLUMNS = (
     *("measure", "unit", "group", "runs", "value", "ci95_half_width", "n", "interval_over"),
@@ -41,7 +42,7 @@ def to_csv(comparison: Comparison) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(list_rows(comparison))
+    writer.writerows({name: plain_cell(value) for name, value in row.items()} for row in list_rows(comparison))
     return text.getvalue()
 
 

@@ -45,9 +45,9 @@ def estimate_run(run: RunDir, draws: int = DRAWS) -> dict[str, Estimate]:
     errors, n = message_errors(read_delivery_rows(run, read_adversaries(run)), draws)
     headline = run.summary.headline
     return {
-        name: Estimate(float(headline[name]), error, n - 1, n)
+        name: Estimate(float(value), error, n - 1, n)
         for name, error in errors.items()
-        if headline.get(name) is not None
+        if (value := headline.get(name)) is not None
     }
 
 

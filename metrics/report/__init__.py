@@ -6,6 +6,7 @@ from metrics.report.figures import FIGURES
 from metrics.report.page import render
 from metrics.report.run import Run
 from metrics.report.svg import to_svg
+from metrics.rundir import write_file
 from metrics.rundir.files import REPORT_FOLDER, REPORT_PAGE
 from metrics.storage import Place, StorePath
 
@@ -36,8 +37,8 @@ def write(run_dir: Place, results: Place | None = None) -> Place:
         if drawing is None:
             continue
         svg = to_svg(drawing.canvas)
-        (folder / f"{figure.name}.svg").write_text(svg, encoding="utf-8")
+        write_file(folder / f"{figure.name}.svg", svg.encode())
         drawn[figure.name] = svg, drawing.seen
     page = run.results / REPORT_PAGE
-    page.write_text(render(run, drawn), encoding="utf-8")
+    write_file(page, render(run, drawn).encode())
     return page

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 from msgspec import structs
 
 from metrics.measures.measure import Measure
@@ -89,9 +90,9 @@ def table_files(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def template(name: str) -> Template:
-    """A page's template, with the filters ``number`` and ``label``."""
+    """A page's template, with the filters ``number``, ``label`` and ``breakable``. What it shows is escaped."""
     environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
-    environment.filters.update(number=format_number, label=label_of)
+    environment.filters.update(number=format_number, label=label_of, breakable=breakable)
     return environment.get_template(name)
 
 
@@ -156,6 +157,11 @@ def label_of(name: str) -> str:
     """The meaning and the unit of a headline number; empty for one of another version of the code."""
     measure = find_measure(name)
     return measure.label if measure is not None else ""
+
+
+def breakable(name: str) -> Markup:
+    """A long name as HTML, which may go on in a new line after each underscore."""
+    return escape(name).replace("_", Markup("_<wbr>"))
 
 
 def format_value(measure: Measure[Any], value: float) -> str:

@@ -96,7 +96,8 @@ class Run(RunDir):
         at = self.zero_ns + int(self.duration_s * 5e8)
         alive = links[(links["from_ns"] <= at) & (links["to_ns"].isna() | (links["to_ns"] >= at))]
         host_of = {place.node: place.host for place in self.plan.placement}
-        hosts = {(host_of[node], host_of[peer]) for node, peer in zip(alive["node"], alive["peer"], strict=True)}
+        known = alive[alive["node"].isin(host_of.keys()) & alive["peer"].isin(host_of.keys())]
+        hosts = {(host_of[node], host_of[peer]) for node, peer in zip(known["node"], known["peer"], strict=True)}
         return sorted({(min(pair), max(pair)) for pair in hosts})
 
     def provenance(self) -> list[tuple[str, str]]:

@@ -20,6 +20,8 @@ _TAG = re.compile(r"<[^>]*>")
 _MARKERS = re.compile(r"(?:<use [^>]*/>){2,}")
 _STYLE = re.compile(r' style="[^"]*"')
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
+_NO_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML document may have, such as most control characters."""
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 
@@ -29,7 +31,11 @@ def to_svg(canvas: Canvas) -> str:
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trellis"}):
         canvas.savefig(written, format="svg", metadata=nothing)
-    return _shrink(written.getvalue()[written.getvalue().index("<svg") :])
+    return _shrink(_visible(written.getvalue()[written.getvalue().index("<svg") :]))
+
+
+def _visible(text: str) -> str:
+    return _NO_XML.sub("\ufffd", text)
 
 
 def _shrink(svg: str) -> str:
@@ -74,7 +80,7 @@ def to_element(svg: str, name: str, text: str) -> str:
     box = re.search(r'viewBox="[^"]*"', svg)
     inside = svg[svg.index(">") + 1 :].strip()
     view = box[0] if box else ""
-    return f'<svg {view} role="img" aria-label="{escape(text)}" style="stroke-linejoin: round">{inside}'
+    return f'<svg {view} role="img" aria-label="{escape(_visible(text))}" style="stroke-linejoin: round">{inside}'
 
 
 def palette_css() -> str:

@@ -1,10 +1,24 @@
 """The documents of a run directory as types. docs/results.md explains every file to users."""
 
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
+from metrics.rundir.bounds import (
+    Count,
+    Dilation,
+    EpochOffset,
+    Instant,
+    NodeNumber,
+    Number,
+    Seed,
+    Span,
+    Text,
+    TopicNumber,
+    Whole,
+    require_shallow,
+)
 from metrics.rundir.timeline import Phase, Timeline
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
@@ -16,6 +30,11 @@ by its design the run has none."""
 JUDGED = "judged"
 """Of a part of the verdict's scope: at least one of its checks passed or failed, and none was not judged."""
 
+Judged: TypeAlias = Literal["judged", "not judged", "not applicable"]
+"""What may be said of a part of the scope."""
+
+MeasureName: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,100}\Z")]
+
 SCHEMA_VERSION = 1
 """The version of the run directory: raise it when files change so that programs of the version before misread them."""
 
@@ -23,11 +42,62 @@ SCHEMA_VERSION = 1
 class Placement(Struct, frozen=True):
     """Where a node runs: its host (index into the underlay), machine, and addresses."""
 
-    node: int
-    host: int
+    node: NodeNumber
+    host: NodeNumber
     machine: str
     wan_ip: str
     ctl_ip: str
+
+
+class _Workload(Struct, frozen=True):
+    duration_s: Span
+    topics_per_message: Count
+    settle_s: Span = 0
+
+
+class _Verdict(Struct, frozen=True):
+    rtt_error_p50_ms: Number
+    rtt_error_p50_ratio: Number
+    rtt_error_p99_ms: Number
+    rtt_error_p99_ratio: Number
+    wire_error_p99_ms: Number
+    lateness_p99_ms: Number
+    delivery_ratio_min: Number = 0
+
+
+class _Kind(Struct, frozen=True):
+    kind: Text = "none"
+
+
+class _Capture(Struct, frozen=True):
+    enabled: bool = False
+
+
+class _Prometheus(Struct, frozen=True):
+    scrape_interval_s: Span
+
+
+class _Experiment(Struct, frozen=True):
+    """What the analysis reads of an experiment. The protocol's section is read by the protocol."""
+
+    protocol: Text
+    testbed: Text
+    underlay: _Kind
+    workload: _Workload
+    verdict: _Verdict
+    prometheus: _Prometheus
+    time_dilation: Dilation
+    expressions: _Kind = _Kind()
+    capture: _Capture = _Capture()
+
+
+def _require_section(experiment: dict[str, Any], protocol: str) -> None:
+    """Check the section of a protocol that the report asks about it, if Trellis knows the protocol."""
+    from peer.protocols.registry import PROTOCOLS  # takes long to import
+
+    known = PROTOCOLS.get(protocol)
+    if known is not None and known.parameters is not None and (known.report_note or known.false_positive_rate):
+        msgspec.convert(experiment.get(known.section), known.parameters)
 
 
 class PlanOutline(Struct, frozen=True):
@@ -36,10 +106,42 @@ class PlanOutline(Struct, frozen=True):
     ``experiment`` is the resolved experiment as plain values, since its types belong to the harness.
     """
 
-    name: str
-    seed: int
+    name: Text
+    seed: Seed
     experiment: dict[str, Any]
-    placement: tuple[Placement, ...]
+    placement: Annotated[tuple[Placement, ...], Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        require_shallow(self.experiment)
+        _require_section(self.experiment, msgspec.convert(self.experiment, _Experiment).protocol)
+        if [place.node for place in self.placement] != [*range(len(self.placement))]:
+            raise ValueError("expected a placement of the nodes 0, 1, ... in their order")
+
+
+class Part(Struct, frozen=True):
+    """A part of a node, by its name."""
+
+    name: Text
+
+
+class NodeOutline(Struct, frozen=True):
+    """What the analysis reads of a node in ``overlay.json``; ``peer.runtime.spec.NodeSpec`` is all of it."""
+
+    node: NodeNumber
+    topics: tuple[TopicNumber, ...]
+    dissemination: dict[str, Any]
+    interests: Text = "announced"
+    up: bool = True
+    behaviour: Part | None = None
+
+    def __post_init__(self) -> None:
+        msgspec.convert(self.dissemination, Part)
+
+
+class OverlayOutline(Struct, frozen=True):
+    """What the analysis reads of ``overlay.json``."""
+
+    nodes: tuple[NodeOutline, ...]
 
 
 class FinalState(Struct, frozen=True):
@@ -48,8 +150,8 @@ class FinalState(Struct, frozen=True):
     process: str
     expected: str
     state: str
-    status: int | None = None
-    at_ns: int | None = None
+    status: Whole | None = None
+    at_ns: Instant | None = None
     detail: str = ""
 
 
@@ -59,7 +161,7 @@ class Header(Struct, frozen=True):
     Manifests of version 0 do not say their version.
     """
 
-    schema_version: int = 0
+    schema_version: Count = 0
     versions: dict[str, str] = {}
 
     @property
@@ -83,20 +185,23 @@ class Manifest(Struct, frozen=True):
 
     run_id: str
     testbed: str
-    epoch_offset_ns: int
-    zero_ns: int
+    epoch_offset_ns: EpochOffset
+    zero_ns: Instant
     phases: tuple[Phase, ...]
     final_states: tuple[FinalState, ...]
-    counters: dict[str, int]
+    counters: dict[str, Whole]
     versions: dict[str, str]
     kernel: dict[str, str]
     hashes: dict[str, str]
     problems: tuple[tuple[str, str], ...] = ()
     capture_files: tuple[str, ...] = ()
-    resources: dict[str, float] = field(default_factory=dict)
-    time_dilation: float = 1.0
+    resources: dict[str, Number] = field(default_factory=dict)
+    time_dilation: Dilation = 1.0
     deployment: dict[str, str] = field(default_factory=dict)
-    schema_version: int = 0
+    schema_version: Count = 0
+
+    def __post_init__(self) -> None:
+        self.timeline.require_bounded()
 
     @property
     def timeline(self) -> Timeline:
@@ -117,19 +222,19 @@ class Check(Struct, frozen=True):
     """
 
     name: str
-    tested: int
-    failed: int
+    tested: Count
+    failed: Count
     worst: float
     tolerance: float
     unit: str
     severity: str
     detail: str = ""
-    late: int | None = None
-    explained: int | None = None
-    allowed: int | None = None
+    late: Count | None = None
+    explained: Count | None = None
+    allowed: Count | None = None
     outcome: str = PASSED
     scope: str = ""
-    material: int | None = None
+    material: Count | None = None
 
 
 class Scope(Struct, frozen=True):
@@ -142,10 +247,10 @@ class Scope(Struct, frozen=True):
         deliveries: whether the workload was carried out, and deliveries are those that it calls for.
     """
 
-    network: str
-    machine: str
-    frames: str
-    deliveries: str
+    network: Judged
+    machine: Judged
+    frames: Judged
+    deliveries: Judged
 
 
 class Record(Struct, frozen=True):
@@ -164,7 +269,7 @@ class Attempt(Struct, frozen=True):
         reasons: that one's, all of which stalls of the host explain.
     """
 
-    attempt: int
+    attempt: Count
     repeats: str
     reasons: tuple[str, ...]
 
@@ -178,11 +283,11 @@ class Summary(Struct, frozen=True):
 
     verdict: str
     reasons: tuple[str, ...]
-    headline: dict[str, Any]
+    headline: dict[MeasureName, bool | Whole | Number | None]
     checks: tuple[Check, ...]
     run_id: str
     name: str
-    seed: int
+    seed: Seed
     protocol: str
     attempt: Attempt | None = None
     computed_by: str = ""
@@ -213,9 +318,9 @@ class Stall(Struct, frozen=True, omit_defaults=True):
     """
 
     source: str
-    start_ns: int
-    end_ns: int
-    cpu: int | None = None
+    start_ns: Instant
+    end_ns: Instant
+    cpu: Count | None = None
 
     def line(self) -> bytes:
         """As a line. Whoever appends it with one write needs no lock."""
@@ -231,6 +336,6 @@ class ClockOffset(Struct, frozen=True):
         error_ns: both are off by at most this much.
     """
 
-    realtime_ns: int
-    monotonic_ns: int
-    error_ns: int
+    realtime_ns: EpochOffset
+    monotonic_ns: Instant
+    error_ns: Instant

@@ -1,12 +1,13 @@
-"""How the files of a run directory are read and written: the rules for missing, damaged and unfinished ones."""
+"""How the files of a run directory are read: the rules for missing, damaged and unfinished ones."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
-from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, SUMMARY_FILE
-from metrics.storage import Place, StorePath
+from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, SUMMARY_FILE, UNDERLAY_FILE
+from metrics.rundir.plain import find_foreign
+from metrics.storage import Place
+from peer.files import OVERLAY_FILE
 
 Value = TypeVar("Value")
 
@@ -15,6 +16,14 @@ _MEANINGS = {
     SUMMARY_FILE: ": the run has not been analysed; try: trellis report {}",
 }
 """What it means that a file is missing."""
+
+
+_MIB = 1 << 20
+_MOST_BYTES = {UNDERLAY_FILE: 8192 * _MIB, OVERLAY_FILE: 4096 * _MIB, PLAN_FILE: 256 * _MIB}
+_MOST_BYTES_OF_OTHERS = 64 * _MIB
+"""The most that a document may have: it is read into memory. The largest plans have a tenth of that."""
+
+_MOST_BYTES_OF_A_LINE = 16 * _MIB
 
 
 class RunDirError(Exception):
@@ -34,12 +43,23 @@ class DamagedError(RunDirError):
         self.cause = cause
 
 
-def require_run_dir(path: Place) -> None:
-    """Check that a path is a run directory.
+def require_plain(path: Place) -> None:
+    """Check that a folder of this machine has only folders and files of its own (``metrics.rundir.plain``).
 
     Raises:
-        RunDirError: it has no plan.
+        RunDirError: there is something else, which the message names.
     """
+    if isinstance(path, Path) and (foreign := find_foreign(path)):
+        raise RunDirError(path, f"{foreign}; a run directory has only files and folders of its own")
+
+
+def require_run_dir(path: Place) -> None:
+    """Check that a path is a run directory, and a plain one.
+
+    Raises:
+        RunDirError: it has no plan, or something that a run directory does not have.
+    """
+    require_plain(path)
     if not (path / PLAN_FILE).is_file():
         raise RunDirError(path, f"not a run directory: it has no {PLAN_FILE}")
 
@@ -52,6 +72,9 @@ def read_document(path: Place, decode: Callable[[bytes], Value]) -> Value:
         DamagedError: it cannot be decoded.
     """
     try:
+        size, most = path.stat().st_size, _MOST_BYTES.get(path.name, _MOST_BYTES_OF_OTHERS)
+        if size > most:
+            raise ValueError(f"expected at most {most // _MIB:,} MiB, got {size / _MIB:,.0f}")
         return decode(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         require_run_dir(path.parent)
@@ -59,6 +82,8 @@ def read_document(path: Place, decode: Callable[[bytes], Value]) -> Value:
         raise RunDirError(path.parent, f"{path.name} is missing{meaning}") from None
     except OSError as error:
         raise RunDirError(path, error.strerror or str(error) or "cannot be read") from None
+    except RecursionError:
+        raise DamagedError(path, ValueError("it is nested too deeply")) from None
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(path, error) from None
 
@@ -70,7 +95,7 @@ def iterate_lines(path: Place, decode: Callable[[bytes], Value]) -> Iterator[Val
     """
     if path.exists():
         with path.open("rb") as file:
-            for line in file:
+            while line := file.readline(_MOST_BYTES_OF_A_LINE):
                 try:
                     value = decode(line.rstrip(b"\r\n"))
                 except ValueError:
@@ -81,18 +106,3 @@ def iterate_lines(path: Place, decode: Callable[[bytes], Value]) -> Iterator[Val
 def read_lines(path: Place, decode: Callable[[bytes], Value]) -> list[Value]:
     """The same, all at once."""
     return list(iterate_lines(path, decode))
-
-
-def write_document(path: Place, value: object) -> None:
-    """Write a value as indented JSON. The file appears whole or not at all."""
-    content = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
-    if isinstance(path, StorePath):
-        path.write_bytes(content)
-        return
-    unfinished = path.with_name(f"{path.name}.part")
-    try:
-        unfinished.write_bytes(content)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
-    unfinished.replace(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import ValidationError
@@ -16,14 +17,17 @@ from metrics.rundir.documents import (
     ClockOffset,
     Header,
     Manifest,
+    NodeOutline,
+    OverlayOutline,
     PlanOutline,
     Pointer,
     Summary,
 )
-from metrics.rundir.reading import DamagedError, RunDirError, iterate_lines, read_document, read_lines
+from metrics.rundir.lines import line_decoder
+from metrics.rundir.reading import DamagedError, RunDirError, iterate_lines, read_document, read_lines, require_plain
 from metrics.rundir.timeline import SECOND_NS, Phase, Timeline
 from metrics.storage import Place, StorePath
-from peer.files import TRACE_FOLDER
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
 
 if TYPE_CHECKING:
     from metrics.stalls import Stalls
@@ -32,7 +36,6 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _CLOCKS = Decoder(dict[str, ClockOffset])
-_LINES = Decoder(dict[str, Any])
 
 
 def read_clocks(run_dir: Place) -> dict[str, ClockOffset]:
@@ -64,10 +67,12 @@ class RunDir:
             store that of the analysis to which its pointer points.
 
     Raises:
-        RunDirError: (by its properties) a document is missing or damaged, or of a version that cannot be read.
+        RunDirError: it holds links or the like (``metrics.rundir.plain``), or (by its properties) a document is missing
+            or damaged, or of a version that cannot be read.
     """
 
     def __init__(self, path: Place, results: Place | None = None) -> None:
+        require_plain(path)
         self.path = path
         self.results = results or _find_results(path)
         self.tables = self.results / files.TABLES_FOLDER
@@ -84,7 +89,26 @@ class RunDir:
     def underlay(self) -> Underlay:
         from topologies.model import Underlay
 
-        return self._read(files.UNDERLAY_FILE, Underlay.from_json)
+        found = self._read(files.UNDERLAY_FILE, Underlay.from_json)
+        if (most := max(place.host for place in self.plan.placement)) >= found.size:
+            raise DamagedError(self.path / files.PLAN_FILE, ValueError(f"host {most} of {found.size} in the underlay"))
+        return found
+
+    @cached_property
+    def overlay(self) -> tuple[NodeOutline, ...]:
+        """What the analysis reads of every node in ``overlay.json``."""
+        found = self._read(OVERLAY_FILE, Decoder(OverlayOutline).decode).nodes
+        if sorted(spec.node for spec in found) != sorted(self.nodes):
+            raise DamagedError(self.path / OVERLAY_FILE, ValueError("expected the nodes of the plan"))
+        return found
+
+    def require_documents(self) -> None:
+        """Read every document of which the analysis is made.
+
+        Raises:
+            RunDirError: one is missing or damaged.
+        """
+        _ = self.manifest, self.plan, self.underlay, self.overlay, self.attempt, self.clocks, self.stalls
 
     @cached_property
     def summary(self) -> Summary:
@@ -187,9 +211,17 @@ class RunDir:
         return self.timeline.phase(name)
 
     def iterate(self, name: str) -> Iterator[dict[str, Any]]:
-        """Read a file of JSON objects, one per line, that may be too large to be held (see ``iterate_lines``)."""
-        return iterate_lines(self.path / name, _LINES.decode)
+        """Read a file of JSON objects, one per line, that may be too large to be held (see ``iterate_lines``).
+
+        They have the keys that ``lines.line_decoder`` knows.
+        """
+        return iterate_lines(self.path / name, line_decoder(name))
+
+    def schedule(self) -> Iterator[dict[str, Any]]:
+        """Read ``schedule.jsonl`` likewise, up to the first action of a node that the plan does not have."""
+        nodes = len(self.nodes)
+        return takewhile(lambda action: action["node"] < nodes, self.iterate(SCHEDULE_FILE))
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Read a file of JSON objects, one per line (see ``read_lines``)."""
-        return read_lines(self.path / name, _LINES.decode)
+        return read_lines(self.path / name, line_decoder(name))

@@ -5,6 +5,8 @@ from typing import Self
 
 from msgspec import Struct
 
+from metrics.rundir.bounds import LONGEST_NS, Instant
+
 SECOND_NS = 1_000_000_000
 
 
@@ -15,8 +17,8 @@ class Phase(Struct, frozen=True):
     """
 
     name: str
-    start_ns: int
-    end_ns: int
+    start_ns: Instant
+    end_ns: Instant
 
 
 class Timeline(Struct, frozen=True):
@@ -42,6 +44,18 @@ class Timeline(Struct, frozen=True):
             phases.append(Phase(name, start_ns, start_ns + round(span_s * SECOND_NS)))
             start_ns = phases[-1].end_ns
         return cls(next(phase.start_ns for phase in phases if phase.name == "workload"), tuple(phases))
+
+    def require_bounded(self) -> None:
+        """Check that phases end after they start, and that all instants are of one run.
+
+        Raises:
+            ValueError: they are not.
+        """
+        if any(phase.end_ns < phase.start_ns for phase in self.phases):
+            raise ValueError("expected phases that end after they start")
+        instants = [self.zero_ns, *(at_ns for phase in self.phases for at_ns in (phase.start_ns, phase.end_ns))]
+        if max(instants) - min(instants) > LONGEST_NS:
+            raise ValueError(f"expected phases and zero_ns within {LONGEST_NS // 86_400_000_000_000} days")
 
     def phase(self, name: str) -> Phase | None:
         """Return a phase, None if the run did not reach it."""

@@ -13,6 +13,7 @@ Where it makes a difference:
 * A store has no empty folders. A folder is there if an object is in it.
 """
 
-from metrics.storage.paths import Place, StoreError, StorePath, local_path, place
+from metrics.storage.names import StoreError
+from metrics.storage.paths import Place, StorePath, local_path, place
 
 __all__ = ["Place", "StoreError", "StorePath", "local_path", "place"]

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from metrics.storage.names import inner_name
 from metrics.storage.paths import Place, StorePath
 
 PIECE_BYTES: Final = 8 << 20
@@ -87,7 +88,7 @@ def copy_file(source: Place, target: Place) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     attempt = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
-        with source.open("rb") as read, attempt.open("wb") as written:
+        with source.open("rb") as read, attempt.open("xb") as written:
             shutil.copyfileobj(read, written, PIECE_BYTES)
         attempt.replace(target)
     finally:
@@ -102,7 +103,7 @@ def copy_files(files: Mapping[str, Place], target: Place) -> None:
         target: the folder that these are relative to.
     """
     with ThreadPoolExecutor(_COPIES) as pool:
-        copies = [pool.submit(copy_file, source, target / name) for name, source in files.items()]
+        copies = [pool.submit(copy_file, source, target / inner_name(name, target)) for name, source in files.items()]
         try:
             for copy in copies:
                 copy.result()
@@ -112,10 +113,11 @@ def copy_files(files: Mapping[str, Place], target: Place) -> None:
 
 
 def files_below(folder: Place) -> dict[str, Place]:
-    """Every file or object in a folder and below, by its path from there."""
+    """Every file or object in a folder and below, by its path from there. Links are left out."""
     if isinstance(folder, StorePath):
         return {str(path).removeprefix(f"{folder}/"): path for path in folder.walk()}
-    return {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    return {path.relative_to(folder).as_posix(): path for path in found}
 
 
 def _fetch(source: StorePath, file: IO[bytes]) -> None:

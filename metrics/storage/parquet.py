@@ -1,11 +1,13 @@
 """Parquet at a place."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from metrics.storage.names import StoreError, UnreadableError
 from metrics.storage.paths import Place, StorePath
 
 
@@ -18,9 +20,10 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.S
         schema: of the rows; needed where a folder may be without parts. None = what the files say.
     """
     names = None if columns is None else list(columns)
-    if isinstance(path, StorePath):
-        return open_dataset(path, schema).to_table(columns=names)
-    return pq.read_table(path, columns=names, schema=schema)
+    with _naming(path):
+        if isinstance(path, StorePath):
+            return open_dataset(path, schema).to_table(columns=names)
+        return pq.read_table(path, columns=names, schema=schema)
 
 
 def open_dataset(
@@ -61,9 +64,25 @@ def parts_of(folder: Place, bucket: int) -> list[Place]:
 
 def read_footer(path: Place) -> pq.FileMetaData:
     """Read what a file says of itself."""
-    if isinstance(path, StorePath):
-        return pq.read_metadata(path.key, filesystem=path.filesystem)
-    return pq.read_metadata(path)
+    with _naming(path):
+        if isinstance(path, StorePath):
+            return pq.read_metadata(path.key, filesystem=path.filesystem)
+        return pq.read_metadata(path)
+
+
+@contextmanager
+def _naming(path: Place) -> Iterator[None]:
+    """Name the file that Arrow cannot read.
+
+    Raises:
+        UnreadableError: it cannot; a file that is missing stays a ``FileNotFoundError``.
+    """
+    try:
+        yield
+    except (FileNotFoundError, StoreError):
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableError(path.parent, path.name, error) from None
 
 
 def _parts(folder: StorePath) -> list[StorePath]:

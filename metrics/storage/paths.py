@@ -13,6 +13,8 @@ from typing import IO, TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cas
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from uuid import uuid4
 
+from metrics.storage.names import StoreError, inner_name
+
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
@@ -27,12 +29,6 @@ _RANGE_BYTES: Final = 1 << 20
 _GS_RETRY_S: Final = "15"
 """How long a Google store is asked again that does not answer, or for which there are no keys: pyarrow's own limit is
 15 minutes."""
-
-
-class StoreError(OSError):
-    """A store cannot be used: a URI that is none, or what the store answered. ``exit_code`` is the CLI's."""
-
-    exit_code = 2
 
 
 class Size(NamedTuple):
@@ -98,7 +94,7 @@ class StorePath:
         same store: ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``, ``AWS_REGION`` or ``AWS_DEFAULT_REGION``.
 
         Raises:
-            StoreError: it has no bucket or host, or has a password.
+            StoreError: it has no bucket or host, has a password, or leads out of its folder (``names.inner_name``).
         """
         parts = urlsplit(uri)
         if not parts.netloc:
@@ -111,7 +107,8 @@ class StorePath:
         if parts.scheme == "gs":
             options = {"retry_limit_seconds": _GS_RETRY_S} | options
         query = f"?{urlencode(options)}" if options else ""
-        return cls(f"{parts.scheme}://{parts.netloc}{query}", parts.path.strip("/"))
+        root, key = f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
+        return cls(f"{root}{query}", inner_name(key, root) if key else "")
 
     # ------------------------------------------------------------------------------------------------- names
 
@@ -141,7 +138,7 @@ class StorePath:
         return self
 
     def __truediv__(self, name: str) -> StorePath:
-        return StorePath(self._root, f"{self._key}/{name}".strip("/"))
+        return StorePath(self._root, f"{self._key}/{inner_name(name, self)}".strip("/"))
 
     def __str__(self) -> str:
         return f"{self._root.partition('?')[0]}/{self._key}"
@@ -202,9 +199,10 @@ class StorePath:
 
         Raises:
             FileNotFoundError: there is no such folder.
+            StoreError: a name leads out of the folder.
         """
         names = sorted((info.base_name, info.size) for info in self._list() if info.base_name)
-        yield from (StorePath(self._root, f"{self._key}/{name}".strip("/"), size) for name, size in names)
+        yield from (self._inner(name, size) for name, size in names)
 
     def glob(self, pattern: str) -> Iterator[StorePath]:
         """Those directly in this folder whose name matches a pattern; none where there is no such folder."""
@@ -214,10 +212,18 @@ class StorePath:
             return
 
     def walk(self) -> list[StorePath]:
-        """Every object below this folder, sorted."""
+        """Every object below this folder, sorted.
+
+        Raises:
+            StoreError: a name leads out of the folder.
+        """
         start = len(self.key) + 1
         files = [info for info in self._list(allow_not_found=True, recursive=True) if info.type.name == "File"]
-        return sorted(StorePath(self._root, f"{self._key}/{info.path[start:]}".strip("/"), info.size) for info in files)
+        return sorted(self._inner(info.path[start:], info.size) for info in files)
+
+    def _inner(self, name: str, size: int) -> StorePath:
+        """What the store lists in this folder."""
+        return StorePath(self._root, f"{self._key}/{inner_name(name, self)}".strip("/"), size)
 
     def _list(self, **options: bool) -> list[pafs.FileInfo]:
         from pyarrow.fs import FileSelector

@@ -18,7 +18,6 @@ from metrics.tables.tallies import Tally
 from metrics.tables.traces import EVENTS
 from metrics.totals import FrameCounts
 from peer.core.frames import Data
-from peer.files import SCHEDULE_FILE
 from peer.trace import CRASHED, JOINED, LEFT
 
 _SECOND_NS = 1_000_000_000
@@ -38,7 +37,7 @@ def silent_crashes(run: RunDir) -> frozenset[tuple[int, int]]:
     """Return (node, number of its crashes before) of each scheduled silent crash; traces do not tell them apart."""
     scheduled: Counter[int] = Counter()
     silent = set()
-    for action in run.iterate(SCHEDULE_FILE):
+    for action in run.schedule():
         node, name = action["node"], action["action"]
         if name == "vanish":
             silent.add((node, scheduled[node]))

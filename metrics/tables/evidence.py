@@ -1,6 +1,5 @@
 """The few numbers over whole tables that the checks judge. Exact, and read here: planning a query costs more."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
 from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
+from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
 from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
@@ -29,7 +29,6 @@ from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS, TraceState
-from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.protocols.registry import copies_are_pulled, copies_follow_links
 
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
@@ -76,7 +75,7 @@ def gather(
             dropped=_drops(staging / "events") if any(state.drops for state in states.values()) else {},
         ),
         publications=parts.Publications(
-            scheduled=sum(1 for action in run.iterate(SCHEDULE_FILE) if action["action"] == "publish"),
+            scheduled=sum(1 for action in run.schedule() if action["action"] == "publish"),
             messages=messages.counts.messages,
             with_schedule=messages.counts.with_schedule,
             subscribers=messages.counts.subscribers,
@@ -86,6 +85,7 @@ def gather(
         recount=recount(run, round(margin_ms * 1e6), run.settle_ns),
         order=hops.order,
         frames=hops.frames,
+        documents=_documents(run),
         clocks=hops.clocks if run.clocks else Absent("all processes of the run read the same clock"),
         host_captures=_unsampled(run) if found.host_captures is None else found.host_captures,
         emulation=read_emulation(run, pairs_in_time(run)),
@@ -93,6 +93,14 @@ def gather(
         steal=steal,
         **_captured(run, incomplete, broken, staging, found),
     )
+
+
+def _documents(run: RunDir) -> parts.Documents | Absent:
+    """Compare what was asked with the hashes in the manifest, which runs of earlier versions do not have."""
+    found = find_edited(run.path, run.manifest.hashes)
+    if not found:
+        return Absent("the manifest has no hashes of the documents")
+    return parts.Documents(len(found), tuple(name for name, differs in found.items() if differs))
 
 
 def _captured(run: RunDir, incomplete: list[int], broken: pa.Array, staging: Place, found: Found) -> dict[str, Any]:
@@ -188,8 +196,7 @@ def pairs_in_time(run: RunDir) -> Bools:
 
 def copies_on_request(run: RunDir) -> bool:
     """Whether nodes may send copies of messages on request only."""
-    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
-    return any(copies_are_pulled(node["dissemination"]) for node in nodes)
+    return any(copies_are_pulled(spec.dissemination) for spec in run.overlay)
 
 
 def copies_show_links(run: RunDir) -> bool:
@@ -197,12 +204,10 @@ def copies_show_links(run: RunDir) -> bool:
 
     Adversaries may do otherwise.
     """
-    nodes = json.loads((run.path / OVERLAY_FILE).read_bytes())["nodes"]
     several = run.experiment["workload"]["topics_per_message"] > 1
     return all(
-        copies_follow_links(node["dissemination"], node.get("interests", "announced"), several=several)
-        and not node.get("behaviour")
-        for node in nodes
+        copies_follow_links(spec.dissemination, spec.interests, several=several) and spec.behaviour is None
+        for spec in run.overlay
     )
 
 

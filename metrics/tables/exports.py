@@ -1,5 +1,6 @@
 """The tables for other programs: labels in their files, views for DuckDB, and CSV."""
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -8,15 +9,19 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from metrics.pcap.schemas import PACKETS
-from metrics.rundir import RunDir
+from metrics.rundir import RunDir, write_file
 from metrics.rundir.files import VIEWS_FILE
 from metrics.rundir.parquet import label, units_of
+from metrics.spreadsheets import plain_column
 from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.storage.parquet import open_dataset
 from metrics.tables.schemas import arrow_schema
 
 _BATCH_ROWS = 100_000
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9 ._:+-]*")
+"""Text that cannot end an SQL string or begin a line."""
 
 MEANINGS: Final = {
     "nodes": "a row per node",
@@ -69,7 +74,7 @@ def write_views(run: RunDir) -> Place:
     columns = [f"{_quoted(value)} AS {name}" for name, value in facts.items()]
     columns += [f"{value}::BIGINT AS {name}" for name, value in numbers.items()]
     lines = [
-        f"-- Views of the tables of {manifest.run_id}. In the folder of this file: duckdb -init {VIEWS_FILE}",
+        f"-- Views of the tables of a run. In the folder of this file: duckdb -init {VIEWS_FILE}",
         f"CREATE OR REPLACE VIEW run AS SELECT {', '.join(columns)};",
         "-- Seconds from the workload's zero.",
         f"CREATE OR REPLACE MACRO seconds(at_ns) AS (at_ns - {manifest.zero_ns}) / 1e9;",
@@ -77,7 +82,7 @@ def write_views(run: RunDir) -> Place:
     for folder in run.list_tables():
         lines += _view(folder)
     path = run.tables / VIEWS_FILE
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_file(path, "\n".join([*lines, ""]).encode())
     return path
 
 
@@ -89,10 +94,8 @@ def _view(folder: Place) -> list[str]:
     else:
         nulls = [f"CAST(NULL AS {_sql_type(field.type)}) AS {field.name}" for field in schema]
         rows = f"SELECT {', '.join(nulls)} WHERE false"
-    lines = [f"CREATE OR REPLACE VIEW {name} AS {rows};", f"COMMENT ON VIEW {name} IS {_quoted(MEANINGS[name])};"]
-    return lines + [
-        f"COMMENT ON COLUMN {name}.{column} IS {_quoted(unit)};" for column, unit in units_of(schema).items()
-    ]
+    lines = [f"CREATE OR REPLACE VIEW {name} AS {rows};", f"COMMENT ON VIEW {name} IS {_own(MEANINGS[name])};"]
+    return lines + [f"COMMENT ON COLUMN {name}.{column} IS {_own(unit)};" for column, unit in units_of(schema).items()]
 
 
 _SQL_TYPES = {
@@ -109,8 +112,17 @@ def _sql_type(kind: pa.DataType) -> str:
     return f"{_SQL_TYPES[kind.value_type]}[]" if pa.types.is_list(kind) else _SQL_TYPES[kind]
 
 
-def _quoted(text: str) -> str:
+def _own(text: str) -> str:
+    """Return a text of this module as an SQL string."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _quoted(text: str) -> str:
+    """Return a text of the run as an SQL expression.
+
+    It may come from anybody: all but letters, digits and what stands in plain names is written as bytes.
+    """
+    return f"'{text}'" if _PLAIN.fullmatch(text) else f"decode(unhex('{text.encode().hex()}'))"
 
 
 def write_csv(run: RunDir, folder: Path) -> list[Path]:
@@ -128,7 +140,7 @@ def write_csv(run: RunDir, folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for table in run.list_tables():
+    for table in (table for table in run.list_tables() if table.stem in MEANINGS):
         rows = open_dataset(table, schema_of_table(table.stem))
         schema = pa.schema([(field.name, _csv_type(field.type)) for field in rows.schema])
         path = folder / f"{table.stem}.csv"
@@ -144,4 +156,6 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _csv_column(column: pa.Array) -> pa.Array:
-    return pc.binary_join(column.cast(pa.list_(pa.string())), " ") if pa.types.is_list(column.type) else column
+    if pa.types.is_list(column.type):
+        return pc.binary_join(column.cast(pa.list_(pa.string())), " ")
+    return plain_column(column) if pa.types.is_string(column.type) else column

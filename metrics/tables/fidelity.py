@@ -9,11 +9,10 @@ import pyarrow as pa
 from metrics.dataplane import last_counters, second_values, spans
 from metrics.measures.measure import quantile
 from metrics.pcap.walk import Ints
-from metrics.probing import rtt_errors_ms
-from metrics.rundir import RunDir
-from metrics.rundir.files import ACHIEVED_FILE, DATAPLANE_FILE, PRESSURE_FILE
+from metrics.probing import read_achieved, rtt_errors_ms
+from metrics.rundir import DamagedError, RunDir
+from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
 from metrics.storage import Place
-from metrics.storage.parquet import read_parquet
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import exact_quantile, numbers
 from metrics.tables.condensed import HOST_DELAYS
@@ -57,7 +56,9 @@ def _plane(run: RunDir) -> BySecond:
     found = second_values(spans(lines), run.manifest.zero_ns)
     for name, last in last_counters(lines).items():
         counted = sum(values.get(name, 0) for values in found.values())
-        assert counted == last, f"the seconds of the data plane have {counted} {name}, its last line says {last}"
+        if counted != last:
+            problem = f"its seconds have {counted} {name}, its last line says {last}"
+            raise DamagedError(run.path / DATAPLANE_FILE, ValueError(problem))
     return found
 
 
@@ -90,10 +91,10 @@ def _by_second(instants_ns: Ints, zero_ns: int) -> Iterator[tuple[int, Ints]]:
 
 def _probes(run: RunDir) -> BySecond:
     """Errors of the probes that returned, by the second in which they were sent."""
-    path = run.path / ACHIEVED_FILE
-    if not path.exists():
+    achieved = read_achieved(run.path)
+    if achieved is None:
         return {}
-    table = read_parquet(path, columns=["at_ns", "asked_rtt_ms", "rtt_ms"]).drop_null()
+    table = achieved.select(["at_ns", "asked_rtt_ms", "rtt_ms"]).drop_null()
     error = rtt_errors_ms(table)
     return {
         second: {"probes": len(those), "probe_error_ms_p99": quantile(error[those], 0.99)}

@@ -4,7 +4,7 @@ Not made with ``peer.core.schedule.Population``: each ``join`` and ``leave`` eve
 ends, so that the rows of each node and topic suffice, and any share of the nodes can be made alone.
 """
 
-import json
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.pcap.flows import factorise
-from metrics.storage import Place
+from metrics.rundir import NodeOutline
 from metrics.tables.columns import holds, numbers, says
 from metrics.tables.schemas import schema_of
 from metrics.tables.timespans import FOREVER, latest_end, next_instants
@@ -26,11 +26,10 @@ CHANGES: Final = ("join", "leave")
 """The events of which both are made."""
 
 
-def read_starters(overlay: Place) -> pa.Table:
+def starters_of(overlay: Sequence[NodeOutline]) -> pa.Table:
     """``STARTERS`` of every node: what it subscribes to when the run starts, and whether it is up then."""
-    nodes = json.loads(overlay.read_bytes())["nodes"]
-    columns = [[spec["node"] for spec in nodes], [spec["topics"] for spec in nodes]]
-    return pa.table([*columns, [spec.get("up", True) for spec in nodes]], schema=STARTERS)
+    columns = [[spec.node for spec in overlay], [list(spec.topics) for spec in overlay], [spec.up for spec in overlay]]
+    return pa.table(columns, schema=STARTERS)
 
 
 def build_uptimes(starters: pa.Table, events: pa.Table) -> pa.Table:

@@ -20,6 +20,7 @@ from metrics.tables import agreement, conns, dimensions, interests, links
 from metrics.tables.buckets import divide, of_nodes, read_bucket
 from metrics.tables.hop_evidence import add_outcomes
 from metrics.tables.shares import Rows, Share, all_shares, of_share
+from metrics.tables.staging import STARTERS_FILE
 from metrics.tables.timespans import Grid
 from metrics.tables.traces import CHANGES
 
@@ -29,7 +30,6 @@ class LinkSources:
     """What is known of links, by traces and captures."""
 
     staging: Place
-    overlay: Place  # the run's overlay.json
     links: Place  # the table
     physical: Place  # ``physical_links``
     conns: Place  # the table
@@ -51,7 +51,7 @@ def build_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
     And ``opposite``: the links in buckets of their other nodes.
     """
     said = sources.of_nodes("changes", CHANGES, share)
-    starters = of_share(interests.read_starters(sources.overlay), "node", share)
+    starters = of_share(read_parquet(sources.staging / STARTERS_FILE), "node", share)
     uptimes = interests.build_uptimes(starters, said)
     subscribed = interests.build_interests(starters, said, sources.settle_ns)
     physical = links.build_physical_links(said, sources.span_ns[1])

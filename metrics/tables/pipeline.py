@@ -52,7 +52,6 @@ from metrics.tables.transit_evidence import TransitRules, weigh_transits
 from metrics.tables.transits import Access, TransitSources, build_transits
 from metrics.tables.wire import stage_captures
 from metrics.totals import Totals, write_totals
-from peer.files import OVERLAY_FILE
 
 
 class Pipeline:
@@ -136,7 +135,6 @@ class Pipeline:
         captured = bool(run.captures)
         return link_tasks.LinkSources(
             staging=self._staging,
-            overlay=run.path / OVERLAY_FILE,
             links=self._path("links"),
             physical=self._path("physical_links"),
             conns=self._path("conns"),
@@ -204,7 +202,7 @@ class Pipeline:
 
     def _save_nodes(self) -> None:
         run = self._run
-        starters, behaviours = interests.read_starters(run.path / OVERLAY_FILE), read_behaviours(run)
+        starters, behaviours = interests.starters_of(run.overlay), read_behaviours(run)
         rows = dimensions.build_nodes(run.plan.placement, run.underlay.hosts, starters, behaviours)
         self._write_small("nodes", rows)
 

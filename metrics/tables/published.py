@@ -1,18 +1,19 @@
 """What was published: the messages that the schedule asks for, and those that the traces tell of."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from metrics.storage import Place
 from metrics.tables.buckets import BucketParts, divide, of_messages, read_bucket
 from metrics.tables.columns import Column, conform, find, group_rows, numbers
 from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Rows, Share
-from metrics.tables.traces import MENTIONS, TOLD, read_blocks
+from metrics.tables.traces import MENTIONS, TOLD
 
 _MESSAGES: Final = arrow_schema("messages")
 PUBLISHED: Final = pa.schema([_MESSAGES.field(index) for index in range(6)]).append(pa.field("expression", pa.string()))
@@ -27,6 +28,10 @@ CONTENTS: Final = schema_of("message_id bigint, topics array<bigint>, payload_by
 """What hops need of a message."""
 
 
+_ACTIONS: Final = 50_000
+"""How many are held at a time."""
+
+
 @dataclass(frozen=True)
 class PublishedSources:
     """What is known of publications, as Parquet in buckets of messages."""
@@ -36,20 +41,18 @@ class PublishedSources:
     mentions: Place  # ``traces.MENTIONS``
 
 
-def stage_schedule(schedule: Place, folder: Place, buckets: int) -> None:
-    """Stage the publications that were asked for as ``PLANNED``, some megabytes of the schedule at a time.
+def stage_schedule(schedule: Iterable[dict[str, Any]], folder: Place, buckets: int) -> None:
+    """Stage the publications that were asked for as ``PLANNED``, some thousands of actions at a time.
 
     Args:
-        schedule: the run's schedule.jsonl.
+        schedule: the run's (``RunDir.schedule``).
         folder: where they are staged, which is there.
         buckets: how many there are.
     """
     parts = BucketParts(folder, 0, PLANNED, buckets)
-    form = pj.ParseOptions(explicit_schema=PLANNED, unexpected_field_behavior="ignore")
-    for block in read_blocks(schedule):
-        size = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        actions = pj.read_json(pa.BufferReader(block), size, form)
-        rows = actions.filter(pc.equal(actions["action"], "publish")).select(PLANNED.names)
+    publications = (action for action in schedule if action["action"] == "publish")
+    while some := list(islice(publications, _ACTIONS)):
+        rows = pa.Table.from_pylist(some, PLANNED)
         parts.add(rows, of_messages(rows["message_id"], buckets))
     parts.close()
 

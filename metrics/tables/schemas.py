@@ -167,3 +167,17 @@ def require_tables(run: RunDir) -> None:
         known = f"its tables have schema version {version}, and this Trellis reads versions up to {SCHEMA_VERSION}"
         problem = f"{known}{''.join(lacking[:1])}; compute the tables again: trellis report {run.path}"
         raise RunDirError(run.path, problem)
+    for name, footer in footers.items():
+        types = {field.name: field.type for field in footer.schema.to_arrow_schema()}
+        others = [field.name for field in arrow_schema(name) if not _is_alike(field.type, types[field.name])]
+        if others:
+            problem = f"{name} has other values in {', '.join(others)} than it should; compute the tables again"
+            raise RunDirError(run.path, f"{problem}: trellis report {run.path}")
+
+
+def _is_alike(wanted: pa.DataType, found: pa.DataType) -> bool:
+    """Whether values of both types are integers, numbers, truth values, strings, or lists of integers."""
+    if pa.types.is_list(wanted):
+        return pa.types.is_list(found) and _is_alike(wanted.value_type, found.value_type)
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string)
+    return any(is_kind(wanted) and is_kind(found) for is_kind in kinds)

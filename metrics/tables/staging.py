@@ -15,18 +15,22 @@ from metrics.rundir import RunDir
 from metrics.rundir.files import CAPTURE_FOLDER
 from metrics.storage import Place
 from metrics.storage.attempts import whole
+from metrics.tables.interests import starters_of
 from metrics.tables.logs import Logs
 from metrics.tables.published import stage_schedule
 from metrics.tables.shares import count_shares
 from metrics.tables.traces import Staging
 from metrics.tables.wire import WIRE_TABLES, Wire, count_parts
-from peer.files import SCHEDULE_FILE, TRACE_FOLDER
+from peer.files import TRACE_FOLDER
 
 _BYTES_PER_ROW = 300
 """Of traces and captures, for each sighting of a frame: by this the number of buckets is chosen before any is read."""
 
 ASKED = ("delay_ms", "jitter_ms", "loss_ratio")
 """The matrices of the underlay that are staged by pairs of nodes."""
+
+STARTERS_FILE = "starters.parquet"
+"""``interests.STARTERS`` of every node."""
 
 STEPS = 2
 """How many independent steps are under way at a time. Most of them wait for tasks."""
@@ -53,7 +57,8 @@ class StagedRun:
     """What was read of a run, as Parquet that tasks wrote themselves.
 
     Traces become the tables of ``traces.STAGED_TABLES``, captures those of ``wire.WIRE_TABLES`` in the folder ``wire``,
-    the schedule ``planned``, the nodes ``nodes.parquet`` and what was asked of pairs of them matrices in ``pairs``.
+    the schedule ``planned``, the nodes ``nodes.parquet`` and ``STARTERS_FILE``, and what was asked of pairs of them
+    matrices in ``pairs``.
 
     Args:
         executor: runs the tasks.
@@ -109,9 +114,11 @@ class StagedRun:
         """
         planned = self._folder / "planned"
         planned.mkdir()
-        stage_schedule(self._run.path / SCHEDULE_FILE, planned, self.buckets)
+        stage_schedule(self._run.schedule(), planned, self.buckets)
         places, path = self._run.plan.placement, self._folder / "nodes.parquet"
         columns = {"node": [place.node for place in places], "ip": [place.wan_ip for place in places]}
+        with whole(self._folder / STARTERS_FILE) as attempt:
+            pq.write_table(starters_of(self._run.overlay), attempt)
         with whole(path) as attempt:
             pq.write_table(pa.table(columns, pa.schema([("node", pa.int32()), ("ip", pa.string())])), attempt)
         underlay = self._run.underlay

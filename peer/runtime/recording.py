@@ -23,6 +23,8 @@ from peer.runtime.spec import NodeSpec
 
 BUFFER_BYTES = 1 << 16
 _LENGTH_BYTES = 4
+_FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a node and its makers raise for events and parameters that no driver gives them."""
 
 
 class Recorder:
@@ -83,23 +85,34 @@ def replay(path: Path, spec: NodeSpec) -> Replay:
 
     Raises:
         OSError: there is no such recording.
-        ValueError: it is not one, or not this node's.
+        ValueError: it is not one, or not this node's; the message names the entry.
     """
-    instances = events = 0
+    replayed = [0, 0]
+    try:
+        return _replay(path, spec, replayed)
+    except _FAULTS as error:
+        what = f"{type(error).__name__}: " if not isinstance(error, ValueError) else ""
+        raise ValueError(f"{path}: entry {sum(replayed)}: {what}{error}") from error
+
+
+def _replay(path: Path, spec: NodeSpec, replayed: list[int]) -> Replay:
+    """``replay``; counts the instances and events in ``replayed``."""
     node: Node | None = None
     for entry in _entries(path):
+        instances, events = replayed
         match entry:
             case [int() as instance, list() as topics]:
                 node = make_node(spec, instance, tuple(topics))
-                instances += 1
+                replayed[0] += 1
             case [int() as now_ns, str() as name, list() as fields, int() as recorded] if node is not None:
                 event = _event(name, fields)
                 effects = node.handle(now_ns, event)
                 if digest(effects) != recorded:
                     return Replay(instances, events, Difference(events, now_ns, event, effects))
-                events += 1
+                replayed[1] += 1
             case _:
-                raise ValueError(f"{path}: entry {instances + events} is not a recording's")
+                raise ValueError("not one of a recording")
+    instances, events = replayed
     return Replay(instances, events)
 
 
@@ -135,7 +148,7 @@ def _entries(path: Path) -> Iterator[Any]:
         try:
             yield decode(content[begin:start])
         except msgspec.DecodeError as error:
-            raise ValueError(f"{path}: {error}") from None
+            raise ValueError(str(error)) from None
 
 
 def _event(name: str, fields: list[Any]) -> Event:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, start_http_server
 
 from harness.errors import TestbedError
+from harness.experiment.form import Experiment, PrometheusSpec
 from harness.stages.manifest import epoch_offset_ns
 from harness.stages.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
 from metrics.prometheus import Target
@@ -75,7 +77,9 @@ def write_manifest(run_dir: Path, start_s: float) -> None:
     phase = Phase("workload", int(start_s * 1e9) - offset_ns, time.monotonic_ns())
     manifest = Manifest("r", "emulated", offset_ns, phase.start_ns, (phase,), (), {}, {}, {}, {})
     (run_dir / "manifest.json").write_bytes(msgspec.json.encode(manifest))
-    plan = {"name": "r", "seed": 1, "experiment": {"prometheus": {"scrape_interval_s": 1.0}}, "placement": []}
+    experiment = msgspec.to_builtins(Experiment(name="r", prometheus=PrometheusSpec(scrape_interval_s=1.0)))
+    place = {"node": 0, "host": 0, "machine": "sandbox", "wan_ip": "172.16.0.1", "ctl_ip": ""}
+    plan = {"name": "r", "seed": 1, "experiment": experiment, "placement": [place]}
     (run_dir / "plan.json").write_text(json.dumps(plan))
 
 
@@ -86,6 +90,8 @@ def test_what_was_scraped_can_be_opened_again_and_the_run_stays_as_it_is(tmp_pat
     server = reopen_prometheus(tmp_path, 9190)
     [row] = server.query("trellis_deliveries_total", time.time())
     assert row["value"][1] == "42"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{server.url}/metrics")
     server.stop()
     assert digest(tmp_path) == before
 
@@ -116,10 +122,21 @@ def test_serve_shows_report_and_metrics_until_interrupted(tmp_path: Path):
     before = digest(tmp_path)
     with serving(tmp_path) as (process, lines):
         words = dict(line.split(None, 1) for line in lines[:2])
-        assert urllib.request.urlopen(words["report"]).read() == b"the report"
-        assert urllib.request.urlopen(words["report"] + "../tables/nodes").read() == b"a table"
-        assert b"prometheus_build_info" in urllib.request.urlopen(words["prometheus"] + "/metrics").read()
-        assert sum("/graph?g0.expr=" in line for line in lines) > 2
+        reader = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        report, prometheus = (words[name].partition("?")[0] for name in ("report", "prometheus"))
+        assert reader.open(words["report"]).read() == b"the report"
+        assert reader.open(f"{report}../tables/nodes").read() == b"a table"
+        assert b"prometheus_build_info" in reader.open(f"{prometheus}/metrics").read()
+        asked = reader.open(f"{prometheus}/api/v1/query", b"query=vector(7)")
+        assert json.loads(asked.read())["data"]["result"][0]["value"][1] == "7"
+        graphs = [line.rpartition(" ")[2] for line in lines if "/graph?g0.expr=" in line]
+        assert len(graphs) > 2
+        assert all(reader.open(graph).status == 200 for graph in graphs)
+        stranger = urllib.request.build_opener()
+        for url in (report, f"{prometheus}/metrics", f"{prometheus}/api/v1/query?query=up"):
+            for ask in (stranger.open, lambda url: reader.open(urllib.request.Request(url, headers={"Host": "a.b"}))):
+                with pytest.raises(urllib.error.HTTPError, match="403"):
+                    ask(url)
         assert prometheus_runs()
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(20) == 0

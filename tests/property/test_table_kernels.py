@@ -1,6 +1,5 @@
 """The kernels of ``hops``, ``deliveries`` and ``messages`` against loops over dictionaries, whole and in shares."""
 
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -495,10 +494,8 @@ def test_messages_and_deliveries_are_what_loops_say(
         lines = [action | {"action": "publish", "node": 0, "payload_bytes": 77} for action in schedule]
         lines = [line if line["expression"] else without([line], "expression")[0] for line in lines]
         other = {"at_ns": 0, "action": "join", "node": 1, "topic": 4}
-        text = "".join(json.dumps(line) + "\n" for line in [*lines, other])
-        (folder / "schedule.jsonl").write_text(text if schedule else "")
         (folder / "planned").mkdir()
-        stage_schedule(folder / "schedule.jsonl", folder / "planned", 3)
+        stage_schedule([*lines, other] if schedule else [], folder / "planned", 3)
         noted = pa.Table.from_pylist(mentions, MENTIONS)
         stage_buckets(folder / "mentions", noted, of_messages(noted["message_id"], 3), 3)
         said = PublishedSources(*(folder / name for name in ("planned", "told", "mentions")))

@@ -13,8 +13,9 @@ from harness.deployment.answers import StepError, log_agent, read_answer, words_
 from harness.deployment.clock import read_clock_offset
 from harness.deployment.fleet import words_of
 from harness.deployment.session import CommandError, MachineSession
-from harness.errors import DeploymentError, printable
+from harness.errors import DeploymentError
 from harness.experiment.inventory import Machine
+from harness.terminal import printable
 
 
 class FakeChannel:

@@ -112,6 +112,7 @@ LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late
     ("part", "changed", "name", "severity"),
     [
         ("traces", {"incomplete": {2: None}}, "traces_complete", "suspect"),
+        ("documents", {"edited": ("plan.json", "underlay.json")}, "documents_unchanged", "invalid"),
         ("publications", {"messages": 19, "with_schedule": 19}, "schedule_executed", "invalid"),
         ("deliveries", 61, "delivery_rows", "invalid"),
         ("order", {"failed": 1, "worst": 5000}, "causal_order", "invalid"),
@@ -506,6 +507,14 @@ def test_seconds_outside_the_workload_and_the_cool_down_do_not_count(run: RunDir
     assert read_load(run) == (missing, missing)
 
 
+def change_nodes(run: RunDir, changes: list[dict[str, Any]]) -> None:
+    """Change the nodes of the overlay, the given ones in turn."""
+    path = run.path / "overlay.json"
+    overlay = json.loads(path.read_bytes())
+    overlay["nodes"] = [node | changes[place % len(changes)] for place, node in enumerate(overlay["nodes"])]
+    path.write_text(json.dumps(overlay))
+
+
 @pytest.mark.parametrize(
     ("node", "shown"),
     [
@@ -519,7 +528,7 @@ def test_seconds_outside_the_workload_and_the_cool_down_do_not_count(run: RunDir
 def test_copies_show_links_where_all_honest_nodes_flood_along_them(
     run: RunDir, node: dict[str, Any], shown: bool
 ) -> None:
-    (run.path / "overlay.json").write_text(json.dumps({"nodes": [{"dissemination": {"name": "flood"}}, node]}))
+    change_nodes(run, [{"dissemination": {"name": "flood"}}, node])
     assert copies_show_links(run) is shown
 
 
@@ -529,7 +538,7 @@ def test_copies_on_several_topics_do_not_show_links(run: RunDir, topics: int, sh
     plan["experiment"]["workload"]["topics_per_message"] = topics
     (run.path / "plan.json").write_text(json.dumps(plan))
     node = {"dissemination": {"name": "topic-flood", "whole": True}}
-    (run.path / "overlay.json").write_text(json.dumps({"nodes": [node]}))
+    change_nodes(run, [node])
     assert copies_show_links(run) is shown
 
 

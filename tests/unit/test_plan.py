@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ from harness.planning.prediction import expected_copies
 from harness.workload.membership import MembershipPlan
 from harness.workload.publications import draw_schedule, publish_rule
 from metrics.rundir import RunDirError
+from metrics.rundir.files import PLAN_FILE
+from metrics.rundir.hashes import find_edited
 from peer.core.schedule import Join, Leave, Publish
 from peer.protocols.registry import PROTOCOLS, Composition
 from peer.protocols.stan import initial_views
@@ -72,6 +75,35 @@ def test_hashes_are_those_of_the_files(file: Path, tmp_path: Path) -> None:
     for name, path in {"underlay": "underlay.json", "overlay": "overlay.json", "schedule": "schedule.jsonl"}.items():
         digest = hashlib.sha256((tmp_path / "run" / path).read_bytes()).hexdigest()
         assert planned.plan.hashes[name] == digest
+
+
+@pytest.mark.parametrize(
+    ("name", "edited"),
+    [
+        (PLAN_FILE, [PLAN_FILE]),
+        ("underlay.json", ["underlay.json"]),
+        ("overlay.json", ["overlay.json"]),
+        ("schedule.jsonl", ["schedule.jsonl"]),
+    ],
+)
+def test_an_edited_document_differs_from_its_hash(name: str, edited: list[str], file: Path, tmp_path: Path) -> None:
+    planned = plan(file)
+    run_dir = tmp_path / "run"
+    write_plan(planned, run_dir)
+    assert set(find_edited(run_dir, planned.plan.hashes).values()) == {False}
+    content = (run_dir / name).read_bytes()
+    (run_dir / name).write_bytes(re.sub(rb"[1-8]", lambda digit: b"%d" % (int(digit[0]) + 1), content, count=1))
+    assert [found for found, differs in find_edited(run_dir, planned.plan.hashes).items() if differs] == edited
+    assert find_edited(run_dir, {}) == {}
+
+
+def test_a_moved_node_is_an_edited_placement(file: Path, tmp_path: Path) -> None:
+    planned = plan(file)
+    write_plan(planned, tmp_path / "run")
+    path = tmp_path / "run" / PLAN_FILE
+    path.write_text(path.read_text().replace('"host": 1,', '"host": 2,', 1))
+    found = find_edited(tmp_path / "run", planned.plan.hashes)
+    assert [name for name, differs in found.items() if differs] == [PLAN_FILE, f"the placement in {PLAN_FILE}"]
 
 
 def test_a_written_plan_reads_back(file: Path, tmp_path: Path) -> None:

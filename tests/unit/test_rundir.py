@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import resource
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -136,11 +137,14 @@ def test_a_document_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / PLAN_FILE
     write_document(path, {"seed": 1})
     assert [each.name for each in tmp_path.iterdir()] == [PLAN_FILE]
-    unfinished = path.with_name(f"{PLAN_FILE}.part")
-    unfinished.symlink_to("/dev/full")
-    with pytest.raises(OSError, match="No space"):
-        write_document(path, {"seed": 2})
-    assert not unfinished.is_symlink()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_document(path, {"seed": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [each.name for each in tmp_path.iterdir()] == [PLAN_FILE]
     assert json.loads(path.read_bytes()) == {"seed": 1}
 
 

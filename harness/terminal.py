@@ -1,0 +1,26 @@
+"""What is printed: text of runs, machines and stores may have been written by anybody.
+
+Control characters would move the cursor, set the terminal's title or hide other lines.
+"""
+
+import json
+import sys
+from typing import TextIO
+
+import msgspec
+
+
+def printable(words: str) -> str:
+    """Return words for a terminal or a report: control characters except line ends become U+FFFD."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)
+
+
+def say(*lines: str, file: TextIO | None = None) -> None:
+    """Print lines that may have text of a run in them, on standard output if no file is given."""
+    print(*map(printable, lines), sep="\n", file=file, flush=True)
+
+
+def say_json(value: object) -> None:
+    """Print a value as JSON on one line, with escapes for all letters that are not ASCII."""
+    plain = msgspec.json.decode(msgspec.json.encode(value))
+    print(json.dumps(plain, separators=(",", ":")), file=sys.stdout)
