@@ -31,6 +31,14 @@ class Group(Struct, frozen=True):
         return str(self.runs[0].experiment["protocol"])
 
     @property
+    def seeds(self) -> list[int]:
+        return [run.plan.seed for run in self.runs]
+
+    def is_paired_with(self, other: "Group") -> bool:
+        """Whether both groups have the same seeds, each once."""
+        return sorted(set(self.seeds)) == sorted(self.seeds) == sorted(other.seeds)
+
+    @property
     def repeats_simulation(self) -> bool:
         """Whether a simulated run is there twice: the same seed gives the same run, not another sample."""
         seeds = [run.plan.seed for run in self.runs if run.experiment["testbed"] == "simulated"]
