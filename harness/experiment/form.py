@@ -299,7 +299,7 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     send_queue_bytes: Count = 1 << 20
     """Most bytes that wait for a neighbour; further frames to it are dropped, and traced as such."""
     metrics: bool = True
-    """Serve Prometheus metrics on the control network."""
+    """Serve Prometheus metrics on the control network; ``false``: neither peers nor agents do."""
     record: bool = False
     """Record every event of the node, for `trellis replay`."""
     command: tuple[str, ...] | None = None
