@@ -98,6 +98,7 @@ class Comparison(Struct, frozen=True):
                 "A group with one run and one with several are compared by the variation between the latter's runs."
             )
         for group in self.groups:
+            notes += [f"{group.label}: {remark}." for remark in group.degeneracies]
             if group.repeats_simulation:
                 notes.append(
                     f"{group.label}: the same seed was simulated more than once. These runs are copies and not "

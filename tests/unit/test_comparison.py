@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from harness import cli
+from harness.experiment.loader import decode_experiment
 from metrics.comparison.conditions import Condition, ConditionError, Outcome, judge, parse_condition
 from metrics.comparison.differences import ERROR_RATE, Comparison, compare
 from metrics.comparison.error_rates import RUNS, SPREADS, rates
@@ -45,6 +47,8 @@ from metrics.rundir import RunDir
 from tests.fabricate import Fabrication
 
 PAIRS = 20
+
+EXPERIMENT: dict[str, Any] = to_builtins(decode_experiment({"name": "x", "underlay": {"hosts": 30}}))
 
 
 def most_false_alarms(pairs: int, rate: float = 0.05, tail: float = 0.005) -> int:
@@ -93,7 +97,7 @@ class FewRows:
         numbers = {name: value for name, value in DELIVERIES.numbers(rows.facts).items() if name in HEADLINE}
         self.summary = SimpleNamespace(headline=numbers, verdict="valid")
         self.plan = SimpleNamespace(seed=seed)
-        self.experiment = {"testbed": "emulated", "protocol": "random"}
+        self.experiment = EXPERIMENT
 
 
 @pytest.fixture
@@ -121,12 +125,11 @@ def headline_runs(random: np.random.Generator, runs: int, shift: float = 0.0, fi
     named |= {name: random.integers(2, 4, runs).astype(float) for name in HEADLINE[18:24]}
     named[HEADLINE[0]] += shift
     rows = [dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
-    experiment = {"testbed": "emulated", "protocol": "random"}
     return tuple(
         SimpleNamespace(
             summary=SimpleNamespace(headline=row, verdict="valid"),
             plan=SimpleNamespace(seed=first_seed + place),
-            experiment=experiment,
+            experiment=EXPERIMENT,
         )
         for place, row in enumerate(rows)
     )
@@ -276,7 +279,7 @@ def values(measure: str, numbers: list[float], first_seed: int = 1) -> Any:
         SimpleNamespace(
             summary=SimpleNamespace(headline={measure: number}, verdict="valid"),
             plan=SimpleNamespace(seed=first_seed + place),
-            experiment={"testbed": "emulated", "protocol": "random"},
+            experiment=EXPERIMENT,
         )
         for place, number in enumerate(numbers)
     )
@@ -404,6 +407,15 @@ def test_conditions_fail_together_and_pass_each_by_itself() -> None:
 
 
 SWINGS = list(enumerate([-4.0, 4.0, -3.0, 3.0, 0.0]))
+
+
+def test_a_comparison_says_that_a_group_is_a_complete_graph() -> None:
+    groups = [
+        Group("base", values("degree_mean", [28.9, 29.0]), {}),
+        Group("new", values("degree_mean", [5.0, 5.0]), {}),
+    ]
+    remarks = [note for note in compare(groups).notes if "every other one" in note]
+    assert [remark.split(":")[0] for remark in remarks] == ["base"] and "mean degree 28.9 of 29" in remarks[0]
 
 
 def test_only_results_of_deliveries_are_resampled():
