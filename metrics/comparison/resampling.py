@@ -18,16 +18,16 @@ from metrics.rundir import RunDir
 DRAWS = 400
 """Draws per run: the standard error is exact to about 3.5 %."""
 
-_INPUTS = ("messages", "deliveries_expected")
+_COUNTS = ("messages", "deliveries_expected", "repeated_deliveries")
 
 _STEPS = tuple(f"hops_{quantile}" for quantile in ("p50", "p90", "p99"))
 
 RESAMPLED = tuple(
     each.name
     for each in DELIVERIES.measures
-    # how much was published is not a result; a largest value, or a quantile of a few integers, jumps: draws of the same
+    # a count grows with what was published; a largest value, or a quantile of a few integers, jumps: draws of the same
     # values do not tell by how much it varies
-    if not each.by and each.name not in (*_INPUTS, *_STEPS) and not each.name.endswith("_max")
+    if not each.by and each.name not in (*_COUNTS, *_STEPS) and not each.name.endswith("_max")
 )
 """The measures of which one run can tell the error. Others describe the overlay, which a run has once."""
 
