@@ -5,10 +5,12 @@ Each stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; the 
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from metrics.checks import RULES
 from metrics.checks.rule import GRAVE_FACTOR, CheckRule, Limit
+from metrics.comparison.error_rates import HEAD, tabulate_rates
 from metrics.measures.registry import HEADLINE, OVERLAY, STUDIED, find_measure
 from metrics.probing import PHASES
 from metrics.tables.schemas import TABLES
@@ -25,6 +27,7 @@ def fill(text: str) -> str:
     return _TABLE.sub(lambda place: place[1] + tables[place[2]] + place[3], text)
 
 
+@cache
 def make_tables() -> dict[str, str]:
     """Every table by its name."""
     headline = [(name, measure) for name in HEADLINE if (measure := find_measure(name)) is not None]
@@ -38,6 +41,7 @@ def make_tables() -> dict[str, str]:
             ("measure", "unit", "of", "meaning", "counted by"),
             [(f"`{each.name}`", each.unit, family.title, each.text, each.by) for family, each in studied],
         ),
+        "error rates of conditions": _tabulate(HEAD, tabulate_rates()),
         "overlay": _tabulate(
             ("column", "meaning"), [(f"`{name}`", labels.get(name, "the instant")) for name in TABLES["overlay"]]
         ),

@@ -79,6 +79,7 @@ def _deliveries(totals: MessageTotals) -> Deliveries:
         *totals.deliveries,
         delays_ms=totals.latency_ms,
         hops=totals.hops,
+        repeated=totals.repeated,
         relays=int(relays.sum()),
         duplicates=int(duplicates.sum()),
         copies=received,

@@ -1,7 +1,8 @@
 """Confidence intervals of means and of their differences, by Student's t distribution.
 
-Runs are compared by Welch's t test, which does not assume that both groups vary equally (B. L. Welch, Biometrika 34,
-1947). ``holm`` keeps the error rate of many tests at once (S. Holm, Scandinavian Journal of Statistics 6, 1979).
+Runs are compared in pairs by Student's paired t test ("Student", The probable error of a mean, Biometrika 6, 1908), and
+otherwise by Welch's t test, which does not assume that both groups vary equally (B. L. Welch, Biometrika 34, 1947).
+``holm`` keeps the error rate of many tests at once (S. Holm, Scandinavian Journal of Statistics 6, 1979).
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,6 +54,46 @@ class Difference(NamedTuple):
     p: float | None
 
 
+class Chances(NamedTuple):
+    """How often a difference without any variation is at least as large by chance, in its own and in any direction."""
+
+    one_sided: float
+    two_sided: float
+
+
+class Contrast(NamedTuple):
+    """An estimated difference, its standard error and the degrees of freedom of that (both None if unknown).
+
+    ``sizes``: the numbers of values in each of the groups, or of pairs. ``chances`` judge it if its error is 0.
+    """
+
+    value: float
+    error: float | None
+    degrees: float | None
+    sizes: tuple[int, ...]
+    chances: Chances
+
+    @property
+    def judged(self) -> Difference:
+        """The difference with its two-sided interval and p-value."""
+        if self.error is None or self.degrees is None:
+            return Difference(self.value, None, None)
+        if self.error == 0:
+            return Difference(self.value, 0.0, 1.0 if self.value == 0 else self.chances.two_sided)
+        p = max(0.0, 1 - t_within(abs(self.value / self.error), self.degrees))
+        return Difference(self.value, t_quantile(LEVEL, self.degrees) * self.error, p)
+
+    @property
+    def p_above(self) -> float | None:
+        """The p-value of the hypothesis that the true difference is at most 0; None if the error is unknown."""
+        if self.error is None or self.degrees is None:
+            return None
+        if self.error == 0:
+            return self.chances.one_sided if self.value > 0 else 1.0
+        tail = max(0.0, 1 - t_within(abs(self.value / self.error), self.degrees)) / 2
+        return tail if self.value > 0 else 1 - tail
+
+
 def interval(values: Sequence[float]) -> Interval:
     """Return the interval of the mean of at least one independent, normally distributed value."""
     found = estimate(values)
@@ -66,50 +107,61 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(mean, None, None, 1) if n == 1 else Estimate(mean, stdev(values) / sqrt(n), n - 1, n)
 
 
-def difference(one: Estimate, baseline: Estimate) -> Difference:
+def subtract(one: Estimate, baseline: Estimate) -> Contrast:
     """Subtract the baseline from another, independent estimate, by Welch's t test.
 
-    If neither has any error, p is that of a permutation test: the share of the ways to deal the values out to two
-    groups of their sizes that separate the groups by as much.
+    If neither has any error, the chance is that of a permutation test: the share of the ways to deal the values out to
+    two groups of their sizes that separate the groups by as much.
     """
-    value = one.value - baseline.value
+    value, sizes = one.value - baseline.value, (one.n, baseline.n)
     if one.error is None or baseline.error is None or one.degrees is None or baseline.degrees is None:
-        return Difference(value, None, None)
+        return Contrast(value, None, None, sizes, Chances(0, 0))
+    share = chance_of_order(*sizes)
+    chances = Chances(share, share * (2 if one.n == baseline.n else 1))
     # the larger error as the unit, so that squares neither overflow nor vanish
     unit = max(one.error, baseline.error)
     if unit == 0:
-        ways = comb(one.n + baseline.n, one.n)
-        return Difference(value, 0.0, 1.0 if value == 0 else (2 if one.n == baseline.n else 1) / ways)
+        return Contrast(value, 0.0, one.degrees + baseline.degrees, sizes, chances)
     shares = (one.error / unit) ** 2, (baseline.error / unit) ** 2
     degrees = fsum(shares) ** 2 / (shares[0] ** 2 / one.degrees + shares[1] ** 2 / baseline.degrees)
-    return _judge(value, unit * sqrt(fsum(shares)), degrees)
+    return Contrast(value, unit * sqrt(fsum(shares)), degrees, sizes, chances)
 
 
-def difference_of_one(one: float, several: Estimate) -> Difference:
+def subtract_several(one: float, several: Estimate) -> Contrast:
     """Subtract the mean of several values from another, single value that varies as they do (Student's t test).
 
-    If the several are equal, p is that of a permutation test: the single one could as well have been any of them all.
+    If the several are equal, the chance is that of a permutation test: the single one could as well have been any of
+    them all.
     """
-    value = one - several.value
-    if several.error is None or several.degrees is None:
-        return Difference(value, None, None)
-    if several.error == 0 and value != 0:
-        return Difference(value, 0.0, 1 / (several.n + 1))
-    return _judge(value, several.error * sqrt(several.n + 1), several.degrees)
+    share = chance_of_order(1, several.n)
+    error = None if several.error is None else several.error * sqrt(several.n + 1)
+    return Contrast(one - several.value, error, several.degrees, (1, several.n), Chances(share, share))
+
+
+def mean_of_pairs(differences: Sequence[float]) -> Contrast:
+    """Return the mean of the differences of at least one pair (Student's paired t test).
+
+    If all are equal, the chance is that of a permutation test within the pairs: both values of a pair could as well
+    have been exchanged (R. A. Fisher, The Design of Experiments, 1935, section 21).
+    """
+    found = estimate(differences)
+    share = chance_of_order(found.n)
+    return Contrast(found.value, found.error, found.degrees, (found.n,), Chances(share, min(1.0, 2 * share)))
+
+
+def chance_of_order(*sizes: int) -> float:
+    """Return how often equal groups of two sizes, or the values of this many pairs, are in one order by chance."""
+    return 0.5 ** sizes[0] if len(sizes) == 1 else 1 / comb(sum(sizes), sizes[0])
+
+
+def difference(one: Estimate, baseline: Estimate) -> Difference:
+    """Judge whether two independent estimates differ, by Welch's t test or, without errors, a permutation test."""
+    return subtract(one, baseline).judged
 
 
 def difference_of_pairs(differences: Sequence[float]) -> Difference:
     """Judge whether the mean of the differences of at least one pair is 0 (Student's paired t test)."""
-    found = estimate(differences)
-    if found.error is None or found.degrees is None:
-        return Difference(found.value, None, None)
-    return _judge(found.value, found.error, found.degrees)
-
-
-def _judge(value: float, error: float, degrees: float) -> Difference:
-    if error == 0:
-        return Difference(value, 0.0, 1.0 if value == 0 else 0.0)
-    return Difference(value, t_quantile(LEVEL, degrees) * error, max(0.0, 1 - t_within(abs(value / error), degrees)))
+    return mean_of_pairs(differences).judged
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

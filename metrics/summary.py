@@ -91,12 +91,11 @@ def judge(
 def find_scope(checks: Sequence[Check]) -> Scope:
     """What the verdict is about: a part is judged if all its checks were, but for those that are not applicable."""
     outcomes = {part: {check.outcome for check in checks if check.scope == part} for part in Scope.__struct_fields__}
-    return Scope(
-        **{
-            part: NOT_JUDGED if NOT_JUDGED in found else JUDGED if found & {PASSED, FAILED} else NOT_APPLICABLE
-            for part, found in outcomes.items()
-        }
-    )
+    states = {
+        part: NOT_JUDGED if NOT_JUDGED in found else JUDGED if found & {PASSED, FAILED} else NOT_APPLICABLE
+        for part, found in outcomes.items()
+    }
+    return msgspec.convert(states, Scope)
 
 
 def _unjudged(checks: Sequence[Check]) -> Iterator[str]:

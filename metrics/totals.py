@@ -49,6 +49,7 @@ class MessageTotals(Struct, frozen=True):
 
     messages: int
     attacked: DeliveryCounts  # at adversaries
+    repeated: int  # deliveries of a message to a node after its first one
     latency_ms: Distribution
     direct_delay_ms: Distribution
     stretch: Distribution

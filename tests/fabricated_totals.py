@@ -38,6 +38,7 @@ def make_totals(
         MessageTotals(
             messages=0,
             attacked=DeliveryCounts(0, 0),
+            repeated=0,
             latency_ms=distribute(row["latency_ms"] for row in expected),
             direct_delay_ms=distribute(row["direct_delay_ms"] for row in expected),
             stretch=nothing,

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one line that describes the experiment or the study.
+    """Print one line that describes the experiment or the study, and the remarks on an experiment.
 
     Raises:
         ExperimentError: the file is invalid, or its run needs more than this machine has.
@@ -31,23 +31,27 @@ def run(arguments: argparse.Namespace) -> int:
             "--seed", f"{arguments.file} is a study with its own seeds; try: --set seeds=[{arguments.seed}]"
         )
     found = _study(arguments) if studied else _experiment(arguments)
-    print(f"{arguments.file}: valid: {found}")
+    description, remarks = found
+    print(f"{arguments.file}: valid: {description}")
+    for remark in remarks:
+        print(f"{arguments.file}: remark: {remark}")
     return 0
 
 
-def _experiment(arguments: argparse.Namespace) -> str:
+def _experiment(arguments: argparse.Namespace) -> tuple[str, list[str]]:
     from harness.experiment.loader import load_experiment
-    from harness.planning import make_plan
+    from harness.planning import make_plan, remarks_on
 
     planned = make_plan(load_experiment(arguments.file, arguments.set, arguments.seed), arguments.file)
     kind = planned.plan.experiment.underlay.kind
-    return f"{planned.plan.name}, {planned.underlay.size} hosts on {kind}, {len(planned.schedule)} messages"
+    description = f"{planned.plan.name}, {planned.underlay.size} hosts on {kind}, {len(planned.schedule)} messages"
+    return description, list(remarks_on(planned))
 
 
-def _study(arguments: argparse.Namespace) -> str:
+def _study(arguments: argparse.Namespace) -> tuple[str, list[str]]:
     from harness.studies.loader import load_study
     from harness.studies.points import points_of, seeds_of
 
     study = load_study(arguments.file, arguments.set)
     points, seeds = len(points_of(study)), len(seeds_of(study))
-    return f"{study.name}, a study of {points * seeds} runs (points: {points}, seeds: {seeds})"
+    return f"{study.name}, a study of {points * seeds} runs (points: {points}, seeds: {seeds})", []

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 UNBOUNDED = 10_000
 """Columns of output that does not go to a terminal."""
 
-UNKNOWN, FAILED = 3, 4
-"""Exit statuses: a condition of ``--fail-if`` could not be judged; one failed."""
+UNDECIDED, FAILED = 3, 4
+"""Exit statuses: a condition of ``--fail-if`` could be neither confirmed nor rejected; one failed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CONDITION",
-        help=f"exit with {FAILED} if a difference is beyond a bound and more than noise: "
-        "'propagation_delay_ms_p99 > +5%%', 'delivery_ratio < -0.01' (several allowed)",
+        help=f"exit with {FAILED} if the runs show that a difference is beyond a bound, with 0 if they show that it is "
+        f"not, otherwise with {UNDECIDED}: 'propagation_delay_ms_p99 > +5%%', 'delivery_ratio < -0.01' (several "
+        "allowed)",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write a row per measure and group")
@@ -135,7 +136,7 @@ def _conclude(outcomes: "list[Outcome]", comparison: "Comparison") -> int:
     states = {each.state for each in outcomes}
     if "failed" in states:
         return FAILED
-    return UNKNOWN if "unknown" in states or (outcomes and invalid) else 0
+    return UNDECIDED if "undecided" in states or (outcomes and invalid) else 0
 
 
 def _print(comparison: "Comparison") -> None:

@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.experiment.form import resolve
+    from harness.planning import remarks_on
     from peer.core.schedule import Publish
 
     plan = planned.plan
@@ -57,6 +58,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     filled = int((planned.underlay.filled > 0).sum())
     yield f"rtt          median {_median_rtt_ms(planned):.1f} ms, {filled} directed pairs filled"
     yield from (f"source       {source}" for source in planned.underlay.sources)
+    yield from (f"remark       {remark}" for remark in remarks_on(planned))
     yield ""
     yield "# prediction"
     need = plan.prediction

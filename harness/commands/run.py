@@ -18,7 +18,7 @@ from harness.experiment.loader import load_experiment
 from harness.interpreter import python_command
 from harness.interruption import run_stage
 from harness.machine import sandbox
-from harness.planning import make_plan, write_plan
+from harness.planning import make_plan, remarks_on, write_plan
 from harness.planning.plan import PlannedRun
 from harness.progress import step
 from harness.stages.analysis import EXIT_CODES, add_master_arguments, analyse, executor_options
@@ -67,10 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
     asked = load_experiment(arguments.file, overrides, arguments.seed)
     verdicts = []
+    remarked: set[str] = set()
     for seed in range(asked.seed, asked.seed + arguments.repeat):
         attempt: Attempt | None = None
         while True:
-            run_dir = _make_run_dir(_plan(arguments.file, overrides, seed), arguments.out, attempt)
+            planned = _plan(arguments.file, overrides, seed)
+            _print_remarks(planned, remarked)
+            run_dir = _make_run_dir(planned, arguments.out, attempt)
             with _saying_what_is_left(run_dir):
                 if status := perform_stage(asked.testbed, run_dir):
                     return status  # the running stage has printed the reason
@@ -89,6 +92,14 @@ def _plan(file: Path, overrides: list[str], seed: int) -> PlannedRun:
     experiment = load_experiment(file, overrides, seed)
     with step("plan"):
         return make_plan(experiment, file)
+
+
+def _print_remarks(planned: PlannedRun, printed: set[str]) -> None:
+    """Print the remarks on a plan that no earlier seed had."""
+    for remark in remarks_on(planned):
+        if remark not in printed:
+            printed.add(remark)
+            print(f"remark: {remark}", file=sys.stderr)
 
 
 def _make_run_dir(planned: PlannedRun, out: Path | None, attempt: Attempt | None) -> Path:

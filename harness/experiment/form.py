@@ -302,12 +302,12 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     send_queue_bytes: Count = 1 << 20
     """Most bytes that wait for a neighbour; further frames to it are dropped, and traced as such."""
     metrics: bool = True
-    """Serve Prometheus metrics on the control network."""
+    """Serve Prometheus metrics on the control network; ``false``: neither peers nor agents do."""
     record: bool = False
-    """Record every event of the node, for `trellis replay`."""
+    """Record every event of the node, for `trellis replay`. ``simulated`` refuses it."""
     command: tuple[str, ...] | None = None
     """A program to run instead of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in. It runs as the
-    user who started the run, without capabilities."""
+    user who started the run, without capabilities. ``simulated`` refuses it."""
     expected_final_state: Literal["exited", "running"] = "exited"
     """Required state of a peer's process at the end: exited with status 0 after the stop, or still running."""
 

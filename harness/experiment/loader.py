@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from harness.errors import ExperimentError
+from harness.experiment.abilities import refusals
 from harness.experiment.form import Experiment, section_of
 from harness.experiment.wording import describe_type, field_names, field_places, field_type, one_of
 from peer.core.addressing.expression import MAX_LENGTH, ExpressionError
@@ -103,13 +104,12 @@ def check_rules(experiment: Experiment) -> None:
 
 def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     """Yield every rule as (broken, place, problem)."""
+    for place, problem in refusals(experiment):
+        yield True, place, problem
     underlay, workload, peer = experiment.underlay, experiment.workload, experiment.peer
     remote = experiment.testbed == "remote"
     reads_data = underlay.kind in ("wondernetwork", "matrix")
     yield remote and not experiment.inventory, "$.inventory", 'missing: testbed = "remote" needs it'
-    yield bool(experiment.inventory) and not remote, "$.inventory", 'only testbed = "remote" uses it'
-    dilated = remote and experiment.time_dilation != 1
-    yield dilated, "$.time_dilation", 'expected 1 with testbed = "remote": a real network cannot be slowed down'
     yield underlay.kind == "matrix" and not underlay.path, "$.underlay.path", 'missing: kind = "matrix" needs it'
     yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
     yield (

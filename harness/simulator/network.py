@@ -7,13 +7,8 @@ later packets wait for it. docs/limitations.md lists the other parts of TCP that
 from collections.abc import Callable
 from random import Random
 
+from harness.simulator.access import Crossing, DownLink, UpLink, count_packets
 from topologies.model import Matrix, Underlay
-
-MSS_BYTES = 1448
-"""Payload of a full packet on Ethernet with TCP timestamps."""
-
-PACKET_BYTES = 52
-"""IPv4 and TCP headers with timestamps."""
 
 RETRANSMISSION_NS = 200_000_000
 """Linux's retransmission timeout minus the round trip, if round trips vary little."""
@@ -33,7 +28,7 @@ class SimulatedNetwork:
         draws: source of random numbers for jitter and loss.
 
     Attributes:
-        limits_rates: whether arriving bytes must pass the destination's access link (``pass_down_ns``).
+        limits_rates: whether bytes must pass access links (``pass_down_ns`` and others).
         is_fixed: whether a frame's delay depends only on the pair.
     """
 
@@ -53,8 +48,8 @@ class SimulatedNetwork:
         self._draws = draws
         self.limits_rates = rate_mbit is not None
         self.is_fixed = jitter_ns is None and loss_ratio is None and rate_mbit is None
-        self._up_free_ns: dict[int, int] = {}
-        self._down_free_ns: dict[int, int] = {}
+        self._up: dict[int, UpLink] = {}
+        self._down: dict[int, DownLink] = {}
 
     def fixed_delay_ns(self, source: int, destination: int) -> int | None:
         """Return the delay of every frame if it depends only on the pair, otherwise None."""
@@ -66,18 +61,38 @@ class SimulatedNetwork:
         With limited rates: when it arrives at the destination's access link. Calls must be in order of ``now_ns``,
         since access links are first come, first served.
         """
+        delay_ns = self._draw_delay_ns(source, destination, size_bytes)
+        return delay_ns + (self._up_link(source).send(now_ns, size_bytes) if self.limits_rates else now_ns)
+
+    def cross(self, last_ns: int, source: int, destination: int, size_bytes: int, earlier_ns: int) -> Crossing:
+        """Return the way of several packets between the access links.
+
+        Args:
+            last_ns: when the last of them arrives.
+            source: the sender.
+            destination: the receiver.
+            size_bytes: their payload.
+            earlier_ns: when the last packet before them arrives: none overtakes it.
+        """
+        up = self._up_link(source)
+        first_ns = max(last_ns - up.since_first_ns(size_bytes), earlier_ns)
+        return self._down_link(destination).expect(up.byte_ns, size_bytes, first_ns, last_ns)
+
+    def pass_down_ns(self, now_ns: int, destination: int, size_bytes: int) -> int:
+        """Return when a packet, or no byte (0), at the destination's access link has passed it.
+
+        Calls of this and of the methods of a crossing's link must be in order of time.
+        """
+        return self._down_link(destination).pass_packet(now_ns, size_bytes)
+
+    def _draw_delay_ns(self, source: int, destination: int, size_bytes: int) -> int:
+        """Draw the time between the access links, with retransmissions."""
         delay_ns = self.delay_ns(source, destination)
         if self._jitter_ns is not None and (jitter_ns := self._jitter_ns(source, destination)):
             delay_ns = max(0, round(self._draws.gauss(delay_ns, jitter_ns)))
         if self._loss_ratio is not None:
             delay_ns += self._lost_ns(source, destination, size_bytes)
-        return delay_ns + (
-            now_ns if self._rate_mbit is None else self._pass(self._up_free_ns, source, now_ns, size_bytes)
-        )
-
-    def pass_down_ns(self, now_ns: int, destination: int, size_bytes: int) -> int:
-        """Return when bytes at the destination's access link have passed it. Calls must be in order of ``now_ns``."""
-        return self._pass(self._down_free_ns, destination, now_ns, size_bytes)
+        return delay_ns
 
     def _lost_ns(self, source: int, destination: int, size_bytes: int) -> int:
         """Draw the time that retransmissions of these bytes take."""
@@ -85,7 +100,7 @@ class SimulatedNetwork:
         ratio = self._loss_ratio(source, destination)
         if not ratio:
             return 0
-        packets = -(-size_bytes // MSS_BYTES)
+        packets = count_packets(size_bytes)
         wait_ns = RETRANSMISSION_NS + self.delay_ns(source, destination) + self.delay_ns(destination, source)
         total_ns = 0
         lost = 1.0 - (1.0 - ratio) ** packets
@@ -95,16 +110,22 @@ class SimulatedNetwork:
             lost = ratio
         return total_ns
 
-    def _pass(self, free_ns: dict[int, int], host: int, at_ns: int, size_bytes: int) -> int:
-        """Pass a host's access link: wait until it is free, then for the bytes' transmission time."""
+    def _up_link(self, host: int) -> UpLink:
+        link = self._up.get(host)
+        if link is None:
+            link = self._up[host] = UpLink(self._byte_ns(host))
+        return link
+
+    def _down_link(self, host: int) -> DownLink:
+        link = self._down.get(host)
+        if link is None:
+            link = self._down[host] = DownLink(self._byte_ns(host))
+        return link
+
+    def _byte_ns(self, host: int) -> float:
         assert self._rate_mbit is not None, "the caller has checked"
         rate = self._rate_mbit(host)
-        if not rate:
-            return at_ns
-        wire_bytes = size_bytes + PACKET_BYTES * -(-size_bytes // MSS_BYTES)
-        done_ns = max(at_ns, free_ns.get(host, 0)) + round(wire_bytes * 8000 / rate)
-        free_ns[host] = done_ns
-        return done_ns
+        return 8000 / rate if rate else 0.0
 
 
 def uniform_network(delay_ms: float, draws: Random) -> SimulatedNetwork:

@@ -7,6 +7,7 @@ runs, with any PYTHONHASHSEED.
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from harness.simulator.access import MSS_BYTES, Crossing
 from harness.simulator.hosts import TIMEOUT, End, SimulatedHost
 from harness.simulator.memory import LargePages, rare_collections
 from harness.simulator.network import SimulatedNetwork
@@ -233,17 +234,21 @@ class Simulation:
         end.written_bytes = off + size
         if self.traces_frames:
             self._trace_frame("send", end, end.side, frame, off, size)
+        if self._encode:
+            [(_, _, frame)] = wire.Decoder().feed(wire.encode(frame))
         if end.delay_ns is not None:
             arrival_ns = self.now_ns + end.delay_ns
         else:
             arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, size)
-        if arrival_ns < end.latest_ns:
-            arrival_ns = end.latest_ns
+        earlier_ns = end.latest_ns
+        if arrival_ns < earlier_ns:
+            arrival_ns = earlier_ns
         end.latest_ns = arrival_ns
-        if self._encode:
-            [(_, _, frame)] = wire.Decoder().feed(wire.encode(frame))
         if self._is_plain and kind != Bye.kind:
             self._queue.push(arrival_ns, other, frame)
+        elif size > MSS_BYTES and self._network.limits_rates:
+            crossing = self._network.cross(arrival_ns, end.host.number, end.peer, size, earlier_ns)
+            self._push_crossing(crossing, (other, frame, off, size))
         else:
             self._queue.push(arrival_ns, self._on_arrival, (other, frame, off, size))
 
@@ -313,9 +318,26 @@ class Simulation:
     # ------------------------------------------------------------------------------------------------ arrivals
 
     def _pass_down(self, arrival: Arrival) -> None:
-        """Handle a frame at its receiver's access link, which is first come, first served."""
+        """Handle a frame of one packet at its receiver's access link, which is first come, first served."""
         end, _, _, size = arrival
-        self.at(self._network.pass_down_ns(self.now_ns, end.host.number, size), self._arrive, arrival)
+        self._queue.push(self._network.pass_down_ns(self.now_ns, end.host.number, size), self._arrive, arrival)
+
+    def _push_crossing(self, crossing: Crossing, arrival: Arrival) -> None:
+        """Let the first and the last packet of a frame arrive at its receiver's access link."""
+        passage = (crossing, arrival)
+        self._queue.push(crossing.first_ns, self._begin_down, passage)
+        if crossing.last_ns > crossing.first_ns:
+            self._queue.push(crossing.last_ns, self._end_down, passage)
+
+    def _begin_down(self, passage: tuple[Crossing, Arrival]) -> None:
+        crossing, _ = passage
+        crossing.link.begin(crossing)
+        if crossing.last_ns == crossing.first_ns:
+            self._end_down(passage)
+
+    def _end_down(self, passage: tuple[Crossing, Arrival]) -> None:
+        crossing, arrival = passage
+        self._queue.push(crossing.link.end(crossing), self._arrive, arrival)
 
     def _arrive_each(self, arrivals: tuple[list[End], Frame]) -> None:
         """Handle a frame that arrives at several hosts at one instant."""

@@ -7,7 +7,7 @@ that ends the run raises; any other becomes a problem in the manifest, and so a 
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,13 @@ from harness.planning import read_plan
 from harness.planning.plan import Plan, PlannedRun
 from harness.progress import step
 from harness.stages import manifest
-from harness.stages.prometheus import Prometheus, start_prometheus, unexplained_failures
+from harness.stages.prometheus import (
+    Prometheus,
+    ScrapeWindow,
+    judge_scrapes,
+    start_prometheus,
+    unexplained_failures,
+)
 from harness.stages.supervision import PartLostError, Supervision
 from harness.terminal import printable
 from harness.testbeds.base import Findings, Testbed
@@ -150,44 +156,44 @@ class Execution:
     def scraping(self) -> Iterator[None]:
         """Run Prometheus in the context, and report scrapes that failed during the workload."""
         experiment = self.plan.experiment
-        targets = self._targets()
+        targets = self.targets()
         if not experiment.prometheus.enabled or not targets:
             yield
             return
         server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
+        started_s = time.time()
         self.record = Record(self.record.folder, server.url)
         write_document(self.run_dir / DEPLOYMENT_FILE, self.record)
         self.supervision.add(server.lost)
         try:
             yield
             with self.noting("scraping"):
-                self._count_scrapes(server)
+                self._count_scrapes(server, targets, started_s)
         finally:
             with self.noting("scraping"):
                 server.stop()
 
-    def _targets(self) -> list[Target]:
-        """Return every process that serves metrics."""
+    def targets(self) -> list[Target]:
+        """Return every process that serves metrics: without ``peer.metrics``, neither peers nor agents do."""
         parts = self.testbed.metrics()
         targets = [Target("dataplane" if name == "dataplane" else "agent", *place) for name, place in parts.items()]
         if not self.plan.experiment.peer.metrics:
-            return targets
+            return [target for target in targets if target.job == "dataplane"]
         served = [(site.node, site.metrics) for site in self.testbed.sites() if site.metrics is not None]
         return [Target("peer", *place, {"node": str(node)}) for node, place in served] + targets
 
-    def _count_scrapes(self, server: Prometheus) -> None:
+    def _count_scrapes(self, server: Prometheus, targets: Sequence[Target], started_s: float) -> None:
         zero_s = self._zero_epoch_ns / 1e9
         end_s = zero_s + self.clock.real_s(self.plan.experiment.workload.duration_s)
         if (end_s := min(end_s, time.time())) <= zero_s:
             return  # cut short before the workload
         counts = server.count_scrapes(zero_s, end_s)
         self.counters |= {"scrapes": counts.scrapes, "scrapes_failed": counts.failed}
+        window = ScrapeWindow(end_s - zero_s, zero_s - started_s, self.plan.experiment.prometheus.scrape_interval_s)
         schedule = decode_schedule((self.run_dir / SCHEDULE_FILE).read_bytes())
         places = {site.node: site.metrics for site in self.testbed.sites() if site.metrics is not None}
-        if unexplained := unexplained_failures(counts, schedule, places):
-            [(worst, _)] = unexplained.most_common(1)
-            text = f"{unexplained.total()} of {counts.scrapes} scrapes failed during the workload, most at {worst}"
-            self.problems.append(("suspect", text))
+        unexplained = unexplained_failures(counts, schedule, places)
+        self.problems += [("suspect", text) for text in judge_scrapes(counts, window, targets, unexplained)]
 
     def longest_s(self) -> float:
         """Return an upper bound of the recording's length in virtual seconds."""

@@ -50,12 +50,68 @@ _NO_CONFIG = Path("/dev/null")
 _WITH_COPY = 'cd "$1" && mount -t tmpfs tmpfs "$1" && cp -a ./. "$1" && cd / && shift && exec "$@"'
 
 
-class ScrapeCounts(Struct, frozen=True):
-    """Counts of scrapes: all, failed, and failed by ``job/instance``."""
+FIRST_SCRAPE_S = 10.0
+"""How long a new server may take to know its targets: its discovery and its scraping each check every 5 s."""
 
-    scrapes: int
-    failed: int
+MOST_MISSED = 1
+"""How many scrapes a target may lack: where in an interval they are made is the server's choice."""
+
+
+class ScrapeCounts(Struct, frozen=True):
+    """Counts of scrapes by ``job/instance``: all that were made, and those of them that failed."""
+
+    by_target: dict[str, int]
     failed_by_target: dict[str, int]
+
+    @property
+    def scrapes(self) -> int:
+        return sum(self.by_target.values())
+
+    @property
+    def failed(self) -> int:
+        return sum(self.failed_by_target.values())
+
+
+class ScrapeWindow(Struct, frozen=True):
+    """A span in which targets should have been scraped: its length, and how long before it the server started (s)."""
+
+    length_s: float
+    started_before_s: float
+    interval_s: float
+
+    @property
+    def fewest(self) -> int:
+        """How many scrapes each target has at least, unless the server stood still."""
+        idle_s = max(0.0, FIRST_SCRAPE_S - self.started_before_s)
+        return max(0, int((self.length_s - idle_s) / self.interval_s) - MOST_MISSED)
+
+
+def name_target(target: Target) -> str:
+    """Return the name of a target in counts."""
+    return f"{target.job}/{target.address}:{target.port}"
+
+
+def judge_scrapes(
+    counts: ScrapeCounts, window: ScrapeWindow, targets: Iterable[Target], unexplained: Counter[str]
+) -> list[str]:
+    """Say which scrapes failed, and which targets had none although some were due.
+
+    Args:
+        counts: what the server counted.
+        window: in which it did.
+        targets: all that it should scrape.
+        unexplained: the failures that no crash explains.
+    """
+    found = []
+    if unexplained:
+        [(worst, _)] = unexplained.most_common(1)
+        found.append(f"{unexplained.total()} of {counts.scrapes} scrapes failed during the workload, most at {worst}")
+    made = {name: counts.by_target.get(name, 0) for name in map(name_target, targets)}
+    never = [name for name, count in made.items() if not count]
+    if never and window.fewest:
+        due = f"although at least {window.fewest} scrapes of each were due in {window.length_s:.3g} s"
+        found.append(f"{len(never)} of {len(made)} targets were never scraped during the workload, {due}: {never[0]}")
+    return found
 
 
 def unexplained_failures(
@@ -101,10 +157,9 @@ class Prometheus:
     def count_scrapes(self, start_epoch_s: float, end_epoch_s: float) -> ScrapeCounts:
         """Count the scrapes in an interval in which all targets should have answered."""
         window = f"[{round((end_epoch_s - start_epoch_s) * 1000)}ms]"
-        scrapes = self.query(f"sum(count_over_time(up{window}))", end_epoch_s)
+        made = self.query(f"count_over_time(up{window})", end_epoch_s)
         failed = self.query(f"count_over_time(up{window}) - sum_over_time(up{window}) > 0", end_epoch_s)
-        by_target = {f"{row['metric']['job']}/{row['metric']['instance']}": _value(row) for row in failed}
-        return ScrapeCounts(sum(map(_value, scrapes)), sum(by_target.values()), by_target)
+        return ScrapeCounts(_by_target(made), _by_target(failed))
 
     def lost(self) -> dict[str, str]:
         """Return the server and how it ended, if it ended."""
@@ -283,6 +338,10 @@ def _get(url: str, headers: Mapping[str, str]) -> bytes:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(urllib.request.Request(url, headers=dict(headers)), timeout=5) as answer:
         return bytes(answer.read())
+
+
+def _by_target(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
+    return {f"{row['metric']['job']}/{row['metric']['instance']}": _value(row) for row in rows}
 
 
 def _value(row: dict[str, Any]) -> int:

@@ -41,6 +41,7 @@ class Batch:
         "messages",
         "number",
         "relays",
+        "repeated",
         "sent",
         "settled_delivered",
         "settled_due",
@@ -49,7 +50,7 @@ class Batch:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.messages = self.due = self.duplicates = self.relays = 0
+        self.messages = self.due = self.duplicates = self.relays = self.repeated = 0
         self.settled_due = self.settled_delivered = 0  # of the messages of settled publishers
         self.delays_ns = array("q")
         self.hops = array("B")
@@ -81,12 +82,13 @@ def _lengthen(node: NodeId, *counts: "array[int]") -> None:
 class Flight(Struct):
     """A message in flight.
 
-    ``due``: the honest nodes that it is for, except the publisher; nodes to which it was delivered are removed.
+    ``asked``: the honest nodes that it is for, except the publisher. ``due``: those to which it was not yet delivered.
     ``relays``: the nodes that relayed it, or published it without delivering it to themselves. ``settled``: whether its
     publisher was settled.
     """
 
     published_ns: int
+    asked: Bitset
     due: Bitset
     relays: Bitset
     settled: bool
@@ -194,6 +196,8 @@ class Watch:
             flight.batch.settled_delivered += flight.settled
             flight.topic.delivered += 1
             flight.topic.delay_ns += delay_ns
+        elif flight.asked >> node & 1:
+            flight.batch.repeated += 1
 
     def _publish(self, event: TraceEvent) -> None:
         number, place = self._place(event.ts_ns)
@@ -223,7 +227,7 @@ class Watch:
             predicted = nan if rate is None else predict(rate, expression, others, self._subscribers)
             group = GroupMessage(expression, event.node, members, others, predicted)
             batch.groups.append(group)
-        self.flights[event.message_id] = Flight(event.ts_ns, due, relays, settled, batch, of_topic, group)
+        self.flights[event.message_id] = Flight(event.ts_ns, due, due, relays, settled, batch, of_topic, group)
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
@@ -350,6 +354,7 @@ def sum_up(batches: Sequence[Batch]) -> Deliveries:
         settled_delivered=sum(batch.settled_delivered for batch in batches),
         delays_ms=delays_ns / 1e6,
         hops=hops,
+        repeated=sum(batch.repeated for batch in batches),
         relays=sum(batch.relays for batch in batches),
         duplicates=sum(batch.duplicates for batch in batches),
         copies=copies[copies > 0],

@@ -1,13 +1,16 @@
-"""Conditions on differences, such as ``propagation_delay_ms_p99 > +5%``, by which a comparison fails."""
+"""Conditions on differences, such as ``propagation_delay_ms_p99 > +5%``, by which a comparison passes or fails."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Literal
 
 from msgspec import Struct
 
-from metrics.comparison.differences import Comparison, Row, adjust
+from metrics.comparison.differences import ERROR_RATE, Comparison, Row
+from metrics.comparison.power import MOST_ADVISED, more_needed
+from metrics.comparison.samples import Sample, contrast
+from metrics.intervals import Contrast, holm
 from metrics.measures.registry import HEADLINE
 
 _FORM = re.compile(r"\s*(\w+)\s*([<>])\s*([+-])\s*(\d+(?:\.\d+)?|\.\d+)\s*(%?)\s*")
@@ -31,18 +34,28 @@ class Condition(Struct, frozen=True):
         sign, percent = (">", "+") if self.above else ("<", "-"), "%" if self.in_percent else ""
         return f"{self.measure} {sign[0]} {sign[1]}{self.bound:.15g}{percent}"
 
-    def is_exceeded(self, difference: float, baseline: float) -> bool:
-        """Whether a difference to a baseline's value is beyond the bound."""
-        bound = abs(baseline) * self.bound / 100 if self.in_percent else self.bound
-        return difference > bound if self.above else difference < -bound
+    def limit(self, baseline: float) -> Callable[[float], float]:
+        """Return the function from a value of the baseline to the value that must not be passed.
+
+        Args:
+            baseline: the mean of the baseline's values: percents are of its size.
+        """
+        size = self.bound if self.above else -self.bound
+        if self.in_percent:
+            factor = 1 + (size if baseline >= 0 else -size) / 100
+            return lambda value: value * factor
+        return lambda value: value + size
+
+
+State = Literal["failed", "passed", "undecided"]
 
 
 class Outcome(Struct, frozen=True):
-    """A condition in one group; ``unknown``: it could not be judged, ``words`` say why."""
+    """A condition in one group, and the words that say why."""
 
     condition: Condition
     group: str
-    state: Literal["failed", "passed", "unknown"]
+    state: State
     words: str
 
 
@@ -77,38 +90,113 @@ def check_measure(name: str) -> None:
     raise ConditionError(f"no measure is called '{name}'{hint}")
 
 
+class _Candidate(Struct, frozen=True):
+    """A condition in a group before the outcomes are known.
+
+    Attributes:
+        excess: by how much the limit is passed, above 0 if it is; None if a value is missing.
+        shown: the difference for people.
+        unit: what more of would decide, such as "pairs of runs"; None if that cannot be told.
+    """
+
+    condition: Condition
+    group: str
+    excess: Contrast | None
+    shown: str
+    unit: str | None
+
+
 def judge(conditions: Sequence[Condition], comparison: Comparison) -> list[Outcome]:
     """Judge every condition in every group but the baseline.
 
-    A condition fails if the difference is beyond its bound and more than noise. The error rate holds for all conditions
-    together (Holm's method over their measures and groups), whatever else the comparison shows.
+    A condition fails if the runs show that the true difference is beyond the bound, passes if they show that it is not,
+    and is undecided otherwise. Both are one-sided t tests at 5 % of the difference from the bound (two one-sided tests:
+    D. J. Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987). A bound in percent is a factor on the
+    baseline's values, so that the baseline's own variation counts (D. Hauschke et al., Statistics in Medicine 18,
+    1999).
+
+    The p-values of failures are adjusted for the number of conditions and groups (Holm's method). Those of passes are
+    not: all conditions pass together only if each of them does (R. L. Berger, Technometrics 24, 1982).
 
     Args:
         conditions: at least one.
         comparison: of at least two groups, with a row for each measure of the conditions that has a value.
     """
-    wanted = {condition.measure for condition in conditions}
-    rows = {row.name: row for row in adjust([row for row in comparison.rows if row.name in wanted])}
-    return [
-        _outcome(condition, comparison, place, rows.get(condition.measure))
+    rows = {row.name: row for row in comparison.rows}
+    found = [
+        _candidate(condition, comparison, place, rows.get(condition.measure))
         for condition in conditions
         for place in range(len(comparison.groups))
         if place != comparison.baseline
     ]
+    tested = [p for each in found if each.excess is not None and (p := each.excess.p_above) is not None]
+    adjusted = iter(holm(tested))
+    return [_decide(each, adjusted) for each in found]
 
 
-def _outcome(condition: Condition, comparison: Comparison, place: int, row: Row | None) -> Outcome:
-    group = comparison.groups[place].label
-    cell, base = (None, None) if row is None else (row.cells[place], row.cells[comparison.baseline].estimate)
-    if cell is None or cell.difference is None or base is None:
-        return Outcome(condition, group, "unknown", "the group or the baseline has no value")
-    change = cell.difference.value
-    size = f"{change:+.4g}" + (f" ({change / abs(base.value):+.2%})" if base.value else "")
-    if not condition.is_exceeded(change, base.value):
-        return Outcome(condition, group, "passed", f"difference {size}")
-    if cell.p_adjusted is None:
-        words = f"difference {size}, whose noise is unknown: it needs at least two runs in the group or the baseline"
-        return Outcome(condition, group, "unknown", words)
-    if cell.is_real:
-        return Outcome(condition, group, "failed", f"difference {size}, more than noise (p = {cell.p_adjusted:.2g})")
-    return Outcome(condition, group, "passed", f"difference {size}, which could be noise (p = {cell.p_adjusted:.2g})")
+def _candidate(condition: Condition, comparison: Comparison, place: int, row: Row | None) -> _Candidate:
+    group, base_group = comparison.groups[place], comparison.groups[comparison.baseline]
+    one, base = (None, None) if row is None else (row.cells[place].sample, row.cells[comparison.baseline].sample)
+    if one is None or base is None:
+        return _Candidate(condition, group.label, None, "the group or the baseline has no value", None)
+    paired = group.is_paired_with(base_group)
+    excess = excess_of(condition, one, base, paired=paired)
+    change = contrast(one, base, paired=paired).value
+    shown = f"difference {change:+.4g}" + (
+        f" ({change / abs(base.estimate.value):+.2%})" if base.estimate.value else ""
+    )
+    unit = None if one.alone or base.alone else "pairs of runs" if len(excess.sizes) == 1 else "runs in each group"
+    return _Candidate(condition, group.label, excess, shown, unit)
+
+
+def excess_of(condition: Condition, one: Sample, baseline: Sample, *, paired: bool) -> Contrast:
+    """Estimate by how much a sample passes a condition's limit; below 0 if it keeps it.
+
+    Args:
+        condition: of the sample's measure.
+        one: the sample.
+        baseline: the baseline's.
+        paired: whether the groups have the same seeds, each once.
+    """
+    found = contrast(one, baseline.map(condition.limit(baseline.estimate.value)), paired=paired)
+    return found if condition.above else found._replace(value=-found.value)
+
+
+def decide(excess: Contrast, p_above: float) -> State:
+    """Judge an excess whose error is known. ``p_above``: adjusted for all conditions that are judged together."""
+    if p_above < ERROR_RATE:
+        return "failed"
+    if excess.error == 0:
+        return "passed" if excess.value <= 0 else "undecided"
+    assert excess.p_above is not None, "the error is known"
+    return "passed" if 1 - excess.p_above < ERROR_RATE else "undecided"
+
+
+def _decide(candidate: _Candidate, adjusted: Iterator[float]) -> Outcome:
+    """Judge one condition. ``adjusted``: the p-values of failures that are left, in the candidates' order."""
+
+    def outcome(state: State, words: str) -> Outcome:
+        return Outcome(candidate.condition, candidate.group, state, f"{candidate.shown}{words}")
+
+    excess = candidate.excess
+    if excess is None:
+        return outcome("undecided", "")
+    if excess.p_above is None:
+        return outcome("undecided", ", whose noise is unknown: it needs at least two runs in the group or the baseline")
+    p = next(adjusted)
+    state = decide(excess, p)
+    if state == "failed":
+        return outcome(state, f", beyond the bound by more than noise (p = {p:.2g})")
+    if state == "undecided":
+        return outcome(state, f", which may be on either side of the bound; {_advise(excess, candidate.unit)}")
+    if excess.error == 0:
+        return outcome(state, ", within the bound in every run")
+    return outcome(state, f", within the bound by more than noise (p = {1 - excess.p_above:.2g})")
+
+
+def _advise(excess: Contrast, unit: str | None) -> str:
+    """Say how many more runs are likely to decide a condition."""
+    if unit is None:
+        return "the variation between the runs of a group is unknown: run several seeds of both"
+    more = more_needed(excess, ERROR_RATE)
+    return f"{'more than ' if more is None else 'about '}{MOST_ADVISED if more is None else more} more {unit} decide it"

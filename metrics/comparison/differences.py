@@ -1,20 +1,22 @@
 """Every group against the baseline, measure by measure."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from metrics.comparison.groups import Group
-from metrics.comparison.resampling import estimate_run
-from metrics.intervals import Difference, Estimate, difference, difference_of_one, estimate, holm
+from metrics.comparison.resampling import numbers_of, sample_run
+from metrics.comparison.samples import Over, Sample, contrast
+from metrics.intervals import Difference, Estimate, holm
 from metrics.measures.registry import HEADLINE, find_measure
 
 ERROR_RATE = 0.05
 """In what share of comparisons of equal groups at least one difference is called real."""
 
 _ENOUGH_RUNS = 5
+
+_SEEDS_NAMED = 8
 
 MESSAGES_NOTE = (
     "The interval of a group with one run covers only the variation between the messages of that run: another seed or "
@@ -25,10 +27,17 @@ MESSAGES_NOTE = (
 class Cell(Struct, frozen=True):
     """A measure in a group."""
 
-    estimate: Estimate | None  # None if no run of the group has a value
-    over: str  # what the interval covers: "runs", or "messages" of one run
+    sample: Sample | None  # None if no run of the group has a value
     difference: Difference | None = None  # to the baseline; None in the baseline, and where one of them has no value
     p_adjusted: float | None = None  # by Holm's method over all differences shown
+
+    @property
+    def estimate(self) -> Estimate | None:
+        return None if self.sample is None else self.sample.estimate
+
+    @property
+    def over(self) -> Over:
+        return "runs" if self.sample is None else self.sample.over
 
     @property
     def is_real(self) -> bool | None:
@@ -76,6 +85,7 @@ class Comparison(Struct, frozen=True):
                 "that is constant within both groups has the p-value of a permutation test: 0.33 for two runs in each, "
                 "0.1 for three, 0.008 for five."
             )
+            notes += self._notes_on_pairs()
         if any(cell.over == "messages" for row in self.rows for cell in row.cells):
             notes.append(MESSAGES_NOTE)
         if 2 <= min(len(group.runs) for group in self.groups) < _ENOUGH_RUNS and len(self.groups) > 1:
@@ -88,12 +98,32 @@ class Comparison(Struct, frozen=True):
                 "A group with one run and one with several are compared by the variation between the latter's runs."
             )
         for group in self.groups:
+            notes += [f"{group.label}: {remark}." for remark in group.degeneracies]
             if group.repeats_simulation:
                 notes.append(
                     f"{group.label}: the same seed was simulated more than once. These runs are copies and not "
                     "samples, so its intervals are too narrow."
                 )
         return notes
+
+    def _notes_on_pairs(self) -> list[str]:
+        """Which groups are compared with the baseline in pairs, and why others are not."""
+        base = self.groups[self.baseline]
+        others = [group for place, group in enumerate(self.groups) if place != self.baseline]
+        paired = [group.label for group in others if group.is_paired_with(base)]
+        notes = []
+        if paired:
+            notes.append(f"Compared with the baseline in pairs of runs of one seed: {'; '.join(paired)}.")
+        for group in others:
+            if group.label not in paired:
+                lone = sorted(set(group.seeds) ^ set(base.seeds))
+                why = f"only one of them has the seeds {_name_seeds(lone)}" if lone else "a seed ran more than once"
+                notes.append(f"Not in pairs: {group.label} and the baseline, because {why}. Pairs need fewer seeds.")
+        return notes
+
+
+def _name_seeds(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds[:_SEEDS_NAMED])) + (", ..." if len(seeds) > _SEEDS_NAMED else "")
 
 
 def compare(groups: Sequence[Group], baseline: int = 0, names: Sequence[str] | None = None) -> Comparison:
@@ -104,7 +134,7 @@ def compare(groups: Sequence[Group], baseline: int = 0, names: Sequence[str] | N
         baseline: the place of the baseline.
         names: the measures; None = every headline number that some run has.
     """
-    sampled = [_estimates(group) for group in groups]
+    sampled = [_sample(group) for group in groups]
     known = dict.fromkeys([*HEADLINE, *(name for each in sampled for name in each)])
     shown = [name for name in (known if names is None else names) if any(name in each for each in sampled)]
     rows = [_row(name, [each.get(name) for each in sampled], groups, baseline) for name in shown]
@@ -123,36 +153,24 @@ def adjust(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(Row(row.name, tuple(judged(cell) for cell in row.cells)) for row in rows)
 
 
-def _estimates(group: Group) -> dict[str, Estimate]:
+def _sample(group: Group) -> dict[str, Sample]:
     if len(group.runs) == 1:
-        found = _numbers(group.runs[0].summary.headline)
-        return {name: estimate([value]) for name, value in found.items()} | estimate_run(group.runs[0])
-    headlines = [_numbers(run.summary.headline) for run in group.runs]
-    names = dict.fromkeys(name for each in headlines for name in each)
-    return {name: estimate([each[name] for each in headlines if name in each]) for name in names}
+        return sample_run(group.runs[0])
+    found = [(run.plan.seed, numbers_of(run)) for run in group.runs]
+    names = dict.fromkeys(name for _, numbers in found for name in numbers)
+    having = {name: [(seed, numbers[name]) for seed, numbers in found if name in numbers] for name in names}
+    return {
+        name: Sample(tuple(seed for seed, _ in each), tuple(value for _, value in each), False)
+        for name, each in having.items()
+    }
 
 
-def _numbers(headline: dict[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in headline.items() if isinstance(value, int | float)}
-
-
-def _row(name: str, estimates: list[Estimate | None], groups: Sequence[Group], baseline: int) -> Row:
-    base = estimates[baseline]
+def _row(name: str, samples: Sequence[Sample | None], groups: Sequence[Group], baseline: int) -> Row:
+    base = samples[baseline]
     cells = []
-    for place, (each, group) in enumerate(zip(estimates, groups, strict=True)):
-        over = "messages" if len(group.runs) == 1 and each is not None and each.error is not None else "runs"
+    for place, (each, group) in enumerate(zip(samples, groups, strict=True)):
         change = None
         if place != baseline and each is not None and base is not None:
-            change = _difference(each, len(group.runs) > 1, base, len(groups[baseline].runs) > 1)
-        cells.append(Cell(each, over, change))
+            change = contrast(each, base, paired=group.is_paired_with(groups[baseline])).judged
+        cells.append(Cell(each, change))
     return Row(name, tuple(cells))
-
-
-def _difference(one: Estimate, one_has_runs: bool, base: Estimate, base_has_runs: bool) -> Difference:
-    """Errors between messages and errors between runs are not of one kind: a lone run is judged by the other's runs."""
-    if one_has_runs == base_has_runs:
-        return difference(one, base)
-    if base_has_runs:
-        return difference_of_one(one.value, base)
-    found = difference_of_one(base.value, one)
-    return found._replace(value=-found.value)

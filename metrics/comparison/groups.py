@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from metrics.degenerate import find_degeneracies
 from metrics.rundir import RunDir
 
 SAMPLED = ("seed", "name", "description")
@@ -29,6 +30,21 @@ class Group(Struct, frozen=True):
     @property
     def protocol(self) -> str:
         return str(self.runs[0].experiment["protocol"])
+
+    @property
+    def seeds(self) -> list[int]:
+        return [run.plan.seed for run in self.runs]
+
+    def is_paired_with(self, other: "Group") -> bool:
+        """Whether both groups have the same seeds, each once."""
+        return sorted(set(self.seeds)) == sorted(self.seeds) == sorted(other.seeds)
+
+    @property
+    def degeneracies(self) -> list[str]:
+        """What makes overlays of the group's experiment alike; the degree is the mean over its runs."""
+        degrees = [run.summary.headline.get("degree_mean") for run in self.runs]
+        known = [float(degree) for degree in degrees if degree is not None]
+        return list(find_degeneracies(self.runs[0].experiment, sum(known) / len(known) if known else None))
 
     @property
     def repeats_simulation(self) -> bool:

@@ -11,56 +11,57 @@ import pyarrow as pa
 
 from metrics.adversaries import read_adversaries
 from metrics.comparison.rows import DeliveryRows, read_delivery_rows
-from metrics.intervals import Estimate
+from metrics.comparison.samples import Draws, Sample
 from metrics.measures.deliveries import DELIVERIES
 from metrics.rundir import RunDir
 
 DRAWS = 400
 """Draws per run: the standard error is exact to about 3.5 %."""
 
-_INPUTS = ("messages", "deliveries_expected")
+_COUNTS = ("messages", "deliveries_expected", "repeated_deliveries")
 
 _STEPS = tuple(f"hops_{quantile}" for quantile in ("p50", "p90", "p99"))
 
 RESAMPLED = tuple(
     each.name
     for each in DELIVERIES.measures
-    # how much was published is not a result; a largest value, or a quantile of a few integers, jumps: draws of the same
+    # a count grows with what was published; a largest value, or a quantile of a few integers, jumps: draws of the same
     # values do not tell by how much it varies
-    if not each.by and each.name not in (*_INPUTS, *_STEPS) and not each.name.endswith("_max")
+    if not each.by and each.name not in (*_COUNTS, *_STEPS) and not each.name.endswith("_max")
 )
 """The measures of which one run can tell the error. Others describe the overlay, which a run has once."""
 
 
-def estimate_run(run: RunDir, draws: int = DRAWS) -> dict[str, Estimate]:
-    """Estimate the measures of one run; ``n`` is the number of its messages.
+def sample_run(run: RunDir, draws: int = DRAWS) -> dict[str, Sample]:
+    """Return the measures of one run, with draws of its messages where these tell the measure's error.
 
-    The errors cover only the variation between the run's messages, not between seeds or repeats. The same run gives the
-    same errors.
+    The draws cover only the variation between the run's messages, not between seeds or repeats. The same run gives the
+    same draws.
 
     Args:
         run: an analysed run.
         draws: how often its messages are drawn.
     """
-    errors, n = message_errors(read_delivery_rows(run, read_adversaries(run)), draws)
-    headline = run.summary.headline
-    return {
-        name: Estimate(float(value), error, n - 1, n)
-        for name, error in errors.items()
-        if (value := headline.get(name)) is not None
-    }
+    drawn = draw_measures(read_delivery_rows(run, read_adversaries(run)), draws)
+    numbers = numbers_of(run)
+    return {name: Sample((run.plan.seed,), (value,), True, drawn.get(name)) for name, value in numbers.items()}
 
 
-def message_errors(rows: DeliveryRows, draws: int) -> tuple[dict[str, float], int]:
-    """The standard errors of the measures of deliveries, and the number of messages.
+def numbers_of(run: RunDir) -> dict[str, float]:
+    """Return the headline numbers that have a value."""
+    return {name: float(value) for name, value in run.summary.headline.items() if isinstance(value, int | float)}
+
+
+def draw_measures(rows: DeliveryRows, draws: int) -> dict[str, Draws]:
+    """Measure random draws of a run's messages.
 
     Returns:
-        No errors if there are fewer than two messages. A measure that has no value in some draw has no error.
+        Nothing if there are fewer than two messages. A measure that has no value in some draw has no draws.
     """
     ids = np.unique(rows.deliveries["message_id"].to_numpy())
     n = len(ids)
     if n < 2:
-        return {}, n
+        return {}
     deliveries, received = (_by_message(table, ids) for table in (rows.deliveries, rows.received))
     random = np.random.default_rng(1)
     found: dict[str, list[float | None]] = {name: [] for name in RESAMPLED}
@@ -70,13 +71,12 @@ def message_errors(rows: DeliveryRows, draws: int) -> tuple[dict[str, float], in
         numbers = {name: value for name, _, value in DELIVERIES.values(facts, RESAMPLED)}
         for name, values in found.items():
             values.append(numbers.get(name))
-    errors = {
-        name: float(np.std(np.array(values, dtype=float), ddof=1))
+    messages = tuple(ids.tolist())
+    return {
+        name: Draws(messages, tuple(float(value) for value in values if value is not None))
         for name, values in found.items()
         if None not in values
     }
-    # the spread of draws of n messages is that of the mean over n - 1 (Davison and Hinkley, section 2.3)
-    return {name: error * (n / (n - 1)) ** 0.5 for name, error in errors.items()}, n
 
 
 Indices = npt.NDArray[np.int64]

@@ -30,6 +30,7 @@ class Deliveries(Struct, frozen=True):
     delivered: int  # how many of them were delivered
     delays_ms: Sample  # from publication to delivery, where both are known
     hops: Sample = NOTHING  # links that each delivered copy crossed, where that is known
+    repeated: int = 0  # deliveries after the first one of a message to a node
     relays: int = 0  # first copies at nodes that subscribe to none of the topics
     duplicates: int = 0  # copies after the first
     copies: Values = NOTHING  # of each node that received a copy, how many it received
@@ -68,6 +69,12 @@ DELIVERIES.add(
 )
 DELIVERIES.add_statistics(
     "propagation_delay_ms", "ms", "propagation delay", lambda it: it.delays_ms, "mean", "p50", "p90", "p99", "max"
+)
+DELIVERIES.add(
+    "repeated_deliveries",
+    "deliveries",
+    "deliveries of a message to a node after the first one: the application got it again",
+    lambda it: it.repeated,
 )
 DELIVERIES.add_statistics(
     "hops", "links", "links that a delivered copy crossed", lambda it: it.hops, "mean", "p50", "p90", "p99", "max"

@@ -137,11 +137,14 @@ def _satisfied(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -
 
 
 def _handed_on(told: pa.Table, key: list[Column]) -> dict[str, Column]:
-    """When each node handed each message to its application first, and after how many hops."""
+    """When each node handed each message to its application first, after how many hops, and how often again."""
     rows = told.filter((pc.field("event") == "deliver") & pc.field("peer").is_valid())
     rows = rows.sort_by([("ts_ns", "ascending")])
     first = rows.take(find([rows["message_id"], rows["node"]], key))
-    return {"delivered_ns": first["ts_ns"], "hops": first["hops"]}
+    none = len(key[0])
+    place = numbers(find(key, [rows["message_id"], rows["node"]]), none)
+    times = np.bincount(place, minlength=none + 1)[:none]
+    return {"delivered_ns": first["ts_ns"], "hops": first["hops"], "repeats": pa.array(np.maximum(times - 1, 0))}
 
 
 def _arrived(copies: pa.Table, key: list[Column]) -> dict[str, Column]:

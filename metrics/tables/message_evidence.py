@@ -38,7 +38,7 @@ _KEPT: Final = {"latency_ms": 1e6, "direct_delay_ms": 1.0, "stretch": 1.0, "hops
 """The distributions of ``MessageTotals``, and by what the values of their runs are divided."""
 
 _DELIVERIES: Final = ("message_id", "topic", "node", "publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
-_DELIVERED: Final = ("hops", "copies", "direct_delay_ms", "stretch")
+_DELIVERED: Final = ("hops", "repeats", "copies", "direct_delay_ms", "stretch")
 _MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers")
 _COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "is_dup", "is_relay", "at_relay")
 
@@ -70,6 +70,7 @@ class Weighed(NamedTuple):
 
     counts: RowCounts
     attacked: DeliveryCounts
+    repeated: int
     order: Outcome
     late: dict[str, Late]  # of the runs that checks judge
     runs: dict[str, SortedRun]  # those of ``_KEPT``, ``lag`` and ``inside``
@@ -112,7 +113,9 @@ def weigh_messages(executor: Executor, sources: MessageSources, folder: Place, b
         lag=spread_runs(runs["lag"], late["lag"], 1e6),
         delays=add_outcomes([each.order for each in weighed]),
         inside=spread_runs(runs["inside"], late["inside"]),
-        totals=MessageTotals(counts.messages, attacked, lag_ms_max=lags_ms, **kept),
+        totals=MessageTotals(
+            counts.messages, attacked, sum(each.repeated for each in weighed), lag_ms_max=lags_ms, **kept
+        ),
     )
 
 
@@ -142,6 +145,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
             len(deliveries),
         ),
         attacked=DeliveryCounts(len(attacked), len(attacked) - attacked["delivered_ns"].null_count),
+        repeated=pc.sum(honest["repeats"]).as_py() or 0,
         order=order,
         late={"lag": late, "inside": late_inside},
         runs={name: write_run(folder / f"{name}-{share.name}.npy", each) for name, each in values.items()},

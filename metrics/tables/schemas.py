@@ -37,7 +37,8 @@ _COLUMNS: Final = {
     """,
     "deliveries": """
         message_id bigint, topic bigint, publisher int, node int, publish_ns bigint, delivered_ns bigint,
-        latency_ms double, wire_latency_ms double, hops int, copies bigint, direct_delay_ms double, stretch double
+        latency_ms double, wire_latency_ms double, hops int, repeats bigint, copies bigint, direct_delay_ms double,
+        stretch double
     """,
     "disclosures": "node int, subscriptions bigint, disclosed bigint, wrong bigint",
     "epochs": """

@@ -129,6 +129,7 @@ LOAD = (
     "receive delay",
     "delay agreement",
     "scrapes failed",
+    "never scraped",
 )
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from peer.core.addressing.bloom import BloomScheme
 from peer.core.addressing.expression import MAX_DEPTH, MAX_LENGTH
 from peer.core.addressing.extent import Extent
+from peer.core.addressing.keywords import keyword
 from peer.core.contract import NodeId, Send, SendEach, message_id
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.protocols.implicit_groups.cast import MOST_BRANCHES, MOST_UNEXPLORED
@@ -28,7 +29,7 @@ from peer.protocols.implicit_groups.frames import (
     GroupUpdate,
     GroupWelcome,
 )
-from tests.group_network import COPIES, Network, draw_interests
+from tests.group_network import COPIES, TOPICS, Network, draw_interests
 
 SIZE = 12
 QUIET = {"check_s": 0, "replay_s": 60.0}
@@ -311,3 +312,14 @@ def test_requests_with_wildcards_everywhere_are_refused():
         network.run(3)
     assert reasons(network) == {"bad_extents"}
     assert frames.sent == 0
+
+
+def test_a_lowest_node_that_claims_the_whole_surface_takes_it():
+    """The limit that docs/protocols/implicit-groups.md names: there is no authentication."""
+    network = Network(20, 1)
+    everybody = "|".join(map(keyword, range(TOPICS)))
+    assert len(network.cast(5, everybody)) == 20
+    for node in range(1, 20):
+        network.say(0, node, GroupUpdate((pack(ROOT),), ()))
+    network.run(30)
+    assert len(network.cast(5, everybody)) == 1

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from peer.core import copies
 from peer.core.addressing.bloom import BloomScheme
 from peer.core.addressing.extent import AddressSpace
 from peer.core.addressing.keywords import keyword
@@ -87,6 +88,16 @@ def test_the_latest_messages_are_kept_up_to_a_bound():
         network.pump.perform(0, Send(1, Data(message_id(0, number), (0,), 1, UNLIMITED_TTL, b"", way)))
     network.run(1)
     assert list(overlay.kept) == [message_id(0, number) for number in range(10, MOST_KEPT + 10)]
+
+
+def test_the_latest_messages_are_kept_up_to_a_bound_in_bytes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(copies, "MOST_KEPT_BYTES", 950)
+    network = Network(2, 1, **REPLAY)
+    way = encode_way(Way((b"\xff" * 8,), (), 1.0, 1))
+    for number in range(20):
+        network.pump.perform(0, Send(1, Data(message_id(0, number), (0,), 1, UNLIMITED_TTL, b"x" * 100, way)))
+    network.run(1)
+    assert list(network.overlay(1).kept) == [message_id(0, number) for number in range(11, 20)]
 
 
 ways = st.one_of(

@@ -56,6 +56,7 @@ pairs = st.fixed_dictionaries(
         "delivered_ns": maybe_instant,
         "wire_latency_ms": st.none() | st.integers(-2, 2).map(lambda half: half * 500.0),
         "hops": st.none() | st.integers(0, 4),
+        "repeats": st.integers(0, 3),
         "copies": st.integers(0, 3),
         "direct_delay_ms": st.none() | st.sampled_from([0.5, 20.0]),
         "stretch": st.none() | st.sampled_from([-1.5, 0.0, 2.25]),
@@ -153,6 +154,7 @@ def test_counts_and_values_of_deliveries_are_what_loops_say(said: list[Row], exp
     )
     assert (totals.messages, totals.attacked) == (len(said), (len(theirs), sum(theirs)))
     assert totals.deliveries == (len(honest), len(made))
+    assert totals.repeated == sum(row["repeats"] for row in honest)
     published = [row for row in honest if row["publish_ns"] is not None]
     for name, rows, key in (
         ("by_second", published, lambda row: second(row["publish_ns"])),

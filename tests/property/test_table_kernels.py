@@ -432,6 +432,7 @@ def expected_delivery(message: Row, node: int, topic: int, events: list[Row], co
         "latency_ms": latency,
         "wire_latency_ms": None if delivered_ns is None else milliseconds(left_ns, came_ns),
         "hops": None if first is None else first["hops"],
+        "repeats": max(0, len(mine) - 1),
         "copies": sum(copy["log_recv_ns"] is not None for copy in arrived),
         "direct_delay_ms": direct,
         "stretch": latency / direct if latency is not None and direct else None,

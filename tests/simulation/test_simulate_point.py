@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.experiment.form import Experiment
-from harness.experiment.loader import decode
+from harness.experiment.loader import decode, decode_experiment
 from harness.planning import make_plan, write_plan
 from harness.stages.simulation import simulate_planned
 from harness.studies.form import RunSpec
@@ -39,7 +39,7 @@ SCRIPT = f"""
 import json, msgspec
 from pathlib import Path
 from harness.experiment.form import Experiment
-from harness.experiment.loader import decode
+from harness.experiment.loader import decode, decode_experiment
 from harness.studies.form import RunSpec
 from harness.studies.measures import MEASURES
 from harness.studies.point_run import simulate_point
@@ -352,3 +352,22 @@ def test_frames_for_each_change_are_told_apart_by_kind_and_only_heartbeats_and_l
     assert kinds.keys() >= apart | {"spiderconnect", "spiderconnectok", "spiderleave"}
     [total] = [row.value for row in rows if row.by is None]
     assert total == pytest.approx(sum(value for kind, value in kinds.items() if kind not in apart))
+
+
+@pytest.mark.parametrize(("seen_ttl_s", "again"), [(0.2, True), (120.0, False)])
+def test_messages_that_come_back_are_counted_as_repeated_deliveries(seen_ttl_s: float, again: bool):
+    experiment = decode_experiment(
+        {
+            "name": "x",
+            "protocol": "gossipsub",
+            "testbed": "simulated",
+            "underlay": {"kind": "uniform", "hosts": 12, "delay_ms": 150},
+            "gossipsub": {"connections": 6, "seen_ttl_s": seen_ttl_s},
+            "interests": {"ratio": 1.0},
+            "workload": {"topics": 1, "publish_rate_per_s": 2, "duration_s": 5, "warmup_s": 5, "cooldown_s": 3},
+        }
+    )
+    rows = simulate_point(experiment, RunSpec(), ["repeated_deliveries", "delivery_ratio"], Path())
+    found = {row.measure: row.value for row in rows if row.moment is None}
+    assert found["delivery_ratio"] == 1.0
+    assert (found["repeated_deliveries"] > 0) == again

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.deployment import Deployment
+from harness.deployment import Deployment, build_agent_specs
+from harness.deployment.agents import Site
 from harness.errors import TestbedError
 from harness.experiment.inventory import Machine
 from harness.experiment.loader import load_experiment
@@ -36,6 +37,9 @@ class NotingTestbed:
 
     def sites(self) -> tuple[()]:
         return ()
+
+    def metrics(self) -> dict[str, tuple[str, int]]:
+        return {"m": ("127.0.0.1", 9102), "dataplane": ("127.0.0.1", 9101)}
 
     def resources(self) -> dict[str, float]:
         self.resources_ns.append(time.monotonic_ns())
@@ -107,6 +111,22 @@ def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
     (asked_ns,) = run.testbed.resources_ns  # type: ignore[attr-defined]
     assert cooldown_end_ns <= asked_ns <= deployment.waited_ns
     assert run.resources == {"peer_processes": 2.0}
+
+
+@pytest.mark.parametrize(("served", "jobs"), [("true", ["agent", "dataplane"]), ("false", ["dataplane"])])
+def test_what_serves_no_metrics_is_not_scraped(
+    served: str, jobs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without ``peer.metrics`` agents serve none either: their specification says so."""
+    file, run_dir = tmp_path / "brief.toml", tmp_path / "run"
+    file.write_text(EXPERIMENT)
+    write_plan(make_plan(load_experiment(file, [f"peer.metrics={served}"]), file), run_dir)
+    monkeypatch.setattr(execution, "make_testbed", NotingTestbed)
+    run = execution.Execution(run_dir)
+    assert [target.job for target in run.targets()] == jobs
+    site = Site(0, "m", ("127.0.0.1", 9000), ("127.0.0.1", 9100))
+    [spec] = build_agent_specs(run.plan.experiment, [site], run.testbed.metrics()).values()
+    assert (spec.agent_metrics is not None) == ("agent" in jobs)
 
 
 def test_a_run_that_fails_gives_its_reserve_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

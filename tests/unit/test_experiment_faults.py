@@ -243,13 +243,7 @@ def test_malformed_file_is_refused(
     assert_refused(capsys, [verb, str(file)], tmp_path, f"trellis {verb}: {file}{problem}")
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        "",
-        'testbed = "simulated"\npeer.command = ["x"]\n',  # which no simulation starts
-    ],
-)
+@pytest.mark.parametrize("more", ["", 'testbed = "simulated"\n'])
 @pytest.mark.parametrize("churn", [VANISH, '[churn]\nkind = "exponential"\ncrash_ratio = 1\nsilent_ratio = 0.5\n'])
 def test_hosts_vanish_where_they_can(more: str, churn: str, tmp_path: Path) -> None:
     file = tmp_path / "case.toml"

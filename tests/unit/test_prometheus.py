@@ -1,8 +1,11 @@
 import json
+from collections import Counter
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from harness.stages.prometheus import ScrapeCounts, unexplained_failures
+import pytest
+
+from harness.stages.prometheus import ScrapeCounts, ScrapeWindow, judge_scrapes, name_target, unexplained_failures
 from metrics.prometheus import Target, graph_url, write_config
 from peer.core.schedule import Crash, Join, Leave, Vanish
 
@@ -26,8 +29,34 @@ def test_one_failed_scrape_per_scheduled_crash_is_explained():
     failed = {"peer/172.16.0.1:9100": 3, "peer/172.16.0.2:9100": 1, "agent/172.16.255.254:9102": 1}
     schedule = [Crash(1, 0), Join(2, 0, ()), Vanish(3, 0), Leave(4, 1)]
     places = {0: ("172.16.0.1", 9100), 1: ("172.16.0.2", 9100)}
-    assert unexplained_failures(ScrapeCounts(90, 5, failed), schedule, places) == failed | {"peer/172.16.0.1:9100": 1}
-    assert unexplained_failures(ScrapeCounts(90, 2, {"peer/172.16.0.1:9100": 2}), schedule, places) == {}
+    assert unexplained_failures(ScrapeCounts({}, failed), schedule, places) == failed | {"peer/172.16.0.1:9100": 1}
+    assert unexplained_failures(ScrapeCounts({}, {"peer/172.16.0.1:9100": 2}), schedule, places) == {}
+
+
+@pytest.mark.parametrize(
+    ("length_s", "started_before_s", "fewest"),
+    [(30, 10, 14), (30, 20, 14), (30, 5, 11), (4.1, 10, 1), (3.9, 10, 0), (3, 0, 0)],
+)
+def test_a_target_may_lack_one_scrape_and_those_before_the_server_knows_it(length_s, started_before_s, fewest):
+    assert ScrapeWindow(length_s, started_before_s, 2.0).fewest == fewest
+
+
+def test_targets_without_scrapes_are_named_though_no_scrape_failed():
+    window, names = ScrapeWindow(10.0, 10.0, 2.0), list(map(name_target, TARGETS))
+    assert names[0] == "peer/172.16.0.1:9100"
+    enough = dict.fromkeys(names, 4)
+    assert judge_scrapes(ScrapeCounts(dict.fromkeys(names, 1), {}), window, TARGETS, Counter()) == []
+    [text] = judge_scrapes(ScrapeCounts({}, {}), window, TARGETS, Counter())
+    assert text == (
+        "3 of 3 targets were never scraped during the workload, although at least 4 scrapes of each were due in 10 s: "
+        "peer/172.16.0.1:9100"
+    )
+    [text] = judge_scrapes(ScrapeCounts(dict.fromkeys(names[:2], 4), {}), window, TARGETS, Counter())
+    assert text.startswith("1 of 3 targets were") and text.endswith("agent/172.16.255.254:9102")
+    short = ScrapeWindow(3.0, 10.0, 2.0)
+    assert judge_scrapes(ScrapeCounts({}, {}), short, TARGETS, Counter()) == [], "none need be due"
+    failed = judge_scrapes(ScrapeCounts(enough, {names[0]: 2}), window, TARGETS, Counter({names[0]: 2}))
+    assert failed == ["2 of 12 scrapes failed during the workload, most at peer/172.16.0.1:9100"]
 
 
 def test_a_graph_shows_the_time_of_the_run():

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
+from peer.core.copies import Copies
 from peer.core.dissemination.spread import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame, register
 from peer.core.identifiers import TopicNumber
@@ -60,7 +61,7 @@ class NotifyPullParameters(Struct, forbid_unknown_fields=True, frozen=True):
     seen_messages: Annotated[int, Meta(ge=1)] = 1 << 16
     """Number of latest messages that a node remembers."""
     stored_messages: Annotated[int, Meta(ge=1)] = 1024
-    """Number of latest messages that a node keeps for neighbours that ask for them."""
+    """Number of latest messages that a node keeps for neighbours that ask for them, of at most 64 MiB."""
     catch_up_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     """Age up to which a message is also passed on to neighbours that become its receivers later, such as new members of
     a cluster. Once per second, they are notified of it, or sent it. 0 = never, as in the paper."""
@@ -103,15 +104,14 @@ class NotifyPull(Spreading):
 
     Parameters = NotifyPullParameters
     frames = (Data, Notify, Pull)
-    __slots__ = ("_asked", "_catch_up_ns", "_pending", "_pulls", "_recent", "_stored", "_stored_messages")
+    __slots__ = ("_asked", "_catch_up_ns", "_pending", "_pulls", "_recent", "_stored")
 
     def __init__(self, state: State, parameters: NotifyPullParameters) -> None:
         super().__init__(state, parameters.seen_messages)
         self._pulls = parameters.spreading == "pull"
-        self._stored_messages = parameters.stored_messages
         self._catch_up_ns = round(parameters.catch_up_s * 1e9)
-        self._recent: dict[MessageId, Recent] = {}
-        self._stored: dict[MessageId, Data] = {}
+        self._recent: Copies[MessageId, Recent] = Copies(parameters.stored_messages)
+        self._stored: Copies[MessageId, Data] = Copies(parameters.stored_messages)
         self._pending: dict[MessageId, Pending] = {}
         self._asked: Counter[NodeId] = Counter()
 
@@ -144,17 +144,14 @@ class NotifyPull(Spreading):
         """Pass a message on to all but its source."""
         receivers = [peer for peer in self._receivers(copy.topics) if peer != source]
         if self._pulls:
-            self._stored[copy.message_id] = copy
-            if len(self._stored) > self._stored_messages:
-                del self._stored[next(iter(self._stored))]
+            self._stored.put(copy.message_id, copy, len(copy.payload))
         self._tell(turn, receivers, copy)
         if self._catch_up_ns:
             if not self._recent:
                 turn.set_timer(CATCH_UP, turn.now_ns + CATCH_UP_NS)
             told = {*receivers} if source is None else {*receivers, source}
-            self._recent[copy.message_id] = Recent(copy, turn.now_ns + self._catch_up_ns, told)
-            if len(self._recent) > self._stored_messages:
-                del self._recent[next(iter(self._recent))]
+            recent = Recent(copy, turn.now_ns + self._catch_up_ns, told)
+            self._recent.put(copy.message_id, recent, len(copy.payload))
 
     def _tell(self, turn: Turn, receivers: list[NodeId], copy: Data) -> None:
         """Send a copy, or a notification of it."""
@@ -232,7 +229,7 @@ class NotifyPull(Spreading):
         """Pass recent messages on to neighbours that have become their receivers."""
         for identifier, recent in list(self._recent.items()):
             if recent.until_ns <= turn.now_ns:
-                del self._recent[identifier]
+                self._recent.forget(identifier)
                 continue
             fresh = [peer for peer in self._receivers(recent.copy.topics) if peer not in recent.told]
             if fresh:

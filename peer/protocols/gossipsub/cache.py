@@ -7,11 +7,12 @@ from collections import deque
 from itertools import takewhile
 
 from peer.core.contract import MessageId, NodeId, TopicId
+from peer.core.copies import Copies
 from peer.core.frames import Data
 
 
 class MessageCache:
-    """The messages of the last heartbeats, in windows of one heartbeat each.
+    """The messages of the last heartbeats, in windows of one heartbeat each, without those for which there is no room.
 
     Args:
         windows: how many are kept (``mcache_len``).
@@ -21,12 +22,12 @@ class MessageCache:
     def __init__(self, windows: int, advertised: int) -> None:
         self._windows: deque[list[MessageId]] = deque([[] for _ in range(windows)], maxlen=windows)
         self._advertised = advertised
-        self._copies: dict[MessageId, Data] = {}
+        self._copies: Copies[MessageId, Data] = Copies()
         self._sent: dict[MessageId, dict[NodeId, int]] = {}
 
     def put(self, copy: Data) -> None:
         if copy.message_id not in self._copies:
-            self._copies[copy.message_id] = copy
+            self._copies.put(copy.message_id, copy, len(copy.payload))
             self._windows[0].append(copy.message_id)
 
     def get(self, message_id: MessageId) -> Data | None:
@@ -49,14 +50,15 @@ class MessageCache:
         found: dict[TopicId, list[MessageId]] = {}
         for window in list(self._windows)[: self._advertised]:
             for message_id in window:
-                for topic in self._copies[message_id].topics:
+                copy = self._copies.get(message_id)
+                for topic in () if copy is None else copy.topics:
                     found.setdefault(topic, []).append(message_id)
         return found
 
     def shift(self) -> None:
         """Begin a new window and forget the oldest one."""
         for message_id in self._windows[-1]:
-            del self._copies[message_id]
+            self._copies.forget(message_id)
             self._sent.pop(message_id, None)
         self._windows.appendleft([])
 

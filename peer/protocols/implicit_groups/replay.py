@@ -12,6 +12,7 @@ from peer.core.addressing.keywords import keywords
 from peer.core.addressing.region import Region
 from peer.core.addressing.target import Target
 from peer.core.contract import MessageId, NodeId, publisher_of
+from peer.core.copies import Copies
 from peer.core.frames import Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
@@ -75,7 +76,7 @@ class ReplayingCast(Cast):
     def __init__(self, state: State, membership: Membership, parameters: PlacedImplicitGroupsParameters) -> None:
         super().__init__(state, membership, parameters)
         self._replay_ns = round(parameters.replay_s * SECOND_NS)
-        self.kept: dict[MessageId, tuple[int, Data]] = {}
+        self.kept: Copies[MessageId, tuple[int, Data]] = Copies(MOST_KEPT)
         self._asked: dict[tuple[NodeId, int], None] = {}
         self.lent: dict[NodeId, None] = {}
         self._served: dict[NodeId, int] = {}
@@ -86,15 +87,13 @@ class ReplayingCast(Cast):
         super().receive_copy(turn, peer, copy)
         if self._replay_ns and not is_known and copy.message_id in self.seen:
             self._forget_old(turn)
-            if len(self.kept) == MOST_KEPT:
-                del self.kept[next(iter(self.kept))]
-            self.kept[copy.message_id] = (turn.now_ns, copy)
+            self.kept.put(copy.message_id, (turn.now_ns, copy), len(copy.payload))
 
     def _forget_old(self, turn: Turn) -> None:
         for identifier, (since_ns, _) in list(self.kept.items()):
             if turn.now_ns - since_ns <= self._replay_ns:
                 break
-            del self.kept[identifier]
+            self.kept.forget(identifier)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
         super().link_up(turn, peer)
@@ -196,7 +195,7 @@ class ReplayingCast(Cast):
         """What is kept for an address, with the way of each copy, the latest first."""
         self._forget_old(turn)
         left = MOST_ANSWERED - len(request.answered)
-        for identifier, (_, copy) in reversed(self.kept.items()):
+        for identifier, (_, copy) in reversed(self.kept):
             if not left:
                 return
             way = decode_way(copy.routing)

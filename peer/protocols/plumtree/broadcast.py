@@ -1,6 +1,5 @@
 """Plumtree: messages go along the eager links of their swarms' trees, announcements along the lazy ones."""
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
+from peer.core.copies import Copies
 from peer.core.dissemination.spread import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.membership.interface import Membership
@@ -64,8 +64,7 @@ class Broadcast(Hyparview, Spreading):
         Hyparview.__init__(self, state, membership, parameters)
         Spreading.__init__(self, state, parameters.seen_messages)
         self.trees: dict[SwarmId, Tree] = {}
-        self._kept: dict[tuple[SwarmId, MessageId], Kept] = {}
-        self._kept_order: deque[tuple[SwarmId, MessageId]] = deque()
+        self._kept: Copies[tuple[SwarmId, MessageId], Kept] = Copies(parameters.seen_messages)
         self._announcing = False
 
     @staticmethod
@@ -148,13 +147,12 @@ class Broadcast(Hyparview, Spreading):
             turn.send(peer, last)
 
     def _keep(self, turn: Turn, swarm: SwarmId, copy: Data) -> None:
-        """Keep a copy for those that ask for it, and forget those that were kept long enough or are too many."""
+        """Keep a copy for those that ask for it, and forget those that were kept long enough."""
         key = swarm, copy.message_id
-        if key not in self._kept:
-            self._kept_order.append(key)
-        self._kept[key] = Kept(turn.now_ns + round(self._p.cache_s * 1e9), copy)
-        while len(self._kept) > self._p.seen_messages or self._kept[self._kept_order[0]].until_ns < turn.now_ns:
-            del self._kept[self._kept_order.popleft()]
+        kept = Kept(turn.now_ns + round(self._p.cache_s * 1e9), copy)
+        self._kept.put(key, kept, len(copy.payload))
+        while (first := next(iter(self._kept.items()), None)) is not None and first[1].until_ns < turn.now_ns:
+            self._kept.forget(first[0])
 
     def _reply(self, turn: Turn, peer: NodeId, graft: PlumtreeGraft) -> None:
         """Send a message that a neighbour asks for, if it is still kept."""

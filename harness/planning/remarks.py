@@ -1,0 +1,38 @@
+"""What a reader of a plan should know before the run: it is allowed, but may not show what was meant."""
+
+from collections.abc import Iterator
+from math import ceil, log
+
+from harness.experiment.abilities import ignored_keys
+from harness.experiment.form import resolve, section_of
+from harness.planning.plan import PlannedRun
+from metrics.degenerate import find_degeneracies
+from peer.protocols.gossipsub.parameters import GossipsubParameters
+
+
+def remarks_on(planned: PlannedRun) -> Iterator[str]:
+    """Yield a sentence for every key that has no effect, and for everything that leaves little to observe."""
+    experiment = planned.plan.experiment
+    yield from ignored_keys(experiment)
+    yield from find_degeneracies(resolve(experiment), planned.plan.prediction.links_per_node)
+    yield from _forgotten_messages(planned)
+
+
+def _forgotten_messages(planned: PlannedRun) -> Iterator[str]:
+    """Yield a sentence if GossipSub forgets messages while copies of them are still under way.
+
+    A late copy takes as many links of the largest delay as a graph of this degree has between most nodes, and waits for
+    the last heartbeat that announces it.
+    """
+    plan = planned.plan
+    parameters = section_of(plan.experiment, plan.experiment.protocol)
+    if not isinstance(parameters, GossipsubParameters):
+        return
+    hops = ceil(log(planned.underlay.size) / log(max(2.0, plan.prediction.links_per_node)))
+    path_s = hops * float(planned.underlay.delay_ms.max()) / 1000
+    path_s += parameters.mcache_gossip * parameters.heartbeat_interval_s
+    if parameters.seen_ttl_s < path_s:
+        yield (
+            f"gossipsub.seen_ttl_s = {parameters.seen_ttl_s:g} is less than the {path_s:.2g} s that a late copy may "
+            "take: messages are delivered again when they come back (repeated_deliveries counts them)"
+        )

@@ -1,0 +1,42 @@
+"""Experiments whose shape leaves little to compare: remarks in ``plan``, ``run`` and ``compare``."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Section = Mapping[str, Any]
+
+NEARLY_ALL = 0.99
+"""Share of the other hosts from which on a mean degree counts as all of them."""
+
+VIEWS = ("view_size", "cache_size", "table_size", "active_view", "passive_view")
+"""Keys of protocols and memberships that say how many nodes a node knows or links to."""
+
+
+def find_degeneracies(experiment: Section, degree: float | None) -> Iterator[str]:
+    """Yield a sentence for everything that makes overlays alike, whatever their protocol.
+
+    Args:
+        experiment: resolved, with the number of hosts.
+        degree: the mean number of physical links per node, predicted or measured; None = unknown.
+    """
+    hosts = experiment["underlay"]["hosts"]
+    if degree is not None and hosts > 2 and degree >= NEARLY_ALL * (hosts - 1) and experiment["protocol"] != "complete":
+        yield (
+            f"nearly every node is linked with every other one (mean degree {degree:.3g} of {hosts - 1}): on a "
+            "complete graph a message takes one hop; use more hosts or fewer links to compare overlays"
+        )
+    if _everybody_has_everything(experiment):
+        yield "every node subscribes to every topic: nobody relays, and overlays by interest have nothing to choose by"
+    elif experiment["workload"]["topics"] == 1:
+        yield "there is one topic: how nodes share links between topics does not show"
+    for section in (experiment["protocol"], experiment["membership"]["kind"]):
+        for key, size in experiment.get(str(section).replace("-", "_"), {}).items():
+            if key in VIEWS and size >= hosts:
+                yield f"{section}.{key} = {size} is more than the {hosts - 1} other nodes: a node may know all of them"
+
+
+def _everybody_has_everything(experiment: Section) -> bool:
+    interests, topics = experiment["interests"], experiment["workload"]["topics"]
+    if interests["kind"] == "independent":
+        return bool(interests["ratio"] == 1)
+    return bool(interests["kind"] == "popularity" and interests["subscriptions_min"] == topics)

@@ -1,0 +1,153 @@
+"""What a testbed cannot do is refused or remarked on, and so are experiments in which overlays are alike."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from harness.cli import main
+from harness.experiment.abilities import ABILITIES, DEFAULTS, ignored_keys, refusals
+from harness.experiment.form import Experiment, resolve
+from harness.experiment.loader import decode, decode_experiment
+from metrics.degenerate import find_degeneracies
+
+BASE = 'name = "x"\nprotocol = "random"\nunderlay = { kind = "uniform", hosts = 20 }\n'
+OTHER: dict[str, Any] = {
+    "inventory": "machines.toml",
+    "peer.command": ["node", "peer.js"],
+    "underlay.jitter": 1.0,
+    "underlay.loss_ratio": 0.5,
+    "supervision": "continue",
+}
+"""Values that are not the default, of keys that are neither numbers nor switches."""
+
+
+def leaves(section: Struct, path: str = "") -> list[str]:
+    found = []
+    for name in section.__struct_fields__:
+        value = getattr(section, name)
+        found += leaves(value, f"{path}{name}.") if isinstance(value, Struct) else [f"{path}{name}"]
+    return found
+
+
+def other_value(key: str) -> Any:
+    value: Any = DEFAULTS
+    for name in key.split("."):
+        value = getattr(value, name)
+    if key in OTHER:
+        return OTHER[key]
+    return not value if isinstance(value, bool) else value + 2
+
+
+def with_key(key: str, testbed: str) -> Experiment:
+    document: dict[str, Any] = {"name": "x", "testbed": testbed}
+    *sections, last = key.split(".")
+    place = document
+    for name in sections:
+        place = place.setdefault(name, {})
+    place[last] = other_value(key)
+    return decode(document, Experiment)
+
+
+KEYS = [(ability, key) for ability in ABILITIES for key in ability.keys]
+
+
+def test_the_table_names_keys_of_the_form_each_once() -> None:
+    names = [key for _, key in KEYS]
+    assert len(set(names)) == len(names)
+    assert set(names) <= set(leaves(DEFAULTS))
+
+
+@pytest.mark.parametrize("testbed", ["emulated", "simulated", "remote"])
+@pytest.mark.parametrize(("ability", "key"), KEYS, ids=[key for _, key in KEYS])
+def test_a_key_is_honoured_refused_or_remarked_on(ability, key: str, testbed: str) -> None:
+    experiment = with_key(key, testbed)
+    refused = [place for place, _ in refusals(experiment)]
+    remarked = list(ignored_keys(experiment))
+    if testbed in ability.testbeds:
+        assert (refused, remarked) == ([], [])
+    elif testbed in ability.refused:
+        assert (refused, remarked) == ([f"$.{key}"], [])
+    else:
+        assert refused == [] and [text.split()[0] for text in remarked] == [key]
+
+
+def test_defaults_are_remarked_on_nowhere() -> None:
+    for testbed in ("emulated", "simulated", "remote"):
+        experiment = decode({"name": "x", "testbed": testbed}, Experiment)
+        assert list(refusals(experiment)) == list(ignored_keys(experiment)) == []
+
+
+@pytest.mark.parametrize("verb", ["check", "plan", "run"])
+def test_a_program_is_not_simulated(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "x.toml"
+    file.write_text(BASE + 'peer.command = ["node", "peer.js"]\n')
+    simulated = ["--testbed", "simulated"] if verb == "run" else ["--set", "testbed=simulated"]
+    assert main([verb, str(file), *simulated]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"trellis {verb}: {file}: $.peer.command: ") and "starts no program" in error
+    assert sorted(tmp_path.iterdir()) == [file]
+
+
+def test_a_study_of_a_program_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(
+        'name = "s"\nmeasures = ["delivery_ratio"]\n[experiment]\nprotocol = "random"\n'
+        '[experiment.peer]\ncommand = ["node"]\n[grid]\n"underlay.hosts" = [20]\n'
+    )
+    assert main(["check", str(file)]) == 2
+    assert "$.experiment.peer.command: " in capsys.readouterr().err
+
+
+def degenerate(degree: float | None = 5.0, **document: Any) -> list[str]:
+    given = {"name": "x", "underlay": {"hosts": 20}, **document}
+    return list(find_degeneracies(resolve(decode_experiment(given)), degree))
+
+
+def test_an_experiment_that_tells_overlays_apart_has_no_remark() -> None:
+    assert degenerate() == degenerate(None) == []
+    assert degenerate(19.0, protocol="complete") == [], "a complete graph was asked for"
+
+
+@pytest.mark.parametrize(
+    ("degree", "document", "words"),
+    [
+        (19.0, {}, "mean degree 19 of 19"),
+        (18.9, {"protocol": "gossipsub"}, "mean degree 18.9 of 19"),
+        (5.0, {"interests": {"ratio": 1.0}}, "every node subscribes to every topic"),
+        (
+            5.0,
+            {"interests": {"kind": "popularity", "subscriptions_min": 10, "subscriptions_max": 10}},
+            "every node subscribes to every topic",
+        ),
+        (5.0, {"workload": {"topics": 1}}, "there is one topic"),
+        (5.0, {"membership": {"kind": "cyclon"}}, "cyclon.view_size = 20 is more than the 19 other nodes"),
+        (5.0, {"protocol": "plumtree"}, "plumtree.passive_view = 30 is more than the 19 other nodes"),
+    ],
+)
+def test_what_makes_overlays_alike_is_said(degree: float, document: dict[str, Any], words: str) -> None:
+    found = degenerate(degree, **document)
+    assert any(words in remark for remark in found), found
+
+
+def test_the_commands_print_the_remarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.toml"
+    text = BASE.replace("random", "gossipsub").replace("}", ", delay_ms = 150 }").replace('"uniform",', '"uniform",')
+    file.write_text(text + "[gossipsub]\nconnections = 19\nseen_ttl_s = 0.2\n[probes]\nduring_per_s = 1\n")
+    assert main(["check", str(file), "--set", "testbed=simulated"]) == 0
+    checked = capsys.readouterr().out
+    assert main(["plan", str(file), "--set", "testbed=simulated"]) == 0
+    planned = capsys.readouterr().out
+    for words in (
+        "is linked with every other one",
+        "gossipsub.seen_ttl_s = 0.2 is less than",
+        "probes.during_per_s has no",
+    ):
+        assert f"remark: {words}" in checked or words in checked
+        assert words in planned
+    assert main(["check", str(file), "--set", "gossipsub.seen_ttl_s=120"]) == 0
+    assert "seen_ttl" not in capsys.readouterr().out
