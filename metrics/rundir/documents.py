@@ -71,6 +71,7 @@ class _Kind(Struct, frozen=True):
 
 class _Capture(Struct, frozen=True):
     enabled: bool = False
+    checked_hosts: Annotated[int, Meta(ge=0, le=64)] = 0
 
 
 class _Prometheus(Struct, frozen=True):

@@ -13,7 +13,7 @@ from harness.testbeds.emulated.dataplane.pcapng import PacketForms, interface, s
 from metrics.checks.host_captures import RULES
 from metrics.host_captures import KEY_BYTES, HostCaptures, Seen, Tally, Waits, choose_hosts, compare_captures, read_seen
 from metrics.pcap.records import RX, TX
-from metrics.rundir import FAILED, NOT_JUDGED, PASSED, Check, RunDir
+from metrics.rundir import FAILED, NOT_JUDGED, PASSED, Check, RunDir, RunDirError
 from metrics.rundir.files import HOST_CAPTURE_FILE
 from metrics.stalls import Late, Stalls, is_the_hosts
 from tests.fabricate import OFFSET_NS, SECOND, SNAPLEN, ZERO_NS, Fabrication
@@ -174,6 +174,16 @@ def test_a_run_that_captured_nothing_or_is_older_is_not_judged(make: Make, chang
     assert compare_captures(run.path) is None
 
 
+@pytest.mark.parametrize("count", [-1, 65, 1.5, "3"])
+def test_a_plan_with_no_number_of_hosts_is_damaged(make: Make, count: Any) -> None:
+    run = make()
+    plan = json.loads((run.path / "plan.json").read_bytes())
+    plan["experiment"]["capture"]["checked_hosts"] = count
+    (run.path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(RunDirError, match="checked_hosts"):
+        compare_captures(run.path)
+
+
 def test_the_seed_chooses_the_hosts() -> None:
     assert choose_hosts(1, 20, 3) == choose_hosts(1, 20, 3) == sorted(set(choose_hosts(1, 20, 3)))
     assert len({tuple(choose_hosts(seed, 20, 3)) for seed in range(20)}) > 10
@@ -239,8 +249,8 @@ def test_too_few_packets_pass_nothing_but_a_difference_still_fails() -> None:
     found = HostCaptures(2, 2, pairs=19, outbound=few, inbound=few)
     assert [check.outcome for check in checks(found).values()] == [NOT_JUDGED] * 3
     enough = structs.replace(few, samples=20)
-    found = checks(structs.replace(found, pairs=20, outbound=enough, inbound=enough))
-    assert [check.outcome for check in found.values()] == [PASSED, FAILED, FAILED]
+    judged = checks(structs.replace(found, pairs=20, outbound=enough, inbound=enough))
+    assert [check.outcome for check in judged.values()] == [PASSED, FAILED, FAILED]
     assert checks(HostCaptures(2, 2, pairs=9, unread=3))["packets"].failed == 3
     assert checks(HostCaptures(2, 1, unread=3))["packets"].failed == 3
 
