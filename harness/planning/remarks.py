@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from math import ceil, log
 
+from msgspec import to_builtins
+
 from harness.experiment.abilities import ignored_keys
 from harness.experiment.form import resolve, section_of
 from harness.planning.plan import PlannedRun
 from metrics.degenerate import find_degeneracies
-from peer.protocols.gossipsub.parameters import GossipsubParameters
 
 
 def remarks_on(planned: PlannedRun) -> Iterator[str]:
@@ -25,14 +26,15 @@ def _forgotten_messages(planned: PlannedRun) -> Iterator[str]:
     the last heartbeat that announces it.
     """
     plan = planned.plan
-    parameters = section_of(plan.experiment, plan.experiment.protocol)
-    if not isinstance(parameters, GossipsubParameters):
+    section = section_of(plan.experiment, plan.experiment.protocol)
+    parameters = {} if section is None else to_builtins(section)
+    if "seen_ttl_s" not in parameters:  # no import of one protocol's types: they would count for studies of all others
         return
     hops = ceil(log(planned.underlay.size) / log(max(2.0, plan.prediction.links_per_node)))
     path_s = hops * float(planned.underlay.delay_ms.max()) / 1000
-    path_s += parameters.mcache_gossip * parameters.heartbeat_interval_s
-    if parameters.seen_ttl_s < path_s:
+    path_s += parameters["mcache_gossip"] * parameters["heartbeat_interval_s"]
+    if parameters["seen_ttl_s"] < path_s:
         yield (
-            f"gossipsub.seen_ttl_s = {parameters.seen_ttl_s:g} is less than the {path_s:.2g} s that a late copy may "
+            f"gossipsub.seen_ttl_s = {parameters['seen_ttl_s']:g} is less than the {path_s:.2g} s that a late copy may "
             "take: messages are delivered again when they come back (repeated_deliveries counts them)"
         )
