@@ -19,7 +19,7 @@ def find_degeneracies(experiment: Section, degree: float | None) -> Iterator[str
         experiment: resolved, with the number of hosts.
         degree: the mean number of physical links per node, predicted or measured; None = unknown.
     """
-    hosts = experiment["underlay"]["hosts"]
+    hosts = experiment["underlay"].get("hosts") or 0  # 0 = the plan does not say it
     if degree is not None and hosts > 2 and degree >= NEARLY_ALL * (hosts - 1) and experiment["protocol"] != "complete":
         yield (
             f"nearly every node is linked with every other one (mean degree {degree:.3g} of {hosts - 1}): on a "
@@ -31,7 +31,7 @@ def find_degeneracies(experiment: Section, degree: float | None) -> Iterator[str
         yield "there is one topic: how nodes share links between topics does not show"
     for section in (experiment["protocol"], experiment["membership"]["kind"]):
         for key, size in experiment.get(str(section).replace("-", "_"), {}).items():
-            if key in VIEWS and size >= hosts:
+            if key in VIEWS and hosts and size >= hosts:
                 yield f"{section}.{key} = {size} is more than the {hosts - 1} other nodes: a node may know all of them"
 
 

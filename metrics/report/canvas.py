@@ -48,9 +48,6 @@ PAPER, SHADE, LAND, COAST = (PALETTE[name][0] for name in ("paper", "shade", "la
 
 STYLE = str(files("metrics.report") / "trellis.mplstyle")
 
-matplotlib.rcParams["text.parse_math"] = False
-"""No text of a figure is mathematics: names of cities and settings may have dollar signs."""
-
 WIDTH: Final = 5.6
 """Of a figure, in inches: its labels can be read on a page that is 400 pixels wide."""
 

@@ -69,6 +69,11 @@ class _Kind(Struct, frozen=True):
     kind: Text = "none"
 
 
+class _Underlay(Struct, frozen=True):
+    kind: Text
+    hosts: NodeNumber | None = None
+
+
 class _Capture(Struct, frozen=True):
     enabled: bool = False
     checked_hosts: Annotated[int, Meta(ge=0, le=64)] = 0
@@ -83,7 +88,7 @@ class _Experiment(Struct, frozen=True):
 
     protocol: Text
     testbed: Text
-    underlay: _Kind
+    underlay: _Underlay
     workload: _Workload
     verdict: _Verdict
     prometheus: _Prometheus

@@ -8,9 +8,10 @@ from xml.etree import ElementTree
 import duckdb
 import pyarrow as pa
 import pytest
+from matplotlib.figure import Figure as Canvas
 
 from harness.terminal import printable, say, say_json
-from metrics.report.canvas import plain_axes
+from metrics.report.canvas import plain_axes, styled
 from metrics.report.page import breakable, template
 from metrics.report.svg import to_element, to_svg
 from metrics.rundir import RunDir
@@ -81,12 +82,16 @@ def test_text_is_no_formula_in_csv() -> None:
 
 @pytest.mark.parametrize("words", EVIL)
 def test_text_in_a_figure_is_only_text(words: str) -> None:
-    canvas, axes = plain_axes()
-    axes.plot([1, 2], [1, 2], label=words)
-    axes.annotate(words, (1, 1))
-    axes.set(title=words, xlabel=words)
-    axes.legend()
-    svg = to_svg(canvas)
+    @styled
+    def draw() -> Canvas:
+        canvas, axes = plain_axes()
+        axes.plot([1, 2], [1, 2], label=words)
+        axes.annotate(words, (1, 1))
+        axes.set(title=words, xlabel=words)
+        axes.legend()
+        return canvas
+
+    svg = to_svg(draw())
     found = ElementTree.fromstring(
         to_element(svg, "figure", words).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     )

@@ -156,7 +156,7 @@ def test_prometheus_is_asked_with_its_password_and_without_the_readers_cookie(
     assert posted.content == b"POST /api/v1/query query=up Basic word"
     moved = ask(port, "/", **reader)
     assert (moved.status, moved.headers["Location"]) == (302, "/graph")
-    assert ask(port, "/", "POST", bytes(1 << 21), **reader).status == 413
+    assert ask(port, "/", "POST", **reader, **{"Content-Length": str(1 << 21)}).status == 413
 
 
 def test_a_prometheus_that_does_not_answer_is_said(gate: Gate) -> None:
