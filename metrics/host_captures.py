@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from metrics.pcap.files import read_bytes, read_windows
 from metrics.pcap.flows import factorise
-from metrics.pcap.records import RX, TX, Records, Selection
+from metrics.pcap.records import RX, TX, HostRule, Records, Selection
 from metrics.pcap.walk import gather
 from metrics.rundir import RunDir
 from metrics.rundir.files import HOST_CAPTURE_FILE
@@ -149,9 +149,9 @@ def read_seen(
     """
     for path in files:
         data = map_bytes(path)
-        if host not in {each.host for each in read_bytes(data[:_HEAD_BYTES], path.name).interfaces}:
+        if host not in {each.host for each in read_bytes(data[:_HEAD_BYTES], HostRule(path.name)).interfaces}:
             continue
-        windows = list(read_windows(data, path.name, window_bytes, Selection(host, _ANY_HOST, by_host=True)))
+        windows = list(read_windows(data, HostRule(path.name), window_bytes, Selection(host, _ANY_HOST, by_host=True)))
         columns = zip(*map(_digest, windows), strict=True)
         tap, at_ns, wire_bytes, keys = (np.concatenate(parts) for parts in columns)
         dropped = sum(each.dropped or 0 for each in windows[-1].interfaces if each.host == host)

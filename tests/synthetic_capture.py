@@ -83,6 +83,35 @@ def enhanced(
     return block(6, body, order)
 
 
+def old_packet(number: int, ticks: int, data: bytes, order: str = "<", direction: int = 0, drops: int = 0) -> bytes:
+    """A packet block of the obsolete type."""
+    body = struct.pack(f"{order}HHIIII", number, drops, ticks >> 32, ticks & 0xFFFFFFFF, len(data), len(data)) + data
+    body += bytes(-len(body) % 4)
+    if direction:
+        body += option(2, struct.pack(f"{order}I", direction), order) + option(0, b"", order)
+    return block(2, body, order)
+
+
+LINK_HEADERS = [
+    (1, bytes(12) + b"\x08\x00"),
+    (1, bytes(12) + b"\x81\x00\x00\x05\x08\x00"),
+    (1, bytes(12) + b"\x88\xa8\x00\x05\x81\x00\x00\x06\x08\x00"),
+    (1, bytes(12) + b"\x88\x47\x00\x01\x00\x40\x00\x02\x01\x40"),
+    (1, bytes(12) + b"\x81\x00\x00\x05\x88\x64\x11\x00\x00\x01\x00\x40\x00\x21"),
+    (12, b""),
+    (14, b""),
+    (101, b""),
+    (228, b""),
+    (0, b"\x02\x00\x00\x00"),
+    (0, b"\x00\x00\x00\x02"),
+    (108, b"\x00\x00\x00\x02"),
+    (113, b"\x00\x04" + bytes(12) + b"\x08\x00"),
+    (113, b"\x00\x04" + bytes(12) + b"\x81\x00\x00\x05\x08\x00"),
+    (276, b"\x08\x00" + bytes(8) + b"\x04" + bytes(9)),
+]
+"""Link types, and what stands before an IPv4 packet. In cooked captures, the packet left the host."""
+
+
 def pcapng(packets: Iterable[Packet], hosts: Iterable[int], order: str = "<", snaplen: int = 1 << 18) -> list[bytes]:
     """A capture with an interface a host: its header blocks, then a block a packet."""
     numbers = {host: number for number, host in enumerate(hosts)}
@@ -92,9 +121,12 @@ def pcapng(packets: Iterable[Packet], hosts: Iterable[int], order: str = "<", sn
     ]
 
 
-def pcap(packets: Iterable[tuple[int, bytes]], order: str = "<", nano: bool = True, linktype: int = 101) -> bytes:
+def pcap(
+    packets: Iterable[tuple[int, bytes]], order: str = "<", nano: bool = True, linktype: int = 101, magic: int = 0
+) -> bytes:
     """A classic pcap file of (ts_ns, packet from its link header on)."""
-    magic, unit = (0xA1B23C4D, 1) if nano else (0xA1B2C3D4, 1000)
+    own_magic, unit = (0xA1B23C4D, 1) if nano else (0xA1B2C3D4, 1000)
+    magic = magic or own_magic
     out = struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 1 << 18, linktype)
     for ts_ns, data in packets:
         out += struct.pack(f"{order}IIII", ts_ns // 10**9, ts_ns % 10**9 // unit, len(data), len(data)) + data

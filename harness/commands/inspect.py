@@ -7,36 +7,20 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING
 
 from harness.errors import ExperimentError
 from metrics.rundir import RunDir
 from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE
-from metrics.storage import Place, place
+from metrics.storage import Place, StoreError, place
 
 if TYPE_CHECKING:
-    from scapy.packet import Packet
-
     from harness.inspection.dissector import TrellisFrame
-
-TAPS = {"tx": 2, "rx": 1}
-"""pcapng's direction flags: outbound at the source's host, inbound at the destination's."""
-
-
-class Segment(NamedTuple):
-    """A TCP segment with data: epoch seconds, ends as ``ip:port``, tap, sequence number, kept bytes, length."""
-
-    time_s: float
-    source: str
-    destination: str
-    tap: str
-    seq: int
-    kept: bytes
-    length: int
+    from harness.inspection.segments import Segment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("capture", type=place, help="a pcap or pcapng file, or its URI (s3://...)")
+    parser.add_argument("capture", type=place, help="a pcap or pcapng file, also one in gzip, or its URI (s3://...)")
     parser.add_argument("--tap", choices=("tx", "rx", "both"), default="tx",
                         help="show frames where they are sent (default), received, or both")  # fmt: skip
     parser.add_argument("--limit", type=int, default=0, help="stop after this many frames (default: all)")
@@ -50,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         ExperimentError: the file is not a capture.
         RunDirError: it is in the directory of a run of a version that cannot be read.
     """
-    from scapy.error import Scapy_Exception
+    from metrics.pcap.files import CaptureError
 
     _require_version(arguments.capture)
     trouble: Counter[str] = Counter()
@@ -65,8 +49,12 @@ def run(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what is still buffered
         return 0
-    except (OSError, EOFError, Scapy_Exception) as error:
-        raise ExperimentError(str(arguments.capture), f"not a capture: {error}") from error
+    except CaptureError as error:
+        raise ExperimentError(str(arguments.capture), f"not a capture: {error.problem}") from None
+    except StoreError:
+        raise
+    except OSError as error:
+        raise ExperimentError(str(arguments.capture), error.strerror or str(error)) from None
     print(_summary(kinds, trouble), file=sys.stderr)
     return 0
 
@@ -83,49 +71,21 @@ def _lines(arguments: argparse.Namespace, trouble: Counter[str]) -> Iterator[tup
     from harness.experiment.inventory import PEER_PORT
     from harness.inspection.dissector import TrellisFrame
     from harness.inspection.frame_walk import FrameWalk
+    from harness.inspection.segments import read_segments
 
     walks: dict[tuple[str, str, str], FrameWalk] = {}
-    start_s: float | None = None
-    for segment in _segments(arguments.capture, arguments.port or PEER_PORT, trouble):
-        start_s = segment.time_s if start_s is None else start_s
+    start_ns: int | None = None
+    for segment in read_segments(arguments.capture, arguments.port or PEER_PORT, trouble):
+        start_ns = segment.ts_ns if start_ns is None else start_ns
         if arguments.tap != "both" and segment.tap not in ("", arguments.tap):
+            trouble["at_other_tap"] += 1
             continue
         walk = walks.setdefault((segment.source, segment.destination, segment.tap), FrameWalk(trouble))
         for content, length in walk.segment(segment.seq, segment.kept, segment.length):
             frame = TrellisFrame(content[:length])
             if len(content) < length:
                 trouble["cut"] += 1
-            yield _line(segment, segment.time_s - start_s, frame, len(content) < length), _kind(frame)
-
-
-def _segments(path: Place, port: int, trouble: Counter[str]) -> Iterator[Segment]:
-    """Yield the segments with data of the peers' port; count other packets in ``trouble``."""
-    from scapy.layers.inet import IP, TCP
-    from scapy.utils import PcapReader
-
-    with path.open("rb") as file, PcapReader(cast("str", file)) as packets:  # it takes both
-        for packet in packets:
-            if IP not in packet or TCP not in packet or port not in (packet[TCP].sport, packet[TCP].dport):
-                trouble["other_packets"] += 1
-                continue
-            segment = _segment(packet, packet[IP], packet[TCP])
-            if segment.length > 0:
-                yield segment
-
-
-def _segment(packet: Packet, ip: Packet, tcp: Packet) -> Segment:
-    header = tcp.dataofs * 4
-    length = ip.len - ip.ihl * 4 - header
-    taps = {flag: tap for tap, flag in TAPS.items()}
-    return Segment(
-        float(packet.time),
-        f"{ip.src}:{tcp.sport}",
-        f"{ip.dst}:{tcp.dport}",
-        taps.get(getattr(packet, "direction", None) or 0, ""),
-        tcp.seq,
-        tcp.original[header : header + length],
-        length,
-    )
+            yield _line(segment, (segment.ts_ns - start_ns) / 1e9, frame, len(content) < length), _kind(frame)
 
 
 def _line(segment: Segment, at_s: float, frame: TrellisFrame, cut: bool) -> str:

@@ -1,1 +1,4 @@
-"""Reading the frames of any capture for ``trellis inspect``, independently of ``peer.wire`` and of the tables."""
+"""Reading the frames of any capture for ``trellis inspect``.
+
+Files, link layers, IP and TCP headers are read by ``metrics.pcap``, frames independently of it and of ``peer.wire``.
+"""

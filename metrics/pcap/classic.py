@@ -1,38 +1,42 @@
 """Classic pcap files, with microseconds or nanoseconds, of either endianness.
 
+The form of Linux of the 1990s ("modified pcap") has 8 bytes more in each record's header, which are not needed.
 Source: draft-ietf-opsawg-pcap.
 """
 
 import struct
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
-from metrics.pcap.records import Interface, Records, Selection, host_of
+from metrics.pcap.records import HostRule, Interface, Records, Selection
 from metrics.pcap.walk import NONE, Bools, Bytes, Ints, walk, word_view
 
-_MAGIC = {  # as the first four bytes -> byte order, nanoseconds in a unit of the fraction
-    b"\xd4\xc3\xb2\xa1": ("<", 1000),
-    b"\x4d\x3c\xb2\xa1": ("<", 1),
-    b"\xa1\xb2\xc3\xd4": (">", 1000),
-    b"\xa1\xb2\x3c\x4d": (">", 1),
+_RECORD_HEADER_BYTES, _MODIFIED_BYTES = 16, 24
+MAGIC: Final = {  # first four bytes -> byte order, nanoseconds in a unit of the fraction, bytes of a record's header
+    b"\xd4\xc3\xb2\xa1": ("<", 1000, _RECORD_HEADER_BYTES),
+    b"\x4d\x3c\xb2\xa1": ("<", 1, _RECORD_HEADER_BYTES),
+    b"\x34\xcd\xb2\xa1": ("<", 1000, _MODIFIED_BYTES),
+    b"\xa1\xb2\xc3\xd4": (">", 1000, _RECORD_HEADER_BYTES),
+    b"\xa1\xb2\x3c\x4d": (">", 1, _RECORD_HEADER_BYTES),
+    b"\xa1\xb2\xcd\x34": (">", 1000, _MODIFIED_BYTES),
 }
 _FILE_HEADER_BYTES = 24
-_RECORD_HEADER_BYTES = 16
 _MAX_PACKET_BYTES = 1 << 24
 _PLAUSIBLE_DAYS = 2
 
 
 def is_classic(data: Bytes) -> bool:
     """Whether the bytes begin as a classic pcap file does."""
-    return data[:4].tobytes() in _MAGIC
+    return data[:4].tobytes() in MAGIC
 
 
 class _Layout:
-    minimum = _RECORD_HEADER_BYTES
     alignment = 1
 
-    def __init__(self, data: Bytes, order: str, fraction_limit: int) -> None:
+    def __init__(self, data: Bytes, order: str, fraction_limit: int, header_bytes: int) -> None:
+        self.minimum = header_bytes
         self._data = data.data
         self._words = word_view(data, order)
         self._length = struct.Struct(f"{order}I").unpack_from
@@ -41,11 +45,11 @@ class _Layout:
 
     def length(self, at: int) -> int:
         kept: int = self._length(self._data, at + 8)[0]
-        return _RECORD_HEADER_BYTES + kept if kept <= _MAX_PACKET_BYTES else NONE
+        return self.minimum + kept if kept <= _MAX_PACKET_BYTES else NONE
 
     def lengths(self, at: Ints) -> Ints:
         kept = self._words[at + 8].astype(np.int64)
-        return np.where(kept <= _MAX_PACKET_BYTES, _RECORD_HEADER_BYTES + kept, NONE)
+        return np.where(kept <= _MAX_PACKET_BYTES, self.minimum + kept, NONE)
 
     def plausible(self, at: Ints) -> Bools:
         seconds = self._words[at].astype(np.int64)
@@ -60,18 +64,18 @@ class _Layout:
 
 
 def read_classic(
-    data: Bytes, file_name: str, selection: Selection, window_bytes: int | None = None
+    data: Bytes, rule: HostRule, selection: Selection, window_bytes: int | None = None
 ) -> Iterator[Records]:
     """The packets of a classic pcap file, some at a time (see ``pcapng.read_pcapng``).
 
     A file too short for its header yields none.
     """
-    order, fraction_ns = _MAGIC[data[:4].tobytes()]
+    order, fraction_ns, header_bytes = MAGIC[data[:4].tobytes()]
     if len(data) < _FILE_HEADER_BYTES:
         return
     snaplen, linktype = struct.unpack_from(f"{order}II", data.data, 16)
-    interface = Interface("", linktype & 0xFFFF, snaplen, host_of("", file_name))
-    layout, words = _Layout(data, order, 10**9 // fraction_ns), word_view(data, order)
+    interface = Interface("", linktype & 0xFFFF, snaplen, rule.host_of(""))
+    layout, words = _Layout(data, order, 10**9 // fraction_ns, header_bytes), word_view(data, order)
     stop, span = _FILE_HEADER_BYTES, window_bytes or len(data)
     while True:
         start, end = stop, min(stop + span, len(data))
@@ -85,7 +89,7 @@ def read_classic(
         yield Records(
             data=data,
             at=at,
-            start=at + _RECORD_HEADER_BYTES,
+            start=at + header_bytes,
             cap_bytes=words[at + 8].astype(np.int64),
             wire_bytes=words[at + 12].astype(np.int64),
             ts_ns=seconds * 10**9 + fraction * fraction_ns,

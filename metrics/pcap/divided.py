@@ -14,14 +14,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from metrics.pcap.files import read_windows
+from metrics.pcap.files import Capture, open_capture, read_windows
 from metrics.pcap.flows import factorise, first_of, number_pair
 from metrics.pcap.headers import IPV6_BASE, Columns, Packets, TapInference, address_text, complete, read_headers
 from metrics.pcap.records import Interface, Records
 from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place
 from metrics.storage.attempts import whole_folder
-from metrics.storage.copies import map_array, map_bytes
+from metrics.storage.copies import map_array
 
 WINDOW_BYTES: Final = 64 << 20
 """Of a capture file, read at a time: that takes about eight times as much memory."""
@@ -43,8 +43,8 @@ class _Capture(msgspec.Struct, frozen=True):
     own: dict[int, str]  # the addresses by which directions are told at interfaces that do not say them
 
 
-def divide_capture(capture: Place, folder: Place, parts: int, window_bytes: int = WINDOW_BYTES) -> None:
-    """Divide a capture file.
+def divide_capture(capture: Capture, folder: Place, parts: int, window_bytes: int = WINDOW_BYTES) -> None:
+    """Divide a capture file. One that is no capture has no packets.
 
     Args:
         capture: the file.
@@ -56,12 +56,12 @@ def divide_capture(capture: Place, folder: Place, parts: int, window_bytes: int 
         _divide(capture, attempt, parts, window_bytes)
 
 
-def _divide(capture: Place, folder: Path, parts: int, window_bytes: int) -> None:
-    data = map_bytes(capture)
+def _divide(capture: Capture, folder: Path, parts: int, window_bytes: int) -> None:
+    data = open_capture(capture.path, foreign=True)
     interfaces: list[Interface] = []
     unread, unknown, ipv6 = len(data), 0, {}
     inference = TapInference()
-    for window, records in enumerate(read_windows(data, capture.name, window_bytes)):
+    for window, records in enumerate(read_windows(data, capture.rule, window_bytes)):
         columns, tap, addresses = read_headers(records)
         inference.add(records, columns, tap, addresses)
         part_of = _part_of(records, columns, addresses, parts)

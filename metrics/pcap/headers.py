@@ -1,7 +1,7 @@
-"""Link, IP and TCP headers of many packets at once.
+"""IP and TCP headers of many packets at once.
 
 Every packet's IP header and then its TCP header is gathered as one row of bytes and read through a structured type.
-Ethernet with VLAN tags, IP options, IPv6 and its extension headers differ only in where the next header starts.
+Link layers, IP options, IPv6 and its extension headers differ only in where the next header starts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 import numpy.typing as npt
 
-from metrics.pcap.records import MID, RX, TX, Records
-from metrics.pcap.walk import Bools, Bytes, Ints, as_slice, gather
+from metrics.pcap.link_layers import ANY_IP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, strip_links
+from metrics.pcap.records import MID, OTHER_HOST, RX, TX, Records
+from metrics.pcap.walk import Bools, Bytes, Ints, as_slice, big_endian_16, gather
 
 NOT_UNDERSTOOD, TCP, OTHER_IP, FRAGMENT = 0, 1, 2, 3
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
@@ -23,13 +24,6 @@ IPV6_BASE = 1 << 32
 
 _PROTO_TCP, _PROTO_UDP = 6, 17
 _CHUNK = 1 << 14  # rows decoded at a time: their headers and columns stay in the processor's cache
-_LINK_RAW, _LINK_IPV4, _LINK_IPV6 = 101, 228, 229
-_LINK_ETHERNET, _LINK_SLL, _LINK_SLL2 = 1, 113, 276
-_LINK_BYTES = {_LINK_ETHERNET: 14, _LINK_SLL: 16, _LINK_SLL2: 20, _LINK_RAW: 0, _LINK_IPV4: 0, _LINK_IPV6: 0}
-_ETHERTYPE_AT = {_LINK_ETHERNET: 12, _LINK_SLL: 14, _LINK_SLL2: 0}
-_VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
-_MAX_VLANS = 4
-_SLL_OUTGOING = 4
 _IPV6_EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options: 8 bytes and more, length in the second one
 _IPV6_FRAGMENT = 44
 
@@ -113,7 +107,7 @@ def read_headers(records: Records) -> tuple[Columns, npt.NDArray[np.int8], list[
     for first in range(0, len(records), _CHUNK):
         rows = slice(first, first + _CHUNK)
         chunk = records.select(rows)
-        at, ethertype = _strip_link(chunk, linktypes, tap[rows])
+        at, ethertype = strip_links(chunk, linktypes, tap[rows])
         _decode_ip(chunk, at, ethertype, first, columns, ipv6)
     return columns, tap, list(ipv6)
 
@@ -140,56 +134,13 @@ def complete(
         inference.add(records, columns, tap, ipv6)
         own = inference.own_addresses()
     _infer_taps(records, columns, tap, ipv6, own)
+    tap[tap == OTHER_HOST] = MID
     return Packets(records, columns, hosts[records.interface], tap, ipv6)
 
 
 def address_text(address: int, ipv6: list[bytes]) -> str:
     """An address of ``Columns`` as people write it."""
     return str(IPv4Address(address) if address < IPV6_BASE else IPv6Address(ipv6[address - IPV6_BASE]))
-
-
-def _strip_link(records: Records, linktypes: Ints, tap: npt.NDArray[np.int8]) -> tuple[Ints, Ints]:
-    """Where each packet's IP header starts (-1: nowhere), and the type that the link layer gives it (-1: none)."""
-    at, ethertype = records.start.copy(), np.full(len(records), -1, np.int64)
-    for linktype in set(linktypes.tolist()):
-        header = _LINK_BYTES.get(linktype)
-        if header == 0:
-            continue
-        mine = np.flatnonzero((linktypes == linktype)[records.interface])
-        if header is None:
-            at[mine] = -1
-            continue
-        whole = records.cap_bytes[mine] >= header
-        at[mine[~whole]] = -1
-        mine = mine[whole]
-        if linktype != _LINK_ETHERNET:
-            _read_sll_direction(records, mine, linktype, tap)
-        ethertype[mine] = _u2(records.data, at[mine] + _ETHERTYPE_AT[linktype])
-        at[mine] += header
-    if _LINK_ETHERNET in linktypes:
-        _skip_vlans(records, at, ethertype)
-    return at, ethertype
-
-
-def _u2(data: Bytes, at: Ints) -> Ints:
-    return data[at].astype(np.int64) << 8 | data[at + 1]
-
-
-def _read_sll_direction(records: Records, rows: Ints, linktype: int, tap: npt.NDArray[np.int8]) -> None:
-    start = records.start[rows]
-    kind = records.data[start + 10] if linktype == _LINK_SLL2 else _u2(records.data, start)
-    tap[rows] = np.where(kind == _SLL_OUTGOING, TX, RX)
-
-
-def _skip_vlans(records: Records, at: Ints, ethertype: Ints) -> None:
-    """Steps over VLAN tags: 2 bytes of tag, then the type of what follows."""
-    end = records.start + records.cap_bytes
-    for _ in range(_MAX_VLANS):
-        rows = np.flatnonzero(np.isin(ethertype, _VLAN_TYPES) & (at >= 0) & (at + 4 <= end))
-        if not len(rows):
-            return
-        ethertype[rows] = _u2(records.data, at[rows] + 2)
-        at[rows] += 4
 
 
 def _decode_ip(
@@ -199,9 +150,9 @@ def _decode_ip(
     rows = np.flatnonzero((at >= 0) & (at + 20 <= end))
     version, kind = records.data[at[rows]] >> 4, ethertype[rows]
     wire_end = records.start + records.wire_bytes  # where the packet would end in the file, had all of it been kept
-    four = rows[(version == 4) & ((kind == -1) | (kind == 0x0800))]
+    four = rows[(version == 4) & ((kind == ANY_IP) | (kind == ETHERTYPE_IPV4))]
     _decode_ipv4(records.data, at, end, wire_end, four, first, columns)
-    six = rows[(version == 6) & ((kind == -1) | (kind == 0x86DD)) & (at[rows] + 40 <= end[rows])]
+    six = rows[(version == 6) & ((kind == ANY_IP) | (kind == ETHERTYPE_IPV6)) & (at[rows] + 40 <= end[rows])]
     if len(six):
         _decode_ipv6(records.data, at, end, wire_end, six, first, columns, ipv6)
 
@@ -299,8 +250,8 @@ def _decode_transport(
     columns.proto[place] = proto
     columns.nature[place] = np.where(fragment, FRAGMENT, np.where(proto == _PROTO_TCP, NOT_UNDERSTOOD, OTHER_IP))
     udp = np.flatnonzero((proto == _PROTO_UDP) & ~fragment & (at + 4 <= end))
-    columns.src_port[out[udp]] = _u2(data, at[udp])
-    columns.dst_port[out[udp]] = _u2(data, at[udp] + 2)
+    columns.src_port[out[udp]] = big_endian_16(data, at[udp])
+    columns.dst_port[out[udp]] = big_endian_16(data, at[udp] + 2)
     tcp = np.flatnonzero((proto == _PROTO_TCP) & ~fragment & (at + 20 <= end) & (at + 20 <= ip_end))
     at, ip_end = at[tcp], ip_end[tcp]
     header = gather(data, at, _TCP_HEADER)

@@ -1,4 +1,4 @@
-"""Pcapng files: sections of either endianness, interfaces, enhanced and simple packets, interface statistics.
+"""Pcapng files: sections of either endianness, interfaces, packets of all three kinds, interface statistics.
 
 Source: draft-ietf-opsawg-pcapng.
 """
@@ -9,14 +9,16 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from metrics.pcap.records import RX, TX, Interface, Records, Selection, host_of, join
+from metrics.pcap.records import RX, TX, HostRule, Interface, Records, Selection, join
 from metrics.pcap.walk import NONE, Bools, Bytes, Ints, as_slice, gather, walk, word_view
 
-_SECTION, _INTERFACE, _SIMPLE, _STATISTICS, _ENHANCED = 0x0A0D0D0A, 1, 3, 5, 6
+_SECTION, _INTERFACE, _OLD, _SIMPLE, _STATISTICS, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 5, 6
+SECTION_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
 _ORDERS = {b"\x4d\x3c\x2b\x1a": "<", b"\x1a\x2b\x3c\x4d": ">"}
 _IF_NAME, _IF_TSRESOL, _IF_TSOFFSET = 2, 9, 14
 _IFDROP, _OSDROP = 5, 7
@@ -27,7 +29,7 @@ _DIRECTION_TAP = np.array([0, RX, TX, 0], np.int8)  # epb_flags' two low bits: u
 
 def is_pcapng(data: Bytes) -> bool:
     """Whether the bytes begin as a pcapng file does."""
-    return data[:4].tobytes() == b"\x0a\x0d\x0d\x0a"
+    return data[:4].tobytes() == SECTION_MAGIC and (len(data) < 12 or data[8:12].tobytes() in _ORDERS)
 
 
 class _Layout:
@@ -65,7 +67,7 @@ def _words(*names: str, order: str) -> np.dtype[np.void]:
 
 @dataclass
 class _Blocks:
-    """Blocks of one byte order in a row: offsets, types, lengths, and what follows: an enhanced packet's interface."""
+    """Blocks of one byte order in a row: offsets, types, lengths, and what follows: a packet's interface."""
 
     at: Ints
     kind: npt.NDArray[np.uint32]
@@ -87,13 +89,13 @@ class _Section:
 
 
 def read_pcapng(
-    data: Bytes, file_name: str, selection: Selection, window_bytes: int | None = None
+    data: Bytes, rule: HostRule, selection: Selection, window_bytes: int | None = None
 ) -> Iterator[Records]:
     """The selected packets, some at a time. What cannot be read is counted; a block that contradicts itself ends them.
 
     Args:
         data: the file.
-        file_name: its name.
+        rule: says the hosts of its interfaces.
         selection: which packets.
         window_bytes: how much of the file is read at a time, if no block is longer; None = all of it.
 
@@ -120,7 +122,7 @@ def read_pcapng(
             for special in own.at[_is_one_of(own.kind, _INTERFACE, _STATISTICS)]:
                 _read_special(data, section, int(special))
             for interface in section.interfaces[len(interfaces) - first :]:
-                interface.host = host_of(interface.name, file_name)
+                interface.host = rule.host_of(interface.name)
                 interfaces.append(interface)
             part = _packets(data, section, selection)
             part.interface += first
@@ -141,7 +143,7 @@ def _next_blocks(data: Bytes, order: str, at: int, window_bytes: int | None) -> 
 
 def _order_at(data: Bytes, at: int) -> str | None:
     """The byte order of the section that starts here, None if none does."""
-    if at + 28 > len(data) or data[at : at + 4].tobytes() != b"\x0a\x0d\x0d\x0a":
+    if at + 28 > len(data) or data[at : at + 4].tobytes() != SECTION_MAGIC:
         return None
     return _ORDERS.get(data[at + 8 : at + 12].tobytes())
 
@@ -153,7 +155,12 @@ def _blocks(data: Bytes, order: str, start: int, end: int) -> tuple[_Blocks, int
     blocks = _Blocks(at, head["kind"].copy(), head["length"].astype(np.int64), head["interface"].copy())
     if len(at):
         bad = (words[at + blocks.length - 4] != blocks.length) | (blocks.length & 3 != 0)
-        bad |= (blocks.length < 32) & (blocks.kind == _ENHANCED) | (blocks.length < 16) & (blocks.kind == _SIMPLE)
+        old = blocks.kind == _OLD
+        bad |= (blocks.length < 32) & (old | (blocks.kind == _ENHANCED)) | (blocks.length < 16) & (
+            blocks.kind == _SIMPLE
+        )
+        if old.any():  # the interface has two bytes; the other two count drops
+            blocks.interface[old] = blocks.interface[old] >> (0 if order == "<" else 16) & 0xFFFF
         sections = np.flatnonzero(blocks.kind == _SECTION)
         bad[sections] |= np.array([_order_at(data, int(each)) != order for each in at[sections]], np.bool_)
         if bad.any():
@@ -220,7 +227,7 @@ def _packets(data: Bytes, section: _Section, selection: Selection) -> Records:
     blocks, count = section.blocks, len(section.interfaces)
     simple = blocks.kind == _SIMPLE
     blocks.interface[simple] = 0
-    is_packet = (simple | (blocks.kind == _ENHANCED)) & (blocks.interface < count)
+    is_packet = (simple | _is_one_of(blocks.kind, _ENHANCED, _OLD)) & (blocks.interface < count)
     unknown = ~is_packet & ~_is_one_of(blocks.kind, _SECTION, _INTERFACE, _STATISTICS)
     chosen = np.zeros(len(simple), np.bool_)
     chosen[selection.range_of(len(simple))] = True
@@ -237,7 +244,7 @@ def _packets(data: Bytes, section: _Section, selection: Selection) -> Records:
 
 
 def _read_blocks(data: Bytes, section: _Section, blocks: _Blocks) -> Records:
-    """The packets of enhanced and simple blocks. A length beyond the block's end is cut there."""
+    """The packets of such blocks. A length beyond the block's end is cut there."""
     at, is_simple = blocks.at, blocks.kind == _SIMPLE
     inner = np.minimum(at + 12, len(data) - 16)  # a simple block may end the file too early for these, and needs none
     head = gather(data, inner, _words("high", "low", "cap", "wire", order=section.order))

@@ -9,13 +9,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from metrics.pcap.walk import Bytes, Ints
 
 UNKNOWN_HOST = -1
-MID, TX, RX = 0, 1, 2
+MID, TX, RX, OTHER_HOST = 0, 1, 2, 3
 TAPS = ("mid", "tx", "rx")
-"""Names of the direction codes: not said by the capture; left the host that recorded it; arrived there."""
+"""Names of the direction codes: not said by the capture; left the host that recorded it; arrived there.
+
+``OTHER_HOST`` is only in records and headers: by the capture, neither the sender nor the receiver recorded it. Such
+packets become ``MID``, and no direction is inferred for them.
+"""
 
 
 @dataclass
@@ -43,7 +48,7 @@ class Records:
     wire_bytes: Ints  # of how many
     ts_ns: Ints  # nanoseconds since the epoch. A pcapng simple packet has no time and takes its predecessor's
     interface: npt.NDArray[np.int32]  # index into ``interfaces``
-    tap: npt.NDArray[np.int8]  # MID, TX or RX
+    tap: npt.NDArray[np.int8]  # MID, TX, RX or OTHER_HOST
     interfaces: list[Interface] = field(default_factory=list)
     unread_bytes: int = 0  # what follows the last whole record
     unknown_blocks: int = 0  # pcapng blocks of no known type, or at an interface that was never described
@@ -97,9 +102,42 @@ def no_records(data: Bytes, unread_bytes: int) -> Records:
     )
 
 
-def host_of(if_name: str, file_name: str) -> int:
-    """The host index: the interface's name where that is a number, else the first number in the file's name."""
-    if if_name.isdecimal():
-        return int(if_name[:9])
-    number = re.search(r"\d{1,9}", file_name.split(".")[0])
-    return int(number.group()) if number else UNKNOWN_HOST
+_INTERFACE_OF_HOST = re.compile(r"[0-9]{1,9}")
+_FILE_OF_HOST = re.compile(r"(?:host|node|peer|h|n)[-_]?([0-9]{1,9})(?:-eth[0-9]+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class HostRule:
+    """How the host of an interface is known.
+
+    The data plane names an interface by its host's number. Otherwise, the name of the file says the number, if it is
+    that of one host: ``host-12.pcap``, ``node3.pcapng``, ``h1-eth0.pcap``. Any other number in a name is none of a
+    host (a date, a part of the recording).
+
+    Args:
+        file_name: the file's name without folders.
+        contested: hosts that other files claim, too; which of them is meant is not known.
+    """
+
+    file_name: str = ""
+    contested: frozenset[int] = frozenset()
+
+    def host_of(self, if_name: str) -> int:
+        """The host's number; below zero if none is known.
+
+        Contested hosts have different numbers below zero, so that they are not taken for one within their file.
+        """
+        if _INTERFACE_OF_HOST.fullmatch(if_name):
+            host = int(if_name)
+        else:
+            found = _FILE_OF_HOST.fullmatch(self.file_name.partition(".")[0])
+            host = int(found.group(1)) if found else UNKNOWN_HOST
+        return UNKNOWN_HOST - 1 - host if host in self.contested else host
+
+
+NO_NAME = HostRule()
+
+
+def host_column(hosts: npt.NDArray[np.int32]) -> pa.Array:
+    """Hosts as a column; null where none is known."""
+    return pa.array(hosts, pa.int32(), mask=hosts < 0)

@@ -16,7 +16,7 @@ _TOPICS = pa.list_(_INT64)
 PACKETS: Final = pa.schema(
     [
         ("ts_ns", _INT64),
-        ("host", _INT32),  # whose interface recorded it; -1 = unknown
+        ("host", _INT32),  # whose interface recorded it; null = unknown
         ("tap", _STRING),  # "tx" left the host, "rx" arrived at it, "mid" the capture does not say
         ("src_ip", _STRING),
         ("src_port", _INT32),
@@ -185,14 +185,14 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
 
 
 def union_schema(tables: tuple[str, ...]) -> pa.Schema:
-    """The schema of a read of ``tables``: a single table's own, or ``table`` followed by the union of their columns.
+    """The schema of a read of ``tables`` from several files.
+
+    It has the columns of all of them, ``table`` first if there are several, and in any case ``pcap_file``.
 
     Raises:
         KeyError: an unknown table.
     """
-    if len(tables) == 1:
-        return SCHEMAS[tables[0]]
-    columns: dict[str, pa.DataType] = {"table": _STRING}
+    columns: dict[str, pa.DataType] = {"table": _STRING} if len(tables) > 1 else {}
     for table in tables:
         columns |= {field.name: field.type for field in SCHEMAS[table]}
-    return pa.schema(list(columns.items()))
+    return pa.schema(list((columns | {"pcap_file": _STRING}).items()))

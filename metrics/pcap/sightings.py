@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from metrics.pcap.flows import TcpConnections, factorise, first_of
 from metrics.pcap.frames import DIRECTIONS, Located
-from metrics.pcap.records import RX, TAPS
+from metrics.pcap.records import RX, TAPS, host_column
 from metrics.pcap.schemas import FRAMES, SPANS
 from metrics.pcap.streams import Streams
 from metrics.pcap.walk import Ints
@@ -73,7 +73,7 @@ def _identity(connections: TcpConnections, stream: Ints) -> dict[str, pa.Array]:
         "uid": pa.array(connections.uids, pa.string()).take(conn),
         "conn": pa.array(connections.names, pa.string()).take(conn),
         "direction": pa.array(DIRECTIONS).take(pa.array(stream % 2)),
-        "vantage_host": pa.array(connections.host, pa.int32()).take(conn),
+        "vantage_host": host_column(connections.host).take(conn),
         "tap": pa.array(TAPS).take(pa.array(connections.tap[stream].astype(np.int64))),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -13,9 +14,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from metrics.executors.shipping import ship_code
+from metrics.pcap.listing import list_captures
 from metrics.pcap.schemas import union_schema
 from metrics.pcap.tables import Reading
-from metrics.pcap.tasks import PARTITION_BYTES, Task, plan_tasks, read_task
+from metrics.pcap.tasks import PARTITION_BYTES, Task, plan_tasks, read_share
 
 _BATCH_ROWS = 1 << 17
 _OPTIONS: Final = frozenset(
@@ -55,14 +57,18 @@ class PcapReader(DataSourceReader):
         self._partition_bytes = int(options.get("partition_bytes", PARTITION_BYTES))
 
     def partitions(self) -> list[InputPartition]:
-        tasks = plan_tasks(self._path, self._reading, self._parallelism, self._partition_bytes)
+        listing = list_captures(self._path)
+        if said := listing.describe_left_out():
+            warnings.warn(f"{self._path}: {said}", stacklevel=2)
+        tasks = plan_tasks(listing.captures, self._reading, self._parallelism, self._partition_bytes)
         return [PcapPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PcapPartition)
         schema = union_schema(self._reading.tables)
-        for name, table in read_task(partition.task, self._reading):
-            yield from _conform(name, table, schema).to_batches(_BATCH_ROWS)
+        for share in partition.task:
+            for name, table in read_share(share, self._reading):
+                yield from _conform(name, share.capture.name, table, schema).to_batches(_BATCH_ROWS)
 
 
 def register(spark: SparkSession) -> None:
@@ -85,12 +91,15 @@ def _reading(options: Mapping[str, str]) -> Reading:
     )
 
 
-def _conform(name: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A table as part of the union: nulls where it has no such column."""
-    if "table" not in schema.names:
-        return table
+def _conform(name: str, pcap_file: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A file's table as part of the union: nulls where it has no such column."""
+    said = {"table": name, "pcap_file": pcap_file}
     columns = [
-        table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type) for field in schema
+        pa.repeat(pa.scalar(said[field.name]), len(table))
+        if field.name in said
+        else table[field.name]
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
+        for field in schema
     ]
-    columns[schema.get_field_index("table")] = pa.repeat(pa.scalar(name), len(table))
     return pa.table(columns, schema=schema)

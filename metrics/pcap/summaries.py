@@ -8,12 +8,11 @@ import pyarrow as pa
 
 from metrics.pcap.flows import ORIG, RESP, Segments, TcpConnections, factorise, first_of
 from metrics.pcap.headers import ACK, FIN, FRAGMENT, NOT_UNDERSTOOD, OTHER_IP, RST, SYN, TCP, Packets
-from metrics.pcap.records import TAPS, Interface
+from metrics.pcap.records import TAPS, Interface, host_column
 from metrics.pcap.schemas import CAPTURES, CONNS, WIRE
 from metrics.pcap.sightings import SECOND_NS
 from metrics.pcap.streams import Streams
 from metrics.pcap.walk import Bools, Ints
-from metrics.storage import Place
 
 _PROTO_TCP = 6
 _NEVER = np.iinfo(np.int64).max
@@ -53,7 +52,7 @@ def summarise_connections(connections: TcpConnections, streams: Streams, packets
         "resp_ip_bytes": ip_bytes[RESP::2],
         "orig_retx_bytes": retx_bytes[ORIG::2],
         "resp_retx_bytes": retx_bytes[RESP::2],
-        "vantage_host": connections.host,
+        "vantage_host": host_column(connections.host),
         "orig_tap": [TAPS[each] for each in connections.tap[ORIG::2]],
     }
     return _table(columns, CONNS)
@@ -140,7 +139,7 @@ def account_wire(packets: Packets, connections: TcpConnections, streams: Streams
     payload_bytes = _total(group, columns.payload_bytes, count)
     new_bytes = _total(group[connections.segments.row[streams.payload]], streams.new_bytes, count)
     rows: dict[str, object] = {
-        "vantage_host": packets.host[first],
+        "vantage_host": host_column(packets.host[first]),
         "tap": [TAPS[each] for each in packets.tap[first]],
         "at_ns": second[first] * SECOND_NS + origin_ns,
         "packets": np.bincount(group, minlength=count),
@@ -184,7 +183,7 @@ class InterfaceCounts:
         self._natures += np.bincount(place, minlength=count * natures).reshape(count, natures)
         self._no_stream += np.bincount(interface[connections.segments.row[streams.lost]], minlength=count)
 
-    def table(self, capture: Described, path: Place, hosts: set[int]) -> pa.Table:
+    def table(self, capture: Described, name: str, hosts: set[int]) -> pa.Table:
         """The table ``captures`` of a file, with its interfaces at ``hosts``, and all others at which packets were met.
 
         What the file says was dropped at those others is said where they are among ``hosts``.
@@ -195,8 +194,8 @@ class InterfaceCounts:
         natures = self._natures[chosen]
         first_ns, last_ns = self._first_ns[chosen], self._last_ns[chosen]
         columns = {
-            "pcap_file": [path.name] * len(chosen),
-            "vantage_host": [each.host for each in interfaces],
+            "pcap_file": [name] * len(chosen),
+            "vantage_host": host_column(np.array([each.host for each in interfaces], np.int32)),
             "if_name": [each.name for each in interfaces],
             "linktype": [each.linktype for each in interfaces],
             "snaplen": [each.snaplen for each in interfaces],
@@ -216,10 +215,10 @@ class InterfaceCounts:
         return _table(columns, CAPTURES)
 
 
-def describe_unreadable(capture: Described, path: Place) -> pa.Table:
+def describe_unreadable(capture: Described, name: str) -> pa.Table:
     """The table ``captures`` of a file in which no interface was found: one row, which names none."""
     row = {field.name: 0 for field in CAPTURES} | {
-        "pcap_file": path.name,
+        "pcap_file": name,
         "truncated": True,
         "unread_bytes": capture.unread_bytes,
         "unknown_blocks": capture.unknown_blocks,

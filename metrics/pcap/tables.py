@@ -9,18 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.pcap.divided import CapturePart
-from metrics.pcap.files import read_bytes
+from metrics.pcap.files import Capture, open_capture, read_bytes
 from metrics.pcap.flows import TcpConnections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
 from metrics.pcap.headers import IPV6_BASE, TCP, Packets, address_text, decode
-from metrics.pcap.records import MID, TAPS, TX, Records, Selection
+from metrics.pcap.records import MID, TAPS, TX, Records, Selection, host_column
 from metrics.pcap.schemas import CROSSINGS, PACKETS, SCHEMAS, TRACED
 from metrics.pcap.sightings import sight
 from metrics.pcap.streams import Streams, reassemble
 from metrics.pcap.summaries import InterfaceCounts, account_wire, describe_unreadable, summarise_connections
 from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place, place
-from metrics.storage.copies import map_bytes
 from metrics.storage.parquet import open_dataset, parts_of
 
 _PIECE_PACKETS = 1_500_000
@@ -39,6 +38,7 @@ class Reading:
     divided: Place | None = (
         None  # the file divided into as many parts (``divided.divide_capture``); None walks the file
     )
+    foreign: bool = False  # whether a file that is no capture counts as an unreadable one, instead of an error
     retransmissions: bool = False  # whether ``packets`` has ``is_retx``: needs reassembly and a host's whole capture
 
     @property
@@ -61,17 +61,24 @@ class Reading:
             )
 
 
-def read_tables(path: Place, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
-    """The tables of a capture file, as (name, piece); a table may come in several pieces, or in none."""
+def read_tables(source: Place | Capture, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
+    """The tables of a capture file, as (name, piece); a table may come in several pieces, or in none.
+
+    Raises:
+        CaptureError: the file is no capture.
+    """
+    if not isinstance(source, Capture):
+        source = Capture(source, source.name)
     if reading.divided is None:
         selection = Selection(reading.part, reading.parts, reading.reassembles)
-        capture: _Walked | CapturePart = _Walked(read_bytes(map_bytes(path), path.name, selection))
+        data = open_capture(source.path, foreign=reading.foreign)
+        capture: _Walked | CapturePart = _Walked(read_bytes(data, source.rule, selection))
     else:
         capture = CapturePart(reading.divided, reading.part)
     if isinstance(capture, _Walked) and not reading.reassembles:
         for packets in capture.slices():
             packets.records.ts_ns -= reading.epoch_offset_ns
-            yield "packets", _packets_table(packets, path, None)
+            yield "packets", _packets_table(packets, source, None)
         return
     counts = InterfaceCounts(len(capture.interfaces))
     hosts = np.array([each.host for each in capture.interfaces], np.int64)
@@ -81,11 +88,11 @@ def read_tables(path: Place, reading: Reading) -> Iterator[tuple[str, pa.Table]]
     for chosen in _pieces(packets_of, hosts, found):
         packets = capture.packets(chosen)
         packets.records.ts_ns -= reading.epoch_offset_ns
-        yield from _read_piece(packets, path, reading, counts)
+        yield from _read_piece(packets, source, reading, counts)
     if "captures" in reading.tables:
-        yield "captures", counts.table(capture, path, mine)
+        yield "captures", counts.table(capture, source.name, mine)
         if not capture.interfaces and reading.part == 0:
-            yield "captures", describe_unreadable(capture, path)
+            yield "captures", describe_unreadable(capture, source.name)
 
 
 class _Walked:
@@ -129,13 +136,13 @@ def _pieces(per_interface: Ints, hosts: Ints, wanted: set[int]) -> Iterator[Bool
 
 
 def _read_piece(
-    packets: Packets, path: Place, reading: Reading, counts: InterfaceCounts
+    packets: Packets, source: Capture, reading: Reading, counts: InterfaceCounts
 ) -> Iterator[tuple[str, pa.Table]]:
     connections = find_connections(packets)
     streams = reassemble(connections.segments, connections.base)
     counts.add(packets, connections, streams)
     if "packets" in reading.tables:
-        yield "packets", _packets_table(packets, path, _retransmitted(packets, connections, streams))
+        yield "packets", _packets_table(packets, source, _retransmitted(packets, connections, streams))
     if "conns" in reading.tables:
         yield "conns", summarise_connections(connections, streams, packets)
     if "crossings" in reading.tables:
@@ -179,13 +186,13 @@ def _retransmitted(packets: Packets, connections: TcpConnections, streams: Strea
     return is_retx
 
 
-def _packets_table(packets: Packets, path: Place, is_retx: npt.NDArray[np.bool_] | None) -> pa.Table:
+def _packets_table(packets: Packets, source: Capture, is_retx: npt.NDArray[np.bool_] | None) -> pa.Table:
     records, columns = packets.records, packets.columns
     count = len(records)
     no_tcp, no_ports = columns.nature != TCP, columns.src_port < 0
     arrays = {
         "ts_ns": pa.array(records.ts_ns),
-        "host": pa.array(packets.host),
+        "host": host_column(packets.host),
         "tap": pa.array(TAPS).take(pa.array(packets.tap)),
         "src_ip": _address_strings(columns.src, packets.ipv6),
         "src_port": pa.array(columns.src_port, mask=no_ports),
@@ -200,7 +207,7 @@ def _packets_table(packets: Packets, path: Place, is_retx: npt.NDArray[np.bool_]
         "wire_bytes": pa.array(records.wire_bytes),
         "cap_bytes": pa.array(records.cap_bytes),
         "is_retx": pa.nulls(count, pa.bool_()) if is_retx is None else pa.array(is_retx, mask=no_tcp),
-        "pcap_file": pa.array([path.name]).take(pa.array(np.zeros(count, np.int8))),
+        "pcap_file": pa.array([source.name]).take(pa.array(np.zeros(count, np.int8))),
         "pcap_off": pa.array(records.at),
     }
     return pa.table([arrays[name] for name in PACKETS.names], schema=PACKETS)

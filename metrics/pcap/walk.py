@@ -56,6 +56,11 @@ def gather(data: Bytes, at: Ints, layout: np.dtype[np.void]) -> npt.NDArray[np.v
     return pieces[at].view(layout)
 
 
+def big_endian_16(data: Bytes, at: Ints) -> Ints:
+    """The 16-bit word at each offset, in network byte order."""
+    return data[at].astype(np.int64) << 8 | data[at + 1]
+
+
 def as_slice(rows: Ints) -> Ints | slice:
     """``rows`` as a slice where each follows the one before it: reading and writing then need no index."""
     if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (rows[1:] > rows[:-1]).all():

@@ -5,8 +5,9 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final
 from uuid import uuid4
@@ -55,6 +56,14 @@ def map_bytes(path: Place) -> npt.NDArray[np.uint8]:
             if found is not None:
                 _mapped[path] = found
     return _array(found)
+
+
+def map_chunks(*chunks: Iterable[bytes]) -> npt.NDArray[np.uint8]:
+    """(n,) bytes that come in chunks, mapped from a file without a name in ``scratch_folder``."""
+    with tempfile.TemporaryFile(prefix="trellis-", dir=scratch_folder()) as file:
+        file.writelines(chain(*chunks))
+        file.flush()
+        return _array(_map(file))
 
 
 def _map(file: IO[bytes]) -> mmap.mmap | None:

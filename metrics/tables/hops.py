@@ -205,7 +205,7 @@ def _of_logs(logged: pa.Table, frames: Groups) -> dict[str, pa.Array]:
 
 def _of_taps(seen: pa.Table, frames: Groups, nodes_by_host: Sequence[int]) -> dict[str, pa.Array]:
     tx, rx = says(seen["tap"], "tx"), says(seen["tap"], "rx")
-    host = seen["vantage_host"].to_numpy()
+    host = numbers(seen["vantage_host"], -1)
     known = (host >= 0) & (host < len(nodes_by_host))
     node = pa.array(np.array([*nodes_by_host, -1], np.int64)[np.where(known, host, -1)], mask=~known)
     return {

@@ -18,7 +18,7 @@ from metrics.measures.snapshots import measure_overlay
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.tables import Reading
 from metrics.rundir import RunDir
-from metrics.rundir.files import CAPTURE_FOLDER, STALLS_FILE, table_file
+from metrics.rundir.files import STALLS_FILE, table_file
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables import (
@@ -50,7 +50,7 @@ from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
 from metrics.tables.transit_evidence import TransitRules, weigh_transits
 from metrics.tables.transits import Access, TransitSources, build_transits
-from metrics.tables.wire import stage_captures
+from metrics.tables.wire import captures_of, stage_captures
 from metrics.totals import Totals, write_totals
 
 
@@ -313,9 +313,9 @@ class Pipeline:
         """Write the table ``packets``, a row per packet of the captures."""
         targets = {"packets": self._path("packets")}
         targets["packets"].mkdir()
-        reading = Reading(("packets",), epoch_offset_ns=self._run.manifest.epoch_offset_ns)
-        if self._run.captures:
-            stage_captures(self._executor, self._run.path / CAPTURE_FOLDER, reading, targets)
+        reading = Reading(("packets",), epoch_offset_ns=self._run.manifest.epoch_offset_ns, foreign=True)
+        if captures := captures_of(self._run):
+            stage_captures(self._executor, captures, reading, targets)
         else:
             write_share({"packets": SCHEMAS["packets"].empty_table()}, targets, Share())
 

@@ -12,7 +12,6 @@ from numpy.lib.format import open_memmap
 from metrics.executors import Executor
 from metrics.pcap.tables import Reading
 from metrics.rundir import RunDir
-from metrics.rundir.files import CAPTURE_FOLDER
 from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.tables.interests import starters_of
@@ -20,7 +19,7 @@ from metrics.tables.logs import Logs
 from metrics.tables.published import stage_schedule
 from metrics.tables.shares import count_shares
 from metrics.tables.traces import Staging
-from metrics.tables.wire import WIRE_TABLES, Wire, count_parts
+from metrics.tables.wire import WIRE_TABLES, Wire, captures_of, count_parts
 from peer.files import TRACE_FOLDER
 
 _BYTES_PER_ROW = 300
@@ -104,8 +103,9 @@ class StagedRun:
                 epoch_offset_ns=manifest.epoch_offset_ns,
                 origin_ns=manifest.zero_ns,
                 parts=staging.parts,
+                foreign=True,
             )
-            self.wire.read(run.path / CAPTURE_FOLDER, reading, self.buckets)
+            self.wire.read(captures_of(run), reading, self.buckets)
 
     def _stage_plan(self) -> None:
         """What was asked for: messages, nodes, and the matrices of the pairs of nodes, which may be 100 million.

@@ -4,18 +4,16 @@ Frames go to ``frames``, every other event to ``events``; of the frames that wer
 the input of header-only captures, and those that begin a stream to ``beginnings``. What events say of messages goes to
 ``told``, what became of the copies from each neighbour to ``handled``, and what they say of links and subscriptions to
 ``changes``. All but ``events`` are in buckets (``metrics.tables.buckets``), and ``traced`` is divided as captures are.
-``mentions`` says which buckets of ``frames`` have frames of a message. Arrow reads whole blocks of lines; a block that
-it refuses is halved until the lines that are no events stand alone.
+``mentions`` says which buckets of ``frames`` have frames of a message.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import IO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 from msgspec import Struct
 from msgspec.structs import asdict
 
@@ -25,6 +23,7 @@ from metrics.storage import Place
 from metrics.storage.copies import scratch_folder
 from metrics.tables.buckets import BucketParts, of_connections, of_messages, of_neighbours, of_nodes, read_bucket
 from metrics.tables.columns import conform, find, group_rows
+from metrics.tables.object_lines import ObjectLines
 from metrics.tables.schemas import schema_of
 from metrics.tables.shares import all_shares
 from metrics.tables.staged import ParquetPart
@@ -71,7 +70,14 @@ _BUCKETED: Final = {
 
 STAGED_TABLES: Final = ("events", *_BUCKETED, "traced")
 
+_LINES: Final = ObjectLines(EVENTS)
+
 BLOCK_BYTES = 16 << 20
+
+LINE_BYTES = 16 << 20
+"""A line that is longer by more than ``BLOCK_BYTES`` is not read; none that a peer writes comes near it."""
+
+_CUT: Final = b"!\n"
 
 COPIES_BYTES = 128 << 20
 """Of a trace, whose events about copies are in memory together."""
@@ -256,30 +262,28 @@ def locate(frames: pa.Table) -> pa.Table:
 
 def parse(lines: bytes) -> pa.Table:
     """A row of ``EVENTS`` for every line that is not blank; a line that is no such object gives a row of nulls."""
-    rows = [line for line in lines.split(b"\n") if line.strip()]
-    if not rows:
-        return EVENTS.empty_table()
-    try:
-        table = pj.read_json(
-            pa.BufferReader(lines),
-            pj.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-            pj.ParseOptions(explicit_schema=EVENTS, unexpected_field_behavior="ignore"),
-        )
-    except pa.ArrowInvalid:
-        table = None
-    if table is not None and len(table) == len(rows):  # otherwise an object spans lines, or shares one
-        return table.select(EVENTS.names)
-    if len(rows) == 1:
-        return pa.table([pa.nulls(1, field.type) for field in EVENTS], schema=EVENTS)
-    middle = len(rows) // 2
-    return pa.concat_tables([parse(b"\n".join(some)) for some in (rows[:middle], rows[middle:])])
+    return _LINES.parse(lines)
 
 
 def read_blocks(path: Place) -> Iterator[bytes]:
-    """The file's bytes, some whole lines at a time."""
+    """The file's bytes, some whole lines at a time.
+
+    A line that does not end within ``LINE_BYTES`` after the block in which it begins is cut there, and marked so that
+    it is no JSON.
+    """
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
-            yield block + file.readline()
+            rest = b"" if block.endswith(b"\n") else file.readline(LINE_BYTES)
+            yield block + (rest + _CUT if _skip_line(file, rest) else rest)
+
+
+def _skip_line(file: IO[bytes], rest: bytes) -> bool:
+    """Read up to the end of a line of which ``rest`` is known; whether there was more of it."""
+    skipped = False
+    while len(rest) == LINE_BYTES and not rest.endswith(b"\n"):
+        rest = file.readline(LINE_BYTES)
+        skipped = skipped or bool(rest.strip())
+    return skipped
 
 
 def _settle(events: pa.Table, path: Place, ahead_ns: Mapping[int, int]) -> pa.Table:

@@ -10,10 +10,12 @@ import pyarrow as pa
 from metrics.executors import Executor
 from metrics.pcap import tasks as sharing
 from metrics.pcap.divided import divide_capture
+from metrics.pcap.files import Capture
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.tables import Reading
-from metrics.pcap.tasks import FileShare, Task, find_captures, plan_tasks, read_task
+from metrics.pcap.tasks import FileShare, Task, plan_tasks, read_task
 from metrics.pcap.walk import Ints
+from metrics.rundir import RunDir
 from metrics.storage import Place
 from metrics.tables.buckets import BucketParts, of_connections, of_nodes, of_seconds
 from metrics.tables.shares import Share, write_share
@@ -28,6 +30,11 @@ _MENTIONS: Final = "mentions"
 
 PART_BYTES: Final = 128 << 20
 """Captures are divided into parts of about so many bytes, so that a task holds no more at a time."""
+
+
+def captures_of(run: RunDir) -> list[Capture]:
+    """The captures of a run. Its interfaces are named by hosts, so no file need be asked which hosts it claims."""
+    return [Capture(path, path.name) for path in run.captures]
 
 
 def count_parts(workers: int, capture_bytes: int) -> int:
@@ -53,20 +60,19 @@ class Wire:
             target.mkdir(parents=True)
         self._targets[_MENTIONS] = mentions
 
-    def read(self, capture_dir: Place, reading: Reading, buckets: int) -> None:
+    def read(self, captures: Sequence[Capture], reading: Reading, buckets: int) -> None:
         """Read all captures once and stage their tables in buckets.
 
         They are buckets of seconds for ``wire``, of sources for ``crossings``, and of connections for the others.
 
         Args:
-            capture_dir: where the captures are.
+            captures: the captures.
             reading: how they are read; its tables are ``WIRE_TABLES``. Captures are divided if it has several parts.
             buckets: how many there are.
         """
         if reading.parts == 1:
-            stage_captures(self._executor, capture_dir, reading, self._targets, buckets)
+            stage_captures(self._executor, captures, reading, self._targets, buckets)
             return
-        captures = find_captures(capture_dir)
         with temporary_folder(self._staging, "divided-") as folder:
             divided = [(capture, folder / str(number), reading.parts) for number, capture in enumerate(captures)]
             self._executor.map(_divide, divided)
@@ -83,18 +89,18 @@ class Wire:
 
 
 def stage_captures(
-    executor: Executor, capture_dir: Place, reading: Reading, targets: Mapping[str, Place], buckets: int = 1
+    executor: Executor, captures: Sequence[Capture], reading: Reading, targets: Mapping[str, Place], buckets: int = 1
 ) -> None:
     """Read captures and write their tables as folders of parts, a part per task (and bucket) that found any row.
 
     Args:
         executor: runs the tasks.
-        capture_dir: where the captures are.
+        captures: the captures.
         reading: what is read of them.
         targets: the folder of each table.
         buckets: into how many buckets the tables are divided, other than ``captures`` and ``packets``.
     """
-    tasks = plan_tasks(capture_dir, reading, executor.workers)
+    tasks = plan_tasks(captures, reading, executor.workers)
     _stage_tasks(executor, tasks, reading, targets, buckets)
 
 
@@ -106,7 +112,7 @@ def _stage_tasks(
         remove_attempts(target)
 
 
-def _divide(given: tuple[Place, Place, int]) -> None:
+def _divide(given: tuple[Capture, Place, int]) -> None:
     divide_capture(*given)
 
 

@@ -7,6 +7,9 @@ import hashlib
 import json
 import os
 import sys
+from pathlib import Path
+
+from pyspark.errors import PySparkException
 
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.source import register
@@ -35,6 +38,13 @@ def main() -> None:
         for table, some in rows.items():
             texts = sorted(repr(tuple(row)) for row in some)
             found[table] = [len(texts), hashlib.sha256("\n".join(texts).encode()).hexdigest()]
+        found["files"] = sorted({row["pcap_file"] for row in collected})
+        wrong = Path("wrong.pcap")
+        wrong.write_bytes(b"no capture")
+        try:
+            reader.options(path=str(wrong.absolute())).load().collect()
+        except PySparkException as error:
+            found["refused"] = str(error)
     print(json.dumps(found))
 
 

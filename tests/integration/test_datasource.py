@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -55,8 +56,9 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
                         "ts_ns": START_NS,
                     }
                 )
+        packets = [replace(each, host=2 * file + each.host) for each in packets]
         packets.sort(key=lambda each: each.ts_ns)
-        (folder / f"{file}.pcapng").write_bytes(b"".join(pcapng(packets, (0, 1), snaplen=96)))
+        (folder / f"{file}.pcapng").write_bytes(b"".join(pcapng(packets, (2 * file, 2 * file + 1), snaplen=96)))
     traced = folder / "traced.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=TRACED), traced)
     return folder, traced
@@ -87,6 +89,9 @@ def read_with(master: str, captures: tuple[Path, Path], tmp_path: Path) -> dict[
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    assert found.pop("files") == ["0.pcapng", "1.pcapng", "2.pcapng"]
+    assert "wrong.pcap: not a capture: expected a pcap or pcapng file" in str(found.pop("refused"))
+    assert "1 left out (no regular file, or not named as a capture: .pcap, .pcapng, .cap" in done.stderr
     return found
 
 

@@ -19,7 +19,7 @@ from metrics.analysis import analyse
 from metrics.copying import copy_run
 from metrics.executors.cluster import WorkersError, require_workers
 from metrics.executors.in_process import InProcess
-from metrics.pcap.tasks import find_captures
+from metrics.pcap.listing import list_captures
 from metrics.publication import publishing
 from metrics.rundir import Pointer, RunDir, RunDirError, read_pointer, write_document
 from metrics.rundir.files import POINTER_FILE
@@ -213,9 +213,9 @@ def test_the_frames_of_a_capture_in_a_store_are_shown(
 def test_captures_are_found_by_uri(stored: StorePath) -> None:
     capture = stored / "capture/plane.pcapng"
     for path in (capture, stored / "capture", f"{stored}/capture", f"{stored}/capture/*.pcapng"):
-        assert find_captures(path) == [capture]
+        assert [(each.path, each.name) for each in list_captures(path).captures] == [(capture, "plane.pcapng")]
     with pytest.raises(FileNotFoundError, match="no capture at"):
-        find_captures(f"{stored}/capture/*.none")
+        list_captures(f"{stored}/capture/*.none")
 
 
 # -------------------------------------------------------------------------------------------------------- copies

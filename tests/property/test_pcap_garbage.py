@@ -9,9 +9,22 @@ from hypothesis import strategies as st
 
 from metrics.pcap.files import read_bytes
 from metrics.pcap.tables import Reading, read_tables
-from tests.synthetic_capture import ACK, INBOUND, OUTBOUND, SYN, Packet, enhanced, interface, pcap, pcapng, section
+from tests.synthetic_capture import (
+    ACK,
+    INBOUND,
+    LINK_HEADERS,
+    OUTBOUND,
+    SYN,
+    Packet,
+    enhanced,
+    interface,
+    old_packet,
+    pcap,
+    pcapng,
+    section,
+)
 
-ALL = Reading(("packets", "conns", "frames", "spans", "wire", "captures"), retransmissions=True)
+ALL = Reading(("packets", "conns", "frames", "spans", "wire", "captures"), foreign=True, retransmissions=True)
 PACKETS = [
     Packet(
         10**9 + n,
@@ -34,6 +47,12 @@ WHOLE = [
     b"".join(pcapng(PACKETS, (0, 1), order=">", snaplen=60)),
     pcap([(each.ts_ns, each.ip_bytes()) for each in [*PACKETS, SIX]]),
     pcap([(each.ts_ns, bytes(12) + b"\x08\x00" + each.ip_bytes()) for each in PACKETS], ">", nano=False, linktype=1),
+    *(section(order) + interface("1", order) + old_packet(0, 7, PACKETS[3].ip_bytes(), order) for order in "<>"),
+    pcap([(each.ts_ns, bytes(8) + each.ip_bytes()) for each in PACKETS], magic=0xA1B2CD34, nano=False),
+    *(
+        pcap([(each.ts_ns, head + each.ip_bytes()) for each in PACKETS], linktype=linktype)
+        for linktype, head in LINK_HEADERS
+    ),
     section() + interface("1", linktype=276) + enhanced(0, 1, b"\x08\x00" + bytes(18) + PACKETS[3].ip_bytes()),
 ]
 

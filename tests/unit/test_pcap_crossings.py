@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metrics.pcap.divided import divide_capture
+from metrics.pcap.files import Capture
 from metrics.pcap.tables import Reading, read_tables
 from tests.synthetic_capture import ACK, INBOUND, OUTBOUND, PUSH, Packet, pcap, pcapng
 
@@ -79,7 +80,8 @@ def test_a_divided_capture_has_the_same_crossings(tmp_path: Path) -> None:
     whole = crossings(tmp_path / "hosts.pcapng", content)
     traced = tmp_path / "traced"
     traced.mkdir()
-    divide_capture(tmp_path / "hosts.pcapng", tmp_path / "divided", 3, window_bytes=1024)
+    capture = Capture(tmp_path / "hosts.pcapng", "hosts.pcapng")
+    divide_capture(capture, tmp_path / "divided", 3, window_bytes=1024)
     found = []
     for part in range(3):
         reading = Reading(("crossings",), traced=traced, part=part, parts=3, divided=tmp_path / "divided")

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from metrics.pcap.divided import CapturePart, divide_capture
-from metrics.pcap.files import read_bytes, read_windows
+from metrics.pcap.files import Capture, read_bytes, read_windows
 from metrics.pcap.headers import Packets, address_text, decode
-from metrics.pcap.records import MID, Records
+from metrics.pcap.records import MID, HostRule, Records
 from metrics.pcap.tables import Reading
 from metrics.storage.copies import map_bytes
 from metrics.tables import wire
@@ -82,7 +82,7 @@ def test_windows_have_the_records_of_the_whole_file(tmp_path: Path, window_bytes
         path = tmp_path / name
         path.write_bytes(content)
         data = map_bytes(path)
-        whole, windows = read_bytes(data, name), list(read_windows(data, name, window_bytes))
+        whole, windows = read_bytes(data, HostRule(name)), list(read_windows(data, HostRule(name), window_bytes))
         for column in COLUMNS:
             assert joined(windows, column) == getattr(whole, column).tolist(), (name, column)
         if windows:
@@ -99,7 +99,7 @@ def test_a_packet_without_a_time_takes_that_of_the_window_before(tmp_path: Path)
     timed, data = pcapng(random_packets(2, 1), range(1)), random_packets(1, 1)[0].ip_bytes()
     untimed = block(3, struct.pack("<I", len(data)) + data)
     content = np.frombuffer(b"".join([*timed, untimed]), np.uint8)
-    windows = list(read_windows(content, "x.pcapng", 1))
+    windows = list(read_windows(content, HostRule("x.pcapng"), 1))
     assert joined(windows, "ts_ns") == [START_NS, START_NS + 1, START_NS + 1]
 
 
@@ -109,10 +109,10 @@ def test_what_follows_a_bad_block_is_not_read(tmp_path: Path) -> None:
     bad[-4:] = b"\0\0\0\0"
     content = np.frombuffer(head + b"".join(blocks[:4]) + bytes(bad) + b"".join(blocks[5:]), np.uint8)
     for window_bytes in (1, 500, 10**6):
-        windows = list(read_windows(content, "x.pcapng", window_bytes))
+        windows = list(read_windows(content, HostRule("x.pcapng"), window_bytes))
         assert sum(map(len, windows)) == 4
         assert windows[-1].unread_bytes == sum(map(len, blocks[4:]))
-    assert not list(read_windows(np.frombuffer(section()[:20], np.uint8), "x.pcapng", 10))
+    assert not list(read_windows(np.frombuffer(section()[:20], np.uint8), HostRule("x.pcapng"), 10))
 
 
 def texts(packets: Packets, end: str) -> list[str]:
@@ -135,9 +135,9 @@ def test_a_divided_capture_has_the_packets_of_each_part(tmp_path: Path, parts: i
         path, folder = tmp_path / name, tmp_path / f"divided-{name}"
         path.write_bytes(content)
         for _ in range(2):  # an attempt that is repeated changes nothing
-            divide_capture(path, folder, parts, window_bytes)
+            divide_capture(Capture(path, path.name), folder, parts, window_bytes)
         assert not list(tmp_path.glob(".*")), "nor does it leave anything"
-        whole = read_bytes(map_bytes(path), name)
+        whole = read_bytes(map_bytes(path), HostRule(name))
         expected_part = parts_of(decode(whole), parts)
         walked = decode(whole)
         for part in range(parts):
@@ -164,7 +164,7 @@ def test_directions_are_told_by_all_packets_of_an_interface(tmp_path: Path) -> N
     """A part may have packets of a single other host, so that either address is in all of them."""
     path = tmp_path / "own-3.pcap"
     path.write_bytes(contents()[path.name])
-    divide_capture(path, tmp_path / "divided", 7, 300)
+    divide_capture(Capture(path, path.name), tmp_path / "divided", 7, 300)
     taps = [CapturePart(tmp_path / "divided", part).packets(None).tap.tolist() for part in range(7)]
     assert len([part for part in taps if part]) > 2
     assert all(MID not in part for part in taps)

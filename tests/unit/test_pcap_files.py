@@ -1,7 +1,10 @@
 """Capture formats, link layers and headers: every field of every packet, and the vectorised walk against the loop."""
 
+import gzip
+import os
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +13,12 @@ import pytest
 
 from harness.testbeds.emulated.dataplane import pcapng as plane
 from metrics.pcap import walk
-from metrics.pcap.files import read_bytes
+from metrics.pcap.files import CaptureError, read_bytes
 from metrics.pcap.tables import Reading, read_tables
 from tests.synthetic_capture import (
     ACK,
     INBOUND,
+    LINK_HEADERS,
     OUTBOUND,
     PUSH,
     SYN,
@@ -22,6 +26,7 @@ from tests.synthetic_capture import (
     block,
     enhanced,
     interface,
+    old_packet,
     option,
     pcap,
     pcapng,
@@ -32,6 +37,7 @@ START_NS = 1_700_000_000 * 10**9
 FOUR = Packet(
     START_NS + 123_456_789, 3, OUTBOUND, "10.0.0.1", 40000, "10.0.0.2", 7000, 2**32 - 1, 7, ACK | PUSH, b"x" * 9
 )
+BACK = Packet(START_NS + 1, 3, 0, "10.0.0.3", 7000, "10.0.0.1", 40000, 7, 8, ACK)
 SIX = Packet(START_NS + 5, 3, INBOUND, "fd00::2", 7000, "fd00::1", 40000, 5, 6, SYN | ACK)
 EXTENSION = bytes([43, 0]) + bytes(6) + bytes([6, 1]) + bytes(14)  # destination options, then routing, then TCP
 
@@ -64,23 +70,125 @@ def test_classic_files(tmp_path: Path, order: str, nano: bool) -> None:
     assert [six["src_ip"], six["dst_ip"], six["seq"]] == ["fd00::2", "fd00::1", 5]
 
 
-@pytest.mark.parametrize(
-    ("linktype", "head"),
-    [
-        (1, bytes(12) + b"\x08\x00"),
-        (1, bytes(12) + b"\x81\x00\x00\x05\x08\x00"),
-        (1, bytes(12) + b"\x88\xa8\x00\x05\x81\x00\x00\x06\x08\x00"),
-        (101, b""),
-        (228, b""),
-        (113, b"\x00\x04" + bytes(12) + b"\x08\x00"),
-        (276, b"\x08\x00" + bytes(8) + b"\x04" + bytes(9)),
-    ],
-)
+@pytest.mark.parametrize(("linktype", "head"), LINK_HEADERS)
 def test_link_layers(tmp_path: Path, linktype: int, head: bytes) -> None:
     (row,) = read_packets(tmp_path / "a.pcap", pcap([(FOUR.ts_ns, head + FOUR.ip_bytes())], linktype=linktype))
     assert [row["src_ip"], row["dst_port"], row["seq"], row["payload_bytes"]] == ["10.0.0.1", 7000, 2**32 - 1, 9]
     assert row["wire_bytes"] == len(head) + 61
     assert row["tap"] == ("tx" if linktype in (113, 276) else "mid")
+
+
+@pytest.mark.parametrize(
+    ("linktype", "head"),
+    [
+        (229, b""),
+        *((0, family.to_bytes(4, order)) for family in (10, 23, 24, 28, 30) for order in ("little", "big")),
+        (1, bytes(12) + b"\x86\xdd"),
+        (1, bytes(12) + b"\x88\x64\x11\x00\x00\x01\x00\x40\x00\x57"),
+        (1, bytes(12) + b"\x88\x48\x00\x01\x01\x40"),
+    ],
+)
+def test_link_layers_of_ipv6(tmp_path: Path, linktype: int, head: bytes) -> None:
+    (row,) = read_packets(tmp_path / "a.pcap", pcap([(SIX.ts_ns, head + SIX.ip_bytes())], linktype=linktype))
+    assert [row["src_ip"], row["dst_port"], row["seq"]] == ["fd00::2", 40000, 5]
+
+
+@pytest.mark.parametrize(
+    ("linktype", "head"),
+    [
+        (0, b"\x00\x02\x00\x00"),
+        (0, b"\x07\x00\x00\x00"),
+        (0, b"\x1e\x00\x00\x00"),
+        (1, bytes(12) + b"\x08\x06"),
+        (1, bytes(12) + b"\x88\x64\x11\x00\x00\x01\x00\x40\xc0\x21"),
+        (1, bytes(12) + b"\x81\x00\x00\x05" * 9 + b"\x08\x00"),
+        (9, b"\xff\x03\x00\x21"),
+    ],
+)
+def test_other_link_layers_are_counted_as_not_understood(tmp_path: Path, linktype: int, head: bytes) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap([(FOUR.ts_ns, head + FOUR.ip_bytes())], linktype=linktype))
+    (row,) = dict(read_tables(path, Reading(("captures",))))["captures"].to_pylist()
+    assert [row["packets"], row["n_not_understood"]] == [1, 1]
+
+
+@pytest.mark.parametrize(("linktype", "head"), [(each, head) for each, head in LINK_HEADERS if head])
+def test_cut_link_layers_are_counted_as_not_understood(tmp_path: Path, linktype: int, head: bytes) -> None:
+    path = tmp_path / "a.pcap"
+    cuts = [head[:size] for size in range(len(head) + 1)]
+    path.write_bytes(pcap([(FOUR.ts_ns, each) for each in cuts], linktype=linktype))
+    (row,) = dict(read_tables(path, Reading(("captures",))))["captures"].to_pylist()
+    assert row["n_not_understood"] == len(cuts)
+
+
+@pytest.mark.parametrize(("linktype", "rest"), [(113, bytes(12) + b"\x08\x00"), (276, None)])
+def test_cooked_packets_have_directions(tmp_path: Path, linktype: int, rest: bytes | None) -> None:
+    """Those between other hosts have none, even if all have the same address."""
+    packets = []
+    for kind in range(5):
+        head = bytes([0, kind]) + rest if rest else b"\x08\x00" + bytes(8) + bytes([kind]) + bytes(9)
+        packets.append((START_NS + kind, head + FOUR.ip_bytes()))
+    rows = read_packets(tmp_path / "a.pcap", pcap(packets, linktype=linktype))
+    assert [row["tap"] for row in rows] == ["rx", "rx", "rx", "mid", "tx"]
+    other = [
+        (START_NS + n, packets[3][1][: 20 if rest is None else 16] + each.ip_bytes())
+        for n, each in enumerate((FOUR, BACK))
+    ]
+    rows = read_packets(tmp_path / "b.pcap", pcap(other, linktype=linktype))
+    assert [row["tap"] for row in rows] == ["mid", "mid"]
+    tables = dict(read_tables(tmp_path / "a.pcap", Reading(("wire",))))
+    assert sorted(tables["wire"]["tap"].to_pylist()) == ["mid", "rx", "tx"]
+
+
+def test_modified_pcap_has_longer_record_headers(tmp_path: Path) -> None:
+    for order in "<>":
+        whole = pcap([(FOUR.ts_ns, FOUR.ip_bytes())], order, nano=False, magic=0xA1B2CD34)
+        content = whole[:40] + bytes(8) + whole[40:]
+        (row,) = read_packets(tmp_path / "a.pcap", content)
+        assert [row["src_ip"], row["seq"], row["payload_bytes"]] == ["10.0.0.1", 2**32 - 1, 9]
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_old_packet_blocks_are_packets(order: str) -> None:
+    content = section(order) + interface("3", order) + interface("9", order)
+    content += old_packet(1, 77, b"abc", order, INBOUND, drops=0xFFFF) + enhanced(1, 78, b"abcde", order)
+    content += old_packet(0, 79, b"ab", order, OUTBOUND, drops=5) + old_packet(2, 80, b"no such interface", order)
+    content += block(2, bytes(16), order)
+    records = read_bytes(np.frombuffer(content, np.uint8))
+    assert records.ts_ns.tolist() == [77, 78, 79]
+    assert records.interface.tolist() == [1, 1, 0]
+    assert records.cap_bytes.tolist() == records.wire_bytes.tolist() == [3, 5, 2]
+    assert records.tap.tolist() == [2, 0, 1]
+    assert (records.unknown_blocks, records.unread_bytes) == (1, 28)
+
+
+@pytest.mark.parametrize(
+    ("file_name", "if_name", "host"),
+    [
+        ("hosts-001.pcapng", "32", 32),
+        ("hosts-001.pcapng", "wan0", None),
+        ("host-12.pcap", "", 12),
+        ("Host12.pcap", "eth0", 12),
+        ("node_3.pcapng", "", 3),
+        ("peer7.pcap.gz", "", 7),
+        ("h4-eth0.pcap", "h4-eth0", 4),
+        ("n0.pcap1", "", 0),
+        ("capture-2026-11-27.pcap", "", None),
+        ("20261127.pcap", "", None),
+        ("eth0.pcap", "", None),
+        ("rot-00001.pcap", "", None),
+        ("host-12-rtt-50.pcap", "", None),
+        ("host1234567890.pcap", "", None),
+        ("x.pcap", "1234567890", None),
+        ("x.pcap", "\u0663", None),
+    ],
+)
+def test_hosts_of_interfaces(tmp_path: Path, file_name: str, if_name: str, host: int | None) -> None:
+    content = section() + interface(if_name) + enhanced(0, 5, FOUR.ip_bytes())
+    (row,) = read_packets(tmp_path / file_name, content)
+    assert row["host"] == host
+    tables = dict(read_tables(tmp_path / file_name, Reading(("conns", "wire", "captures"))))
+    assert {host} == {each for table in tables.values() for each in table["vantage_host"].to_pylist()}
 
 
 def test_ip_options_and_ipv6_extensions(tmp_path: Path) -> None:
@@ -193,11 +301,56 @@ def test_a_capture_without_directions_learns_them_from_the_address_in_every_pack
     assert [row["tap"] for row in rows] == ["tx", "rx"]
 
 
-@pytest.mark.parametrize("content", [b"", b"\x0a\x0d\x0d\x0a", b"no capture at all", pcap([])[:10], pcap([])])
-def test_empty_and_foreign_files(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"\x0a\x0d", b"\x0a\x0d\x0d\x0a", pcap([])[:3], pcap([])[:10], pcap([])])
+def test_empty_files(tmp_path: Path, content: bytes) -> None:
     assert read_packets(tmp_path / "x.pcap", content) == []
     for name, table in read_tables(tmp_path / "x.pcap", Reading(("conns", "frames", "wire"))):
         assert len(table) == 0, name
+
+
+@pytest.mark.parametrize(
+    "content", [b"no capture at all", b"n", gzip.compress(b"no", mtime=0), section().replace(b"+", b"-")]
+)
+def test_foreign_files_are_refused_or_counted(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(content)
+    with pytest.raises(CaptureError, match=r"x\.pcap: not a capture: expected a pcap or pcapng file, found"):
+        list(read_tables(path, Reading(("packets",))))
+    tables = dict(read_tables(path, Reading(("captures",), foreign=True)))
+    (row,) = tables["captures"].to_pylist()
+    assert row["truncated"] and row["unread_bytes"] and not row["packets"]
+
+
+@pytest.mark.parametrize(
+    "compress", [gzip.compress, lambda content: gzip.compress(content[:50]) + gzip.compress(content[50:])]
+)
+def test_compressed_captures(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    content = b"".join(pcapng([FOUR, SIX], (3,)))
+    plain = read_packets(tmp_path / "x.pcapng", content)
+    for name in ("x.pcapng.gz", "x.pcap"):
+        packed = [row | {"pcap_file": "x.pcapng"} for row in read_packets(tmp_path / name, compress(content))]
+        assert packed == plain
+    assert read_packets(tmp_path / "empty.pcap.gz", gzip.compress(b"")) == []
+
+
+@pytest.mark.parametrize("cut", [5, 12, 200])
+def test_a_damaged_compressed_capture_is_read_up_to_the_damage(tmp_path: Path, cut: int) -> None:
+    packets = many_packets(300, seed=4)
+    path = tmp_path / "x.pcap.gz"
+    path.write_bytes(gzip.compress(pcap(packets))[:-cut])
+    found = read_packets(path, path.read_bytes())
+    assert 0.9 * len(packets) < len(found) <= len(packets)
+    (row,) = dict(read_tables(path, Reading(("captures",))))["captures"].to_pylist()
+    assert row["truncated"], "even if all packets are there"
+
+
+def test_what_has_no_end_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pcap")
+    (tmp_path / "zero.pcap").symlink_to("/dev/zero")
+    (tmp_path / "folder.pcap").mkdir()
+    for name, kind in (("pipe", "named pipe"), ("zero", "device"), ("folder", "folder")):
+        with pytest.raises(CaptureError, match=f"{name}.pcap: not a capture: expected a regular file, found a {kind}"):
+            list(read_tables(tmp_path / f"{name}.pcap", Reading(("packets",), foreign=True)))
 
 
 def test_parts_make_the_whole(tmp_path: Path) -> None:

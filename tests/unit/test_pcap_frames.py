@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from metrics.pcap.divided import divide_capture
+from metrics.pcap.files import Capture
 from metrics.pcap.schemas import TRACED
 from metrics.pcap.tables import Reading, read_tables
 from peer import wire
@@ -138,7 +139,7 @@ def test_parts_of_a_divided_capture_have_its_frames(tmp_path: Path, seed: int) -
     packets, frames, isns = exchange(seed, NetworkPath(loss=0.15, overlap=0.2, reorder=0.3))
     file, folder = tmp_path / "all.pcapng", tmp_path / "divided"
     file.write_bytes(b"".join(pcapng(packets, (0, 1), snaplen=60)))
-    divide_capture(file, folder, 2, 700)
+    divide_capture(Capture(file, file.name), folder, 2, 700)
     file.unlink()
     found: set[Sighting] = set()
     for part in range(2):

@@ -1,17 +1,21 @@
 """``trellis inspect`` on captures made by Scapy: whole, cut, with holes, and no captures at all."""
 
+import gzip
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.packet import Packet, Raw
 from scapy.utils import PcapNgWriter, PcapWriter
 
 from harness.cli import main
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.wire import encode
+from tests import synthetic_capture as synthetic
 
 FRAMES: list[Frame] = [Hello(3, 7), Subscriptions((1, 2)), Data(3 << 32 | 9, (4, 5), 2, 1, bytes(300)), Bye("stop")]
 RAW_IP = 101
@@ -101,6 +105,64 @@ def test_pcapng_is_read_and_a_frame_is_shown_where_it_left_its_sender(capsys, tm
     for option, taps in (("tx", ["tx"] * 4), ("rx", ["rx"] * 4), ("both", ["tx"] * 4 + ["rx"] * 4)):
         _, lines, _ = inspect(capsys, path, "--tap", option)
         assert [line.split()[1] for line in lines] == taps
+
+
+def test_what_is_seen_at_the_other_tap_is_counted(capsys, tmp_path: Path):
+    """Cooked packets between other hosts are shown: no tap is theirs."""
+    content = encode(Hello(3, 7))
+    packets = []
+    for kind in range(5):
+        tcp = IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=kind, dport=9000, flags="PA") / Raw(content)
+        packets.append((kind, bytes([0, kind]) + bytes(12) + b"\x08\x00" + bytes(tcp)))
+    path = tmp_path / "x.pcap"
+    path.write_bytes(synthetic.pcap(packets, linktype=113))
+    for tap, sources, others in (("tx", [3, 4], 3), ("rx", [0, 1, 2, 3], 1), ("both", [0, 1, 2, 3, 4], 0)):
+        _, lines, err = inspect(capsys, path, "--tap", tap)
+        assert [int(line.partition(" > ")[0].rpartition(":")[2]) for line in lines] == sources
+        assert err.endswith(f"{others} at_other_tap\n" if others else "5 hello\n")
+
+
+def test_a_packet_whose_length_is_left_to_the_card_is_read(capsys, tmp_path: Path):
+    packets = segments(FRAMES, [23, 24])
+    for packet in packets:
+        packet.len = 0
+    _, lines, err = inspect(capsys, write(tmp_path / "x.pcap", packets))
+    assert [line.partition("10.0.0.1:40000 > 10.0.0.2:9000 ")[2] for line in lines] == WHOLE
+    assert err == "4 frames: 1 bye, 1 data, 1 hello, 1 subscriptions\n"
+
+
+@pytest.mark.parametrize(("linktype", "head"), synthetic.LINK_HEADERS)
+def test_every_link_layer_of_the_tables_is_read(capsys, tmp_path: Path, linktype: int, head: bytes):
+    content = [(number, head + bytes(packet)) for number, packet in enumerate(segments(FRAMES, [23, 24]))]
+    path = tmp_path / "x.pcap"
+    path.write_bytes(gzip.compress(synthetic.pcap(content, linktype=linktype)))
+    _, lines, _ = inspect(capsys, path)
+    assert [line.partition(" > 10.0.0.2:9000 ")[2] for line in lines] == WHOLE
+
+
+def test_ipv6_and_old_packet_blocks_are_read(capsys, tmp_path: Path):
+    path = tmp_path / "x.pcapng"
+    head = IPv6(src="fd00::1", dst="fd00::2") / TCP(sport=40_000, dport=9000, flags="PA")
+    packet = bytes(head / Raw(b"".join(map(encode, FRAMES))))
+    path.write_bytes(synthetic.section() + synthetic.interface("0") + synthetic.old_packet(0, 5, packet))
+    _, lines, _ = inspect(capsys, path)
+    assert [line.partition("[fd00::1]:40000 > [fd00::2]:9000 ")[2] for line in lines] == WHOLE
+
+
+def test_a_cut_file_says_how_much_was_not_read(capsys, tmp_path: Path):
+    path = write(tmp_path / "x.pcap", segments(FRAMES, [23, 24]))
+    path.write_bytes(path.read_bytes()[:-7])
+    _, lines, err = inspect(capsys, path)
+    assert len(lines) == 4
+    assert "49 unread_bytes" in err  # the last ACK's record without the 7 bytes
+
+
+def test_what_has_no_end_is_refused(capsys, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.pcap")
+    for path, kind in ((tmp_path / "pipe.pcap", "a named pipe"), ("/dev/zero", "a device"), (tmp_path, "a folder")):
+        status, lines, err = inspect(capsys, path)
+        assert (status, lines) == (2, [])
+        assert err == f"trellis inspect: {path}: not a capture: expected a regular file, found {kind}\n"
 
 
 def test_the_port_and_the_number_of_lines_may_be_chosen(capsys, tmp_path: Path):

@@ -42,6 +42,9 @@ NO_EVENTS = [
     b'{"event":"drop"}',
     b'{"ts_ns":1}',
     b"\x00\xff",
+    b"null",
+    b'{"ts_ns":1,"event":"drop","reason":"\xff"}',
+    b'{"ts_ns":1,"event":"drop","score":NaN}',
 ]
 
 
@@ -82,6 +85,31 @@ def test_blank_lines_and_empty_files_are_nothing(tmp_path: Path) -> None:
 def test_a_file_without_a_node_for_its_name_has_its_lines_nodes(tmp_path: Path) -> None:
     states = stage(tmp_path, START + b"nonsense\n", "other.jsonl")
     assert {node: state.lines for node, state in states.items()} == {3: 1, None: 1}
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n" + SEND % 0])
+@pytest.mark.parametrize("line_bytes", [20, 150, 10**6])
+def test_a_line_beyond_the_limit_is_one_corrupt_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line_bytes: int, end: bytes
+) -> None:
+    monkeypatch.setattr(traces, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(traces, "LINE_BYTES", line_bytes)
+    long = b'{"ts_ns":1,"node":3,"event":"drop"' + b" " * 500 + b"}"
+    state = stage(tmp_path, long + end)[3]
+    whole = line_bytes > len(long)
+    read = 1 if b"send" in end and line_bytes > 20 else 0  # the other line is longer than 30 bytes, too
+    assert state.lines == 1 + (b"send" in end)
+    assert (state.corrupt, state.drops) == (state.lines - read - whole, int(whole))
+    assert all(len(block) <= 10 + line_bytes + 2 for block in traces.read_blocks(tmp_path / "3.jsonl"))
+
+
+def test_what_follows_a_cut_line_cannot_complete_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part that is kept would be an event by itself."""
+    event = b'{"ts_ns":1,"node":3,"event":"drop"}'
+    monkeypatch.setattr(traces, "BLOCK_BYTES", len(event))
+    monkeypatch.setattr(traces, "LINE_BYTES", 8)
+    assert stage(tmp_path, event + b" " * 20 + b"junk\n")[3].corrupt == 1
+    assert stage(tmp_path, event + b" " * 20 + b"\n")[3].corrupt == 0
 
 
 def test_states_count_rare_events_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
