@@ -23,9 +23,10 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ExperimentError: the file is invalid, or its run needs more than this machine has.
     """
-    from harness.experiment.loader import is_study, read_document
+    from harness.experiment.document import read_toml
+    from harness.experiment.loader import is_study
 
-    studied = is_study(read_document(arguments.file))
+    studied = is_study(read_toml(arguments.file))
     if studied and arguments.seed is not None:
         raise ExperimentError(
             "--seed", f"{arguments.file} is a study with its own seeds; try: --set seeds=[{arguments.seed}]"

@@ -22,9 +22,15 @@ def data_path(spec: UnderlaySpec | InterestsSpec | ChurnSpec, folder: Path) -> P
     Args:
         spec: the section.
         folder: the folder of the experiment file; ``spec.path`` is relative to it.
+
+    Raises:
+        ExperimentError: the path begins with the home of an unknown user.
     """
     if spec.path is not None:
-        return folder / Path(spec.path).expanduser()
+        try:
+            return folder / Path(spec.path).expanduser()
+        except RuntimeError as error:  # the home of a user that does not exist
+            raise ExperimentError(spec.path, str(error)) from None
     data = os.environ.get(DATA_VARIABLE)
     return Path(data) / DATA_SETS[spec.kind] if data and spec.kind in DATA_SETS else None
 

@@ -20,6 +20,7 @@ from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
 from peer.protocols.description import section_name
 from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
+from topologies.limits import LARGEST_DELAY_MS, MOST_HOSTS
 
 if TYPE_CHECKING:
     ProtocolName = str
@@ -38,8 +39,15 @@ Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 Span = Annotated[float, Meta(ge=0, le=604_800)]
-Delay = Annotated[float, Meta(gt=0, le=60_000)]
+Instant = Annotated[float, Meta(ge=-604_800, le=1_209_600)]
+Duration = Annotated[float, Meta(ge=1e-9, le=1e9)]
+TraceInstant = Annotated[float, Meta(ge=-1e18, le=1e18)]
+Delay = Annotated[float, Meta(gt=0, le=LARGEST_DELAY_MS)]
+OptionalDelay = Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)]
 FilePath = Annotated[str, Meta(min_length=1)]
+
+SLOWEST_MBIT = 0.001
+"""The least access rate; ``underlay.json`` rounds rates to 0.000001."""
 
 
 class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -48,7 +56,7 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     kind: Literal["world-cities", "wondernetwork", "unit-square", "uniform", "matrix"] = "world-cities"
     """``world-cities``: cities, with delays modelled from distances. ``wondernetwork``: measured delays between cities.
     ``unit-square``: random points, delays by distance. ``uniform``: all delays equal. ``matrix``: your own CSV."""
-    hosts: Annotated[int, Meta(ge=2, le=10_000)] | None = None
+    hosts: Annotated[int, Meta(ge=2, le=MOST_HOSTS)] | None = None
     """Number of hosts; each runs one node. Default: every site of ``wondernetwork`` and ``matrix``, otherwise 20."""
     path: FilePath | None = None
     """A WonderNetwork folder or file (default: below $TRELLIS_DATA), or the matrix CSV; relative to this file."""
@@ -56,16 +64,16 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """One-way delay between any two hosts (``uniform``)."""
     side_ms: Delay = 100.0
     """One-way delay across one side of the square (``unit-square``)."""
-    access_delay_ms: Annotated[float, Meta(ge=0, le=60_000)] = 1.0
+    access_delay_ms: OptionalDelay = 1.0
     """Delay of the access link of hosts in the same city, if there are more hosts than cities. The one-way delay
     between two such hosts is twice this; delays between cities do not change."""
-    jitter: Literal["measured", "none"] | NonNegative = "measured"
+    jitter: Literal["measured", "none"] | OptionalDelay = "measured"
     """``measured`` (if the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
     loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     """Probability that a packet is lost, each way, on every pair."""
-    rate_mbit: NonNegative = 0.0
-    """Access rate of every host, each way; 0 = unlimited."""
-    queue_ms: Positive = 100.0
+    rate_mbit: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Access rate of every host, each way, at least 0.001; 0 = unlimited."""
+    queue_ms: Annotated[float, Meta(ge=0.001, le=LARGEST_DELAY_MS)] = 100.0
     """Length of the access link's drop-tail queue."""
 
 
@@ -75,7 +83,7 @@ class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
     kind: MembershipName = "full"
     """``full``: every node, from the bootstrap service. ``partial``: some of them. ``cyclon``, ``newscast``: a few,
     which nodes exchange with each other. The section of that name has the parameters."""
-    refresh_s: Annotated[float, Meta(gt=0, le=604_800)] = 5.0
+    refresh_s: Annotated[float, Meta(ge=0.001, le=604_800)] = 5.0
     """Under churn, the shortest time between two updates of the bootstrap service to all nodes."""
 
 
@@ -131,7 +139,7 @@ class InterestsSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class ScriptedAction(Struct, forbid_unknown_fields=True, frozen=True):
     """An entry of the script."""
 
-    at_s: float
+    at_s: Instant
     """Seconds after the start of the publishing window; negative during the warm-up."""
     node: Annotated[int, Meta(ge=0)]
     """Number of the node."""
@@ -149,9 +157,9 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
     kind: Literal["none", "exponential", "sessions", "script"] = "none"
     """``exponential``: exponentially distributed times up and down, stationary from the start (SpiderCast 3.8).
     ``sessions``: from a trace. ``script``: the entries of ``script``."""
-    on_s: Positive = 300.0
+    on_s: Duration = 300.0
     """Mean time that a node is up (``exponential``)."""
-    off_s: Positive | None = None
+    off_s: Duration | None = None
     """Mean time that a node is down (``exponential``). Default: a quarter of ``on_s``."""
     crash_ratio: Ratio = 0.0
     """Share of departures that are crashes (``exponential``, ``sessions``); the others are orderly leaves."""
@@ -163,21 +171,21 @@ class ChurnSpec(Struct, forbid_unknown_fields=True, frozen=True):
     path: FilePath | None = None
     """CSV lines ``node,from_s,to_s``, may be gzipped (``sessions``); relative to this file. Default: Skype's
     superpeers below $TRELLIS_DATA."""
-    origin_s: float = 0.0
+    origin_s: TraceInstant = 0.0
     """The trace's instant at which the run starts (``sessions``)."""
-    end_s: float | None = None
+    end_s: TraceInstant | None = None
     """End of the window of the trace, which starts at ``origin_s`` (``sessions``). Only nodes with a session in the
     window are used, in an order drawn from the seed. If there are more nodes in the run, the trace's nodes are used
     again, each time with their sessions shifted cyclically within the window by a time drawn from the seed. Default:
     no window; the trace's nodes are used in the order of their first lines, each once."""
-    speedup: Positive = 1.0
+    speedup: Annotated[float, Meta(ge=1e-9, le=1e9)] = 1.0
     """Seconds of the trace per second of the run (``sessions``)."""
     flash_ratio: Ratio = 0.0
     """Share of the nodes that form a flash crowd, drawn from the seed: instead of following ``kind``, they are down,
     join around ``flash_at_s``, and stay (all kinds except ``script``)."""
-    flash_at_s: float = 0.0
+    flash_at_s: Instant = 0.0
     """Instant at which the flash crowd begins to join, in seconds after the start of the publishing window."""
-    flash_span_s: NonNegative = 10.0
+    flash_span_s: Span = 10.0
     """Time within which the flash crowd joins, each node at an instant drawn uniformly."""
     script: tuple[ScriptedAction, ...] = ()
     """The changes in order of time (``script``)."""
@@ -225,7 +233,7 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Number of topics; they are numbered from 0."""
     publish_interval: Literal["poisson", "fixed"] = "poisson"
     """Time between two publications in the whole network: exponentially distributed, or always the same."""
-    publish_rate_per_s: Positive = 2.0
+    publish_rate_per_s: Annotated[float, Meta(ge=1e-9)] = 2.0
     """Messages per second on all topics together. Topics are drawn among those that have a subscriber, the publisher
     uniformly among the subscribers of the first topic; with ``interests.kind = "follower-graph"`` it is the topic's own
     user. The publisher of a message with an expression is drawn from all nodes that are up."""
@@ -317,14 +325,14 @@ class PrometheusSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
     enabled: bool = True
     """Run a Prometheus server that scrapes peers, agents and data plane."""
-    scrape_interval_s: Annotated[float, Meta(ge=1)] = 5.0
+    scrape_interval_s: Annotated[float, Meta(ge=1, le=604_800)] = 5.0
     """Time between two scrapes of a target."""
 
 
 class SimulatorSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The simulated testbed."""
 
-    processing_ms: NonNegative = 0.0
+    processing_ms: OptionalDelay = 0.0
     """Time that a node needs for each received frame; frames wait for each other, unlike with `[processing]`."""
     encode_frames: bool = False
     """Encode and decode every frame, as a real link does; otherwise the receiver gets the sender's object."""

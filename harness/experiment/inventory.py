@@ -6,7 +6,6 @@ one ``Machine`` itself, so that the same deployment drives both.
 
 import ipaddress
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from harness.errors import ExperimentError
+from harness.experiment.document import read_toml
 from harness.experiment.form import Name
 from metrics.rundir import read_document, write_document
 from metrics.rundir.files import INVENTORY_FILE
@@ -104,13 +104,9 @@ def load_inventory(path: Path) -> Inventory:
     Raises:
         ExperimentError: the file is missing or invalid; the message names the place.
     """
+    document = read_toml(path)
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
         inventory = msgspec.convert(document, Inventory)
-    except OSError as error:
-        raise ExperimentError(str(path), error.strerror or str(error)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ExperimentError(str(path), f"not TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise ExperimentError(*_place_of(str(error), path)) from None
     _refuse_addresses(inventory, path)

@@ -1,10 +1,7 @@
 """Reads experiment files. Every error is one line with the file and the place in it."""
 
-import math
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,8 +9,19 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
-from harness.experiment.form import Experiment, section_of
-from harness.experiment.wording import describe_type, field_names, field_places, field_type, one_of
+from harness.experiment.document import place_of, read_toml, shorten
+from harness.experiment.form import SLOWEST_MBIT, Experiment, section_of
+from harness.experiment.hints import absence, same_meaning, suggest
+from harness.experiment.wording import (
+    all_places,
+    describe_type,
+    field_names,
+    field_type,
+    literal_values,
+    one_of,
+    quote,
+    values_or_sections,
+)
 from peer.core.addressing.expression import MAX_LENGTH, ExpressionError
 from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topics
 from peer.core.payload import least_payload_bytes
@@ -23,7 +31,6 @@ from peer.protocols.registry import PROTOCOLS
 Form = TypeVar("Form", bound=msgspec.Struct)
 
 _FAULT = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<path>\$.*)`)?$", re.DOTALL)
-_BARE_WORD = re.compile(r"[A-Za-z0-9_./~:+-]+")
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Experiment:
@@ -37,7 +44,7 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
     Raises:
         ExperimentError: the file or its experiment is invalid.
     """
-    document = read_document(path, overrides)
+    document = read_toml(path, overrides)
     if is_study(document):
         raise ExperimentError(str(path), f"a study, not an experiment; try: trellis sweep {path}")
     if seed is not None:
@@ -60,21 +67,6 @@ def decode_experiment(document: dict[str, Any]) -> Experiment:
     experiment = decode({**document, **sections}, Experiment)
     check_rules(experiment)
     return experiment
-
-
-def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Read a TOML file and apply the ``key=value`` overrides of the command line.
-
-    Raises:
-        ExperimentError: the file is not TOML, or an override is not an assignment.
-    """
-    document = _read_toml(path)
-    for override in overrides:
-        try:
-            _assign(document, override)
-        except ExperimentError as error:
-            raise ExperimentError(f"--set {' '.join(override.split())}", error.problem) from None
-    return document
 
 
 def is_study(document: dict[str, Any]) -> bool:
@@ -118,6 +110,13 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         f"expected at most topics = {workload.topics}, got {workload.topics_per_message}",
     )
     yield peer.command == (), "$.peer.command", "expected at least the program's name, got []"
+    yield (
+        peer.command is not None and peer.command[:1] == ("",),
+        "$.peer.command[0]",
+        "expected the program's name, got ''",
+    )
+    slowest = 0 < underlay.rate_mbit < SLOWEST_MBIT
+    yield slowest, "$.underlay.rate_mbit", f"expected 0 or at least {SLOWEST_MBIT:g}, got {underlay.rate_mbit:g}"
     yield (
         peer.expected_final_state == "running" and peer.command is None,
         "$.peer.expected_final_state",
@@ -230,65 +229,12 @@ def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str,
             yield True, f"$.{protocol.section}.{error.key}", error.problem
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ExperimentError(str(path), error.strerror or "cannot be read") from None
-    except UnicodeDecodeError as error:
-        raise ExperimentError(str(path), f"not UTF-8 text at byte {error.start}") from None
-    except RecursionError:
-        raise ExperimentError(str(path), "nested too deeply") from None
-    except tomllib.TOMLDecodeError as error:
-        problem, _, place = str(error).partition(" (at ")
-        position = ":".join(re.findall(r"\d+", place)) or "end"
-        raise ExperimentError(f"{path}:{position}", f"{problem[:1].lower()}{problem[1:]}") from None
-
-
-def _assign(document: dict[str, Any], override: str) -> None:
-    """Apply one ``--set key=value``."""
-    key, separator, text = override.partition("=")
-    names = key.strip().split(".")
-    if not separator or not all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names):
-        raise ExperimentError("--set", "expected key=value, such as underlay.hosts=20")
-    table = document
-    for name in names[:-1]:
-        table = table.setdefault(name, {})
-        if not isinstance(table, dict):
-            raise ExperimentError("--set", f"{name} is a value, not a section")
-    table[names[-1]] = _override_value(text.strip())
-
-
-def _override_value(text: str) -> object:
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-        if parsed.keys() == {"value"}:
-            return parsed["value"]
-    except tomllib.TOMLDecodeError:
-        if _BARE_WORD.fullmatch(text):
-            return text
-    raise ExperimentError("--set", "expected a TOML value or a bare word after the =")
-
-
-def _refuse_unbounded(value: object, path: str = "$") -> None:
-    """Refuse nan and inf, which TOML allows and which pass range checks."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _refuse_unbounded(inner, _place(path, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            _refuse_unbounded(inner, f"{path}[{index}]")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ExperimentError(path, f"expected a finite number, got {value}")
-
-
 def decode(document: dict[str, Any], form: type[Form]) -> Form:
     """Make a form of a document.
 
     Raises:
         ExperimentError: a key is invalid; the place is a path below ``$``.
     """
-    _refuse_unbounded(document)
     try:
         return msgspec.convert(document, form)
     except msgspec.ValidationError as error:
@@ -300,21 +246,32 @@ def decode(document: dict[str, Any], form: type[Form]) -> Form:
 def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str, path: str) -> ExperimentError:
     """Return the error with what the place takes and what it has."""
     if unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
-        name, known = unknown[1], field_names(form, path)
-        meant = field_places(form, name) or get_close_matches(name, known, n=1, cutoff=0.4)
-        hint = f"did you mean {one_of(meant)}?" if meant else f"known are {', '.join(known)}"
-        return ExperimentError(_place(path, name), f"unknown field; {hint}")
+        return ExperimentError(
+            place_of(path, unknown[1]), f"unknown field; {_key_hint(document, form, path, unknown[1])}"
+        )
     if missing := re.search(r"missing required field `(.*)`", problem):
         return ExperimentError(f"{path}.{missing[1]}", "missing")
     if problem.startswith("expected "):
         return ExperimentError(path, problem)  # a relation between keys, described by the section
-    expected = describe_type(field_type(form, path))
-    return ExperimentError(path, f"expected {expected}, got {_shown(_value_at(document, path))}")
+    kind, value = field_type(form, path), _value_at(document, path)
+    meant = suggest(value, literal_values(kind)) if isinstance(value, str) else []
+    hint = f"; did you mean {one_of([quote(each) for each in meant])}?" if meant else ""
+    return ExperimentError(path, f"expected {describe_type(kind)}, got {_shown(value)}{hint}")
 
 
-def _place(path: str, key: str) -> str:
-    """Return the path of a key, on one line however the file spells the key."""
-    return f"{path}.{key}" if _BARE_WORD.fullmatch(key) else f"{path}.{key!r}"
+def _key_hint(document: dict[str, Any], form: type[msgspec.Struct], path: str, name: str) -> str:
+    """Return what an unknown key may have been meant to be: a similar key here, or one of another section."""
+    container = _value_at(document, path)
+    is_section = isinstance(container, dict) and isinstance(container.get(name), dict)
+    here = values_or_sections(form, path, sections=is_section)
+    if not (meant := same_meaning(name, here)):
+        places = all_places(form, sections=is_section)
+        similar = same_meaning(name, places)
+        exactly = [place for place in places if place.rpartition(".")[2] == name]
+        meant = list(dict.fromkeys([*similar[:1], *exactly])) if exactly else similar or suggest(name, here)
+    if meant:
+        return f"did you mean {one_of(meant[:3])}?"
+    return absence(name) or f"known are {', '.join(field_names(form, path))}"
 
 
 def _value_at(document: dict[str, Any], path: str) -> object:
@@ -330,5 +287,4 @@ def _shown(value: object) -> str:
         return str(value).lower()
     if isinstance(value, dict):
         return "a section"
-    text = repr(value) if isinstance(value, str | list) else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shorten(repr(value) if isinstance(value, str | list) else str(value))

@@ -29,6 +29,15 @@ values out of range before anything starts, with the file and the place in it:
 prints the experiment with every default filled in, without the sections of other protocols. Paths are relative to the
 file.
 
+If a key or a value is unknown, the error names one that means the same or is spelled alike (`loss`: `loss_ratio`).
+
+Every file that an experiment names must be a regular file of UTF-8 text, with or without a byte order mark; it may be
+compressed with gzip. Pipes and devices are refused. An experiment, a study or an inventory has at most 4 MiB and 32
+sections or lists within each other, its integers have at most 64 bits, and its texts no null character. A data file has
+at most 1 GiB, unpacked. `plan` refuses experiments with more than 5,000,000 messages or joins and leaves, with more
+than 10,000,000 subscriptions (of all nodes at all their joins), or with more than 2,000,000,000 random numbers for
+them.
+
 If the file does not set a key, the key has the value that the protocol sets for it (its page says which, and
 `trellis plan FILE` prints them), or else the default given here. A section has no effect if nothing of its name is in
 use, such as `[flood]` under a protocol whose messages travel along its topics' links.

@@ -21,7 +21,7 @@ def describe_type(kind: inspect.Type) -> str:
     if isinstance(kind, inspect.UnionType):
         return " or ".join(describe_type(part) for part in kind.types if not isinstance(part, inspect.NoneType))
     if isinstance(kind, inspect.LiteralType):
-        return one_of([f'"{value}"' if isinstance(value, str) else str(value) for value in kind.values])
+        return one_of([quote(value) for value in kind.values])
     if isinstance(kind, inspect.VarTupleType):
         return f"a list of {_several(kind.item_type)}"
     bounds = [f"{sign} {_number(limit)}" for name, sign in _BOUNDS if (limit := getattr(kind, name, None)) is not None]
@@ -51,16 +51,36 @@ def field_names(form: type[Struct], path: str) -> list[str]:
     return [field.encode_name for field in _fields(field_type(form, path))]
 
 
-def field_places(form: type[Struct], name: str) -> list[str]:
-    """Return where the form has a field of this name: at the top (``seed``) or in sections (``underlay.hosts``)."""
+def values_or_sections(form: type[Struct], path: str, *, sections: bool) -> list[str]:
+    """Return the fields of the section at a path that are sections, or those that are not."""
+    return [field.encode_name for field in _fields(field_type(form, path)) if _is_section(field) is sections]
+
+
+def all_places(form: type[Struct], *, sections: bool) -> list[str]:
+    """Return the places in the form of all sections, or of all other fields: ``seed``, ``underlay.hosts``."""
     top = _fields(inspect.type_info(form))
-    sections = [
+    within = [
         f"{section.encode_name}.{name}"
         for section in top
-        for part in _parts(section.type)
-        if isinstance(part, inspect.StructType) and name in [field.encode_name for field in part.fields]
+        if _is_section(section)
+        for name in values_or_sections(form, f"$.{section.encode_name}", sections=sections)
     ]
-    return [field.encode_name for field in top if field.encode_name == name] + sections
+    return [field.encode_name for field in top if _is_section(field) is sections] + within
+
+
+def _is_section(field: inspect.Field) -> bool:
+    return any(isinstance(part, inspect.StructType) for part in _parts(field.type))
+
+
+def literal_values(kind: inspect.Type) -> list[str]:
+    """Return the texts that a type lists as its values."""
+    found = [part.values for part in _parts(kind) if isinstance(part, inspect.LiteralType)]
+    return [value for values in found for value in values if isinstance(value, str)]
+
+
+def quote(value: object) -> str:
+    """Return a listed value as a file has it."""
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _fields(kind: inspect.Type) -> tuple[inspect.Field, ...]:

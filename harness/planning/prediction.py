@@ -4,7 +4,8 @@ The needs are sums over the constants below, which docs/experiment-spec.md lists
 model of the overlay in which all nodes are up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from harness.errors import ExperimentError
 from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
@@ -15,7 +16,7 @@ from harness.planning.models import find_model
 from harness.planning.overlay_models import OverlayModel, model_overlay
 from harness.planning.plan import MOST_EMULATED_HOSTS, Prediction
 from harness.workload.churn import mean_off_s
-from harness.workload.interests import Interests
+from harness.workload.interests import Interests, expected_draws
 from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Publish
 from peer.protocols.description import Choice
@@ -83,6 +84,12 @@ SAMPLED_LINKS = 1_000_000
 MAX_ACTIONS = 5_000_000
 """Most actions of a schedule."""
 
+MAX_SUBSCRIPTIONS = 10_000_000
+"""Most subscriptions that are drawn for all nodes at all their joins, and most topics of all messages."""
+
+MAX_DRAWS = 2_000_000_000
+"""Most random numbers that are drawn for the topics of nodes, or for the topics of messages."""
+
 
 def predict(experiment: Experiment, underlay: Underlay, interests: Interests, schedule: Sequence[Action]) -> Prediction:
     """Predict what the run needs, on any machine."""
@@ -108,13 +115,7 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
     Raises:
         ExperimentError: the run needs too much; the message names the place and the numbers.
     """
-    actions = experiment.workload.publish_rate_per_s * experiment.workload.duration_s
-    if actions > MAX_ACTIONS:
-        raise ExperimentError(
-            "$.workload.publish_rate_per_s",
-            f"expected at most {MAX_ACTIONS} messages, got {actions:.0f} in {experiment.workload.duration_s:g} s",
-        )
-    _refuse_busy_churn(experiment, hosts)
+    _refuse_many(_drawn(experiment, hosts))
     if experiment.testbed == "remote":
         return
     if experiment.testbed == "emulated" and hosts > MOST_EMULATED_HOSTS:
@@ -131,12 +132,49 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
             raise ExperimentError("$.underlay.hosts", problem)
 
 
-def _refuse_busy_churn(experiment: Experiment, hosts: int) -> None:
-    churn, span_s = experiment.churn, experiment.workload.length_s
-    changes = 2 * hosts * span_s / (churn.on_s + mean_off_s(churn))
-    if churn.kind == "exponential" and changes > MAX_ACTIONS:
-        problem = f"expected at most {MAX_ACTIONS} joins and leaves, got {changes:.0f} in {span_s:g} s"
-        raise ExperimentError("$.churn.on_s", problem)
+class _Drawn(NamedTuple):
+    """An expected number of draws, and its limit."""
+
+    place: str
+    amount: float
+    limit: int
+    what: str
+    span: str = ""
+
+
+def _refuse_many(drawn: Iterator[_Drawn]) -> None:
+    for place, amount, limit, what, span in drawn:
+        if amount > limit:
+            raise ExperimentError(place, f"expected at most {limit} {what}, got {_plain(amount)}{span}")
+
+
+def _plain(amount: float) -> str:
+    """Return a number of things without an exponent, unless it is absurd."""
+    return f"{amount:.0f}" if amount < 1e15 else f"{amount:.3g}"
+
+
+def _drawn(experiment: Experiment, hosts: int) -> Iterator[_Drawn]:
+    """Yield what the plan will draw."""
+    churn, workload = experiment.churn, experiment.workload
+    rate, span = "$.workload.publish_rate_per_s", f" in {workload.duration_s:g} s"
+    messages = workload.publish_rate_per_s * workload.duration_s
+    yield _Drawn(rate, messages, MAX_ACTIONS, "messages", span)
+    per_message = workload.topics_per_message
+    yield _Drawn("$.workload.topics_per_message", messages * per_message, MAX_SUBSCRIPTIONS, "topics of messages")
+    if workload.rate_exponent:
+        amount = messages * workload.topics
+        yield _Drawn("$.workload.rate_exponent", amount, MAX_DRAWS, "random numbers (messages x topics)")
+    changes = 0.0
+    if churn.kind == "exponential":
+        changes = 2 * hosts * workload.length_s / (churn.on_s + mean_off_s(churn))
+        yield _Drawn("$.churn.on_s", changes, MAX_ACTIONS, "joins and leaves", f" in {workload.length_s:g} s")
+    instances = hosts + changes / 2 * churn.new_interests
+    expected = expected_draws(experiment.interests, workload.topics)
+    yield _Drawn("$.interests.copies_max", expected.common, MAX_SUBSCRIPTIONS, "copies of topics")
+    amount = instances * expected.subscriptions
+    yield _Drawn("$.interests", amount, MAX_SUBSCRIPTIONS, f"subscriptions of {_plain(instances)} instances of nodes")
+    amount = instances * expected.numbers
+    yield _Drawn("$.interests", amount, MAX_DRAWS, f"random numbers for {_plain(instances)} instances of nodes")
 
 
 def _needs(experiment: Experiment, hosts: int) -> Capacity:

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment.loader import decode, is_study, read_document
+from harness.experiment.document import read_toml
+from harness.experiment.loader import decode, is_study
 from harness.studies.form import (
     Bounds,
     Cell,
@@ -44,7 +45,7 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
     Raises:
         ExperimentError: the file or its study is invalid.
     """
-    document = read_document(path, overrides)
+    document = read_toml(path, overrides)
     keys = [override.partition("=")[0].strip() for override in overrides]
     if "protocol" in document and not is_study(document):
         raise ExperimentError(str(path), f"an experiment, not a study; try: trellis run {path}")

@@ -1,8 +1,9 @@
 """Interest models: which topics a node subscribes to each time it joins."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -174,6 +175,42 @@ class FixedInterests:
 
     def draw(self, node: int, life: int) -> Topics:
         return self._interests[node]
+
+
+class ExpectedDraws(NamedTuple):
+    """What an interest model draws on average.
+
+    Attributes:
+        subscriptions: topics of one instance of a node.
+        numbers: random numbers, or distances, for one instance of a node.
+        common: numbers that are drawn once for all nodes.
+    """
+
+    subscriptions: float = 0.0
+    numbers: float = 0.0
+    common: float = 0.0
+
+
+def expected_draws(spec: InterestsSpec, topics: int) -> ExpectedDraws:
+    """Return what the model of an experiment draws; nothing for interests from a file."""
+    if spec.kind == "independent":
+        return ExpectedDraws(spec.ratio * topics, topics)
+    if spec.kind == "popularity":
+        return ExpectedDraws((spec.subscriptions_min + spec.subscriptions_max) / 2, topics)
+    if spec.kind == "buckets":
+        chosen = spec.buckets_per_node * spec.topics_per_bucket
+        return ExpectedDraws(chosen, spec.buckets + spec.buckets_per_node * (topics // spec.buckets))
+    if spec.kind == "grid":
+        copies = topics * mean_power(spec.copies_exponent, spec.copies_max, 1)
+        covered = math.pi * mean_power(spec.radius_exponent, spec.radius_max, 2) / spec.grid_side**2
+        return ExpectedDraws(min(topics, copies * covered), copies, copies)
+    return ExpectedDraws()
+
+
+def mean_power(exponent: float, largest: int, power: int) -> float:
+    """Return the mean of a power of a number that follows ``power_law``."""
+    chances = np.diff(power_law(exponent, largest), prepend=0.0)
+    return float(chances @ np.arange(1, largest + 1, dtype=np.float64) ** power)
 
 
 def make_model(spec: InterestsSpec, topics: int, nodes: int, seed: int, folder: Path) -> InterestModel:

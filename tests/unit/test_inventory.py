@@ -71,7 +71,6 @@ def test_paths_are_relative_to_the_file_and_survive_saving(tmp_path: Path):
             r"\$\.machines\[0\]\.addresses\[1\]: .*got '192.0.2.8:9000'$",
         ),
         (['address = "a b"'], r"\$\.machines\[0\]\.address: expected a host name or an address, got 'a b'$"),
-        (["= 3"], "not TOML"),
     ],
 )
 def test_faults_name_the_file_and_the_place(tmp_path: Path, extra: list[str], place: str):
@@ -112,6 +111,8 @@ def test_an_empty_and_a_missing_file_and_a_double_name(tmp_path: Path):
         load_inventory(path)
     with pytest.raises(ExperimentError, match="No such file"):
         load_inventory(tmp_path / "nothing.toml")
+    with pytest.raises(ExperimentError, match=r"inventory\.toml:\d+:1: invalid statement"):
+        load_inventory(write(tmp_path, "= 3"))
     path = write(tmp_path, "", "")
     path.write_text(path.read_text().replace('"m1"', '"m0"'))
     with pytest.raises(ExperimentError, match=r"machines\[1\]\.name"):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0, le=604_800)]
-Interval = Annotated[float, Meta(gt=0, le=604_800)]
+Interval = Annotated[float, Meta(ge=0.001, le=604_800)]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 NotPositive = Annotated[float, Meta(le=0)]
@@ -176,7 +176,7 @@ class GossipsubParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """Delay the first heartbeat further by a random part of an interval, since real nodes do not start in step."""
     fanout_ttl_s: Seconds = 60.0
     """Time for which the peers of an unsubscribed topic are kept after the last publication on it."""
-    mcache_len: Annotated[int, Meta(ge=1)] = 5
+    mcache_len: Annotated[int, Meta(ge=1, le=1000)] = 5
     """Heartbeats for which peers can request a message."""
     mcache_gossip: Annotated[int, Meta(ge=1)] = 3
     """Heartbeats for which a message is advertised."""

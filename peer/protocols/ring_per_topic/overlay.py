@@ -20,7 +20,7 @@ SECOND_NS = 1_000_000_000
 class RingPerTopicParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """One ring per topic."""
 
-    refresh_s: Annotated[float, Meta(gt=0)] = 5.0
+    refresh_s: Annotated[float, Meta(ge=0.001, le=604_800)] = 5.0
     """Time between two checks of the membership, and for which a node that could not be reached is skipped."""
 
 

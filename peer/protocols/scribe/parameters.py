@@ -21,7 +21,7 @@ class ScribeParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """b: bits of a digit of Pastry's keys."""
     leaf_set: Annotated[int, Meta(ge=2)] = 16
     """|L|: nodes next to a node on the ring that Pastry routes to directly."""
-    heartbeat_s: Annotated[float, Meta(gt=0)] = 5.0
+    heartbeat_s: Annotated[float, Meta(ge=0.001, le=604_800)] = 5.0
     """Time between two heartbeats from the root of a tree."""
     heartbeats_missed: Annotated[int, Meta(ge=2)] = 3
     """A node leaves a parent that was silent for this many heartbeats."""

@@ -19,11 +19,11 @@ class MaintenanceParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
     margin: Annotated[int, Meta(ge=0)] = 5
     """Neighbours of a task that a node accepts beyond the task's upper limit."""
-    connect_timeout_s: Annotated[float, Meta(gt=0)] = 1.0
+    connect_timeout_s: Annotated[float, Meta(ge=0.001, le=604_800)] = 1.0
     """Time between two rounds of a task, and the longest time for opening a link and for the answer to a request."""
-    heartbeat_s: Annotated[float, Meta(gt=0)] = 1.0
+    heartbeat_s: Annotated[float, Meta(ge=0.001, le=604_800)] = 1.0
     """Time between two heartbeats to a neighbour."""
-    suspect_after_s: Annotated[float, Meta(gt=0)] = 5.0
+    suspect_after_s: Annotated[float, Meta(ge=0.001, le=604_800)] = 5.0
     """A neighbour that sent no heartbeat for this long counts as failed."""
     quarantine_s: Annotated[float, Meta(ge=0)] = 10.0
     """Shortest time between two requests to the same node to become a neighbour."""

@@ -32,11 +32,11 @@ class TopiaryParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """d: links that a node opens; incoming links are not limited."""
     kept_ratio: Annotated[float, Meta(gt=0, le=1)] = 0.6
     """Share of the outgoing neighbours kept at the end of an epoch, rounded up; exploration replaces the others."""
-    epoch_s: Positive = 10.0
+    epoch_s: Annotated[float, Meta(ge=0.001, le=604_800)] = 10.0
     """Length of an epoch, unless ``epoch_messages`` is set."""
     epoch_messages: Annotated[int, Meta(ge=1)] | None = None
     """Messages of other nodes after which an epoch ends, instead of ``epoch_s``."""
-    overlap_s: NonNegative = 1.0
+    overlap_s: Annotated[float, Meta(ge=0, le=604_800)] = 1.0
     """Time for which given-up links stay open in the next epoch while new ones are opened. Messages that arrive in it
     are neither observed nor counted as missing."""
     coverage_weight: NonNegative = 1.0
