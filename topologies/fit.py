@@ -98,7 +98,7 @@ def read_pairs(path: Path) -> Pairs:
     """Read the measured pairs, each once, without misplaced servers and filled values.
 
     Raises:
-        UnderlayError: the data is missing or malformed.
+        InputError: the data is missing or malformed.
     """
     measurements = read_measurements(path)
     servers = measurements.servers

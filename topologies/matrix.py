@@ -1,44 +1,78 @@
-"""Latency matrices as CSV: one-way delays in ms, from the row's host to the column's host.
+"""Latency matrices as text: one-way delays in ms, from the row's host to the column's host.
 
-A header line and a first column with the hosts' names are both optional. Blank lines and lines that start with ``#``
-are skipped.
+Commas, tabs, semicolons or spaces separate the cells. A header line and a first column with the hosts' names are both
+optional (``topologies.layout``). Blank lines and lines that start with ``#`` are skipped. The delay of a host to itself
+may be blank, a dash or any delay, and is ignored.
 """
 
 import csv
-import io
-import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from topologies.foreign import are_pairs, name_form
 from topologies.generated import plain_underlay
-from topologies.model import Host, Matrix, Underlay, UnderlayError
+from topologies.layout import Layout, has_plain_diagonal, is_blank, split_names
+from topologies.limits import LARGEST_DELAY_MS, MOST_HOSTS
+from topologies.model import Host, Matrix, Underlay
+from topologies.reading import InputError, Row, parse_number, read_text, split_rows
 
-_Lines = list[tuple[int, list[str]]]
+_SEPARATORS = (",", "\t", ";", " ")
+_EXPECTED = "expected a matrix with one row and one column per host"
+_NOT_FINITE = ("nan", "inf", "+inf", "-inf", "infinity")
+"""What programs write for numbers that are none."""
+
+
+class MatrixFile(NamedTuple):
+    """What a file has.
+
+    Attributes:
+        names: the hosts' names.
+        delay_ms: (n, n) delays, 0 from each host to itself.
+        own_ms: (n,) what the file has for the delay of each host to itself, 0 if it has nothing.
+    """
+
+    names: list[str]
+    delay_ms: Matrix
+    own_ms: npt.NDArray[np.float64]
+
+
+def read_matrix_file(path: Path, largest_ms: float = LARGEST_DELAY_MS) -> MatrixFile:
+    """Read a matrix file.
+
+    Args:
+        path: the file, which may be gzipped.
+        largest_ms: the limit on a delay.
+
+    Raises:
+        InputError: the file is missing or not square, or a value is not a delay; the place is ``FILE:LINE:COLUMN``.
+    """
+    rows = _rows(path)
+    pairs = InputError(str(path), f"this is a list of pairs, {_EXPECTED}")
+    try:
+        layout = split_names(str(path), rows)
+    except InputError:
+        if are_pairs(rows):
+            raise pairs from None
+        raise
+    if are_pairs(rows) and not has_plain_diagonal(layout.body):
+        raise pairs
+    read = _read(path, layout, largest_ms)
+    _refuse_disorder(path, read)
+    return read
 
 
 def read_matrix(path: Path) -> tuple[list[str], Matrix]:
-    """Return the hosts' names and the (n, n) matrix of a CSV file.
+    """Return the hosts' names and the (n, n) matrix of a file.
 
     Raises:
-        UnderlayError: the file is missing or not square, or a value is not a delay; the place is ``FILE:LINE:COLUMN``.
+        InputError: see ``read_matrix_file``.
     """
-    lines = _lines(path)
-    header = None if any(_is_number(cell) for cell in lines[0][1]) else lines.pop(0)[1]
-    if len(lines) < 2:
-        raise UnderlayError(str(path), f"expected at least two rows, one per host, got {len(lines)}")
-    labelled = not _is_number(lines[0][1][0])
-    first = int(labelled)
-    size = len(lines)
-    matrix = np.empty((size, size))
-    for row, (line, cells) in enumerate(lines):
-        if len(cells) - first != size:
-            raise UnderlayError(f"{path}:{line}", f"expected {size} delays, one per row, got {len(cells) - first}")
-        for column in range(size):
-            place = f"{path}:{line}:{column + first + 1}"
-            matrix[row, column] = _delay(place, cells[column + first], own=row == column)
-    return _names(path, header, [cells[0] for _, cells in lines] if labelled else None, size), matrix
+    read = read_matrix_file(path)
+    return read.names, read.delay_ms
 
 
 def write_matrix(path: Path, names: Sequence[str], delay_ms: Matrix) -> None:
@@ -54,53 +88,79 @@ def matrix_underlay(path: Path) -> Underlay:
     """Return the underlay of a matrix file, with unchanged delays per direction.
 
     Raises:
-        UnderlayError: see ``read_matrix``.
+        InputError: see ``read_matrix_file``.
     """
     names, delay_ms = read_matrix(path)
     return plain_underlay("matrix", tuple(Host(name=name, site=name) for name in names), delay_ms)
 
 
-def _lines(path: Path) -> _Lines:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UnderlayError(str(path), str(reason)) from None
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
-    except csv.Error as error:
-        raise UnderlayError(f"{path}:{reader.line_num}", str(error)) from None
-    lines = [(line, cells) for line, cells in lines if any(cells) and not cells[0].startswith("#")]
-    if not lines:
-        raise UnderlayError(str(path), "no rows")
-    return lines
+def _rows(path: Path) -> list[Row]:
+    text = read_text(path)
+    if form := name_form(text):
+        raise InputError(str(path), f"this is {form}, {_EXPECTED}")
+    rows = split_rows(path, text, _separator(text))
+    if not rows:
+        raise InputError(str(path), "no rows")
+    if len(rows) > MOST_HOSTS + 1:
+        raise InputError(str(path), f"expected at most {MOST_HOSTS} hosts, got {len(rows)} rows")
+    return rows
 
 
-def _delay(place: str, text: str, *, own: bool) -> float:
-    if not _is_number(text):
-        raise UnderlayError(place, f"expected a delay in ms, got {text!r}")
-    value = float(text)
-    if not math.isfinite(value) or value < 0:
-        raise UnderlayError(place, f"expected a finite delay >= 0, got {text}")
-    if own and value != 0:
-        raise UnderlayError(place, f"expected 0, a host's delay to itself, got {text}")
+def _separator(text: str) -> str:
+    """Return the separator that finds most numbers in the last line, which is no header."""
+    last = next((line for line in reversed(text[-1_000_000:].splitlines()) if line.strip(", \t;")), "")
+
+    def count_numbers(separator: str) -> int:
+        cells = last.split() if separator == " " else last.split(separator)
+        return sum(parse_number(cell.strip(' "')) is not None for cell in cells)
+
+    return max(_SEPARATORS, key=count_numbers)
+
+
+def _read(path: Path, layout: Layout, largest_ms: float) -> MatrixFile:
+    size = len(layout.body)
+    matrix = np.empty((size, size))
+    for number, (line, cells) in enumerate(layout.body):
+        if len(cells) != size:
+            raise InputError(f"{path}:{line}", f"expected {size} delays, one per row, got {len(cells)}")
+        for column, text in enumerate(cells):
+            place = f"{path}:{line}:{column + layout.first + 1}"
+            own = number == column
+            matrix[number, column] = 0.0 if own and is_blank(text) else _delay(place, text, largest_ms)
+    own_ms = matrix.diagonal().copy()
+    np.fill_diagonal(matrix, 0)
+    return MatrixFile(_names(path, layout.header, layout.labels, size), matrix, own_ms)
+
+
+def _delay(place: str, text: str, largest_ms: float) -> float:
+    value = parse_number(text)
+    if (value is not None and value < 0) or text.lower() in _NOT_FINITE:
+        raise InputError(place, f"expected a finite delay >= 0, got {text[:40]}")
+    if value is None:
+        raise InputError(place, f"expected a delay in ms, got {text[:40]!r}")
+    if value > largest_ms:
+        raise InputError(place, f"expected a delay in ms, at most {largest_ms:g}, got {text[:40]}")
     return value
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _refuse_disorder(path: Path, read: MatrixFile) -> None:
+    """Refuse a file in which most hosts are farther from themselves than from most others.
+
+    Raises:
+        InputError: it is one, which means that its rows and columns are not in the same order.
+    """
+    others = ~np.eye(len(read.names), dtype=bool)
+    typical_ms = np.median(read.delay_ms[others].reshape(len(read.names), -1), axis=1)
+    if np.count_nonzero(read.own_ms > typical_ms) * 2 > len(read.names):
+        problem = "most hosts have a larger delay to themselves than to others; are rows and columns in the same order?"
+        raise InputError(str(path), problem)
 
 
 def _names(path: Path, header: list[str] | None, labels: list[str] | None, size: int) -> list[str]:
     """Return the hosts' names: the rows' labels, otherwise the header, otherwise numbers."""
-    names = labels or (header or [f"host {number}" for number in range(size)])[-size:]
-    if len(names) != size or len(set(names)) != size:
-        raise UnderlayError(str(path), f"expected {size} different names, got {len(set(names))}")
-    if header is not None and labels is not None and header[-size:] != labels:
-        raise UnderlayError(str(path), "the names of the columns differ from those of the rows")
+    names = labels or header or [f"host {number}" for number in range(size)]
+    if len(set(names)) != size:
+        raise InputError(str(path), f"expected {size} different names, got {len(set(names))}")
+    if header is not None and labels is not None and header != labels:
+        raise InputError(str(path), "the names of the columns differ from those of the rows")
     return names

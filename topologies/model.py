@@ -15,18 +15,6 @@ Matrix = npt.NDArray[np.float64]
 Name = Annotated[str, Meta(max_length=200)]
 
 
-class UnderlayError(ValueError):
-    """Data or parameters of an underlay are invalid.
-
-    ``place`` is a file, with line and column where there are any (``latency.csv:3:7``), or a parameter's name.
-    """
-
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(f"{place}: {problem}")
-        self.place = place
-        self.problem = problem
-
-
 class Host(Struct, frozen=True):
     """The host of one peer.
 

@@ -5,10 +5,6 @@ the grouped pings (``source,destination,min,avg,max,mdev``, one row per pair) an
 ``timestamp``), of which it takes the medians.
 """
 
-import csv
-import gzip
-import math
-import zlib
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from topologies.model import Matrix, UnderlayError
+from topologies.limits import LARGEST_DELAY_MS
+from topologies.model import Matrix
+from topologies.reading import InputError, parse_number, stream_rows
 from topologies.wondernetwork import Measurements, Server
 
 _PAIR_FILES = ("wn-pairs*.csv.gz", "wn-pairs*.csv", "pings-grouped.csv", "pings*.csv.gz", "pings*.csv")
@@ -29,12 +27,12 @@ def read_measurements(path: Path) -> Measurements:
     """Read a folder with the published files, or one file of pings whose server list is in the same folder.
 
     Raises:
-        UnderlayError: a file is missing, or a line is malformed; the place is the file and line.
+        InputError: a file is missing, or a line is malformed; the place is the file and line.
     """
     pings_path = _first_file(path, _PAIR_FILES) if path.is_dir() else path
-    if not pings_path.is_file():
-        raise UnderlayError(str(pings_path), "no such file")
-    reader = csv.reader(_lines(pings_path))
+    if not pings_path.exists():
+        raise InputError(str(pings_path), "no such file")
+    reader = stream_rows(pings_path)
     header = next(reader, [])
     processed = "rtt_avg_ms" in header
     columns = _column_numbers(pings_path, header, _COLUMNS[processed])
@@ -42,7 +40,7 @@ def read_measurements(path: Path) -> Measurements:
     rows = _Rows(pings_path, servers, columns)
     rows.read(reader)
     if processed and rows.unknown:
-        raise UnderlayError(str(pings_path), f"{rows.unknown} rows have servers that are not in the server list")
+        raise InputError(str(pings_path), f"{rows.unknown} rows have servers that are not in the server list")
     return rows.measurements(single="timestamp" not in header)
 
 
@@ -64,7 +62,7 @@ class _Rows:
             try:
                 source_id, destination_id, rtt, mdev, *fill = (row[column] for column in self._columns)
             except IndexError:
-                raise UnderlayError(f"{self._path}:{number}", f"expected more than {len(row)} columns") from None
+                raise InputError(f"{self._path}:{number}", f"expected more than {len(row)} columns") from None
             if source_id == destination_id or fill not in ([], ["0"]):
                 continue  # a server's ping to itself, or a filled value, which fill_holes computes by the same rule
             source, destination = self._index.get(source_id), self._index.get(destination_id)
@@ -76,25 +74,24 @@ class _Rows:
             self._mdevs_ms.append(self._milliseconds(number, self._columns[3], mdev, positive=False))
 
     def _milliseconds(self, line: int, column: int, text: str, *, positive: bool) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value) or value < 0 or (positive and value == 0):
-            wanted = "a number > 0" if positive else "a number >= 0"
-            raise UnderlayError(f"{self._path}:{line}:{column + 1}", f"expected {wanted}, got {text!r}")
+        value = parse_number(text.strip())
+        place = f"{self._path}:{line}:{column + 1}"
+        if value is None or value < 0 or (positive and value == 0):
+            raise InputError(place, f"expected {'a number > 0' if positive else 'a number >= 0'}, got {text[:40]!r}")
+        if value > 2 * LARGEST_DELAY_MS:
+            raise InputError(place, f"expected a time in ms, at most {2 * LARGEST_DELAY_MS}, got {text[:40]}")
         return value
 
     def measurements(self, *, single: bool) -> Measurements:
         """Return the medians over all rows of a pair. ``single``: a pair may have only one row."""
         pairs = np.asarray(self._pairs, dtype=np.int64)
         if not len(pairs):
-            raise UnderlayError(str(self._path), "no measurement between two known servers")
+            raise InputError(str(self._path), "no measurement between two known servers")
         order = np.argsort(pairs, kind="stable")
         found, starts, counts = np.unique(pairs[order], return_index=True, return_counts=True)
         if single and counts.max() > 1:
             pair = self._pair_name(int(found[counts.argmax()]))
-            raise UnderlayError(str(self._path), f"more than one row for the pair {pair}")
+            raise InputError(str(self._path), f"more than one row for the pair {pair}")
         rtt_ms = self._medians(found, np.split(np.asarray(self._rtts_ms)[order], starts[1:]))
         mdev_ms = self._medians(found, np.split(np.asarray(self._mdevs_ms)[order], starts[1:]))
         measured = ~np.isnan(rtt_ms)
@@ -118,7 +115,10 @@ def _read_servers(path: Path, *, by_index: bool) -> list[Server]:
     """Read the server list. ``by_index``: pairs name servers by the column ``index``, otherwise by ``id``."""
     key = "index" if by_index else "id"
     servers = []
-    for number, row in enumerate(csv.DictReader(_lines(path)), start=2):
+    rows = stream_rows(path)
+    header = next(rows, [])
+    for number, cells in enumerate(rows, start=2):
+        row = dict.fromkeys(header, "") | dict(zip(header, cells, strict=False))
         try:
             servers.append(
                 Server(
@@ -126,23 +126,35 @@ def _read_servers(path: Path, *, by_index: bool) -> list[Server]:
                     title=row["title"],
                     country=row["country"],
                     continent=row["continent"],
-                    latitude=float(row["latitude"]),
-                    longitude=float(row["longitude"]),
+                    latitude=_degrees(row["latitude"]),
+                    longitude=_degrees(row["longitude"]),
                 )
             )
         except KeyError as error:
-            raise UnderlayError(f"{path}:1", f"no column {error}") from None
-        except (TypeError, ValueError):
-            raise UnderlayError(f"{path}:{number}", "expected a latitude and a longitude") from None
+            raise InputError(f"{path}:1", f"no column {error}") from None
+        except ValueError:
+            raise InputError(f"{path}:{number}", "expected a latitude and a longitude") from None
     if len({server.id for server in servers}) != len(servers):
-        raise UnderlayError(str(path), f"two servers have the same {key}")
+        raise InputError(str(path), f"two servers have the same {key}")
     return servers
+
+
+def _degrees(text: str) -> float:
+    """Return an angle.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    value = parse_number(text.strip())
+    if value is None or abs(value) > 360:
+        raise ValueError
+    return value
 
 
 def _column_numbers(path: Path, header: list[str], names: tuple[str, ...]) -> list[int]:
     missing = [name for name in names if name not in header]
     if missing:
-        raise UnderlayError(f"{path}:1", f"no column {missing[0]!r}; is this a file of WonderNetwork pings?")
+        raise InputError(f"{path}:1", f"no column {missing[0]!r}; is this a file of WonderNetwork pings?")
     return [header.index(name) for name in names]
 
 
@@ -151,14 +163,4 @@ def _first_file(folder: Path, patterns: tuple[str, ...]) -> Path:
         found = sorted(folder.glob(pattern))
         if found:
             return found[0]
-    raise UnderlayError(str(folder), f"none of {', '.join(patterns)} found here")
-
-
-def _lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, which may be gzipped."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8", newline="") as lines:
-            yield from lines
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise UnderlayError(str(path), f"cannot be read: {error}") from None
+    raise InputError(str(folder), f"none of {', '.join(patterns)} found here")

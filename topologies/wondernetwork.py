@@ -7,6 +7,8 @@ Source: WonderNetwork, "A day in the life of the Internet", 19-20 July 2020.
 """
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from topologies.generated import plain_underlay
-from topologies.model import Host, Matrix, Underlay, UnderlayError
+from topologies.model import Host, Matrix, Underlay
+from topologies.reading import InputError
 
 ATTRIBUTION = "Latencies: WonderNetwork (https://wondernetwork.com), 19-20 July 2020"
 
@@ -54,15 +57,30 @@ def build_underlay(measurements: Measurements) -> Underlay:
     that the sum of two independent one-way delays has the measured deviation.
 
     Raises:
-        UnderlayError: a pair is measured in neither direction and over no relay.
+        InputError: a pair is measured in neither direction and over no relay.
     """
     rtt_ms, mdev_ms, filled = fill_holes(measurements)
+    names = name_servers(measurements.servers)
     hosts = tuple(
-        Host(server.title, server.title, server.country, server.latitude, server.longitude)
-        for server in measurements.servers
+        Host(name, name, server.country, server.latitude, server.longitude)
+        for name, server in zip(names, measurements.servers, strict=True)
     )
     underlay = plain_underlay("wondernetwork", hosts, rtt_ms / 2, sources=(ATTRIBUTION,))
     return replace(underlay, jitter_ms=mdev_ms / math.sqrt(2), filled=filled)
+
+
+def name_servers(servers: Sequence[Server]) -> list[str]:
+    """Return a different name for each server: its title, with its id if several servers have the title.
+
+    Raises:
+        InputError: a title is another server's title with its id.
+    """
+    count = Counter(server.title for server in servers)
+    names = [f"{server.title} ({server.id})" if count[server.title] > 1 else server.title for server in servers]
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(repr(repeated[0]), "two servers have this name")
+    return names
 
 
 def fill_holes(measurements: Measurements) -> tuple[Matrix, Matrix, npt.NDArray[np.int8]]:
@@ -71,7 +89,7 @@ def fill_holes(measurements: Measurements) -> tuple[Matrix, Matrix, npt.NDArray[
     A relay's deviation is that of the sum of its two independent parts. Measured values do not change.
 
     Raises:
-        UnderlayError: a pair cannot be filled.
+        InputError: a pair cannot be filled.
     """
     rtt_ms, mdev_ms = measurements.rtt_ms.copy(), measurements.mdev_ms.copy()
     filled = np.zeros(rtt_ms.shape, dtype=np.int8)
@@ -86,7 +104,7 @@ def fill_holes(measurements: Measurements) -> tuple[Matrix, Matrix, npt.NDArray[
         detours_ms = measurements.rtt_ms[source] + measurements.rtt_ms[:, destination]
         if np.isnan(detours_ms).all():
             names = [measurements.servers[end].title for end in (source, destination)]
-            raise UnderlayError(" -> ".join(names), "measured in neither direction, nor over any relay")
+            raise InputError(" -> ".join(names), "measured in neither direction, nor over any relay")
         relay = np.nanargmin(detours_ms)
         filled[source, destination] = 2
         rtt_ms[source, destination] = detours_ms[relay]

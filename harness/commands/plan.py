@@ -12,6 +12,7 @@ from harness.commands.check import add_experiment_arguments
 
 if TYPE_CHECKING:
     from harness.planning.plan import PlannedRun
+    from topologies.model import Underlay
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,8 +56,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     if changes := len(planned.schedule) - published:
         started = sum(1 for spec in planned.overlay.nodes if spec.up)
         yield f"churn        {started} nodes are up at the start; {changes} joins, leaves and other changes follow"
-    filled = int((planned.underlay.filled > 0).sum())
-    yield f"rtt          median {_median_rtt_ms(planned):.1f} ms, {filled} directed pairs filled"
+    yield f"rtt          {_describe_rtts(planned.underlay)}"
     yield from (f"source       {source}" for source in planned.underlay.sources)
     yield from (f"remark       {remark}" for remark in remarks_on(planned))
     yield ""
@@ -98,8 +98,13 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _median_rtt_ms(planned: PlannedRun) -> float:
-    import numpy as np
+def _describe_rtts(underlay: Underlay) -> str:
+    from topologies.statistics import rtt_statistics
 
-    apart = ~np.eye(planned.underlay.size, dtype=bool)
-    return float(np.median(planned.underlay.rtt_ms[apart], overwrite_input=True))
+    found = rtt_statistics(underlay.delay_ms)
+    filled = int((underlay.filled > 0).sum())
+    zeros = f", {found.zeros} directed pairs of 0 ms" if found.zeros else ""
+    return (
+        f"median {found.median_rtt_ms:.1f} ms, largest {found.largest_rtt_ms:.1f} ms, "
+        f"{filled} directed pairs filled{zeros}"
+    )

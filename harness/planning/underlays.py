@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from msgspec.structs import replace
 
-from harness.errors import ExperimentError
 from harness.experiment.data import require_data
+from harness.experiment.document import input_errors
 from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay
 from topologies.geography import world_cities
 from topologies.matrix import matrix_underlay
-from topologies.model import Matrix, Underlay, UnderlayError, between
+from topologies.model import Matrix, Underlay, between
 from topologies.pings import read_measurements
 from topologies.sampling import place_hosts, spread_sample
 from topologies.wondernetwork import build_underlay
@@ -33,10 +33,8 @@ def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
     Raises:
         ExperimentError: the data is missing or invalid; the place is the file and line.
     """
-    try:
+    with input_errors():
         underlay = _RECIPES[spec.kind](spec, folder, seed)
-    except UnderlayError as error:
-        raise ExperimentError(error.place, error.problem) from None
     return _rounded(_shaped(underlay, spec))
 
 

@@ -9,7 +9,8 @@ from hypothesis.extra import numpy as arrays
 
 from topologies.generated import plain_underlay
 from topologies.matrix import read_matrix, write_matrix
-from topologies.model import Host, UnderlayError
+from topologies.model import Host
+from topologies.reading import InputError
 from topologies.sampling import place_hosts, spread_sample
 from topologies.wondernetwork import Measurements, Server, fill_holes
 
@@ -47,7 +48,7 @@ def test_filling_keeps_every_measurement_and_marks_everything_else(rtt_ms: np.nd
     servers = tuple(Server(str(number), f"s{number}", "", "", 0, 0) for number in range(6))
     try:
         full_ms, _, filled = fill_holes(Measurements(servers, rtt_ms, rtt_ms))
-    except UnderlayError:
+    except InputError:
         return
     assert np.array_equal(full_ms[measured], rtt_ms[measured])
     assert np.array_equal(filled == 0, measured | np.eye(6, dtype=bool))

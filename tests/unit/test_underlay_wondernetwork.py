@@ -9,8 +9,8 @@ import pytest
 
 from harness.cli import main
 from topologies.matrix import read_matrix
-from topologies.model import UnderlayError
 from topologies.pings import read_measurements
+from topologies.reading import InputError
 from topologies.wondernetwork import Measurements, Server, build_underlay, fill_holes
 
 SERVERS = "id,name,title,location,state,country,state_abbv,continent,latitude,longitude\n" + "".join(
@@ -81,7 +81,7 @@ def test_holes_are_filled_visibly_and_nothing_else_changes() -> None:
 def test_a_pair_without_any_way_is_refused() -> None:
     rtt_ms = np.full((3, 3), np.nan)
     rtt_ms[0, 1] = 4
-    with pytest.raises(UnderlayError, match="City 0 -> City 2: measured in neither direction, nor over any relay"):
+    with pytest.raises(InputError, match="City 0 -> City 2: measured in neither direction, nor over any relay"):
         fill_holes(Measurements(servers(3), rtt_ms, rtt_ms))
 
 
@@ -100,6 +100,8 @@ FAULTS = {
     "negative": (GROUPED + "4,7,1,-3,1,1\n", ":2:4: expected a number > 0, got '-3'"),
     "nan": (GROUPED + "4,7,1,nan,1,1\n", ":2:4: expected a number > 0, got 'nan'"),
     "mdev": (GROUPED + "4,7,1,3,1,-1\n", ":2:6: expected a number >= 0, got '-1'"),
+    "underscore": (GROUPED + "4,7,1,1_0,1,1\n", ":2:4: expected a number > 0, got '1_0'"),
+    "microseconds": (GROUPED + "4,7,1,130000,1,1\n", ":2:4: expected a time in ms, at most 120000, got 130000"),
     "short": (GROUPED + "4,7,1\n", ":2: expected more than 3 columns"),
     "twice": (GROUPED + ROWS + "7,9,1,3,1,1\n", ": more than one row for the pair City 7 -> City 9"),
 }
@@ -109,7 +111,7 @@ FAULTS = {
 def test_malformed_pings_are_refused(case: str, tmp_path: Path) -> None:
     text, problem = FAULTS[case]
     path = write(tmp_path, text)
-    with pytest.raises(UnderlayError) as caught:
+    with pytest.raises(InputError) as caught:
         read_measurements(tmp_path)
     assert str(caught.value).startswith(f"{path}{problem}")
 
@@ -117,10 +119,15 @@ def test_malformed_pings_are_refused(case: str, tmp_path: Path) -> None:
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "")
     whole = gzip.compress((GROUPED + ROWS * 50).encode())
-    for name, content in {"cut": whole[:-30], "plain": b"source", "text": gzip.compress(b"\xff\xfe")}.items():
-        (tmp_path / f"{name}.csv.gz").write_bytes(content)
-        with pytest.raises(UnderlayError, match=f"{name}.csv.gz: cannot be read"):
-            read_measurements(tmp_path / f"{name}.csv.gz")
+    for content, problem in (
+        (whole[:-30], "cannot be unpacked: Compressed file ended before"),
+        (b"source", "cannot be unpacked: Not a gzipped file"),
+        (gzip.compress(b"\xff\xfe"), "not UTF-8 text"),
+        (gzip.compress(GROUPED.encode() + b"9" * 200_000), "field larger than field limit"),
+    ):
+        (tmp_path / "damaged.csv.gz").write_bytes(content)
+        with pytest.raises(InputError, match=rf"damaged\.csv\.gz(:\d+)?: {problem}"):
+            read_measurements(tmp_path / "damaged.csv.gz")
 
 
 @pytest.mark.parametrize(
@@ -133,14 +140,14 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 )
 def test_malformed_server_lists_are_refused(listed: str, problem: str, tmp_path: Path) -> None:
     write(tmp_path, GROUPED + ROWS, servers=listed)
-    with pytest.raises(UnderlayError, match=problem):
+    with pytest.raises(InputError, match=problem):
         read_measurements(tmp_path)
 
 
 def test_processed_pairs_may_not_name_unknown_servers(tmp_path: Path) -> None:
     (tmp_path / "wn-servers.csv").write_text("index,id,title,country,continent,latitude,longitude\n0,4,A,L,1,0,0\n")
     (tmp_path / "wn-pairs-2.csv").write_text("src,dst,rtt_min_ms,rtt_avg_ms,rtt_max_ms,mdev_ms,fill\n0,1,1,2,3,1,0\n")
-    with pytest.raises(UnderlayError, match="1 rows have servers"):
+    with pytest.raises(InputError, match="1 rows have servers"):
         read_measurements(tmp_path)
 
 
@@ -155,6 +162,17 @@ def test_the_import_verb_writes_a_matrix_and_says_what_it_filled(
     names, delay_ms = read_matrix(out)
     assert names == ["City 4", "City 7", "City 9"]
     assert delay_ms.tolist() == [[0, 6, 15], [7, 0, 25], [15.5, 25, 0]]
+
+
+def test_servers_with_one_title_get_different_names(tmp_path: Path) -> None:
+    twins = SERVERS.replace("City 7", "City 4")
+    write(tmp_path, GROUPED + ROWS, servers=twins)
+    out = tmp_path / "m.csv"
+    assert main(["import", "wondernetwork", str(tmp_path), "--out", str(out)]) == 0
+    assert read_matrix(out)[0] == ["City 4 (4)", "City 4 (7)", "City 9"]
+    write(tmp_path, GROUPED + ROWS, servers=twins.replace("City 9", "City 4 (7)"))
+    with pytest.raises(InputError, match="two servers have this name"):
+        build_underlay(read_measurements(tmp_path))
 
 
 def test_the_import_verb_names_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
