@@ -68,9 +68,34 @@ def _draw_by_kind(spec: ChurnSpec, nodes: int, span: Span, seed: int, folder: Pa
             _check_window(spec, spec.end_s, span)
             played = _play_window(Window(spec.origin_s, spec.end_s), recorded, nodes, seed)
             if not played:
-                raise ExperimentError(str(path), f"no session between {spec.origin_s:g} and {spec.end_s:g} s")
-        return [_fit(spec, span, own, substream(seed, node, "churn")) for node, own in enumerate(played)]
+                window = f"{_shown(spec.origin_s)} and {_shown(spec.end_s)} s"
+                raise ExperimentError(str(path), f"no session between {window}")
+        fitted = [_fit(spec, span, own, substream(seed, node, "churn")) for node, own in enumerate(played)]
+        if not any(fitted):
+            raise ExperimentError(str(path), _describe_gap(spec, span, played))
+        return fitted
     return [[Session(*span, crashes=False)] for _ in range(nodes)]
+
+
+def _describe_gap(spec: ChurnSpec, span: Span, played: list[Recorded]) -> str:
+    """Say that no node is up in the run, and where the trace's sessions are."""
+    first_s = min(own[0][0] for own in played)
+    last_s = max(own[-1][1] for own in played)
+    end_s = _end_s(spec, span)
+    gap = f"no node is up between {_shown(spec.origin_s)} and {_shown(end_s)} s"
+    if first_s >= end_s:
+        return f"{gap}; the trace begins at {_shown(first_s)}"
+    return f"{gap}; the trace ends at {_shown(last_s)}" if last_s <= spec.origin_s else gap
+
+
+def _end_s(spec: ChurnSpec, span: Span) -> float:
+    """Return the trace's instant at which the run ends."""
+    return spec.origin_s + (span.end_ns - span.start_ns) / 1e9 * spec.speedup
+
+
+def _shown(at_s: float) -> str:
+    """Return an instant of a trace, which may be a time since 1970, without an exponent."""
+    return f"{at_s:.15g}"
 
 
 def mean_off_s(spec: ChurnSpec) -> float:
@@ -108,9 +133,11 @@ def _check_window(spec: ChurnSpec, end_s: float, span: Span) -> None:
     Raises:
         ExperimentError: it is.
     """
-    needed_s = spec.origin_s + (span.end_ns - span.start_ns) / 1e9 * spec.speedup
+    needed_s = _end_s(spec, span)
     if needed_s > end_s + 1e-6:
-        problem = f"expected at least {needed_s:g}, the trace's instant at which the run ends, got {end_s:g}"
+        problem = (
+            f"expected at least {_shown(needed_s)}, the trace's instant at which the run ends, got {_shown(end_s)}"
+        )
         raise ExperimentError("$.churn.end_s", problem)
 
 
@@ -185,8 +212,13 @@ def _fit(spec: ChurnSpec, span: Span, sessions: Recorded, random: Random) -> lis
     fitted: list[Session] = []
     for session in sessions:
         crashes = random.random() < spec.crash_ratio
-        from_ns, to_ns = (span.start_ns + round((at_s - spec.origin_s) / spec.speedup * 1e9) for at_s in session)
-        from_ns, to_ns = max(from_ns, span.start_ns), min(to_ns, span.end_ns)
+        from_ns, to_ns = (_instant_ns(spec, span, at_s) for at_s in session)
         if from_ns < to_ns:
             fitted.append(Session(from_ns, to_ns, crashes))
     return fitted
+
+
+def _instant_ns(spec: ChurnSpec, span: Span, at_s: float) -> int:
+    """Return an instant of the trace on the run's clock, or the end of the span that it lies beyond."""
+    since_start_ns = (at_s - spec.origin_s) / spec.speedup * 1e9
+    return span.start_ns + round(min(max(since_start_ns, 0.0), float(span.end_ns - span.start_ns)))
