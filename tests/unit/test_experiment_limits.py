@@ -158,6 +158,7 @@ def _numbers(kind: msgspec.inspect.Type, path: str = "") -> Iterator[str]:
 NUMBERS = sorted(set(_numbers(msgspec.inspect.type_info(Experiment))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["5e-324", "1e308", "-1e308", "9223372036854775807"])
 def test_every_number_may_be_absurd(number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With each key alone: the check ends at once, without a warning, and refuses or accepts in one line."""
