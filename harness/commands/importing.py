@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import printable
+from harness.terminal import printable
 
 if TYPE_CHECKING:
     from topologies.model import Matrix

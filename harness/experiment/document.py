@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.errors import ExperimentError, printable
+from harness.errors import ExperimentError
+from harness.terminal import printable
 from topologies.reading import InputError, read_text
 
 LARGEST_BYTES = 4 << 20
