@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from peer.protocols.registry import PROTOCOLS
+
 Section = Mapping[str, Any]
 
 NEARLY_ALL = 0.99
@@ -20,7 +22,9 @@ def find_degeneracies(experiment: Section, degree: float | None) -> Iterator[str
         degree: the mean number of physical links per node, predicted or measured; None = unknown.
     """
     hosts = experiment["underlay"].get("hosts") or 0  # 0 = the plan does not say it
-    if degree is not None and hosts > 2 and degree >= NEARLY_ALL * (hosts - 1) and experiment["protocol"] != "complete":
+    protocol = PROTOCOLS.get(experiment["protocol"])
+    by_design = protocol is not None and protocol.links_all
+    if degree is not None and hosts > 2 and degree >= NEARLY_ALL * (hosts - 1) and not by_design:
         yield (
             f"nearly every node is linked with every other one (mean degree {degree:.3g} of {hosts - 1}): on a "
             "complete graph a message takes one hop; use more hosts or fewer links to compare overlays"

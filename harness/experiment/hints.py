@@ -8,65 +8,67 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-MEANINGS = tuple(
-    frozenset(group.split())
-    for group in (
-        "delay latency lag rtt ping",
-        "loss lost drop dropper plr",
-        "rate bandwidth throughput capacity speed bitrate frequency per",
-        "jitter variation deviation variance",
-        "queue buffer backlog",
-        "host node peer participant client",
-        "topic channel subject room",
-        "underlay network topology wan net",
-        "workload traffic load",
-        "publish publication message send event",
-        "payload message body",
-        "byte size",
-        "duration length runtime time",
-        "interval period gap",
-        "warmup rampup startup",
-        "cooldown drain grace",
-        "refresh update",
-        "interest subscription subscribe subscriber",
-        "churn failure fault departure",
-        "adversary attack attacker byzantine sybil",
-        "crash die kill fail failure",
-        "vanish silence blackhole disappear",
-        "leave depart quit",
-        "join arrive enter",
-        "membership discovery bootstrap directory",
-        "dissemination routing spreading",
-        "degree d fanout neighbour neighbor connection link",
-        "ttl hop",
-        "view cache",
-        "processing cpu compute",
-        "capture pcap tcpdump",
-        "prometheus scrape monitoring",
-        "command program executable binary",
-        "path file filename csv",
-        "kind type mode model",
-        "matrix csv table file",
-        "world city geo geographic map",
-        "uniform constant same equal fixed flat",
-        "square plane euclidean",
-        "wondernetwork measured real",
-        "simulated simulator simulation sim",
-        "emulated emulator emulation mininet netem",
-        "remote ssh cloud cluster",
-        "exponential poisson memoryless",
-        "session trace",
-        "zipf popularity power skew",
-        "exponent alpha skew",
-        "follower twitter",
-        "gossipsub gossip libp2p mesh",
-        "plumtree hyparview epidemic broadcast",
-        "scribe pastry dht multicast",
-        "complete clique full",
-        "flood flooding epidemic broadcast",
-        "random flood flooding broadcast",
-        "pull lazy",
-    )
+from peer.protocols.registry import PROTOCOLS
+
+MEANINGS = (
+    *(frozenset((protocol.name, *protocol.also_called)) for protocol in PROTOCOLS.values() if protocol.also_called),
+    *(
+        frozenset(group.split())
+        for group in (
+            "delay latency lag rtt ping",
+            "loss lost drop dropper plr",
+            "rate bandwidth throughput capacity speed bitrate frequency per",
+            "jitter variation deviation variance",
+            "queue buffer backlog",
+            "host node peer participant client",
+            "topic channel subject room",
+            "underlay network topology wan net",
+            "workload traffic load",
+            "publish publication message send event",
+            "payload message body",
+            "byte size",
+            "duration length runtime time",
+            "interval period gap",
+            "warmup rampup startup",
+            "cooldown drain grace",
+            "refresh update",
+            "interest subscription subscribe subscriber",
+            "churn failure fault departure",
+            "adversary attack attacker byzantine sybil",
+            "crash die kill fail failure",
+            "vanish silence blackhole disappear",
+            "leave depart quit",
+            "join arrive enter",
+            "membership discovery bootstrap directory",
+            "dissemination routing spreading",
+            "degree d fanout neighbour neighbor connection link",
+            "ttl hop",
+            "view cache",
+            "processing cpu compute",
+            "capture pcap tcpdump",
+            "prometheus scrape monitoring",
+            "command program executable binary",
+            "path file filename csv",
+            "kind type mode model",
+            "matrix csv table file",
+            "world city geo geographic map",
+            "uniform constant same equal fixed flat",
+            "square plane euclidean",
+            "wondernetwork measured real",
+            "simulated simulator simulation sim",
+            "emulated emulator emulation mininet netem",
+            "remote ssh cloud cluster",
+            "exponential poisson memoryless",
+            "session trace",
+            "zipf popularity power skew",
+            "exponent alpha skew",
+            "follower twitter",
+            "complete clique full",
+            "flood flooding epidemic broadcast",
+            "random flood flooding broadcast",
+            "pull lazy",
+        )
+    ),
 )
 """Words that mean the same, in singular and lower case; a word may be in several groups."""
 
@@ -114,10 +116,7 @@ def absence(name: str) -> str | None:
 
 def words_of(name: str) -> list[str]:
     """Return the words of a name in singular, without units unless it has nothing else."""
-    words = [
-        _singular(word.lower())
-        for word in re.findall(r"[A-Z]?[a-z]+[0-9]*[a-z]+|[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name[:100])
-    ]
+    words = [_singular(word.lower()) for word in _WORD.findall(name[:100])]
     return [word for word in words if word not in _FILLERS] or words
 
 

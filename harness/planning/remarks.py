@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from math import ceil, log
 
-from msgspec import to_builtins
-
 from harness.experiment.abilities import ignored_keys
 from harness.experiment.form import resolve, section_of
 from harness.planning.plan import PlannedRun
 from metrics.degenerate import find_degeneracies
+from peer.protocols.registry import PROTOCOLS
 
 
 def remarks_on(planned: PlannedRun) -> Iterator[str]:
@@ -20,21 +19,19 @@ def remarks_on(planned: PlannedRun) -> Iterator[str]:
 
 
 def _forgotten_messages(planned: PlannedRun) -> Iterator[str]:
-    """Yield a sentence if GossipSub forgets messages while copies of them are still under way.
+    """Yield a sentence if nodes forget messages while copies of them are still under way.
 
-    A late copy takes as many links of the largest delay as a graph of this degree has between most nodes, and waits for
-    the last heartbeat that announces it.
+    A late copy takes as many links of the largest delay as a graph of this degree has between most nodes.
     """
-    plan = planned.plan
-    section = section_of(plan.experiment, plan.experiment.protocol)
-    parameters = {} if section is None else to_builtins(section)
-    if "seen_ttl_s" not in parameters:  # no import of one protocol's types: they would count for studies of all others
+    experiment = planned.plan.experiment
+    protocol = PROTOCOLS[experiment.protocol]
+    if protocol.forgetting is None:
         return
-    hops = ceil(log(planned.underlay.size) / log(max(2.0, plan.prediction.links_per_node)))
-    path_s = hops * float(planned.underlay.delay_ms.max()) / 1000
-    path_s += parameters["mcache_gossip"] * parameters["heartbeat_interval_s"]
-    if parameters["seen_ttl_s"] < path_s:
+    forgetting = protocol.forgetting(section_of(experiment, protocol.name))
+    hops = ceil(log(planned.underlay.size) / log(max(2.0, planned.plan.prediction.links_per_node)))
+    path_s = hops * float(planned.underlay.delay_ms.max()) / 1000 + forgetting.held_s
+    if forgetting.after_s < path_s:
         yield (
-            f"gossipsub.seen_ttl_s = {parameters['seen_ttl_s']:g} is less than the {path_s:.2g} s that a late copy may "
-            "take: messages are delivered again when they come back (repeated_deliveries counts them)"
+            f"{protocol.section}.{forgetting.key} = {forgetting.after_s:g} is less than the {path_s:.2g} s that a late "
+            "copy may take: messages are delivered again when they come back (repeated_deliveries counts them)"
         )

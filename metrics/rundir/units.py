@@ -14,7 +14,7 @@ _BY_NAME: Final[dict[str, str]] = {
         "degrees": "latitude longitude",
         "copies": "copies copies_on_wire n_transmissions",
         "expressions": "expressions expressions_on_wire",
-        "deliveries": "deliveries_expected n_delivered",
+        "deliveries": "deliveries_expected n_delivered repeats",
         "nodes": """nodes n_subscribers n_reached view_size_unique view_size_unique_mean view_size_unique_max in_degree
             in_degree_max subscribers largest_component joins leaves members reached latecomers false_positives
             false_positives_predicted relays others""",

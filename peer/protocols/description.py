@@ -59,6 +59,20 @@ class ParameterError(ValueError):
         self.problem = problem
 
 
+class Forgetting(NamedTuple):
+    """When a node forgets a message, so that a later copy counts as a new one.
+
+    Attributes:
+        key: the parameter that says it.
+        after_s: how long after the first copy.
+        held_s: how long a copy may wait at nodes, besides its time on links, before it reaches the last node.
+    """
+
+    key: str
+    after_s: float
+    held_s: float
+
+
 class Description(Struct, frozen=True, kw_only=True):
     """A protocol.
 
@@ -75,6 +89,9 @@ class Description(Struct, frozen=True, kw_only=True):
             network at the start and the parameters; may raise ``ParameterError``. None = nothing.
         needs_rates: whether the overlay of every node is told the topics' relative publication rates: its parameter
             ``rates``, a ``peer.core.rates.RateLaw``, or nothing if all rates are equal.
+        also_called: words that people use for it or for what it is like, for hints.
+        links_all: whether its overlay links every two nodes by design.
+        forgetting: when its nodes forget messages, given its parameters; None = not within a run.
         report_note: what a report says of a run, given the protocol's section of its plan.
         false_positive_rate: the probability that a node takes a message for its own although it does not satisfy the
             message's expression, given the protocol's section of a plan, the number of the node's topics, and for each
@@ -89,6 +106,9 @@ class Description(Struct, frozen=True, kw_only=True):
     check: Callable[[Any, int], None] | None = None
     draw_initial_state: Callable[[FirstNetwork, Any], list[Choice]] | None = None
     needs_rates: bool = False
+    also_called: tuple[str, ...] = ()
+    links_all: bool = False
+    forgetting: Callable[[Any], Forgetting] | None = None
     report_note: Callable[[Mapping[str, Any]], str] | None = None
     false_positive_rate: Callable[[Mapping[str, Any], int, tuple[int, ...]], float] | None = None
 

@@ -12,6 +12,7 @@ import pytest
 from metrics.executors import HERE, HERE_BYTES, OPEN_FILES, choose, opened
 from metrics.executors.in_process import InProcess
 from metrics.pcap.tables import Reading
+from metrics.pcap.tasks import find_captures
 from metrics.tables import shares, wire
 from metrics.tables.shares import count_shares, write_shares
 from tests.fabricate import Fabrication
@@ -110,7 +111,8 @@ def test_captures_are_read_by_all_workers(tmp_path: Path, monkeypatch: pytest.Mo
     run_dir = Fabrication(seed=1, nodes=5, messages=5).write(tmp_path / "run")
     monkeypatch.setattr("metrics.pcap.tasks.PARTITION_BYTES", 1)
     executor = Counting(3)
-    wire.stage_captures(executor, run_dir / "capture", Reading(("packets",)), {"packets": tmp_path / "packets"})
+    captures = find_captures(run_dir / "capture")
+    wire.stage_captures(executor, captures, Reading(("packets",)), {"packets": tmp_path / "packets"})
     assert len(executor.items) == 3
 
 

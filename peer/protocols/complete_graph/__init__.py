@@ -11,4 +11,5 @@ PROTOCOL = Description(
     name="complete",
     composition=Composition(overlay={"name": "complete"}),
     parts={"overlay": CompleteGraph},
+    links_all=True,
 )

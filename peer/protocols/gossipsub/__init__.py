@@ -10,11 +10,18 @@ links and no meshes (``bounded``).
 Source: libp2p specifications, pubsub/gossipsub/gossipsub-v1.0.md and gossipsub-v1.1.md; docs/protocols/gossipsub.md.
 """
 
-from peer.protocols.description import Composition, Description
+from peer.protocols.description import Composition, Description, Forgetting
 from peer.protocols.gossipsub.bounded import BoundedGossipsub, GossipsubBoundedParameters
 from peer.protocols.gossipsub.mesh import Mesh
 from peer.protocols.gossipsub.parameters import GossipsubParameters
 from peer.protocols.gossipsub.router import Router
+
+
+def _forget(parameters: GossipsubParameters) -> Forgetting:
+    """A late copy waits for the last heartbeat that announces it."""
+    announced_s = parameters.mcache_gossip * parameters.heartbeat_interval_s
+    return Forgetting("seen_ttl_s", parameters.seen_ttl_s, announced_s)
+
 
 PROTOCOL = Description(
     name="gossipsub",
@@ -23,6 +30,8 @@ PROTOCOL = Description(
     ),
     parts={"overlay": Mesh, "dissemination": Router},
     parameters=GossipsubParameters,
+    also_called=("gossip", "libp2p", "mesh"),
+    forgetting=_forget,
 )
 
 BOUNDED = Description(

@@ -22,5 +22,6 @@ PROTOCOL = Description(
     composition=Composition(overlay={"name": "plumtree"}, dissemination={"name": "plumtree"}, interests="private"),
     parts={"overlay": Hyparview, "dissemination": Broadcast},
     parameters=PlumtreeParameters,
+    also_called=("hyparview", "epidemic", "broadcast"),
     background_frames=(HyparviewShuffle, HyparviewShuffleReply),
 )

@@ -21,5 +21,6 @@ PROTOCOL = Description(
     composition=Composition(overlay={"name": "scribe"}, dissemination={"name": "scribe"}, interests="announced-only"),
     parts={"overlay": Scribe, "dissemination": Multicast},
     parameters=ScribeParameters,
+    also_called=("pastry", "dht", "multicast"),
     background_frames=(ScribeHeartbeat,),
 )
