@@ -236,11 +236,13 @@ def delay_order(delays: evidence.Outcome) -> Judgement:
 def delay_agreement(inside: evidence.Spread) -> Judgement:
     """Fails if the 99th percentile of their difference, the time inside the first and last host, exceeds {0}.
 
-    It is the hosts' whole share in a delivery's delay. If a publisher sends copies on request only (`notify-pull`),
-    the time up to its first copy is left out, since it is a round trip to a neighbour.
+    It is the hosts' whole share in a delivery's delay. If a publisher's first copy waits for other nodes (for a request
+    with `notify-pull`, to be admitted with implicit groups), the time up to it is left out. So is the time for which
+    TCP held back the copy that left first: frames of its stream were under way when it was written, one of them or one
+    before was retransmitted or they filled TCP's first window of ten, and their acknowledgement let it go.
 
-    Late: a delivery; the publication or the first copy sent on request, and before the delivery: the time inside the
-    first and the last host, whose shares are not known.
+    Late: a delivery; the publication or the end of these waits, and before the delivery: the time inside the first and
+    the last host, whose shares are not known.
     """
     detail = f"delay by the traces less delay by the captures: {inside}"
     return few_late(DELAY_AGREEMENT_P99, inside.p99, inside.samples, detail, inside.late, inside.samples // 100)

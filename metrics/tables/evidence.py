@@ -29,7 +29,7 @@ from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS, TraceState
-from peer.protocols.registry import copies_are_pulled, copies_follow_links
+from peer.protocols.registry import copies_follow_links, copies_may_wait
 
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
 
@@ -194,9 +194,9 @@ def pairs_in_time(run: RunDir) -> Bools:
     return found
 
 
-def copies_on_request(run: RunDir) -> bool:
-    """Whether nodes may send copies of messages on request only."""
-    return any(copies_are_pulled(spec.dissemination) for spec in run.overlay)
+def first_copies_may_wait(run: RunDir) -> bool:
+    """Whether publishers' first copies may wait for other nodes."""
+    return any(copies_may_wait(spec.dissemination) for spec in run.overlay)
 
 
 def copies_show_links(run: RunDir) -> bool:

@@ -36,7 +36,7 @@ from metrics.tables import (
 )
 from metrics.tables.buckets import read_bucket
 from metrics.tables.condensed import build_and_condense
-from metrics.tables.evidence import Found, copies_on_request, copies_show_links, gather
+from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather
 from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
 from metrics.tables.hop_evidence import Circumstances, weigh_hops
@@ -179,7 +179,7 @@ class Pipeline:
             adversaries=read_adversaries(self._run),
             zero_ns=self._run.manifest.zero_ns,
             stalls=self._run.stalls,
-            on_request=copies_on_request(self._run),
+            may_wait=first_copies_may_wait(self._run),
         )
         folder = self._staging / "weighed-messages"
         self.messages = weigh_messages(self._executor, weighed, folder, self._buckets)

@@ -87,7 +87,7 @@ def limits() -> Any:
         yield
 
 
-def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, on_request: bool = False) -> MessageEvidence:
+def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, may_wait: bool = False) -> MessageEvidence:
     with tempfile.TemporaryDirectory() as name, InProcess(1) as executor:
         folder = Path(name)
         schemas = {table: arrow_schema(table) for table in ("messages", "deliveries")}
@@ -103,7 +103,7 @@ def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, on_request
             adversaries=frozenset({ADVERSARY}),
             zero_ns=ZERO_NS,
             stalls=Stalls(*np.empty((2, 0, 2), np.int64)),
-            on_request=on_request,
+            may_wait=may_wait,
         )
         return weigh_messages(executor, sources, folder / "weighed", BUCKETS)
 
@@ -201,11 +201,11 @@ def test_lags_of_publications_are_what_loops_say(said: list[Row]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(message_rows, st.lists(pairs, max_size=12), copy_rows, st.booleans())
 def test_delays_inside_hosts_are_what_loops_say(
-    said: list[Row], expected: list[Row], copies: list[Row], on_request: bool
+    said: list[Row], expected: list[Row], copies: list[Row], may_wait: bool
 ) -> None:
     """Of publishers that send copies on request, the time until the first one left is not theirs."""
     expected = complete(expected, said)
-    found = weigh(said, expected, copies, on_request=on_request)
+    found = weigh(said, expected, copies, may_wait=may_wait)
     inside = []
     for row in expected:
         own = [
@@ -215,7 +215,7 @@ def test_delays_inside_hosts_are_what_loops_say(
         ]
         sent_ns = min((at_ns for at_ns in own if at_ns is not None), default=None)
         waited_ms = 0.0
-        if on_request and sent_ns is not None and row["publish_ns"] is not None:
+        if may_wait and sent_ns is not None and row["publish_ns"] is not None:
             waited_ms = (sent_ns - row["publish_ns"]) / 1e6
         if row["latency_ms"] is not None and row["wire_latency_ms"] is not None:
             inside.append(row["latency_ms"] - row["wire_latency_ms"] - waited_ms)
