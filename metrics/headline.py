@@ -42,7 +42,8 @@ def headline(run: RunDir) -> dict[str, Any]:
 def _attack(run: RunDir, totals: MessageTotals, adversaries: Nodes) -> dict[str, float | None]:
     if not adversaries:
         return {}
-    deliveries = Deliveries(0, *totals.attacked, np.empty(0))
+    expected, delivered, unknown = totals.attacked
+    deliveries = Deliveries(0, expected, delivered, np.empty(0), unknown=unknown)
     numbers = ATTACK.numbers(Attack(len(adversaries), deliveries))
     askers = [Disclosure(**row) for row in read_columns(run, "disclosures", *TABLES["disclosures"]).to_pylist()]
     return numbers | (DISCLOSURE.numbers(askers) if askers else {})
@@ -74,9 +75,11 @@ def _present(table: pa.Table, column: str) -> Values:
 def _deliveries(totals: MessageTotals) -> Deliveries:
     copies = np.array(list(totals.copies_by_node.values()), np.int64).reshape(-1, len(CopyCounts._fields))
     received, duplicates, relays, at_relay = copies.T
+    expected, delivered, unknown = totals.deliveries
     return Deliveries(
         totals.messages,
-        *totals.deliveries,
+        expected,
+        delivered,
         delays_ms=totals.latency_ms,
         hops=totals.hops,
         repeated=totals.repeated,
@@ -84,6 +87,7 @@ def _deliveries(totals: MessageTotals) -> Deliveries:
         duplicates=int(duplicates.sum()),
         copies=received,
         at_relay=at_relay,
+        unknown=unknown,
     )
 
 

@@ -33,7 +33,7 @@ MEASURES: dict[str, Measure[Any]] = {
 }
 
 HEADLINE = (
-    *("messages_published", "deliveries_expected", "delivery_ratio"),
+    *("messages_published", "deliveries_expected", "delivery_ratio", "deliveries_unknown"),
     *(f"propagation_delay_ms_{statistic}" for statistic in ("mean", "p50", "p90", "p99", "max")),
     *("hops_mean", "hops_p50", "hops_p99", "hops_max", "stretch_p50", "duplicates_per_delivery"),
     *("repeated_deliveries", "relay_ratio"),

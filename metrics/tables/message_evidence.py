@@ -38,7 +38,7 @@ _KEPT: Final = {"latency_ms": 1e6, "direct_delay_ms": 1.0, "stretch": 1.0, "hops
 """The distributions of ``MessageTotals``, and by what the values of their runs are divided."""
 
 _DELIVERIES: Final = ("message_id", "topic", "node", "publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
-_DELIVERED: Final = ("hops", "repeats", "copies", "direct_delay_ms", "stretch")
+_DELIVERED: Final = ("hops", "repeats", "copies", "direct_delay_ms", "stretch", "known")
 _MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers")
 _COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "tap_tx_ns", "d_tcp_ns")
 _FLAGS: Final = ("is_dup", "is_relay", "at_relay")
@@ -133,6 +133,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     due_ns, lag_ns, late = publication_lags(sources.stalls, messages)
     honest = of_nodes(deliveries, "node", sources.adversaries, others=True)
     attacked = of_nodes(deliveries, "node", sources.adversaries)
+    unknown = _count_unknown(attacked)
     values = {
         "latency_ms": numbers(pc.subtract(honest["delivered_ns"], honest["publish_ns"]).drop_null()),
         "hops": numbers(honest["hops"].drop_null()),
@@ -147,7 +148,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
             pc.sum(messages["n_subscribers"]).as_py() or 0,
             len(deliveries),
         ),
-        attacked=DeliveryCounts(len(attacked), len(attacked) - attacked["delivered_ns"].null_count),
+        attacked=DeliveryCounts(len(attacked), len(attacked) - attacked["delivered_ns"].null_count, unknown),
         repeated=pc.sum(honest["repeats"]).as_py() or 0,
         order=order,
         late={"lag": late, "inside": late_inside},
@@ -170,12 +171,17 @@ def _of_piece(messages: Place, share: Share) -> pc.Expression | None:
 
 def _count_deliveries(honest: pa.Table, zero_ns: int) -> dict[str, Tally[Any]]:
     delivered, published = valid(honest["delivered_ns"]), valid(honest["publish_ns"])
+    unknown = ~holds(honest["known"])
     seconds = _seconds(honest["publish_ns"], zero_ns)
     return {
-        "by_second": tally(DeliveryCounts, seconds[published], delivered[published]),
-        "by_topic": tally(DeliveryCounts, numbers(honest["topic"]), delivered),
+        "by_second": tally(DeliveryCounts, seconds[published], delivered[published], unknown[published]),
+        "by_topic": tally(DeliveryCounts, numbers(honest["topic"]), delivered, unknown),
         "by_copies": tally(RowCount, numbers(honest["copies"])[delivered]),
     }
+
+
+def _count_unknown(deliveries: pa.Table) -> int:
+    return int(np.count_nonzero(~holds(deliveries["known"])))
 
 
 def _count_copies(copies: pa.Table, messages: pa.Table, sources: MessageSources) -> dict[str, Tally[Any]]:

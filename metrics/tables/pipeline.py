@@ -169,6 +169,8 @@ class Pipeline:
             interests=self._staging / "interests",
             published=self._staging / "published",
             pairs=self._pairs,
+            incomplete=tuple(self._staged.incomplete),
+            captured=bool(self._run.captures),
         )
         make = partial(deliveries.build_deliveries, sources)
         self._write(make, "deliveries", "messages")
