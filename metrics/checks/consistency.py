@@ -114,10 +114,12 @@ def causal_order(order: evidence.Outcome) -> Judgement:
     return none_of(order.tested, order.failed, "ms", worst=order.worst / 1e6)
 
 
-@RULES.add("consistency", SUSPECT)
+@RULES.add("consistency", SUSPECT, TOLD)
 def frames_arrived(frames: evidence.Outcome) -> Judgement:
-    """Fails if a frame was sent and never read. Connections that a scheduled crash broke are left out here, in
-    ``frame_sets``, ``stream_coverage`` and ``connections``.
+    """Fails if a frame was sent and never read, unless its receiver left or crashed, or its sender crashed, about then:
+    the frame was sent, or its stream still worked, at most a round trip and {0} before that end; and it was sent at
+    most as long after it (60 s after a silent crash), to a sender's own crash at the latest. Such frames count neither
+    here nor in ``frame_sets``; all others of their connections do, and all checks have these.
 
     The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
     connection.
@@ -177,7 +179,8 @@ def frame_sets(frame_sets: evidence.FrameSets) -> Judgement:
 @RULES.add("consistency", SUSPECT)
 def stream_coverage(coverage: evidence.Outcome) -> Judgement:
     """Fails if on some connection and direction the frames in the traces leave gaps, or do not end where the captured
-    byte stream ends, at either end.
+    byte stream ends, at either end. Of a stream that a node's end cut off (``frames_arrived``), the bytes before the
+    first frame that was lost must all be there.
 
     Every byte on a connection belongs to a frame.
     """

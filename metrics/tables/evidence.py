@@ -24,7 +24,8 @@ from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
-from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
+from metrics.tables.columns import numbers, of_whole_traces, read_columns
+from metrics.tables.completeness import cover_streams, match_connections
 from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
@@ -48,7 +49,6 @@ def gather(
     run: RunDir,
     states: Mapping[int | None, TraceState],
     incomplete: list[int],
-    broken: pa.Array,
     staging: Place,
     found: Found,
 ) -> parts.Evidence:
@@ -58,8 +58,6 @@ def gather(
         run: the run directory, with its tables.
         states: ``logs.Logs.read``'s, by node.
         incomplete: nodes whose trace is missing or cut off.
-        broken: connections that a crash broke. Frames on them may be lost, which was asked for: they count for no
-            check of completeness.
         staging: has the events, the streams and what was read of the captures.
         found: what tasks say.
     """
@@ -91,7 +89,7 @@ def gather(
         emulation=read_emulation(run, pairs_in_time(run)),
         busy=busy,
         steal=steal,
-        **_captured(run, incomplete, broken, staging, found),
+        **_captured(run, incomplete, staging, found),
     )
 
 
@@ -103,20 +101,20 @@ def _documents(run: RunDir) -> parts.Documents | Absent:
     return parts.Documents(len(found), tuple(name for name, differs in found.items() if differs))
 
 
-def _captured(run: RunDir, incomplete: list[int], broken: pa.Array, staging: Place, found: Found) -> dict[str, Any]:
+def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) -> dict[str, Any]:
     """The parts that need captures."""
     uncaptured = lacks_captures(run)
     if uncaptured is not None:
         names = ("frame_sets", "coverage", "connections", "captures", "delays", "inside", "transits", "identity")
         absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links"), uncaptured)
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
-    streams = outside(broken, read_parquet(staging / "streams"))
-    conns = outside(broken, read_parquet(staging / "wire" / "conns", schema=CONNS))
+    streams = read_parquet(staging / "streams")
+    conns = read_parquet(staging / "wire" / "conns", schema=CONNS)
     return {
         "uncaptured": False,
         "frame_sets": found.hops.frame_sets,
-        "coverage": _coverage(of_whole_traces(streams, incomplete), conns),
-        "connections": _connections(streams, conns),
+        "coverage": cover_streams(of_whole_traces(streams, incomplete), conns, found.hops.cut),
+        "connections": match_connections(streams, conns, found.hops.cut),
         "captures": _captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)),
         "delays": found.messages.delays,
         "inside": found.messages.inside,
@@ -211,31 +209,6 @@ def copies_show_links(run: RunDir) -> bool:
     )
 
 
-def _coverage(streams: pa.Table, conns: pa.Table) -> parts.Outcome:
-    """Stream bytes by the logs against each vantage's, by connection, direction and vantage."""
-    named = streams.filter(pc.is_valid(streams["logged_bytes"])).group_by(["conn", "direction"])
-    logged = named.aggregate([("incarnation", "max"), ("logged_bytes", "max"), ("end_bytes", "max")])
-    views = [
-        conns.select(["conn", f"{side}_bytes", "missed_bytes"])
-        .rename_columns(["conn", "seen_bytes", "missed_bytes"])
-        .append_column("direction", pa.repeat(side, len(conns)))
-        for side in ("orig", "resp")
-    ]
-    alone = logged.filter(pc.equal(logged["incarnation_max"], 0))
-    both = alone.join(pa.concat_tables(views), ["conn", "direction"], join_type="inner")
-    error = pc.max_element_wise(
-        pc.abs(pc.subtract(both["logged_bytes_max"], both["end_bytes_max"])),
-        pc.abs(pc.subtract(both["seen_bytes"], both["end_bytes_max"])),
-        both["missed_bytes"],
-    )
-    return parts.Outcome(
-        tested=len(both),
-        failed=pc.sum(pc.greater(error, 0)).as_py() or 0,
-        worst=pc.max(error).as_py() or 0,
-        total=pc.sum(both["seen_bytes"]).as_py() or 0,
-    )
-
-
 def _captures(run: RunDir, interfaces: pa.Table) -> parts.Captures:
     counters = run.manifest.counters
     records, dropped, not_understood = (
@@ -252,14 +225,6 @@ def _identity(overhead: pa.Table) -> parts.Outcome:
     total = np.sum([numbers(overhead[name]) for name in _CLASSES], axis=0)
     error = np.abs(total - wire_bytes) + np.maximum(-other_bytes, 0)
     return parts.Outcome(len(error), int((error > 0).sum()), int(error.max(initial=0)), int(wire_bytes.sum()))
-
-
-def _connections(streams: pa.Table, conns: pa.Table) -> parts.Matching:
-    """Connections by their frames in the traces against those with stream bytes in the captures."""
-    has_bytes = pc.greater(pc.add(conns["orig_bytes"], conns["resp_bytes"]), 0)
-    traced = set(streams.filter(pc.is_valid(streams["logged_bytes"]))["conn"].to_pylist())
-    seen = set(conns.filter(has_bytes)["conn"].to_pylist())
-    return parts.Matching(len(traced | seen), only_traced=len(traced - seen), only_on_wire=len(seen - traced))
 
 
 def read_load(run: RunDir) -> tuple[tuple[float, ...] | Absent, tuple[float, ...] | Absent]:

@@ -258,18 +258,16 @@ class Pipeline:
         self._save_small("disclosures", rows)
 
     def _weigh_hops(self) -> None:
-        crashed = any(state.crashes for state in self._staged.states.values())
-        self.broken = pa.array([], pa.string())
-        if crashed:
-            silent = churn.silent_crashes(self._run)
-            self.broken = churn.broken_connections(self._executor, self._events, self._path("hops"), silent)
-        circumstances = Circumstances.of(self._run, self._staged.incomplete, self.broken.to_pylist())
+        endings: tuple[churn.Ending, ...] = ()
+        if any(state.changes for state in self._staged.states.values()):
+            endings = churn.read_endings(self._events, churn.silent_crashes(self._run))
+        circumstances = Circumstances.of(self._run, self._staged.incomplete, endings, self._pairs)
         self.hops = weigh_hops(self._executor, self._run, circumstances, self._staging / "weighed-hops")
         write_totals(self._run, Totals(self.messages.totals, self.hops.totals))
 
     def _save_checks(self) -> None:
         found = Found(self.messages, self.hops, self.transits, self.links, self.host_captures)
-        evidence = gather(self._run, self._staged.states, self._staged.incomplete, self.broken, self._staging, found)
+        evidence = gather(self._run, self._staged.states, self._staged.incomplete, self._staging, found)
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 
     def _save_overlay(self) -> None:
