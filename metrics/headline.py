@@ -29,7 +29,7 @@ Nodes = frozenset[int]
 def headline(run: RunDir) -> dict[str, Any]:
     """The numbers under their stable names; None = not computed. Without learning or adversaries, theirs are absent."""
     adversaries = read_adversaries(run)
-    numbers: dict[str, Any] = _overlay(run) | LINKS.numbers(_links(run, adversaries))
+    numbers: dict[str, Any] = _overlay(run) | _links(run, adversaries)
     totals = read_totals(run)
     numbers |= DELIVERIES.numbers(_deliveries(totals.messages))
     numbers |= TRAFFIC.numbers(_traffic(run, totals.hops, adversaries))
@@ -91,8 +91,11 @@ def _deliveries(totals: MessageTotals) -> Deliveries:
     )
 
 
-def _links(run: RunDir, adversaries: Nodes) -> NodeLinks:
-    """Views at every node and second of the workload, from the traces; degrees at the middle of the workload."""
+def _links(run: RunDir, adversaries: Nodes) -> dict[str, float | None]:
+    """Views at every node and second of the workload, from the traces; degrees at the middle of the workload.
+
+    The ratios are of all seconds.
+    """
     columns = ("source", "at_ns", "node", "view_size_total", "view_size_unique", "degree")
     rows = of_nodes(read_columns(run, "sharing", *columns), "node", adversaries, others=True)
     rows = rows.filter(pc.equal(rows["source"], "trace"))
@@ -101,9 +104,14 @@ def _links(run: RunDir, adversaries: Nodes) -> NodeLinks:
         rows = _between(rows, "at_ns", workload.start_ns, workload.end_ns - 1)
     instants = np.unique(_present(rows, "at_ns"))
     middle = rows.filter(pc.equal(rows["at_ns"], int(instants[len(instants) // 2]))) if len(instants) else rows
-    total, unique = _present(rows, "view_size_total"), _present(rows, "view_size_unique")
+    always, then = (LINKS.numbers(_node_links(each)) for each in (rows, middle))
+    return always | {name: value for name, value in then.items() if name.startswith("degree")}
+
+
+def _node_links(rows: pa.Table) -> NodeLinks:
     nothing = np.empty(0, np.int64)
-    return NodeLinks(total, unique, nothing, _present(middle, "degree"), nothing, nothing)
+    total, unique, degree = (_present(rows, name) for name in ("view_size_total", "view_size_unique", "degree"))
+    return NodeLinks(total, unique, nothing, degree, nothing, nothing)
 
 
 def _overlay(run: RunDir) -> dict[str, Any]:

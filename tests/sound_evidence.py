@@ -94,7 +94,11 @@ SOUND = Evidence(
     identity=Outcome(tested=5, failed=0, total=1000),
     send=SHORT,
     receive=SHORT,
-    links=parts.Links(Matching(9, only_traced=0, only_on_wire=0, changing=1), Outcome(tested=9, failed=0)),
+    links=parts.Links(
+        physical=Matching(9, only_traced=0, only_on_wire=0, changing=1),
+        connected=Matching(9, only_traced=0, only_on_wire=0),
+        logical=Outcome(tested=9, failed=0),
+    ),
     host_captures=HostCaptures(asked=3, hosts=3, pairs=2000, outbound=WAITS, inbound=WAITS),
     emulation=parts.Emulation(
         hosts=5,

@@ -24,6 +24,9 @@ BROKEN = Limit(60.0, "s")
 """After the last packet of a connection that broke, each end has noticed by then: keep-alives and TCP's time-out see to
 that (``peer.runtime.link``)."""
 
+INTRODUCED = Limit(12.0, "s")
+"""So long after the handshake a connection is a link or closed: a node closes one without a ``Hello`` after 10 s."""
+
 TOLD = Limit(2.0, "s")
 """What a node sent has reached its neighbour by then, whatever the round-trip time."""
 
@@ -277,6 +280,23 @@ def link_agreement(links: evidence.Links) -> Judgement:
     detail = f"{found.changing:,} traced ones were just beginning, ending or breaking on the wire"
     if failed:
         detail += f"; {found.only_on_wire:,} only on the wire, {found.only_traced:,} only in traces"
+    return none_of(found.tested, failed, "links", detail)
+
+
+@RULES.add("consistency", SUSPECT, TOLD, BROKEN, INTRODUCED)
+def open_connections(links: evidence.Links) -> Judgement:
+    """Fails if at some full second a node's trace has a physical link without an open connection in the captures, or
+    the captures a connection without a link. A connection is open from both SYNs to the first FIN or RST. A link may
+    last {0} longer, since a FIN can arrive before what was sent earlier, and {1} after the last packet where nothing
+    closed the connection. A connection that something closes must be a link from {2} after its handshake until {0}
+    before its end, except at a node that crashed silently.
+
+    These bounds are wider than those of `link_agreement`, but need no frame: they hold for any program, and the traces
+    say nothing of the connections.
+    """
+    found = links.connected
+    failed = found.only_on_wire + found.only_traced
+    detail = f"{found.only_on_wire:,} only on the wire, {found.only_traced:,} only in traces" if failed else ""
     return none_of(found.tested, failed, "links", detail)
 
 

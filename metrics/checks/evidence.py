@@ -148,6 +148,7 @@ class Links(Struct, frozen=True):
     """Links by the traces against those that the captures show (``metrics.tables.agreement``)."""
 
     physical: Matching  # (node, neighbour) pairs at every full second
+    connected: Matching  # the same, by connections instead of frames
     logical: Outcome | None  # links that carried data; None = nodes send copies also where there is no logical link
 
 

@@ -142,6 +142,7 @@ class Pipeline:
             span_ns=(timeline.start_ns, timeline.end_ns),
             grid=timeline.grid,
             incomplete=tuple(self._staged.incomplete),
+            vanished=tuple({node for node, _ in churn.silent_crashes(run)}),
             captured=captured,
             shown=captured and copies_show_links(run),
         )
@@ -197,7 +198,7 @@ class Pipeline:
         """Both views' sizes, and whether the links of the traces are those of the captures (None: no captures)."""
         sources = self._link_sources()
         if sources.captured:
-            self._write(partial(link_tasks.show_links, sources), "ends", "proven", "proven_opposite")
+            self._write(partial(link_tasks.show_links, sources), "ends", "connected", "proven", "proven_opposite")
         self._write(partial(link_tasks.build_sharing, sources), "sharing")
         if sources.captured:
             self.links = link_tasks.compare_links(self._executor, sources, self._buckets)

@@ -242,6 +242,10 @@ def pair(beyond: int) -> Extreme:
     return Extreme(4.0, 6.0, 80.0, "host 1 to host 2", Late(beyond, 0))
 
 
+def linked(**found: int) -> dict[str, Any]:
+    return {"links": {"connected": structs.replace(SOUND.links.connected, **found)}}
+
+
 CASES = [
     # Change that is within the limit, change that is beyond it, the check and what that makes of the run.
     ({"inside": late(10)}, {"inside": late(11)}, "delay_agreement", SUSPECT),
@@ -276,6 +280,8 @@ CASES = [
     (lines(lateness_counts=[(594_000, 9)]), lines(lateness_counts=[(595_000, 9)]), "plane_lateness", INVALID),
     (lines(intake_counts=[(594_000, 9)]), lines(intake_counts=[(595_000, 9)]), "plane_intake", INVALID),
     (lines(lateness_ns={"max": 100 * MS}), lines(lateness_ns={"max": 100 * MS + 1}), "plane_stalls", SUSPECT),
+    (None, linked(only_on_wire=1), "open_connections", SUSPECT),
+    (None, linked(only_traced=1), "open_connections", SUSPECT),
     (lines(busy_ratio=0.95), lines(busy_ratio=0.951), "plane_busy", SUSPECT),
     (silent(2.0), silent(2.001), "plane_present", INVALID),
     (throttled(3.0), throttled(3.001), "throttled", SUSPECT),
