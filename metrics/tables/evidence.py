@@ -24,6 +24,7 @@ from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
+from metrics.tables.accounts import AccountEvidence
 from metrics.tables.columns import numbers, of_whole_traces, read_columns
 from metrics.tables.completeness import cover_streams, match_connections
 from metrics.tables.hop_evidence import HopEvidence
@@ -33,6 +34,7 @@ from metrics.tables.traces import EVENTS, TraceState
 from peer.protocols.registry import copies_follow_links, copies_may_wait
 
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
+_BY_NODE = ("node_sends", "node_receives", "node_handlings")
 
 
 class Found(NamedTuple):
@@ -43,6 +45,7 @@ class Found(NamedTuple):
     transits: parts.Transits | None
     links: parts.Links | None
     host_captures: HostCaptures | None
+    accounts: AccountEvidence
 
 
 def gather(
@@ -86,6 +89,7 @@ def gather(
         documents=_documents(run),
         clocks=hops.clocks if run.clocks else Absent("all processes of the run read the same clock"),
         host_captures=_unsampled(run) if found.host_captures is None else found.host_captures,
+        accounts=found.accounts.accounts,
         emulation=read_emulation(run, pairs_in_time(run)),
         busy=busy,
         steal=steal,
@@ -106,7 +110,7 @@ def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) 
     uncaptured = lacks_captures(run)
     if uncaptured is not None:
         names = ("frame_sets", "coverage", "connections", "captures", "delays", "inside", "transits", "identity")
-        absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links"), uncaptured)
+        absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links", *_BY_NODE), uncaptured)
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
     streams = read_parquet(staging / "streams")
     conns = read_parquet(staging / "wire" / "conns", schema=CONNS)
@@ -123,6 +127,9 @@ def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) 
         "send": found.hops.send,
         "receive": found.hops.receive,
         "links": found.links,
+        "node_sends": found.hops.node_sends,
+        "node_receives": found.hops.node_receives,
+        "node_handlings": found.accounts.handling,
     }
 
 
@@ -195,6 +202,13 @@ def pairs_in_time(run: RunDir) -> Bools:
 def first_copies_may_wait(run: RunDir) -> bool:
     """Whether publishers' first copies may wait for other nodes."""
     return any(copies_may_wait(spec.dissemination) for spec in run.overlay)
+
+
+def processing_delays(run: RunDir) -> dict[int, int]:
+    """How long each node waits on purpose before it handles a frame, in ns; absent = not at all."""
+    late_ms = {spec.node: spec.behaviour.delay_ms for spec in run.overlay if spec.behaviour is not None}
+    asked_ns = {spec.node: spec.processing_ns + round(late_ms.get(spec.node, 0) * 1e6) for spec in run.overlay}
+    return {node: delay_ns for node, delay_ns in asked_ns.items() if delay_ns}
 
 
 def copies_show_links(run: RunDir) -> bool:

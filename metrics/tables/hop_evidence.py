@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes, read_adversaries
-from metrics.checks.evidence import FrameSets, Outcome, Spread
+from metrics.checks.accounts import NODE_DELAY
+from metrics.checks.evidence import FrameSets, LateCounts, Outcome, Spread
 from metrics.checks.machine import RECEIVE_P99
 from metrics.executors import Executor
 from metrics.measures.measure import Values
@@ -97,6 +98,8 @@ class Weighed:
     late: dict[str, Late]  # of the runs that checks judge
     runs: dict[str, SortedRun]  # ``send`` and ``receive`` in ns, those of ``_KEPT``
     sent: Tally[FrameCounts]  # see ``HopTotals``
+    node_sends: Tally[LateCounts]  # as ``metrics.checks.evidence.Evidence`` has it
+    node_receives: Tally[LateCounts]  # likewise
     cut: pa.Table  # ``CUT``
 
 
@@ -109,6 +112,8 @@ class HopEvidence(NamedTuple):
     frame_sets: FrameSets
     send: Spread  # inside the sending host
     receive: Spread  # inside the receiving host
+    node_sends: Tally[LateCounts]
+    node_receives: Tally[LateCounts]
     cut: pa.Table  # ``CUT``
     totals: HopTotals
 
@@ -137,6 +142,8 @@ def weigh_hops(executor: Executor, run: RunDir, circumstances: Circumstances, fo
         ),
         send=spread_runs(runs["send"], late["send"], 1e6),
         receive=spread_runs(runs["receive"], late["receive"], 1e6),
+        node_sends=add_tallies(each.node_sends for each in weighed),
+        node_receives=add_tallies(each.node_receives for each in weighed),
         cut=pa.concat_tables(each.cut for each in weighed),
         totals=HopTotals(
             judged_send_ms=runs["send"].distribution(1e6),
@@ -161,7 +168,24 @@ def _weigh_part(circumstances: Circumstances, folder: Place, part: Place) -> Wei
     frames, sets, cut = _completeness(circumstances, rows)
     runs = {name: write_run(folder / f"{name}-{part.stem}.npy", each) for name, each in values.items()}
     sent = _count_sent(circumstances, rows)
-    return Weighed(order, clocks, frames, sets.tested, sets.unmatched, late, runs, sent, cut)
+    by_node = _late_by_node(circumstances, rows)
+    return Weighed(order, clocks, frames, sets.tested, sets.unmatched, late, runs, sent, *by_node, cut)
+
+
+def _late_by_node(circumstances: Circumstances, rows: pa.Table) -> tuple[Tally[LateCounts], Tally[LateCounts]]:
+    """By sender and by receiver the frames of the judged span that were late inside its host."""
+    judged = rows.filter(pa.array(_between(rows[_SEND], circumstances.judged_ns)))
+    found = []
+    for node, since, until in (("src_node", _SEND, _TX), ("dst_node", _RX, _READ)):
+        inside = judged.select([node, since, until]).drop_null()
+        found.append(count_late(circumstances.stalls, *(numbers(inside[name]) for name in (node, since, until))))
+    return found[0], found[1]
+
+
+def count_late(stalls: Stalls, node: Ints, due_ns: Ints, came_ns: Ints) -> Tally[LateCounts]:
+    """By node the samples, those later than ``NODE_DELAY``, and those of them that stalls of the host explain."""
+    late = came_ns - due_ns > NODE_DELAY.ns
+    return tally(LateCounts, node, late, stalls.excuse(due_ns, came_ns, NODE_DELAY.ns))
 
 
 def _count_sent(circumstances: Circumstances, rows: pa.Table) -> Tally[FrameCounts]:

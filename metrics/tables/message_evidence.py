@@ -124,7 +124,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     part = f"part-{share.name}.parquet"
     messages = read_parquet(sources.messages / part, columns=list(_MESSAGES))
     deliveries = read_parquet(sources.deliveries / part, columns=[*_DELIVERIES, *_DELIVERED])
-    where = _of_piece(sources.messages, share)
+    where = of_piece(sources.messages, share)
     copies = read_bucket(sources.transmissions, TRANSMISSIONS, share, [*_COPIES, *_FLAGS], where)
     aside_ms = _tcp_waits_ms(copies, deliveries)
     if sources.may_wait:
@@ -158,7 +158,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     )
 
 
-def _of_piece(messages: Place, share: Share) -> pc.Expression | None:
+def of_piece(messages: Place, share: Share) -> pc.Expression | None:
     """Which copies belong to a piece of a bucket: those of its messages; to the first also those of no message."""
     siblings = [each for each in written_shares(messages, share.count) if each.number == share.number]
     if len(siblings) == 1:

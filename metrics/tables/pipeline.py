@@ -22,6 +22,7 @@ from metrics.rundir.files import STALLS_FILE, table_file
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables import (
+    accounts,
     churn,
     deliveries,
     dimensions,
@@ -36,7 +37,7 @@ from metrics.tables import (
 )
 from metrics.tables.buckets import read_bucket
 from metrics.tables.condensed import build_and_condense
-from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather
+from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather, processing_delays
 from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
 from metrics.tables.hop_evidence import Circumstances, weigh_hops
@@ -95,7 +96,11 @@ class Pipeline:
             captures=self._compare_captures,
         )
         in_parallel(
-            hops=self._weigh_hops, sharing=self._save_sharing, fidelity=self._save_fidelity, overlay=self._save_overlay
+            hops=self._weigh_hops,
+            accounts=self._weigh_accounts,
+            sharing=self._save_sharing,
+            fidelity=self._save_fidelity,
+            overlay=self._save_overlay,
         )
         in_parallel(
             nodes=self._save_nodes,
@@ -266,8 +271,27 @@ class Pipeline:
         self.hops = weigh_hops(self._executor, self._run, circumstances, self._staging / "weighed-hops")
         write_totals(self._run, Totals(self.messages.totals, self.hops.totals))
 
+    def _weigh_accounts(self) -> None:
+        staging, states = self._staging, self._staged.states
+        complete = set(self._run.nodes) - set(self._staged.incomplete)
+        sources = accounts.AccountSources(
+            messages=self._path("messages"),
+            published=staging / "published",
+            transmissions=staging / "transmissions",
+            told=staging / "told",
+            further=staging / "further",
+            interests=staging / "interests",
+            uptimes=staging / "uptimes",
+            physical=self._path("physical_links"),
+            silent=tuple(node for node in self._run.nodes if node not in complete or not states[node].reads),
+            processing_ns=processing_delays(self._run),
+            approximate=groups.predicted_rate(self._run) is not None,
+            stalls=self._run.stalls,
+        )
+        self.accounts = accounts.weigh_accounts(self._executor, sources, self._buckets)
+
     def _save_checks(self) -> None:
-        found = Found(self.messages, self.hops, self.transits, self.links, self.host_captures)
+        found = Found(self.messages, self.hops, self.transits, self.links, self.host_captures, self.accounts)
         evidence = gather(self._run, self._staged.states, self._staged.incomplete, self._staging, found)
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 
