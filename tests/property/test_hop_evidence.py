@@ -1,6 +1,5 @@
 """What the checks ask of the hops, against loops over dictionaries."""
 
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from metrics.checks.evidence import FrameSets, Outcome, Spread
 from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
 from metrics.rundir import Phase
+from metrics.rundir.documents import Behaviour, NodeOutline
 from metrics.stalls import Late, Stalls, merge
 from metrics.tables import churn, hop_evidence
 from metrics.tables.churn import Ending
@@ -111,13 +111,14 @@ class Run(tempfile.TemporaryDirectory[str]):
         for part, conns in enumerate(PARTS):
             hops = pa.Table.from_pylist([row for row in self._rows if row["conn"] in conns], arrow_schema("hops"))
             pq.write_table(hops, path / "tables" / "hops.parquet" / f"part-{part}.parquet")
-        behaviours = {ADVERSARY: {"behaviour": {"name": "asker"}}}
-        nodes = [{"node": node} | behaviours.get(node, {}) for node in NODES]
-        (path / "overlay.json").write_text(json.dumps({"nodes": nodes}))
         errors = {node: ERRORS_NS[machine] for node, machine in enumerate(MACHINES) if machine in ERRORS_NS}
         return SimpleNamespace(
             path=path,
             tables=path / "tables",
+            overlay=tuple(
+                NodeOutline(node, (), {"name": "flood"}, behaviour=Behaviour("asker") if node == ADVERSARY else None)
+                for node in NODES
+            ),
             plan=SimpleNamespace(
                 placement=[SimpleNamespace(node=each, machine=MACHINES[each]) for each in reversed(NODES)]
             ),
