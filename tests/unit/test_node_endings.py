@@ -16,6 +16,7 @@ from metrics.tables.schemas import arrow_schema
 from metrics.tables.traces import EVENTS
 from peer.core.schedule import Action, Crash, Join, Leave, Publish, Vanish, encode_schedule
 from peer.trace import CRASHED, LEFT
+from tests.fabricate import Fabrication
 
 SECOND = 1_000_000_000
 END_NS = 100 * SECOND
@@ -93,5 +94,6 @@ def test_the_schedule_says_which_crashes_are_silent(tmp_path: Path) -> None:
         Join(10, 2, ()),
         Vanish(11, 2),
     ]
-    (tmp_path / "schedule.jsonl").write_bytes(encode_schedule(schedule))
-    assert silent_crashes(RunDir(tmp_path)) == {(1, 0), (1, 2), (2, 1)}
+    run_dir = Fabrication(messages=1).write(tmp_path / "run")
+    (run_dir / "schedule.jsonl").write_bytes(encode_schedule(schedule))
+    assert silent_crashes(RunDir(run_dir)) == {(1, 0), (1, 2), (2, 1)}
