@@ -29,7 +29,7 @@ Nodes = frozenset[int]
 def headline(run: RunDir) -> dict[str, Any]:
     """The numbers under their stable names; None = not computed. Without learning or adversaries, theirs are absent."""
     adversaries = read_adversaries(run)
-    numbers: dict[str, Any] = _overlay(run) | LINKS.numbers(_links(run, adversaries))
+    numbers: dict[str, Any] = _overlay(run) | _links(run, adversaries)
     totals = read_totals(run)
     numbers |= DELIVERIES.numbers(_deliveries(totals.messages))
     numbers |= TRAFFIC.numbers(_traffic(run, totals.hops, adversaries))
@@ -42,7 +42,8 @@ def headline(run: RunDir) -> dict[str, Any]:
 def _attack(run: RunDir, totals: MessageTotals, adversaries: Nodes) -> dict[str, float | None]:
     if not adversaries:
         return {}
-    deliveries = Deliveries(0, *totals.attacked, np.empty(0))
+    expected, delivered, unknown = totals.attacked
+    deliveries = Deliveries(0, expected, delivered, np.empty(0), unknown=unknown)
     numbers = ATTACK.numbers(Attack(len(adversaries), deliveries))
     askers = [Disclosure(**row) for row in read_columns(run, "disclosures", *TABLES["disclosures"]).to_pylist()]
     return numbers | (DISCLOSURE.numbers(askers) if askers else {})
@@ -74,9 +75,11 @@ def _present(table: pa.Table, column: str) -> Values:
 def _deliveries(totals: MessageTotals) -> Deliveries:
     copies = np.array(list(totals.copies_by_node.values()), np.int64).reshape(-1, len(CopyCounts._fields))
     received, duplicates, relays, at_relay = copies.T
+    expected, delivered, unknown = totals.deliveries
     return Deliveries(
         totals.messages,
-        *totals.deliveries,
+        expected,
+        delivered,
         delays_ms=totals.latency_ms,
         hops=totals.hops,
         repeated=totals.repeated,
@@ -84,11 +87,15 @@ def _deliveries(totals: MessageTotals) -> Deliveries:
         duplicates=int(duplicates.sum()),
         copies=received,
         at_relay=at_relay,
+        unknown=unknown,
     )
 
 
-def _links(run: RunDir, adversaries: Nodes) -> NodeLinks:
-    """Views at every node and second of the workload, from the traces; degrees at the middle of the workload."""
+def _links(run: RunDir, adversaries: Nodes) -> dict[str, float | None]:
+    """Views at every node and second of the workload, from the traces; degrees at the middle of the workload.
+
+    The ratios are of all seconds.
+    """
     columns = ("source", "at_ns", "node", "view_size_total", "view_size_unique", "degree")
     rows = of_nodes(read_columns(run, "sharing", *columns), "node", adversaries, others=True)
     rows = rows.filter(pc.equal(rows["source"], "trace"))
@@ -97,9 +104,14 @@ def _links(run: RunDir, adversaries: Nodes) -> NodeLinks:
         rows = _between(rows, "at_ns", workload.start_ns, workload.end_ns - 1)
     instants = np.unique(_present(rows, "at_ns"))
     middle = rows.filter(pc.equal(rows["at_ns"], int(instants[len(instants) // 2]))) if len(instants) else rows
-    total, unique = _present(rows, "view_size_total"), _present(rows, "view_size_unique")
+    always, then = (LINKS.numbers(_node_links(each)) for each in (rows, middle))
+    return always | {name: value for name, value in then.items() if name.startswith("degree")}
+
+
+def _node_links(rows: pa.Table) -> NodeLinks:
     nothing = np.empty(0, np.int64)
-    return NodeLinks(total, unique, nothing, _present(middle, "degree"), nothing, nothing)
+    total, unique, degree = (_present(rows, name) for name in ("view_size_total", "view_size_unique", "degree"))
+    return NodeLinks(total, unique, nothing, degree, nothing, nothing)
 
 
 def _overlay(run: RunDir) -> dict[str, Any]:

@@ -13,10 +13,16 @@ from metrics.rundir.files import TOTALS_FILE
 
 
 class DeliveryCounts(NamedTuple):
-    """Expected deliveries, and those of them that were made."""
+    """Expected deliveries, those of them that were made, and those of which nobody knows (``deliveries.known``)."""
 
     expected: int
     delivered: int
+    unknown: int = 0
+
+    @property
+    def known(self) -> int:
+        """Those of which it is known whether they were made."""
+        return self.expected - self.unknown
 
 
 class CopyCounts(NamedTuple):
@@ -65,7 +71,7 @@ class MessageTotals(Struct, frozen=True):
     @property
     def deliveries(self) -> DeliveryCounts:
         """All expected deliveries to honest nodes."""
-        return DeliveryCounts(*map(sum, zip((0, 0), *self.by_topic.values(), strict=True)))
+        return DeliveryCounts(*map(sum, zip((0, 0, 0), *self.by_topic.values(), strict=True)))
 
 
 class HopTotals(Struct, frozen=True):

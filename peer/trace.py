@@ -19,6 +19,9 @@ LEFT: Final = "left"
 CRASHED: Final = "crashed"
 """Reasons of ``join`` and ``leave`` events with which an instance of a node begins or ends during the run."""
 
+REMARKS: Final = ("sequence_jump",)
+"""Reasons of ``reject`` events about a copy that the node takes nevertheless: another event says what became of it."""
+
 EVENTS: Final = {
     "start": "the peer runs; version, topics = its subscriptions",
     "stop": "the trace is complete; records = the number of lines before this one",

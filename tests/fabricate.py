@@ -92,10 +92,13 @@ class Fabrication:
         retransmit_ratio: float = 0.03,
         split_ratio: float = 0.1,
         payload_bytes: int = 200,
+        relays: bool = False,
     ) -> None:
+        """Choose and simulate everything; ``relays``: nodes pass messages on to neighbours without the topic, too."""
         self.random = random.Random(seed)
         self.nodes, self.topics, self.duration_s = nodes, topics, duration_s
         self.retransmit_ratio, self.split_ratio, self.payload_bytes = retransmit_ratio, split_ratio, payload_bytes
+        self.relays = relays
         self.truth = Truth()
         self.traces: dict[int, list[TraceEvent]] = defaultdict(list)
         self.packets: list[tuple[int, int, int, bytes]] = []  # (ts, interface, inbound/outbound flag, packet)
@@ -209,7 +212,7 @@ class Fabrication:
     def _forward(self, now: int, node: int, source: int | None, frame: Data) -> None:
         neighbours = sorted(to for (sender, to) in self.streams if sender == node and to != source)
         for place, peer in enumerate(neighbours):
-            if self.truth.subscriptions[peer] & set(frame.topics):
+            if self.relays or self.truth.subscriptions[peer] & set(frame.topics):
                 self._at(now + 10_000 * place, self._send, self.streams[node, peer], frame)
 
     def _send(self, now: int, stream: Stream, frame: Frame) -> None:
@@ -284,10 +287,12 @@ class Fabrication:
             first = False
         self.truth.copies[key] += 1
         self._seen.add(key)
-        event = "deliver" if first else "duplicate"
+        wanted = bool(self.truth.subscriptions[node] & set(frame.topics))
+        event = ("deliver" if wanted else "relay") if first else "duplicate"
         self._trace(TraceEvent(event, now + 3000, node, stream.sender, frame.message_id, frame.topics, hops=frame.hops))
         if first:
-            self.truth.delivered[key] = now + 3000
+            if wanted:
+                self.truth.delivered[key] = now + 3000
             onward = Data(frame.message_id, frame.topics, frame.hops + 1, frame.ttl, frame.payload)
             self._forward(now + 8_000, node, stream.sender, onward)
 

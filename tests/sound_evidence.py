@@ -62,6 +62,7 @@ def sweep(**changes: Any) -> Sweep:
 ALL_IN_TIME = SlotTally(compared=200, first_only=0, control_only=0)
 CONTRASTS = Contrast("pairs", 200, ALL_IN_TIME, ALL_IN_TIME), Contrast("hosts", 200, ALL_IN_TIME, ALL_IN_TIME)
 WAITS = Waits(samples=1000, p50_ms=0.05, p99_ms=0.2, max_ms=0.3)
+IN_TIME_NODE = parts.LateCounts(samples=100, late=50, explained=0)
 SHORT = Spread(samples=1000, p50=0.1, p99=0.2, max=0.3)
 
 SOUND = Evidence(
@@ -94,8 +95,16 @@ SOUND = Evidence(
     identity=Outcome(tested=5, failed=0, total=1000),
     send=SHORT,
     receive=SHORT,
-    links=parts.Links(Matching(9, only_traced=0, only_on_wire=0, changing=1), Outcome(tested=9, failed=0)),
+    links=parts.Links(
+        physical=Matching(9, only_traced=0, only_on_wire=0, changing=1),
+        connected=Matching(9, only_traced=0, only_on_wire=0),
+        logical=Outcome(tested=9, failed=0),
+    ),
     host_captures=HostCaptures(asked=3, hosts=3, pairs=2000, outbound=WAITS, inbound=WAITS),
+    accounts=parts.Accounts(tested=60, deviations={"copies were read without an event": 0}),
+    node_sends={0: IN_TIME_NODE, 1: IN_TIME_NODE},
+    node_receives={0: IN_TIME_NODE, 1: IN_TIME_NODE},
+    node_handlings={0: IN_TIME_NODE, 1: IN_TIME_NODE},
     emulation=parts.Emulation(
         hosts=5,
         sweeps={phase: sweep() for phase in PHASES},
@@ -114,10 +123,11 @@ SOUND = Evidence(
 
 
 def change(evidence: Evidence, **changes: Any) -> Evidence:
-    """The evidence with other parts; a dictionary has other values of some fields of a part."""
+    """The evidence with other parts; a dictionary has other values of some fields of a part that is none."""
     changed = {
-        part: structs.replace(getattr(evidence, part), **value) if isinstance(value, dict) else value
+        part: structs.replace(old, **value) if isinstance(value, dict) and not isinstance(old, dict) else value
         for part, value in changes.items()
+        for old in [getattr(evidence, part)]
     }
     return structs.replace(evidence, **changed)
 

@@ -5,13 +5,20 @@ is a function from parts of the evidence (``evidence.Evidence``) to a ``rule.Jud
 add one.
 """
 
-from metrics.checks import consistency, host_captures, machine, network, plane
+from metrics.checks import accounts, consistency, host_captures, machine, network, plane
 from metrics.checks.rule import CheckRule
 from metrics.rundir import Check
 
 __all__ = ["RULES", "check_run"]
 
-RULES: tuple[CheckRule, ...] = (*consistency.RULES, *network.RULES, *plane.RULES, *host_captures.RULES, *machine.RULES)
+RULES: tuple[CheckRule, ...] = (
+    *consistency.RULES,
+    *accounts.RULES,
+    *network.RULES,
+    *plane.RULES,
+    *host_captures.RULES,
+    *machine.RULES,
+)
 """Every rule, in the order of the ``checks`` table."""
 
 

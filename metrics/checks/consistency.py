@@ -24,6 +24,9 @@ BROKEN = Limit(60.0, "s")
 """After the last packet of a connection that broke, each end has noticed by then: keep-alives and TCP's time-out see to
 that (``peer.runtime.link``)."""
 
+INTRODUCED = Limit(12.0, "s")
+"""So long after the handshake a connection is a link or closed: a node closes one without a ``Hello`` after 10 s."""
+
 TOLD = Limit(2.0, "s")
 """What a node sent has reached its neighbour by then, whatever the round-trip time."""
 
@@ -114,10 +117,12 @@ def causal_order(order: evidence.Outcome) -> Judgement:
     return none_of(order.tested, order.failed, "ms", worst=order.worst / 1e6)
 
 
-@RULES.add("consistency", SUSPECT)
+@RULES.add("consistency", SUSPECT, TOLD)
 def frames_arrived(frames: evidence.Outcome) -> Judgement:
-    """Fails if a frame was sent and never read. Connections that a scheduled crash broke are left out here, in
-    ``frame_sets``, ``stream_coverage`` and ``connections``.
+    """Fails if a frame was sent and never read, unless its receiver left or crashed, or its sender crashed, about then:
+    the frame was sent, or its stream still worked, at most a round trip and {0} before that end; and it was sent at
+    most as long after it (60 s after a silent crash), to a sender's own crash at the latest. Such frames count neither
+    here nor in ``frame_sets``; all others of their connections do, and all checks have these.
 
     The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
     connection.
@@ -177,7 +182,8 @@ def frame_sets(frame_sets: evidence.FrameSets) -> Judgement:
 @RULES.add("consistency", SUSPECT)
 def stream_coverage(coverage: evidence.Outcome) -> Judgement:
     """Fails if on some connection and direction the frames in the traces leave gaps, or do not end where the captured
-    byte stream ends, at either end.
+    byte stream ends, at either end. Of a stream that a node's end cut off (``frames_arrived``), the bytes before the
+    first frame that was lost must all be there.
 
     Every byte on a connection belongs to a frame.
     """
@@ -236,11 +242,13 @@ def delay_order(delays: evidence.Outcome) -> Judgement:
 def delay_agreement(inside: evidence.Spread) -> Judgement:
     """Fails if the 99th percentile of their difference, the time inside the first and last host, exceeds {0}.
 
-    It is the hosts' whole share in a delivery's delay. If a publisher sends copies on request only (`notify-pull`),
-    the time up to its first copy is left out, since it is a round trip to a neighbour.
+    It is the hosts' whole share in a delivery's delay. If a publisher's first copy waits for other nodes (for a request
+    with `notify-pull`, to be admitted with implicit groups), the time up to it is left out. So is the time for which
+    TCP held back the copy that left first: frames of its stream were under way when it was written, one of them or one
+    before was retransmitted or they filled TCP's first window of ten, and their acknowledgement let it go.
 
-    Late: a delivery; the publication or the first copy sent on request, and before the delivery: the time inside the
-    first and the last host, whose shares are not known.
+    Late: a delivery; the publication or the end of these waits, and before the delivery: the time inside the first and
+    the last host, whose shares are not known.
     """
     detail = f"delay by the traces less delay by the captures: {inside}"
     return few_late(DELAY_AGREEMENT_P99, inside.p99, inside.samples, detail, inside.late, inside.samples // 100)
@@ -272,6 +280,23 @@ def link_agreement(links: evidence.Links) -> Judgement:
     detail = f"{found.changing:,} traced ones were just beginning, ending or breaking on the wire"
     if failed:
         detail += f"; {found.only_on_wire:,} only on the wire, {found.only_traced:,} only in traces"
+    return none_of(found.tested, failed, "links", detail)
+
+
+@RULES.add("consistency", SUSPECT, TOLD, BROKEN, INTRODUCED)
+def open_connections(links: evidence.Links) -> Judgement:
+    """Fails if at some full second a node's trace has a physical link without an open connection in the captures, or
+    the captures a connection without a link. A connection is open from both SYNs to the first FIN or RST. A link may
+    last {0} longer, since a FIN can arrive before what was sent earlier, and {1} after the last packet where nothing
+    closed the connection. A connection that something closes must be a link from {2} after its handshake until {0}
+    before its end, except at a node that crashed silently.
+
+    These bounds are wider than those of `link_agreement`, but need no frame: they hold for any program, and the traces
+    say nothing of the connections.
+    """
+    found = links.connected
+    failed = found.only_on_wire + found.only_traced
+    detail = f"{found.only_on_wire:,} only on the wire, {found.only_traced:,} only in traces" if failed else ""
     return none_of(found.tested, failed, "links", detail)
 
 

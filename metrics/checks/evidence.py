@@ -3,6 +3,8 @@
 Fields without a unit in their names are counts. Instants are ns of virtual time. A figure over no samples is 0.
 """
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from metrics.checks.rule import Absent
@@ -148,7 +150,23 @@ class Links(Struct, frozen=True):
     """Links by the traces against those that the captures show (``metrics.tables.agreement``)."""
 
     physical: Matching  # (node, neighbour) pairs at every full second
+    connected: Matching  # the same, by connections instead of frames
     logical: Outcome | None  # links that carried data; None = nodes send copies also where there is no logical link
+
+
+class Accounts(Struct, frozen=True):
+    """The copies of messages that nodes read, against what their traces say became of them."""
+
+    tested: int  # messages at instances of nodes
+    deviations: dict[str, int]  # copies, events or messages, by what is wrong
+
+
+class LateCounts(NamedTuple):
+    """A node's samples of a delay."""
+
+    samples: int
+    late: int  # those beyond ``metrics.checks.accounts.NODE_DELAY``
+    explained: int  # those of them that stalls of the host explain
 
 
 class PressureLine(Struct, frozen=True):
@@ -201,6 +219,10 @@ class Evidence(Struct, frozen=True):
     receive: Spread | Absent  # of the same frames, from the last byte's arrival at the host to the peer's read
     links: Links | Absent
     host_captures: HostCaptures | Absent
+    accounts: Accounts
+    node_sends: dict[int, LateCounts] | Absent  # of the frames of ``send``, by sender
+    node_receives: dict[int, LateCounts] | Absent  # of the frames of ``receive``, by receiver
+    node_handlings: dict[int, LateCounts] | Absent  # of deliveries, by node: from the first copy's reading on
     emulation: Emulation | Absent
     busy: tuple[float, ...] | Absent  # the processors' share in the seconds of the workload and of the cool-down
     steal: tuple[float, ...] | Absent  # the hypervisor's likewise

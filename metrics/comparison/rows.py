@@ -19,7 +19,7 @@ class DeliveryRows(NamedTuple):
 
     Attributes:
         messages: how many were published.
-        deliveries: the expected ones: message_id, delivered_ns, latency_ms, hops.
+        deliveries: the expected ones: message_id, delivered_ns, latency_ms, hops, known.
         received: the copies: message_id, dst_node, is_dup, is_relay, at_relay.
     """
 
@@ -36,6 +36,7 @@ class DeliveryRows(NamedTuple):
             messages=self.messages,
             expected=len(self.deliveries),
             delivered=len(self.deliveries) - self.deliveries["delivered_ns"].null_count,
+            unknown=len(self.deliveries) - (pc.sum(self.deliveries["known"]).as_py() or 0),
             delays_ms=_present(self.deliveries, "latency_ms"),
             hops=_present(self.deliveries, "hops"),
             relays=pc.sum(by_node["is_relay_sum"]).as_py() or 0,
@@ -47,7 +48,7 @@ class DeliveryRows(NamedTuple):
 
 def read_delivery_rows(run: RunDir, adversaries: frozenset[int]) -> DeliveryRows:
     """Read deliveries to honest nodes, and the copies that arrived there."""
-    rows = read_columns(run, "deliveries", "node", "message_id", "delivered_ns", "latency_ms", "hops")
+    rows = read_columns(run, "deliveries", "node", "message_id", "delivered_ns", "latency_ms", "hops", "known")
     return DeliveryRows(
         len(read_columns(run, "messages", "publish_ns")),
         of_nodes(rows, "node", adversaries, others=True),

@@ -91,5 +91,5 @@ ATTACK.add(
     "adversaries_delivery_ratio",
     "ratio",
     "delivery ratio of the adversaries",
-    lambda it: ratio(it.deliveries.delivered, it.deliveries.expected),
+    lambda it: ratio(it.deliveries.delivered, it.deliveries.known),
 )

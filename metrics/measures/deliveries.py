@@ -38,6 +38,12 @@ class Deliveries(Struct, frozen=True):
     topics: Mapping[int, TopicDeliveries] = {}  # by the number of the messages' first topic
     settled_expected: int = 0  # of the messages whose publisher had joined workload.settle_s before, or earlier
     settled_delivered: int = 0
+    unknown: int = 0  # expected ones of which it is not known whether they were delivered
+
+    @property
+    def known(self) -> int:
+        """The expected ones of which it is known whether they were delivered."""
+        return self.expected - self.unknown
 
     @property
     def received(self) -> int:
@@ -59,7 +65,17 @@ DELIVERIES = Family[Deliveries]("deliveries", "messages")
 DELIVERIES.add("messages", "messages", "messages published", lambda it: it.messages)
 DELIVERIES.add("deliveries_expected", "deliveries", "expected deliveries", lambda it: it.expected)
 DELIVERIES.add(
-    "delivery_ratio", "ratio", "delivery ratio: deliveries / expected", lambda it: ratio(it.delivered, it.expected)
+    "delivery_ratio",
+    "ratio",
+    "delivery ratio: deliveries / expected ones of which it is known whether they were made",
+    lambda it: ratio(it.delivered, it.known),
+)
+DELIVERIES.add(
+    "deliveries_unknown",
+    "deliveries",
+    "expected deliveries that may have been made: a copy reached the node's host, but the node's trace is missing or "
+    "cut off",
+    lambda it: it.unknown,
 )
 DELIVERIES.add(
     "settled_delivery_ratio",

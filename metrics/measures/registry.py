@@ -33,13 +33,14 @@ MEASURES: dict[str, Measure[Any]] = {
 }
 
 HEADLINE = (
-    *("messages_published", "deliveries_expected", "delivery_ratio"),
+    *("messages_published", "deliveries_expected", "delivery_ratio", "deliveries_unknown"),
     *(f"propagation_delay_ms_{statistic}" for statistic in ("mean", "p50", "p90", "p99", "max")),
     *("hops_mean", "hops_p50", "hops_p99", "hops_max", "stretch_p50", "duplicates_per_delivery"),
     *("repeated_deliveries", "relay_ratio"),
     *("traffic_overhead_ratio", "traffic_overhead_above_20_ratio"),
     *(f"node_traffic_overhead_ratio_{statistic}" for statistic in ("mean", "p50", "p90", "p99", "max")),
-    *("view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio", "degree_mean", "degree_max"),
+    *("view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio", "logical_per_physical_link"),
+    *("degree_mean", "degree_max"),
     *("degree_p50", "degree_p90", "degree_p99"),
     *("control_bytes_per_peer_per_s", "clustering", "diameter", "path_length_mean"),
     *("topics", "topic_components", "topic_components_max", "topics_partitioned", "topic_diameter_max"),

@@ -47,6 +47,10 @@ def _link_sharing(links: NodeLinks) -> float | None:
     return ratio(int(links.view_size_total.sum()), int(links.view_size_unique.sum()))
 
 
+def _links_per_connection(links: NodeLinks) -> float | None:
+    return ratio(int(links.view_size_total.sum()), int(links.degree.sum()))
+
+
 Topics = Sequence[TopicOverlay]
 
 
@@ -84,6 +88,9 @@ LINKS.add_statistics(
     "accepted_links", "links", "physical links that others opened to a node", lambda it: it.accepted, "max", "p99"
 )
 LINKS.add("link_sharing_ratio", "", "logical links per different node in the views", _link_sharing)
+LINKS.add(
+    "logical_per_physical_link", "", "logical links per physical link, each counted at its node", _links_per_connection
+)
 LINKS.add("degrees", "nodes", "nodes by degree", lambda it: count_values(it.degree), "degree")
 LINKS.add(
     "opened_degrees",

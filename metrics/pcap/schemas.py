@@ -48,6 +48,8 @@ CONNS: Final = pa.schema(
         ("id_resp_p", _INT32),
         ("proto", _INT16),
         ("duration_ns", _INT64),
+        ("opened_ns", _INT64),  # when both SYNs had been seen; null if one was not
+        ("closed_ns", _INT64),  # the first FIN or RST; null if there was none
         ("orig_bytes", _INT64),
         ("resp_bytes", _INT64),
         ("conn_state", _STRING),

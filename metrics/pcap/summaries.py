@@ -30,6 +30,8 @@ def summarise_connections(connections: TcpConnections, streams: Streams, packets
     missed = (streams.extent - seen_bytes).reshape(-1, 2).sum(1)
     firsts = _first_letters(connections)
     states = _states(firsts)
+    opened, closed = _opened_and_closed(firsts)
+    instants = [pa.array(packets.records.ts_ns[rows], mask=rows < 0) for rows in (opened, closed)]
     addresses = connections.addresses
     columns = {
         "ts_ns": connections.start_ns,
@@ -41,6 +43,8 @@ def summarise_connections(connections: TcpConnections, streams: Streams, packets
         "id_resp_p": connections.resp_port,
         "proto": np.full(count, _PROTO_TCP),
         "duration_ns": _ends(segments) - connections.start_ns,
+        "opened_ns": instants[0],
+        "closed_ns": instants[1],
         "orig_bytes": streams.extent[ORIG::2],
         "resp_bytes": streams.extent[RESP::2],
         "conn_state": states,
@@ -96,6 +100,15 @@ def _first_letters(connections: TcpConnections) -> Ints:
             firsts[seen, letter] = np.minimum.reduceat(np.where(where, segments.row, _NEVER), starts[seen])
     firsts[firsts == _NEVER] = -1
     return firsts.reshape(len(connections.names), 2 * len(_LETTERS))
+
+
+def _opened_and_closed(firsts: Ints) -> tuple[Ints, Ints]:
+    """The packets with which each connection was open, and with which it began to close; -1 = none."""
+    syn, answer = firsts[:, _LETTERS.index("S")], firsts[:, len(_LETTERS) + _LETTERS.index("H")]
+    opened = np.where((syn >= 0) & (answer >= 0), np.maximum(syn, answer), -1)
+    ends = [side + _LETTERS.index(letter) for side in (0, len(_LETTERS)) for letter in "FR"]
+    closed = np.where(firsts[:, ends] < 0, _NEVER, firsts[:, ends]).min(1)
+    return opened, np.where(closed == _NEVER, -1, closed)
 
 
 def _histories(firsts: Ints) -> list[str]:

@@ -130,6 +130,12 @@ class Part(Struct, frozen=True):
     name: Text
 
 
+class Behaviour(Part, frozen=True):
+    """How a node misbehaves; ``delay_ms``: how long it waits before it handles a frame."""
+
+    delay_ms: Annotated[float, Meta(ge=0, le=60_000)] = 0.0
+
+
 class NodeOutline(Struct, frozen=True):
     """What the analysis reads of a node in ``overlay.json``; ``peer.runtime.spec.NodeSpec`` is all of it."""
 
@@ -138,7 +144,8 @@ class NodeOutline(Struct, frozen=True):
     dissemination: dict[str, Any]
     interests: Text = "announced"
     up: bool = True
-    behaviour: Part | None = None
+    behaviour: Behaviour | None = None
+    processing_ns: Annotated[int, Meta(ge=0, le=60_000_000_000)] = 0
 
     def __post_init__(self) -> None:
         msgspec.convert(self.dissemination, Part)

@@ -8,7 +8,7 @@ _SUFFIX: Final = re.compile(r"_(ns|ms|s|bytes|ratio)(?=_|$)")
 _BY_NAME: Final[dict[str, str]] = {
     name: unit
     for unit, names in {
-        "1": "stretch redundancy link_sharing_ratio score_mean",
+        "1": "stretch redundancy link_sharing_ratio logical_per_physical_link score_mean",
         "bytes": "off pcap_off bytes_in bytes_out window",
         "ratio": "clustering clustering_global",
         "degrees": "latitude longitude",

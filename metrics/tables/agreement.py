@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.checks.consistency import BROKEN, IDLE, SETTLE, TOLD
+from metrics.checks.consistency import BROKEN, IDLE, INTRODUCED, SETTLE, TOLD
 from metrics.checks.evidence import Matching, Outcome
 from metrics.pcap.flows import factorise
 from metrics.pcap.frames import DIRECTIONS
@@ -30,9 +30,44 @@ ENDS: Final = schema_of("""
     node int, peer int, conn string, incarnation int, from_ns bigint, to_ns bigint, sure_from_ns bigint,
     sure_to_ns bigint, maybe_to_ns bigint
 """)
+CONNECTED: Final = schema_of("""
+    node int, peer int, from_ns bigint, to_ns bigint, sure_from_ns bigint, sure_to_ns bigint, maybe_to_ns bigint
+""")
 PROVEN: Final = schema_of("""
     node int, peer int, topic bigint, conn string, log_send_ns bigint, tap_rx_ns bigint, log_recv_ns bigint
 """)
+
+
+def wire_connections(staged: pa.Table, nodes: pa.Table) -> pa.Table:
+    """The two ends of every connection, by the captures alone: from both SYNs to the first FIN or RST.
+
+    One that nothing closed ends with its last packet. Columns (``CONNECTED``): node, peer, from_ns, to_ns, and
+
+    * sure_from_ns: from then on the node knows a link that lasts, or has refused it;
+    * sure_to_ns: until then it knows it; a ``Bye`` may have come ``TOLD`` before the first FIN, which was lost. Null
+      where nothing closed the connection: its node may have vanished;
+    * maybe_to_ns: from then on it can know it no more; ``BROKEN`` later where nothing closed it.
+
+    Args:
+        staged: ``metrics.pcap.schemas.CONNS``, a row per connection and host that saw it.
+        nodes: node and ip of every node.
+    """
+    seen = staged.filter(pc.is_valid(staged["opened_ns"]))
+    orig, resp = (nodes["node"].take(pc.index_in(seen[f"id_{side}_h"], nodes["ip"])) for side in ("orig", "resp"))
+    at_orig = pc.equal(seen["orig_tap"], "tx")
+    last_ns = pc.add(seen["ts_ns"], seen["duration_ns"])
+    to_ns = pc.coalesce(seen["closed_ns"], last_ns)
+    columns = {
+        "node": pc.if_else(at_orig, orig, resp),
+        "peer": pc.if_else(at_orig, resp, orig),
+        "from_ns": seen["opened_ns"],
+        "to_ns": to_ns,
+        "sure_from_ns": pc.add(seen["opened_ns"], INTRODUCED.ns),
+        "sure_to_ns": pc.subtract(seen["closed_ns"], TOLD.ns),
+        "maybe_to_ns": pc.add(to_ns, pc.if_else(pc.is_valid(seen["closed_ns"]), TOLD.ns, BROKEN.ns)),
+    }
+    rows = conform(columns, CONNECTED)
+    return rows.filter(pc.and_(pc.is_valid(rows["node"]), pc.is_valid(rows["peer"])))
 
 
 def wire_ends(streams: pa.Table, conns: pa.Table) -> pa.Table:
@@ -110,11 +145,43 @@ def compare_physical(ends: pa.Table, physical: pa.Table, incomplete: list[int], 
         incomplete: nodes whose trace is missing or cut off: their word is not compared.
         grid: the instants.
     """
-    names = {
-        "traced": (physical, "from_ns", "to_ns"),
-        "sure": (ends, "sure_from_ns", "sure_to_ns"),
-        "maybe": (ends, "from_ns", "maybe_to_ns"),
-    }
+    return _compare_ends(
+        {
+            "traced": (physical, "from_ns", "to_ns"),
+            "sure": (ends, "sure_from_ns", "sure_to_ns"),
+            "maybe": (ends, "from_ns", "maybe_to_ns"),
+        },
+        incomplete,
+        grid,
+    )
+
+
+def compare_connected(
+    connected: pa.Table, physical: pa.Table, incomplete: list[int], vanished: list[int], grid: Grid
+) -> Matching:
+    """The same by the captures alone: a link in a trace needs an open connection, and one that stays open is a link.
+
+    Args:
+        connected: ``wire_connections``.
+        physical: the ``physical_links`` table.
+        incomplete: see ``compare_physical``.
+        vanished: nodes that crashed silently: no packet tells when they knew a link no more.
+        grid: the instants.
+    """
+    told = connected.filter(pa.array(_others(connected["node"], vanished)))
+    return _compare_ends(
+        {
+            "traced": (physical, "from_ns", "to_ns"),
+            "sure": (told, "sure_from_ns", "sure_to_ns"),
+            "maybe": (connected, "from_ns", "maybe_to_ns"),
+        },
+        incomplete,
+        grid,
+    )
+
+
+def _compare_ends(names: dict[str, tuple[pa.Table, str, str]], incomplete: list[int], grid: Grid) -> Matching:
+    """Compare the (node, neighbour) pairs that are traced, that are sure and that are possible at each instant."""
     judged = {}
     for word, (rows, since, until) in names.items():
         chosen = _others(rows["node"], incomplete) & valid(rows[since], rows[until])

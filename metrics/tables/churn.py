@@ -1,36 +1,39 @@
-"""What the traces say of nodes that come and go: the connections that crashes broke, and what changes cost."""
+"""What the traces say of nodes that come and go: the frames that are lost with them, and what changes cost."""
 
 from collections import Counter
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.executors import Executor
+from metrics.checks.consistency import TOLD
+from metrics.checks.rule import Limit
+from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset
 from metrics.tables.columns import numbers
-from metrics.tables.hops import HOPS
 from metrics.tables.tallies import Tally
 from metrics.tables.traces import EVENTS
 from metrics.totals import FrameCounts
 from peer.core.frames import Data
 from peer.trace import CRASHED, JOINED, LEFT
 
-_SECOND_NS = 1_000_000_000
+SILENCE: Final = Limit(60.0, "s")
+"""How long after a silent crash the other side may send. Nothing tells it before its kernel breaks the connection:
+``TCP_USER_TIMEOUT`` (30 s) after its first byte without an answer, which may be sent up to ``TCP_KEEPIDLE`` (20 s)
+after the crash (``peer.runtime.link``)."""
 
-_BEFORE_NS = _SECOND_NS
-_AFTER_NS = 60 * _SECOND_NS
-"""A frame that was never read is put down to a crash of its sender or receiver in this span around its sending."""
 
-_BEFORE_SILENT_NS = 60 * _SECOND_NS
-"""The same as ``_BEFORE_NS`` for a silent crash. Nothing tells the other side of it before its kernel breaks the
-connection: ``TCP_USER_TIMEOUT`` (30 s) after its first byte without an answer, which may be sent up to ``TCP_KEEPIDLE``
-(20 s) after the crash (``peer.runtime.link``). Until then it may send on a connection that the node that crashed had
-not yet seen as a link."""
+class Ending(NamedTuple):
+    """The end of an instance of a node, after which it reads nothing."""
+
+    node: int
+    at_ns: int
+    crashed: bool  # what it has sent may be lost, too
+    silent: bool  # its host vanished: nothing tells the other sides
 
 
 def silent_crashes(run: RunDir) -> frozenset[tuple[int, int]]:
@@ -45,46 +48,48 @@ def silent_crashes(run: RunDir) -> frozenset[tuple[int, int]]:
     return frozenset(silent)
 
 
-def broken_connections(
-    executor: Executor, events: Place, hops: Place, silent: frozenset[tuple[int, int]] = frozenset()
-) -> pa.Array:
-    """Connections (``conn``) that a crash broke: frames may be lost on them that were sent, or that wait to be.
-
-    Those that a crashed node had as links, and those with an unread frame about the time of a crash of either end.
+def read_endings(events: Place, silent: frozenset[tuple[int, int]] = frozenset()) -> tuple[Ending, ...]:
+    """Read when nodes left or crashed, by their traces.
 
     Args:
-        executor: looks through the parts of ``hops``.
         events: ``traces.EVENTS`` as Parquet.
-        hops: the ``hops`` table.
         silent: ``silent_crashes``.
     """
     said = open_dataset(events, EVENTS).to_table(
-        columns=["event", "node", "ts_ns", "conn"], filter=pc.field("reason") == CRASHED
+        columns=["node", "ts_ns", "reason"],
+        filter=(pc.field("event") == "leave") & pc.field("reason").isin([LEFT, CRASHED]),
     )
-    crashes = said.filter(pc.equal(said["event"], "leave"))
-    links = said.filter(pc.equal(said["event"], "remove_peer"))["conn"]
-    spans: list[tuple[int, int, int]] = []
-    carried_out: Counter[int] = Counter()
-    for crash in crashes.sort_by("ts_ns").to_pylist():
-        node, at_ns = crash["node"], crash["ts_ns"]
-        before_ns = _BEFORE_SILENT_NS if (node, carried_out[node]) in silent else _BEFORE_NS
-        carried_out[node] += 1
-        spans.append((node, at_ns - _AFTER_NS, at_ns + before_ns))
-    lost = executor.map(partial(_find_unread, spans), sorted(hops.glob("*.parquet")))
-    return pa.chunked_array([*links.chunks, *lost], pa.string()).drop_null().unique()
+    found, carried_out = [], Counter[int]()
+    for leave in said.sort_by("ts_ns").to_pylist():
+        node, crashed = leave["node"], leave["reason"] == CRASHED
+        found.append(Ending(node, leave["ts_ns"], crashed, crashed and (node, carried_out[node]) in silent))
+        carried_out[node] += crashed
+    return tuple(found)
 
 
-def _find_unread(spans: list[tuple[int, int, int]], part: Place) -> pa.Array:
-    """Connections of a part of ``hops`` with an unread frame from or to a node that was sent in a span of it."""
-    unread = open_dataset(part, HOPS).to_table(
-        columns=["conn", "src_node", "dst_node", "log_send_ns"],
-        filter=pc.field("log_send_ns").is_valid() & pc.field("log_recv_ns").is_null(),
-    )
+def excuse_unread(unread: pa.Table, moving_ns: Ints, trip_ns: Ints, endings: Sequence[Ending]) -> Bools:
+    """Which frames the end of a node explains that were sent and never read.
+
+    They were under way to it when it ended, or the sender could not know yet that it had; or they waited at a node that
+    crashed. The bound is a round trip and ``TOLD``, in which TCP repeats what was lost. A frame that had to wait for
+    others of its stream counts from the last one of these that was read.
+
+    Args:
+        unread: the frames.
+        moving_ns: for each of them the last instant at which its stream is known to have worked.
+        trip_ns: for each of them the round trip that was asked for.
+        endings: those of all nodes.
+    """
     src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
-    lost = np.zeros(len(unread), np.bool_)
-    for node, first_ns, last_ns in spans:
-        lost |= (first_ns <= sent_ns) & (sent_ns <= last_ns) & ((src == node) | (dst == node))
-    return unread["conn"].filter(pa.array(lost)).unique()
+    bound_ns, moving_ns = trip_ns + TOLD.ns, np.maximum(moving_ns, sent_ns)
+    excused = np.zeros(len(unread), np.bool_)
+    for each in endings if len(unread) else ():
+        since = moving_ns >= each.at_ns - bound_ns
+        noticed_ns = each.at_ns + (np.maximum(bound_ns, SILENCE.ns) if each.silent else bound_ns)
+        excused |= (dst == each.node) & since & (sent_ns <= noticed_ns)
+        if each.crashed:
+            excused |= (src == each.node) & since & (sent_ns <= each.at_ns)
+    return excused
 
 
 def build_churn_control(

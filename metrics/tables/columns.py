@@ -94,11 +94,6 @@ def group_rows(rows: pa.Table, *columns: str) -> tuple[Ints, pa.Table]:
     return group, rows.select(list(columns)).take(pa.array(one))
 
 
-def outside(broken: pa.Array, rows: pa.Table) -> pa.Table:
-    """Those rows that are of no such connection (``conn``)."""
-    return rows.filter(pc.invert(pc.is_in(rows["conn"], broken))) if len(broken) else rows
-
-
 def of_whole_traces(rows: pa.Table, incomplete: Sequence[int]) -> pa.Table:
     """Those rows neither of whose nodes (``src_node``, ``dst_node``) is, or may be, one whose trace is incomplete."""
     if not incomplete:

@@ -19,6 +19,7 @@ from metrics.tables.hops import HOPS, HopSources, build_hops, plan_pieces
 from metrics.tables.overhead import frame_classes
 from metrics.tables.published import CONTENTS
 from metrics.tables.shares import Rows, Share, Tables
+from metrics.tables.tcp_waits import tcp_waits
 from metrics.tables.timespans import SECOND_NS
 from peer.core.frames import Bye, Data, Hello
 from peer.wire import HEADER_BYTES
@@ -27,8 +28,8 @@ INSTANTS: Final = {"log": "log_send_ns", "tx": "tap_tx_ns", "rx": "tap_rx_ns", "
 
 
 _TRANSMITTED = ("message_id", "src_node", "dst_node", *INSTANTS.values(), "is_dup", "is_relay", "at_relay")
-TRANSMISSIONS: Final = pa.schema([HOPS.field(name) for name in _TRANSMITTED])
-"""What deliveries need of a copy of a message, and what is counted of copies."""
+TRANSMISSIONS: Final = pa.schema([*(HOPS.field(name) for name in _TRANSMITTED), ("d_tcp_ns", pa.int64())])
+"""What deliveries need of a copy of a message, and what is counted of copies; ``d_tcp_ns``: ``tcp_waits``."""
 
 HOST_DELAYS: Final = pa.schema([HOPS.field(name) for name in ("log_send_ns", "d_sndbuf_ns", "d_rcv_ns")])
 """How long a frame stayed inside the hosts."""
@@ -67,7 +68,8 @@ def _condense_piece(
     whole = pc.less_equal(left["n_seconds"], 1)
     sent, split = condense_bytes(left.filter(whole), zero_ns), describe_bytes(left.filter(pc.invert(whole)))
     classes = frame_classes(sent, split, read_bucket(spans, SPANS, share, where=of_conn))
-    transmissions = rows.filter(data).select(TRANSMISSIONS.names)
+    transmissions = rows.append_column("d_tcp_ns", tcp_waits(rows, sources.pairs)).filter(data)
+    transmissions = transmissions.select(TRANSMISSIONS.names)
     by_message = divide(transmissions, of_messages(transmissions["message_id"], share.count), share.count)
     delays = rows.filter(pc.is_valid(rows["log_send_ns"])).select(HOST_DELAYS.names)
     by_second = divide(delays, of_seconds(delays["log_send_ns"], zero_ns, share.count), share.count)

@@ -36,6 +36,8 @@ class DeliverySources:
     interests: Place  # ``interests.INTERESTS``
     published: Place  # ``published.build_published``, a part per share
     pairs: Place  # what was asked of every directed pair, for ``find_asked``: delay_ms
+    incomplete: tuple[int, ...]  # nodes whose trace is missing or cut off
+    captured: bool  # whether captures say what reached a host
 
 
 def build_deliveries(sources: DeliverySources, share: Share) -> Iterator[Tables]:
@@ -56,7 +58,7 @@ def build_deliveries(sources: DeliverySources, share: Share) -> Iterator[Tables]
     for some in several:
         where = pc.field("message_id").isin(some["message_id"].combine_chunks()) if len(several) > 1 else None
         told, copies = (read_bucket(path, schema, share, where=where) for path, schema in staged)
-        yield _build_piece(sources.pairs, some, interests, told, copies)
+        yield _build_piece(sources, some, interests, told, copies)
 
 
 def _plan_pieces(messages: pa.Table, interests: pa.Table, rows: int) -> list[pa.Table]:
@@ -78,7 +80,7 @@ def _plan_pieces(messages: pa.Table, interests: pa.Table, rows: int) -> list[pa.
 
 
 def _build_piece(
-    pairs: Place, messages: pa.Table, interests: pa.Table, told: pa.Table, copies: pa.Table
+    sources: DeliverySources, messages: pa.Table, interests: pa.Table, told: pa.Table, copies: pa.Table
 ) -> dict[str, Rows]:
     row, node, topic = _expected(messages, interests)
     asked = messages.take(pa.array(row))
@@ -87,7 +89,8 @@ def _build_piece(
     columns |= {"node": key[1], "topic": pa.array(topic)}
     columns |= _handed_on(told, key)
     columns |= _arrived(copies, key)
-    columns["direct_delay_ms"] = find_asked(pairs, "delay_ms", asked["publisher"], key[1])
+    columns["known"] = _known(sources, columns, copies, key)
+    columns["direct_delay_ms"] = find_asked(sources.pairs, "delay_ms", asked["publisher"], key[1])
     columns |= _delays(columns, _left(copies, messages).take(pa.array(row)))
     deliveries = conform(columns, DELIVERIES)
     spread = {name: messages[name] for name in messages.column_names}
@@ -137,9 +140,11 @@ def _satisfied(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -
 
 
 def _handed_on(told: pa.Table, key: list[Column]) -> dict[str, Column]:
-    """When each node handed each message to its application first, after how many hops, and how often again."""
-    rows = told.filter((pc.field("event") == "deliver") & pc.field("peer").is_valid())
-    rows = rows.sort_by([("ts_ns", "ascending")])
+    """When each node handed each message to its application first, after how many hops, and how often again.
+
+    A program of others may not know from which neighbour a message came: its ``deliver`` counts without ``peer``.
+    """
+    rows = told.filter(pc.field("event") == "deliver").sort_by([("ts_ns", "ascending")])
     first = rows.take(find([rows["message_id"], rows["node"]], key))
     none = len(key[0])
     place = numbers(find(key, [rows["message_id"], rows["node"]]), none)
@@ -154,6 +159,17 @@ def _arrived(copies: pa.Table, key: list[Column]) -> dict[str, Column]:
     groups = Groups(place, none + 1)
     count = groups.count(valid(copies["log_recv_ns"]))[:none]
     return {"copies": pa.array(count), "wire_recv_ns": groups.least(copies["tap_rx_ns"])[:none]}
+
+
+def _known(sources: DeliverySources, columns: dict[str, Column], copies: pa.Table, key: list[Column]) -> Column:
+    """Whether it is known if each delivery was made: by the node's trace, or since no copy reached its host.
+
+    Without captures, what was sent to the node may have reached it.
+    """
+    sent_to = valid(find([copies["message_id"], copies["dst_node"]], key))
+    came = valid(columns["wire_recv_ns"]) if sources.captured else sent_to
+    silent = np.isin(numbers(key[1]), sources.incomplete) & ~valid(columns["delivered_ns"])
+    return pa.array(~(silent & came))
 
 
 def _left(copies: pa.Table, messages: pa.Table) -> pa.Array:

@@ -41,6 +41,7 @@ class _Counted(NamedTuple):
 
     messages: int
     expected: int
+    unknown: int
     latency_ns: SortedRun  # integers, whose sums do not depend on how many tasks there are
 
 
@@ -78,8 +79,8 @@ def build_epochs(
     rows: list[dict[str, Any]] = []
     for row, (since_ns, until_ns), found in zip(ends, pairwise(instants), zip(*counted, strict=True), strict=True):
         latency_ms = SortedRuns(each.latency_ns for each in found).distribution(1e6)
-        messages, expected = sum(each.messages for each in found), sum(each.expected for each in found)
-        numbers = DELIVERIES.numbers(Deliveries(messages, expected, latency_ms.count, latency_ms))
+        messages, expected, unknown = (sum(counts) for counts in zip(*(each[:3] for each in found), strict=True))
+        numbers = DELIVERIES.numbers(Deliveries(messages, expected, latency_ms.count, latency_ms, unknown=unknown))
         rows.append(
             {
                 "epoch": row["epoch"],
@@ -96,7 +97,7 @@ def build_epochs(
 
 def _count_epochs(instants: list[int], adversaries: frozenset[int], folder: Place, part: Place) -> list[_Counted]:
     """Of each epoch the messages, the expected deliveries and the latencies in a part of ``deliveries``."""
-    rows = read_parquet(part, columns=["node", "publish_ns", "message_id", "delivered_ns"])
+    rows = read_parquet(part, columns=["node", "publish_ns", "message_id", "delivered_ns", "known"])
     rows = of_nodes(rows, "node", adversaries, others=True).filter(pc.is_valid(pc.field("publish_ns")))
     epoch = np.searchsorted(np.array(instants), numbers(rows["publish_ns"]), "right") - 1
     found = []
@@ -104,5 +105,6 @@ def _count_epochs(instants: list[int], adversaries: frozenset[int], folder: Plac
         own = rows.filter(pa.array(epoch == number))
         path = folder / f"{part.stem}-{number}.npy"
         latency_ns = write_run(path, numbers(pc.subtract(own["delivered_ns"], own["publish_ns"]).drop_null()))
-        found.append(_Counted(pc.count_distinct(own["message_id"]).as_py(), len(own), latency_ns))
+        unknown = len(own) - (pc.sum(own["known"]).as_py() or 0)
+        found.append(_Counted(pc.count_distinct(own["message_id"]).as_py(), len(own), unknown, latency_ns))
     return found

@@ -24,14 +24,17 @@ from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
-from metrics.tables.columns import numbers, of_whole_traces, outside, read_columns
+from metrics.tables.accounts import AccountEvidence
+from metrics.tables.columns import numbers, of_whole_traces, read_columns
+from metrics.tables.completeness import cover_streams, match_connections
 from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
 from metrics.tables.traces import EVENTS, TraceState
-from peer.protocols.registry import copies_are_pulled, copies_follow_links
+from peer.protocols.registry import copies_follow_links, copies_may_wait
 
 _CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
+_BY_NODE = ("node_sends", "node_receives", "node_handlings")
 
 
 class Found(NamedTuple):
@@ -42,13 +45,13 @@ class Found(NamedTuple):
     transits: parts.Transits | None
     links: parts.Links | None
     host_captures: HostCaptures | None
+    accounts: AccountEvidence
 
 
 def gather(
     run: RunDir,
     states: Mapping[int | None, TraceState],
     incomplete: list[int],
-    broken: pa.Array,
     staging: Place,
     found: Found,
 ) -> parts.Evidence:
@@ -58,8 +61,6 @@ def gather(
         run: the run directory, with its tables.
         states: ``logs.Logs.read``'s, by node.
         incomplete: nodes whose trace is missing or cut off.
-        broken: connections that a crash broke. Frames on them may be lost, which was asked for: they count for no
-            check of completeness.
         staging: has the events, the streams and what was read of the captures.
         found: what tasks say.
     """
@@ -88,10 +89,11 @@ def gather(
         documents=_documents(run),
         clocks=hops.clocks if run.clocks else Absent("all processes of the run read the same clock"),
         host_captures=_unsampled(run) if found.host_captures is None else found.host_captures,
+        accounts=found.accounts.accounts,
         emulation=read_emulation(run, pairs_in_time(run)),
         busy=busy,
         steal=steal,
-        **_captured(run, incomplete, broken, staging, found),
+        **_captured(run, incomplete, staging, found),
     )
 
 
@@ -103,20 +105,20 @@ def _documents(run: RunDir) -> parts.Documents | Absent:
     return parts.Documents(len(found), tuple(name for name, differs in found.items() if differs))
 
 
-def _captured(run: RunDir, incomplete: list[int], broken: pa.Array, staging: Place, found: Found) -> dict[str, Any]:
+def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) -> dict[str, Any]:
     """The parts that need captures."""
     uncaptured = lacks_captures(run)
     if uncaptured is not None:
         names = ("frame_sets", "coverage", "connections", "captures", "delays", "inside", "transits", "identity")
-        absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links"), uncaptured)
+        absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links", *_BY_NODE), uncaptured)
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
-    streams = outside(broken, read_parquet(staging / "streams"))
-    conns = outside(broken, read_parquet(staging / "wire" / "conns", schema=CONNS))
+    streams = read_parquet(staging / "streams")
+    conns = read_parquet(staging / "wire" / "conns", schema=CONNS)
     return {
         "uncaptured": False,
         "frame_sets": found.hops.frame_sets,
-        "coverage": _coverage(of_whole_traces(streams, incomplete), conns),
-        "connections": _connections(streams, conns),
+        "coverage": cover_streams(of_whole_traces(streams, incomplete), conns, found.hops.cut),
+        "connections": match_connections(streams, conns, found.hops.cut),
         "captures": _captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)),
         "delays": found.messages.delays,
         "inside": found.messages.inside,
@@ -125,6 +127,9 @@ def _captured(run: RunDir, incomplete: list[int], broken: pa.Array, staging: Pla
         "send": found.hops.send,
         "receive": found.hops.receive,
         "links": found.links,
+        "node_sends": found.hops.node_sends,
+        "node_receives": found.hops.node_receives,
+        "node_handlings": found.accounts.handling,
     }
 
 
@@ -194,9 +199,16 @@ def pairs_in_time(run: RunDir) -> Bools:
     return found
 
 
-def copies_on_request(run: RunDir) -> bool:
-    """Whether nodes may send copies of messages on request only."""
-    return any(copies_are_pulled(spec.dissemination) for spec in run.overlay)
+def first_copies_may_wait(run: RunDir) -> bool:
+    """Whether publishers' first copies may wait for other nodes."""
+    return any(copies_may_wait(spec.dissemination) for spec in run.overlay)
+
+
+def processing_delays(run: RunDir) -> dict[int, int]:
+    """How long each node waits on purpose before it handles a frame, in ns; absent = not at all."""
+    late_ms = {spec.node: spec.behaviour.delay_ms for spec in run.overlay if spec.behaviour is not None}
+    asked_ns = {spec.node: spec.processing_ns + round(late_ms.get(spec.node, 0) * 1e6) for spec in run.overlay}
+    return {node: delay_ns for node, delay_ns in asked_ns.items() if delay_ns}
 
 
 def copies_show_links(run: RunDir) -> bool:
@@ -208,31 +220,6 @@ def copies_show_links(run: RunDir) -> bool:
     return all(
         copies_follow_links(spec.dissemination, spec.interests, several=several) and spec.behaviour is None
         for spec in run.overlay
-    )
-
-
-def _coverage(streams: pa.Table, conns: pa.Table) -> parts.Outcome:
-    """Stream bytes by the logs against each vantage's, by connection, direction and vantage."""
-    named = streams.filter(pc.is_valid(streams["logged_bytes"])).group_by(["conn", "direction"])
-    logged = named.aggregate([("incarnation", "max"), ("logged_bytes", "max"), ("end_bytes", "max")])
-    views = [
-        conns.select(["conn", f"{side}_bytes", "missed_bytes"])
-        .rename_columns(["conn", "seen_bytes", "missed_bytes"])
-        .append_column("direction", pa.repeat(side, len(conns)))
-        for side in ("orig", "resp")
-    ]
-    alone = logged.filter(pc.equal(logged["incarnation_max"], 0))
-    both = alone.join(pa.concat_tables(views), ["conn", "direction"], join_type="inner")
-    error = pc.max_element_wise(
-        pc.abs(pc.subtract(both["logged_bytes_max"], both["end_bytes_max"])),
-        pc.abs(pc.subtract(both["seen_bytes"], both["end_bytes_max"])),
-        both["missed_bytes"],
-    )
-    return parts.Outcome(
-        tested=len(both),
-        failed=pc.sum(pc.greater(error, 0)).as_py() or 0,
-        worst=pc.max(error).as_py() or 0,
-        total=pc.sum(both["seen_bytes"]).as_py() or 0,
     )
 
 
@@ -252,14 +239,6 @@ def _identity(overhead: pa.Table) -> parts.Outcome:
     total = np.sum([numbers(overhead[name]) for name in _CLASSES], axis=0)
     error = np.abs(total - wire_bytes) + np.maximum(-other_bytes, 0)
     return parts.Outcome(len(error), int((error > 0).sum()), int(error.max(initial=0)), int(wire_bytes.sum()))
-
-
-def _connections(streams: pa.Table, conns: pa.Table) -> parts.Matching:
-    """Connections by their frames in the traces against those with stream bytes in the captures."""
-    has_bytes = pc.greater(pc.add(conns["orig_bytes"], conns["resp_bytes"]), 0)
-    traced = set(streams.filter(pc.is_valid(streams["logged_bytes"]))["conn"].to_pylist())
-    seen = set(conns.filter(has_bytes)["conn"].to_pylist())
-    return parts.Matching(len(traced | seen), only_traced=len(traced - seen), only_on_wire=len(seen - traced))
 
 
 def read_load(run: RunDir) -> tuple[tuple[float, ...] | Absent, tuple[float, ...] | Absent]:

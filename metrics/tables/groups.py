@@ -148,8 +148,8 @@ def build_groups(
 def _receipts(messages: pa.Table, sources: GroupSources, adversaries: frozenset[int]) -> Iterator[_Receipts]:
     """What became of each message, in order."""
     bad = pa.array(sorted(adversaries), pa.int64())
-    by_sender = (pc.field("event") == "deliver") & pc.field("peer").is_valid()
-    delivered = read_staged(sources.told, TOLD, ["node", "message_id", "ts_ns"], by_sender)
+    said = pc.field("event") == "deliver"
+    delivered = read_staged(sources.told, TOLD, ["node", "message_id", "ts_ns"], said)
     delivered = _of_messages(delivered, messages, "node", bad).sort_by([("ts_ns", "descending")])  # the first one stays
     relayed = read_staged(sources.handled, HANDLED, ["node", "message_id"], pc.field("first_event") == "relay")
     relayed = _of_messages(relayed, messages, "node", bad)

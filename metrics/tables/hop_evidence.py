@@ -3,16 +3,18 @@
 Counts add up; quantiles are exact (``metrics.tables.runs``). A part has whole streams.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes, read_adversaries
-from metrics.checks.evidence import FrameSets, Outcome, Spread
+from metrics.checks.accounts import NODE_DELAY
+from metrics.checks.evidence import FrameSets, LateCounts, Outcome, Spread
 from metrics.checks.machine import RECEIVE_P99
 from metrics.executors import Executor
 from metrics.measures.measure import Values
@@ -22,8 +24,10 @@ from metrics.rundir.files import table_file
 from metrics.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
-from metrics.tables.columns import Column, numbers, of_whole_traces, outside, valid
+from metrics.tables.churn import Ending, excuse_unread
+from metrics.tables.columns import Column, Groups, conform, find_asked, group_rows, numbers, of_whole_traces, valid
 from metrics.tables.condensed import INSTANTS
+from metrics.tables.hops import HOPS
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.tallies import Tally, add_counts, add_tallies, tally
 from metrics.totals import FrameCounts, HopTotals
@@ -34,7 +38,11 @@ _KEPT = {"send_ms": ("d_sndbuf_ns", 1e6), "wire_ms": ("d_wire_ns", 1e6), "receiv
 _KEPT |= {"asked_ms": ("asked_delay_ms", 1.0)}
 """The distributions of all hops, their column, and by what its values are divided."""
 
-_COLUMNS = ("conn", *INSTANTS.values(), "src_node", "dst_node", "asked_delay_ms")
+_STREAM = ("conn", "direction", "incarnation")
+CUT: Final = pa.schema([HOPS.field(name) for name in (*_STREAM, "off")])
+"""A stream that ended early because a node did: from this offset on its frames may be lost."""
+
+_COLUMNS = (*_STREAM, "off", *INSTANTS.values(), "src_node", "dst_node", "asked_delay_ms")
 _COLUMNS += ("d_sndbuf_ns", "d_wire_ns", "d_rcv_ns", "kind", "len_bytes")
 
 
@@ -49,12 +57,19 @@ class Circumstances:
     incomplete: tuple[
         int, ...
     ]  # nodes whose trace is missing or cut off; hops that are theirs, or may be, do not count
-    broken: tuple[str, ...]  # connections that a crash broke, whose hops do not count for completeness either
+    endings: tuple[Ending, ...]  # of nodes: frames that were lost with them do not count for completeness either
+    pairs: Place | None  # what was asked of every directed pair, for ``find_asked``; None = nothing
     adversaries: frozenset[int]
     workload_ns: tuple[int, int]  # from the first to the last ns of the workload
 
     @classmethod
-    def of(cls, run: RunDir, incomplete: Sequence[int] = (), broken: Iterable[str] = ()) -> Self:
+    def of(
+        cls,
+        run: RunDir,
+        incomplete: Sequence[int] = (),
+        endings: Sequence[Ending] = (),
+        pairs: Place | None = None,
+    ) -> Self:
         """Read them from a run directory."""
         places = sorted(run.plan.placement, key=lambda place: place.node)
         clocks, workload = run.clocks, run.phase("workload")
@@ -64,7 +79,8 @@ class Circumstances:
             judged_ns=run.judged_ns,
             stalls=run.stalls,
             incomplete=tuple(incomplete),
-            broken=tuple(broken),
+            endings=tuple(endings),
+            pairs=pairs,
             adversaries=read_adversaries(run),
             workload_ns=(0, -1) if workload is None else (workload.start_ns, workload.end_ns - 1),
         )
@@ -82,6 +98,9 @@ class Weighed:
     late: dict[str, Late]  # of the runs that checks judge
     runs: dict[str, SortedRun]  # ``send`` and ``receive`` in ns, those of ``_KEPT``
     sent: Tally[FrameCounts]  # see ``HopTotals``
+    node_sends: Tally[LateCounts]  # as ``metrics.checks.evidence.Evidence`` has it
+    node_receives: Tally[LateCounts]  # likewise
+    cut: pa.Table  # ``CUT``
 
 
 class HopEvidence(NamedTuple):
@@ -93,6 +112,9 @@ class HopEvidence(NamedTuple):
     frame_sets: FrameSets
     send: Spread  # inside the sending host
     receive: Spread  # inside the receiving host
+    node_sends: Tally[LateCounts]
+    node_receives: Tally[LateCounts]
+    cut: pa.Table  # ``CUT``
     totals: HopTotals
 
 
@@ -120,6 +142,9 @@ def weigh_hops(executor: Executor, run: RunDir, circumstances: Circumstances, fo
         ),
         send=spread_runs(runs["send"], late["send"], 1e6),
         receive=spread_runs(runs["receive"], late["receive"], 1e6),
+        node_sends=add_tallies(each.node_sends for each in weighed),
+        node_receives=add_tallies(each.node_receives for each in weighed),
+        cut=pa.concat_tables(each.cut for each in weighed),
         totals=HopTotals(
             judged_send_ms=runs["send"].distribution(1e6),
             judged_receive_ms=runs["receive"].distribution(1e6),
@@ -140,10 +165,27 @@ def _weigh_part(circumstances: Circumstances, folder: Place, part: Place) -> Wei
     values, late = _measure(circumstances, rows)
     values |= {name: rows[column].drop_null().to_numpy() for name, (column, _) in _KEPT.items()}
     order, clocks = _order(circumstances, rows)
-    frames, sets = _completeness(circumstances, rows)
+    frames, sets, cut = _completeness(circumstances, rows)
     runs = {name: write_run(folder / f"{name}-{part.stem}.npy", each) for name, each in values.items()}
     sent = _count_sent(circumstances, rows)
-    return Weighed(order, clocks, frames, sets.tested, sets.unmatched, late, runs, sent)
+    by_node = _late_by_node(circumstances, rows)
+    return Weighed(order, clocks, frames, sets.tested, sets.unmatched, late, runs, sent, *by_node, cut)
+
+
+def _late_by_node(circumstances: Circumstances, rows: pa.Table) -> tuple[Tally[LateCounts], Tally[LateCounts]]:
+    """By sender and by receiver the frames of the judged span that were late inside its host."""
+    judged = rows.filter(pa.array(_between(rows[_SEND], circumstances.judged_ns)))
+    found = []
+    for node, since, until in (("src_node", _SEND, _TX), ("dst_node", _RX, _READ)):
+        inside = judged.select([node, since, until]).drop_null()
+        found.append(count_late(circumstances.stalls, *(numbers(inside[name]) for name in (node, since, until))))
+    return found[0], found[1]
+
+
+def count_late(stalls: Stalls, node: Ints, due_ns: Ints, came_ns: Ints) -> Tally[LateCounts]:
+    """By node the samples, those later than ``NODE_DELAY``, and those of them that stalls of the host explain."""
+    late = came_ns - due_ns > NODE_DELAY.ns
+    return tally(LateCounts, node, late, stalls.excuse(due_ns, came_ns, NODE_DELAY.ns))
 
 
 def _count_sent(circumstances: Circumstances, rows: pa.Table) -> Tally[FrameCounts]:
@@ -183,9 +225,15 @@ def _unsure_ns(circumstances: Circumstances, rows: pa.Table) -> Ints:
     return np.where(apart, errors[src] + errors[dst], 0)
 
 
-def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome, FrameSets]:
-    """Which of the four instants hops lack."""
-    rows = of_whole_traces(outside(pa.array(circumstances.broken, pa.string()), rows), circumstances.incomplete)
+def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome, FrameSets, pa.Table]:
+    """Which of the four instants hops lack, and the streams that ended early: ``CUT``."""
+    excused = _excused_unread(circumstances, rows)
+    cut = rows.filter(pa.array(excused))
+    group, streams = group_rows(cut, *_STREAM)
+    cut = conform(
+        {name: streams[name] for name in _STREAM} | {"off": Groups(group, len(streams)).least(cut["off"])}, CUT
+    )
+    rows = of_whole_traces(rows.filter(pa.array(~excused)), circumstances.incomplete)
     sent, left, came, read = (valid(rows[name]) for name in INSTANTS.values())
     unmatched = {
         "sent by a trace but not on the wire": _count(sent & ~left),
@@ -193,7 +241,24 @@ def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome
         "on the wire but sent by no trace": _count(left & ~sent),
         "read but never sent": _count(read & ~sent),
     }
-    return Outcome(_count(sent), _count(sent & ~read)), FrameSets(len(rows), unmatched)
+    return Outcome(_count(sent), _count(sent & ~read)), FrameSets(len(rows), unmatched), cut
+
+
+def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
+    """Which hops were sent and never read because a node ended (``churn.excuse_unread``)."""
+    unread = valid(rows[_SEND]) & ~valid(rows[_READ])
+    if not circumstances.endings or not unread.any():
+        return np.zeros(len(rows), np.bool_)
+    stream, streams = group_rows(rows, *_STREAM)
+    moving_ns = numbers(Groups(stream, len(streams)).most(rows[_READ]))[stream[unread]]
+    lost = rows.filter(pa.array(unread))
+    there_ms, back_ms = lost["asked_delay_ms"], lost["asked_delay_ms"]
+    if circumstances.pairs is not None:
+        back_ms = find_asked(circumstances.pairs, "delay_ms", lost["dst_node"], lost["src_node"])
+    trip_ms = (pc.fill_null(each, 0.0).to_numpy() for each in (there_ms, back_ms))
+    trip_ns = (sum(trip_ms) * 1e6).astype(np.int64)
+    unread[unread] = excuse_unread(lost, moving_ns, trip_ns, circumstances.endings)
+    return unread
 
 
 def _measure(circumstances: Circumstances, rows: pa.Table) -> tuple[dict[str, Values], dict[str, Late]]:

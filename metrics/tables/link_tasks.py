@@ -37,6 +37,7 @@ class LinkSources:
     span_ns: tuple[int, int]  # of the run
     grid: Grid
     incomplete: tuple[int, ...]  # nodes whose trace is missing or cut off
+    vanished: tuple[int, ...]  # nodes that crashed silently
     captured: bool
     shown: bool  # whether copies travel on logical links alone
 
@@ -84,13 +85,20 @@ def _read_part(folder: Place, share: Share) -> pa.Table:
 def show_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
     """What captures show of a share of the connections, in buckets of nodes.
 
-    ``ends`` are ``agreement.wire_ends``, ``proven`` and ``proven_opposite`` are ``agreement.proven_links`` by their
-    node and by their peer.
+    ``ends`` are ``agreement.wire_ends``, ``connected`` are ``agreement.wire_connections``, ``proven`` and
+    ``proven_opposite`` are ``agreement.proven_links`` by their node and by their peer.
     """
     ends = agreement.wire_ends(_read_part(sources.staging / "streams", share), _read_part(sources.conns, share))
     copies = _read_part(sources.staging / "copies", share)
     proven = agreement.proven_links(copies, read_parquet(sources.staging / "interests"))
-    by_node = {"ends": (ends, "node"), "proven": (proven, "node"), "proven_opposite": (proven, "peer")}
+    staged = read_bucket(sources.staging / "wire" / "conns", CAPTURED, share)
+    connected = agreement.wire_connections(staged, read_parquet(sources.staging / "nodes.parquet").combine_chunks())
+    by_node = {
+        "ends": (ends, "node"),
+        "connected": (connected, "node"),
+        "proven": (proven, "node"),
+        "proven_opposite": (proven, "peer"),
+    }
     count = share.count
     return {name: divide(rows, of_nodes(rows[end], count), count) for name, (rows, end) in by_node.items()}
 
@@ -104,26 +112,32 @@ def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
         proven = pa.concat_tables(
             [sources.of_nodes(name, agreement.PROVEN, share) for name in ("proven", "proven_opposite")]
         )
-        used, ends = agreement.wire_links(proven, logical), sources.of_nodes("ends", agreement.ENDS, share)
-        rows.append(links.build_sharing("wire", used, ends, uptimes, sources.grid))
+        used, connected = (
+            agreement.wire_links(proven, logical),
+            sources.of_nodes("connected", agreement.CONNECTED, share),
+        )
+        rows.append(links.build_sharing("wire", used, connected, uptimes, sources.grid))
     return {"sharing": pa.concat_tables(rows)}
 
 
 def compare_links(executor: Executor, sources: LinkSources, count: int) -> Links:
     """The links of the traces against those of the captures, in so many shares of the nodes."""
     found = executor.map(partial(_compare_links, sources), all_shares(count))
-    physical = [astuple(each.physical) for each in found]
+    physical, connected = ([astuple(getattr(each, name)) for each in found] for name in ("physical", "connected"))
     logical = [each.logical for each in found if each.logical is not None]
-    return Links(Matching(*map(sum, zip(*physical, strict=True))), add_outcomes(logical) if logical else None)
+    both = [Matching(*map(sum, zip(*several, strict=True))) for several in (physical, connected)]
+    return Links(both[0], both[1], add_outcomes(logical) if logical else None)
 
 
 def _compare_links(sources: LinkSources, share: Share) -> Links:
     incomplete = list(sources.incomplete)
     ends, physical = sources.of_nodes("ends", agreement.ENDS, share), _read_part(sources.physical, share)
+    connected = sources.of_nodes("connected", agreement.CONNECTED, share)
     matching = agreement.compare_physical(ends, physical, incomplete, sources.grid)
+    open_ones = agreement.compare_connected(connected, physical, incomplete, list(sources.vanished), sources.grid)
     logical = None
     if sources.shown:
         traced = pa.concat_tables([_read_part(sources.links, share), sources.of_nodes("opposite", links.LINKS, share)])
         proven = sources.of_nodes("proven", agreement.PROVEN, share)
         logical = agreement.compare_logical(proven, traced, incomplete)
-    return Links(matching, logical)
+    return Links(matching, open_ones, logical)

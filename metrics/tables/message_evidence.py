@@ -38,9 +38,10 @@ _KEPT: Final = {"latency_ms": 1e6, "direct_delay_ms": 1.0, "stretch": 1.0, "hops
 """The distributions of ``MessageTotals``, and by what the values of their runs are divided."""
 
 _DELIVERIES: Final = ("message_id", "topic", "node", "publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
-_DELIVERED: Final = ("hops", "repeats", "copies", "direct_delay_ms", "stretch")
+_DELIVERED: Final = ("hops", "repeats", "copies", "direct_delay_ms", "stretch", "known")
 _MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers")
-_COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "is_dup", "is_relay", "at_relay")
+_COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "tap_tx_ns", "d_tcp_ns")
+_FLAGS: Final = ("is_dup", "is_relay", "at_relay")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class MessageSources:
     adversaries: frozenset[int]
     zero_ns: int
     stalls: Stalls
-    on_request: bool  # whether publishers may send copies on request only
+    may_wait: bool  # whether publishers' first copies may wait for other nodes
 
 
 class RowCounts(NamedTuple):
@@ -123,13 +124,16 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     part = f"part-{share.name}.parquet"
     messages = read_parquet(sources.messages / part, columns=list(_MESSAGES))
     deliveries = read_parquet(sources.deliveries / part, columns=[*_DELIVERIES, *_DELIVERED])
-    where = _of_piece(sources.messages, share)
-    copies = read_bucket(sources.transmissions, TRANSMISSIONS, share, list(_COPIES), where)
-    asked_after_ms = _asked_after_ms(copies, deliveries) if sources.on_request else np.zeros(len(deliveries))
-    order, inside_ms, late_inside = compare_delays(sources.stalls, deliveries, asked_after_ms)
+    where = of_piece(sources.messages, share)
+    copies = read_bucket(sources.transmissions, TRANSMISSIONS, share, [*_COPIES, *_FLAGS], where)
+    aside_ms = _tcp_waits_ms(copies, deliveries)
+    if sources.may_wait:
+        aside_ms = aside_ms + _begun_after_ms(copies, deliveries)
+    order, inside_ms, late_inside = compare_delays(sources.stalls, deliveries, aside_ms)
     due_ns, lag_ns, late = publication_lags(sources.stalls, messages)
     honest = of_nodes(deliveries, "node", sources.adversaries, others=True)
     attacked = of_nodes(deliveries, "node", sources.adversaries)
+    unknown = _count_unknown(attacked)
     values = {
         "latency_ms": numbers(pc.subtract(honest["delivered_ns"], honest["publish_ns"]).drop_null()),
         "hops": numbers(honest["hops"].drop_null()),
@@ -144,7 +148,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
             pc.sum(messages["n_subscribers"]).as_py() or 0,
             len(deliveries),
         ),
-        attacked=DeliveryCounts(len(attacked), len(attacked) - attacked["delivered_ns"].null_count),
+        attacked=DeliveryCounts(len(attacked), len(attacked) - attacked["delivered_ns"].null_count, unknown),
         repeated=pc.sum(honest["repeats"]).as_py() or 0,
         order=order,
         late={"lag": late, "inside": late_inside},
@@ -154,7 +158,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     )
 
 
-def _of_piece(messages: Place, share: Share) -> pc.Expression | None:
+def of_piece(messages: Place, share: Share) -> pc.Expression | None:
     """Which copies belong to a piece of a bucket: those of its messages; to the first also those of no message."""
     siblings = [each for each in written_shares(messages, share.count) if each.number == share.number]
     if len(siblings) == 1:
@@ -167,12 +171,17 @@ def _of_piece(messages: Place, share: Share) -> pc.Expression | None:
 
 def _count_deliveries(honest: pa.Table, zero_ns: int) -> dict[str, Tally[Any]]:
     delivered, published = valid(honest["delivered_ns"]), valid(honest["publish_ns"])
+    unknown = ~holds(honest["known"])
     seconds = _seconds(honest["publish_ns"], zero_ns)
     return {
-        "by_second": tally(DeliveryCounts, seconds[published], delivered[published]),
-        "by_topic": tally(DeliveryCounts, numbers(honest["topic"]), delivered),
+        "by_second": tally(DeliveryCounts, seconds[published], delivered[published], unknown[published]),
+        "by_topic": tally(DeliveryCounts, numbers(honest["topic"]), delivered, unknown),
         "by_copies": tally(RowCount, numbers(honest["copies"])[delivered]),
     }
+
+
+def _count_unknown(deliveries: pa.Table) -> int:
+    return int(np.count_nonzero(~holds(deliveries["known"])))
 
 
 def _count_copies(copies: pa.Table, messages: pa.Table, sources: MessageSources) -> dict[str, Tally[Any]]:
@@ -214,20 +223,20 @@ def publication_lags(stalls: Stalls, messages: pa.Table) -> tuple[Ints, Ints, La
     return due_ns, published_ns - due_ns, stalls.tally(due_ns, published_ns, PUBLISH_LAG_P99.ns)
 
 
-def compare_delays(stalls: Stalls, rows: pa.Table, asked_after_ms: Milliseconds) -> tuple[Outcome, Values, Late]:
+def compare_delays(stalls: Stalls, rows: pa.Table, aside_ms: Milliseconds) -> tuple[Outcome, Values, Late]:
     """Compare latencies by the logs with those by the captures.
 
     Args:
         stalls: of the run.
         rows: of the deliveries.
-        asked_after_ms: for each row, how long after the publication the publisher was first asked for a copy.
+        aside_ms: for each row, how long after the publication the first copy waited for the network or other nodes.
 
     Returns:
         Their order; of the deliveries with both by how much they differ, in ms; and those that differ by too much.
     """
     latency_ms = rows["latency_ms"].drop_null().to_numpy()
-    begun_ns = pc.add(rows["publish_ns"], pa.array((asked_after_ms * 1e6).astype(np.int64)))
-    inside_ms = pc.subtract(pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]), pa.array(asked_after_ms))
+    begun_ns = pc.add(rows["publish_ns"], pa.array((aside_ms * 1e6).astype(np.int64)))
+    inside_ms = pc.subtract(pc.subtract(rows["latency_ms"], rows["wire_latency_ms"]), pa.array(aside_ms))
     spans = pa.table([begun_ns, rows["delivered_ns"], inside_ms], ["begun_ns", "delivered_ns", "inside_ms"])
     spans = spans.filter(pc.is_valid(inside_ms))
     difference_ms = spans["inside_ms"].to_numpy()
@@ -239,8 +248,9 @@ def compare_delays(stalls: Stalls, rows: pa.Table, asked_after_ms: Milliseconds)
 def _late_inside(stalls: Stalls, rows: pa.Table) -> Late:
     """How many deliveries were longer inside the first and the last host than allowed, and how many stalls explain.
 
-    The time in the first host begins with the publication or the first request, that in the last one ends with the
-    delivery. How it is divided is not known, so a stall counts that lies within it of either.
+    The time in the first host begins with the publication, or when the first copy has no longer to wait for others,
+    that in the last one ends with the delivery. How it is divided is not known, so a stall counts that lies within it
+    of either.
     """
     begun_ns, delivered_ns = numbers(rows["begun_ns"]), numbers(rows["delivered_ns"])
     inside_ns = (rows["inside_ms"].to_numpy() * 1e6).astype(np.int64)
@@ -251,13 +261,24 @@ def _late_inside(stalls: Stalls, rows: pa.Table) -> Late:
     return Late(int(late.sum()), int((late & (inside_ns - stalled_ns <= DELAY_AGREEMENT_P99.ns)).sum()))
 
 
-def _asked_after_ms(copies: pa.Table, deliveries: pa.Table) -> Milliseconds:
-    """Return the time until each delivery's publisher was asked for a copy, where copies are sent on request.
+def _begun_after_ms(copies: pa.Table, deliveries: pa.Table) -> Milliseconds:
+    """Return the time until each delivery's publisher sent a copy, where that waits for other nodes.
 
-    It ends with the publisher's first copy. It belongs to the network and to other hosts.
+    It waits for a request, or until they have admitted the publisher. It belongs to the network and to other hosts.
     """
-    own = copies.filter(pc.equal(pc.shift_right(copies["message_id"], 32), copies["src_node"]))
-    own = own.sort_by([("log_send_ns", "ascending")])
+    own = _own_copies(copies).sort_by([("log_send_ns", "ascending")])
     sent_ns = own["log_send_ns"].take(find([own["message_id"]], [deliveries["message_id"]]))
     waited_ns = pc.subtract(sent_ns, deliveries["publish_ns"])
     return pc.fill_null(pc.divide(waited_ns.cast(pa.float64()), 1e6), 0.0).to_numpy()  # type: ignore[no-any-return]
+
+
+def _tcp_waits_ms(copies: pa.Table, deliveries: pa.Table) -> Milliseconds:
+    """Return how long TCP held back the copy that was the first to leave each delivery's publisher."""
+    own = _own_copies(copies).sort_by([("tap_tx_ns", "ascending")])
+    waited_ns = own["d_tcp_ns"].take(find([own["message_id"]], [deliveries["message_id"]]))
+    return pc.fill_null(pc.divide(waited_ns.cast(pa.float64()), 1e6), 0.0).to_numpy()  # type: ignore[no-any-return]
+
+
+def _own_copies(copies: pa.Table) -> pa.Table:
+    """The copies that their publishers sent."""
+    return copies.filter(pc.equal(pc.shift_right(copies["message_id"], 32), copies["src_node"]))

@@ -22,6 +22,7 @@ from metrics.rundir.files import STALLS_FILE, table_file
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables import (
+    accounts,
     churn,
     deliveries,
     dimensions,
@@ -36,7 +37,7 @@ from metrics.tables import (
 )
 from metrics.tables.buckets import read_bucket
 from metrics.tables.condensed import build_and_condense
-from metrics.tables.evidence import Found, copies_on_request, copies_show_links, gather
+from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather, processing_delays
 from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
 from metrics.tables.hop_evidence import Circumstances, weigh_hops
@@ -95,7 +96,11 @@ class Pipeline:
             captures=self._compare_captures,
         )
         in_parallel(
-            hops=self._weigh_hops, sharing=self._save_sharing, fidelity=self._save_fidelity, overlay=self._save_overlay
+            hops=self._weigh_hops,
+            accounts=self._weigh_accounts,
+            sharing=self._save_sharing,
+            fidelity=self._save_fidelity,
+            overlay=self._save_overlay,
         )
         in_parallel(
             nodes=self._save_nodes,
@@ -142,6 +147,7 @@ class Pipeline:
             span_ns=(timeline.start_ns, timeline.end_ns),
             grid=timeline.grid,
             incomplete=tuple(self._staged.incomplete),
+            vanished=tuple({node for node, _ in churn.silent_crashes(run)}),
             captured=captured,
             shown=captured and copies_show_links(run),
         )
@@ -169,6 +175,8 @@ class Pipeline:
             interests=self._staging / "interests",
             published=self._staging / "published",
             pairs=self._pairs,
+            incomplete=tuple(self._staged.incomplete),
+            captured=bool(self._run.captures),
         )
         make = partial(deliveries.build_deliveries, sources)
         self._write(make, "deliveries", "messages")
@@ -179,7 +187,7 @@ class Pipeline:
             adversaries=read_adversaries(self._run),
             zero_ns=self._run.manifest.zero_ns,
             stalls=self._run.stalls,
-            on_request=copies_on_request(self._run),
+            may_wait=first_copies_may_wait(self._run),
         )
         folder = self._staging / "weighed-messages"
         self.messages = weigh_messages(self._executor, weighed, folder, self._buckets)
@@ -195,7 +203,7 @@ class Pipeline:
         """Both views' sizes, and whether the links of the traces are those of the captures (None: no captures)."""
         sources = self._link_sources()
         if sources.captured:
-            self._write(partial(link_tasks.show_links, sources), "ends", "proven", "proven_opposite")
+            self._write(partial(link_tasks.show_links, sources), "ends", "connected", "proven", "proven_opposite")
         self._write(partial(link_tasks.build_sharing, sources), "sharing")
         if sources.captured:
             self.links = link_tasks.compare_links(self._executor, sources, self._buckets)
@@ -256,18 +264,35 @@ class Pipeline:
         self._save_small("disclosures", rows)
 
     def _weigh_hops(self) -> None:
-        crashed = any(state.crashes for state in self._staged.states.values())
-        self.broken = pa.array([], pa.string())
-        if crashed:
-            silent = churn.silent_crashes(self._run)
-            self.broken = churn.broken_connections(self._executor, self._events, self._path("hops"), silent)
-        circumstances = Circumstances.of(self._run, self._staged.incomplete, self.broken.to_pylist())
+        endings: tuple[churn.Ending, ...] = ()
+        if any(state.changes for state in self._staged.states.values()):
+            endings = churn.read_endings(self._events, churn.silent_crashes(self._run))
+        circumstances = Circumstances.of(self._run, self._staged.incomplete, endings, self._pairs)
         self.hops = weigh_hops(self._executor, self._run, circumstances, self._staging / "weighed-hops")
         write_totals(self._run, Totals(self.messages.totals, self.hops.totals))
 
+    def _weigh_accounts(self) -> None:
+        staging, states = self._staging, self._staged.states
+        complete = set(self._run.nodes) - set(self._staged.incomplete)
+        sources = accounts.AccountSources(
+            messages=self._path("messages"),
+            published=staging / "published",
+            transmissions=staging / "transmissions",
+            told=staging / "told",
+            further=staging / "further",
+            interests=staging / "interests",
+            uptimes=staging / "uptimes",
+            physical=self._path("physical_links"),
+            silent=tuple(node for node in self._run.nodes if node not in complete or not states[node].reads),
+            processing_ns=processing_delays(self._run),
+            approximate=groups.predicted_rate(self._run) is not None,
+            stalls=self._run.stalls,
+        )
+        self.accounts = accounts.weigh_accounts(self._executor, sources, self._buckets)
+
     def _save_checks(self) -> None:
-        found = Found(self.messages, self.hops, self.transits, self.links, self.host_captures)
-        evidence = gather(self._run, self._staged.states, self._staged.incomplete, self.broken, self._staging, found)
+        found = Found(self.messages, self.hops, self.transits, self.links, self.host_captures, self.accounts)
+        evidence = gather(self._run, self._staged.states, self._staged.incomplete, self._staging, found)
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 
     def _save_overlay(self) -> None:

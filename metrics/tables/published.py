@@ -73,7 +73,7 @@ def build_published(sources: PublishedSources, zero_ns: int, share: Share) -> di
     words = read_bucket(sources.told, TOLD, share, said, pc.field("message_id").is_valid())
     is_publish = pc.equal(words["event"], "publish")
     publishes = words.filter(is_publish)
-    received = words.filter(pc.invert(is_publish))["message_id"]
+    received = words.filter(pc.equal(words["event"], "deliver"))["message_id"]
     known = pa.chunked_array([*asked["message_id"].chunks, *publishes["message_id"].chunks], pa.int64()).unique()
     plan, word = (
         asked.take(find([asked["message_id"]], [known])),

@@ -38,7 +38,7 @@ _COLUMNS: Final = {
     "deliveries": """
         message_id bigint, topic bigint, publisher int, node int, publish_ns bigint, delivered_ns bigint,
         latency_ms double, wire_latency_ms double, hops int, repeats bigint, copies bigint, direct_delay_ms double,
-        stretch double
+        stretch double, known boolean
     """,
     "disclosures": "node int, subscriptions bigint, disclosed bigint, wrong bigint",
     "epochs": """
@@ -67,9 +67,10 @@ _COLUMNS: Final = {
         view_size_unique_max bigint, in_degree_max bigint, degree_mean double, degree_max bigint,
         degree_p50 double, degree_p90 double, degree_p99 double, opened_links_mean double, opened_links_max bigint,
         opened_links_p99 double, accepted_links_max bigint, accepted_links_p99 double,
-        link_sharing_ratio double, components bigint, largest_component bigint, clustering double,
-        clustering_global double, diameter bigint, path_length_mean double, topics bigint, topic_components bigint,
-        topic_components_max bigint, topics_partitioned bigint, topic_diameter_max bigint, topic_view_components bigint,
+        link_sharing_ratio double, logical_per_physical_link double, components bigint,
+        largest_component bigint, clustering double, clustering_global double, diameter bigint,
+        path_length_mean double, topics bigint, topic_components bigint, topic_components_max bigint,
+        topics_partitioned bigint, topic_diameter_max bigint, topic_view_components bigint,
         topic_view_components_max bigint
     """,
     "overlay_topics": """

@@ -2,9 +2,10 @@
 
 Frames go to ``frames``, every other event to ``events``; of the frames that were sent, all go to ``traced`` as well,
 the input of header-only captures, and those that begin a stream to ``beginnings``. What events say of messages goes to
-``told``, what became of the copies from each neighbour to ``handled``, and what they say of links and subscriptions to
-``changes``. All but ``events`` are in buckets (``metrics.tables.buckets``), and ``traced`` is divided as captures are.
-``mentions`` says which buckets of ``frames`` have frames of a message.
+``told``, what became of every other copy to ``further``, what became of the copies from each neighbour to ``handled``,
+and what they say of links and subscriptions to ``changes``. All but ``events`` are in buckets
+(``metrics.tables.buckets``), and ``traced`` is divided as captures are. ``mentions`` says which buckets of ``frames``
+have frames of a message.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +28,8 @@ from metrics.tables.object_lines import ObjectLines
 from metrics.tables.schemas import schema_of
 from metrics.tables.shares import all_shares
 from metrics.tables.staged import ParquetPart
-from peer.trace import CRASHED
+from peer.core.frames import Data
+from peer.trace import CRASHED, REMARKS
 
 EVENTS: Final = schema_of("""
     event string, node int, peer int, kind smallint, hops int, ts_ns bigint, message_id bigint, topics array<bigint>,
@@ -44,7 +46,10 @@ BEGINNINGS: Final = pa.schema([TRACED.field(name) for name in ("conn", "directio
 TOLD: Final = schema_of("""
     event string, node int, peer int, hops int, ts_ns bigint, message_id bigint, topics array<bigint>, len_bytes bigint
 """)
-"""The ``publish`` and ``deliver`` events."""
+"""The ``publish``, ``deliver`` and ``relay`` events."""
+
+FURTHER: Final = schema_of("event string, node int, ts_ns bigint, message_id bigint")
+"""The ``duplicate`` events, and the ``reject`` events of copies that the node did not take."""
 
 HANDLED: Final = schema_of("""
     node int, peer int, message_id bigint, first_event string, first_peer int, first_ns bigint, is_own boolean
@@ -63,6 +68,7 @@ _BUCKETED: Final = {
     "frames": FRAMES,
     "beginnings": BEGINNINGS,
     "told": TOLD,
+    "further": FURTHER,
     "handled": HANDLED,
     "changes": CHANGES,
     "mentions": MENTIONS,
@@ -83,6 +89,14 @@ COPIES_BYTES = 128 << 20
 """Of a trace, whose events about copies are in memory together."""
 
 _ABOUT_COPIES: Final = ("deliver", "relay", "duplicate")
+_REFUSES_COPY: Final = (
+    (pc.field("event") == "reject")
+    & pc.field("message_id").is_valid()
+    & pc.field("peer").is_valid()
+    & (pc.field("kind").is_null() | (pc.field("kind") == Data.kind))
+    & (pc.field("reason").is_null() | ~pc.field("reason").isin(REMARKS))
+)
+_IS_FURTHER: Final = (pc.field("event") == "duplicate") | _REFUSES_COPY
 _ABOUT_LINKS: Final = ("join", "leave", "add_peer", "remove_peer", "graft", "prune")
 _COPY_EVENTS: Final = pa.schema([EVENTS.field(name) for name in ("event", "node", "peer", "ts_ns", "message_id")])
 
@@ -97,6 +111,7 @@ class TraceState(Struct, frozen=True):
     drops: int  # frames that the peer dropped
     changes: int  # joins and leaves
     crashes: int  # the leaves that are crashes
+    reads: int  # frames that the peer read
 
     @property
     def is_complete(self) -> bool:
@@ -144,8 +159,10 @@ def stage_files(files: Iterable[Place], staging: Staging, part: int) -> list[Tra
             others = events.filter(pc.invert(is_frame))
             every_event.add(others)
             about_copies.add(others.filter(pc.field("event").isin(_ABOUT_COPIES)).select(_COPY_EVENTS.names))
-            told = others.filter(pc.field("event").isin(["publish", "deliver"])).select(TOLD.names)
+            told = others.filter(pc.field("event").isin(["publish", "deliver", "relay"])).select(TOLD.names)
             divided["told"].add(told, of_messages(told["message_id"], count))
+            further = others.filter(_IS_FURTHER).select(FURTHER.names)
+            divided["further"].add(further, of_messages(further["message_id"], count))
             changes = others.filter(pc.field("event").isin(_ABOUT_LINKS)).select(CHANGES.names)
             divided["changes"].add(changes, of_nodes(changes["node"], count))
             sends = locate(frames).filter(pc.field("event") == "send")
@@ -312,6 +329,7 @@ def _states(events: pa.Table) -> list[TraceState]:
         "corrupt": pc.is_null(said),
         "drops": pc.equal(said, "drop"),
         "changes": pc.or_(pc.equal(said, "join"), is_leave),
+        "reads": pc.equal(said, "receive"),
         "crashes": pc.and_(is_leave, pc.fill_null(pc.equal(reason, CRASHED), fill_value=False)),
     }
     columns = {name: pc.cast(pc.fill_null(where, fill_value=False), pa.int64()) for name, where in counted.items()}

@@ -289,8 +289,8 @@ class Part:
         return False
 
     @staticmethod
-    def copies_are_pulled(parameters: Mapping[str, Any]) -> bool:
-        """Whether a publisher sends copies of its message only on request; of a dissemination with these parameters."""
+    def copies_may_wait(parameters: Mapping[str, Any]) -> bool:
+        """Whether a publisher's first copy may wait for other nodes, such as for a request; of a dissemination."""
         return False
 
     @staticmethod

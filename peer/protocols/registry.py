@@ -107,10 +107,10 @@ def copies_follow_links(dissemination: Choice, interests: str, *, several: bool)
     return part is not None and part.copies_follow_links(dissemination, told=told, several=several)
 
 
-def copies_are_pulled(dissemination: Choice) -> bool:
-    """Whether a publisher sends copies of its message only on request; False for an unknown dissemination."""
+def copies_may_wait(dissemination: Choice) -> bool:
+    """Whether a publisher's first copy may wait for other nodes; False for an unknown dissemination."""
     part = DISSEMINATIONS.get(dissemination["name"])
-    return part is not None and part.copies_are_pulled(dissemination)
+    return part is not None and part.copies_may_wait(dissemination)
 
 
 def compose(

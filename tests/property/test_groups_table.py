@@ -78,12 +78,12 @@ def expected(
 
         others = honest - {message["publisher"]}
         group = {node for node in others if satisfies(node, at_ns)}
-        mine = [row for row in events if row["message_id"] == number and row["peer"] is not None]
+        mine = [row for row in events if row["message_id"] == number]
         handed: dict[int, int] = {}
         for row in mine:
             if row["event"] == "deliver" and row["node"] in others:
                 handed.setdefault(row["node"], row["ts_ns"])
-        relays = {row["node"] for row in mine if row["event"] == "relay"} & others
+        relays = {row["node"] for row in mine if row["event"] == "relay" and row["peer"] is not None} & others
         alive = {row["node"] for row in up if row["from_ns"] <= at_ns < row["to_ns"]}
         late = {node for node in handed.keys() - group if satisfies(node, handed[node])}
         outside = (others & alive) - group

@@ -1,6 +1,5 @@
 """What the checks ask of the hops, against loops over dictionaries."""
 
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,8 +19,10 @@ from metrics.checks.evidence import FrameSets, Outcome, Spread
 from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
 from metrics.rundir import Phase
+from metrics.rundir.documents import Behaviour, NodeOutline
 from metrics.stalls import Late, Stalls, merge
-from metrics.tables import hop_evidence
+from metrics.tables import churn, hop_evidence
+from metrics.tables.churn import Ending
 from metrics.tables.runs import SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
@@ -110,13 +111,14 @@ class Run(tempfile.TemporaryDirectory[str]):
         for part, conns in enumerate(PARTS):
             hops = pa.Table.from_pylist([row for row in self._rows if row["conn"] in conns], arrow_schema("hops"))
             pq.write_table(hops, path / "tables" / "hops.parquet" / f"part-{part}.parquet")
-        behaviours = {ADVERSARY: {"behaviour": {"name": "asker"}}}
-        nodes = [{"node": node} | behaviours.get(node, {}) for node in NODES]
-        (path / "overlay.json").write_text(json.dumps({"nodes": nodes}))
         errors = {node: ERRORS_NS[machine] for node, machine in enumerate(MACHINES) if machine in ERRORS_NS}
         return SimpleNamespace(
             path=path,
             tables=path / "tables",
+            overlay=tuple(
+                NodeOutline(node, (), {"name": "flood"}, behaviour=Behaviour("asker") if node == ADVERSARY else None)
+                for node in NODES
+            ),
             plan=SimpleNamespace(
                 placement=[SimpleNamespace(node=each, machine=MACHINES[each]) for each in reversed(NODES)]
             ),
@@ -127,9 +129,9 @@ class Run(tempfile.TemporaryDirectory[str]):
         )
 
 
-def weigh(run: Any, incomplete: Sequence[int] = (), broken: Sequence[str] = ()) -> hop_evidence.HopEvidence:
+def weigh(run: Any, incomplete: Sequence[int] = (), endings: Sequence[Ending] = ()) -> hop_evidence.HopEvidence:
     with InProcess(1) as executor:
-        circumstances = hop_evidence.Circumstances.of(run, incomplete, broken)
+        circumstances = hop_evidence.Circumstances.of(run, incomplete, endings)
         return hop_evidence.weigh_hops(executor, run, circumstances, run.path / "weighed")
 
 
@@ -165,21 +167,65 @@ def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
     )
 
 
-@settings(max_examples=50, deadline=None)
+TOLD_NS, SILENCE_NS = 3, 9
+endings = st.builds(Ending, st.sampled_from(NODES), st.integers(0, 50), st.booleans(), st.just(False)) | st.builds(
+    Ending, st.sampled_from(NODES), st.integers(0, 50), st.just(True), st.just(True)
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def bounds_in_ns() -> Iterator[None]:
+    """So that a few nanoseconds decide whether a node's end explains a lost frame."""
+    with (
+        patch.object(churn, "TOLD", Limit(TOLD_NS / 1e6, "ms")),
+        patch.object(churn, "SILENCE", Limit(SILENCE_NS / 1e6, "ms")),
+    ):
+        yield
+
+
+def stream_of(row: Row) -> tuple[Any, ...]:
+    return row["conn"], row["direction"], row["incarnation"]
+
+
+def is_lost(row: Row, rows: list[Row], ends: list[Ending]) -> bool:
+    """Whether the end of a node explains that a frame was not read; asked delays count both ways."""
+    sent_ns = row["log_send_ns"]
+    if sent_ns is None or row["log_recv_ns"] is not None:
+        return False
+    read = [other["log_recv_ns"] for other in rows if stream_of(other) == stream_of(row)]
+    moving_ns = max(sent_ns, *(at_ns for at_ns in read if at_ns is not None), 0)
+    bound_ns = TOLD_NS + int(2 * (row["asked_delay_ms"] or 0) * 1e6)
+    return any(
+        moving_ns >= end.at_ns - bound_ns
+        and (
+            (row["dst_node"] == end.node and sent_ns <= end.at_ns + max(bound_ns, SILENCE_NS * end.silent))
+            or (row["src_node"] == end.node and end.crashed and sent_ns <= end.at_ns)
+        )
+        for end in ends
+    )
+
+
+@settings(max_examples=100, deadline=None)
 @given(
     rows_of_hops,
     st.lists(st.sampled_from(NODES), unique=True),
-    st.lists(st.sampled_from(["a", "b", "z"]), unique=True),
+    st.lists(endings, max_size=3),
 )
-def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int], broken: list[str]) -> None:
+def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int], ends: list[Ending]) -> None:
+    rows = [row | {"off": place} for place, row in enumerate(rows)]
     with Run(rows) as run:
-        found = weigh(run, incomplete, broken)
+        found = weigh(run, incomplete, ends)
     theirs = {*incomplete, None} if incomplete else set()
+    lost = [row for row in rows if is_lost(row, rows, ends)]
     tested = [
         [row[name] is not None for name in ("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns")]
         for row in rows
-        if row["conn"] not in broken and not theirs & {row["src_node"], row["dst_node"]}
+        if row not in lost and not theirs & {row["src_node"], row["dst_node"]}
     ]
+    cut: dict[tuple[Any, ...], int] = {}
+    for row in lost:
+        cut.setdefault(stream_of(row), row["off"])
+    assert {stream_of(row): row["off"] for row in found.cut.to_pylist()} == cut
     assert (found.frames, found.frame_sets) == (
         Outcome(
             tested=sum(sent for sent, _, _, _ in tested), failed=sum(sent and not read for sent, _, _, read in tested)

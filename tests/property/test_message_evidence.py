@@ -60,6 +60,7 @@ pairs = st.fixed_dictionaries(
         "copies": st.integers(0, 3),
         "direct_delay_ms": st.none() | st.sampled_from([0.5, 20.0]),
         "stretch": st.none() | st.sampled_from([-1.5, 0.0, 2.25]),
+        "known": st.booleans(),
     }
 )
 copy_rows = st.lists(
@@ -87,7 +88,7 @@ def limits() -> Any:
         yield
 
 
-def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, on_request: bool = False) -> MessageEvidence:
+def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, may_wait: bool = False) -> MessageEvidence:
     with tempfile.TemporaryDirectory() as name, InProcess(1) as executor:
         folder = Path(name)
         schemas = {table: arrow_schema(table) for table in ("messages", "deliveries")}
@@ -103,7 +104,7 @@ def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, on_request
             adversaries=frozenset({ADVERSARY}),
             zero_ns=ZERO_NS,
             stalls=Stalls(*np.empty((2, 0, 2), np.int64)),
-            on_request=on_request,
+            may_wait=may_wait,
         )
         return weigh_messages(executor, sources, folder / "weighed", BUCKETS)
 
@@ -126,6 +127,11 @@ def check_values(found: Distribution, values: Iterable[float | None]) -> None:
     assert found.total == pytest.approx(sum(known))
 
 
+def outcome(row: Row) -> tuple[bool, bool]:
+    """Whether a delivery was made, and whether nobody knows that."""
+    return row["delivered_ns"] is not None, not row["known"]
+
+
 def complete(expected: list[Row], said: list[Row]) -> list[Row]:
     """Deliveries with the columns that follow from others."""
     publish_ns = {row["message_id"]: row["publish_ns"] for row in said}
@@ -144,7 +150,8 @@ def test_counts_and_values_of_deliveries_are_what_loops_say(said: list[Row], exp
     found = weigh(said, expected, [])
     totals = found.totals
     honest = [row for row in expected if row["node"] != ADVERSARY]
-    theirs = [row["delivered_ns"] is not None for row in expected if row["node"] == ADVERSARY]
+    theirs = [row for row in expected if row["node"] == ADVERSARY]
+    attacked = (len(theirs), *(sum(each) for each in zip(*map(outcome, theirs), strict=True))) if theirs else (0, 0, 0)
     made = [row for row in honest if row["delivered_ns"] is not None]
     assert found.counts == (
         len(said),
@@ -152,8 +159,9 @@ def test_counts_and_values_of_deliveries_are_what_loops_say(said: list[Row], exp
         sum(row["n_subscribers"] for row in said),
         len(expected),
     )
-    assert (totals.messages, totals.attacked) == (len(said), (len(theirs), sum(theirs)))
-    assert totals.deliveries == (len(honest), len(made))
+    assert (totals.messages, totals.attacked) == (len(said), attacked)
+    assert totals.deliveries == (len(honest), len(made), sum(not row["known"] for row in honest))
+    assert totals.deliveries.known == sum(row["known"] for row in honest)
     assert totals.repeated == sum(row["repeats"] for row in honest)
     published = [row for row in honest if row["publish_ns"] is not None]
     for name, rows, key in (
@@ -161,7 +169,7 @@ def test_counts_and_values_of_deliveries_are_what_loops_say(said: list[Row], exp
         ("by_topic", honest, lambda row: row["topic"]),
     ):
         counted: Callable[[Row], int] = key
-        assert getattr(totals, name) == add_up((counted(row), (row["delivered_ns"] is not None,)) for row in rows)
+        assert getattr(totals, name) == add_up((counted(row), outcome(row)) for row in rows)
     assert totals.by_copies == add_up((row["copies"], ()) for row in made)
     for name in ("latency_ms", "direct_delay_ms", "stretch", "hops"):
         check_values(getattr(totals, name), (row[name] for row in honest))
@@ -201,11 +209,11 @@ def test_lags_of_publications_are_what_loops_say(said: list[Row]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(message_rows, st.lists(pairs, max_size=12), copy_rows, st.booleans())
 def test_delays_inside_hosts_are_what_loops_say(
-    said: list[Row], expected: list[Row], copies: list[Row], on_request: bool
+    said: list[Row], expected: list[Row], copies: list[Row], may_wait: bool
 ) -> None:
     """Of publishers that send copies on request, the time until the first one left is not theirs."""
     expected = complete(expected, said)
-    found = weigh(said, expected, copies, on_request=on_request)
+    found = weigh(said, expected, copies, may_wait=may_wait)
     inside = []
     for row in expected:
         own = [
@@ -215,7 +223,7 @@ def test_delays_inside_hosts_are_what_loops_say(
         ]
         sent_ns = min((at_ns for at_ns in own if at_ns is not None), default=None)
         waited_ms = 0.0
-        if on_request and sent_ns is not None and row["publish_ns"] is not None:
+        if may_wait and sent_ns is not None and row["publish_ns"] is not None:
             waited_ms = (sent_ns - row["publish_ns"]) / 1e6
         if row["latency_ms"] is not None and row["wire_latency_ms"] is not None:
             inside.append(row["latency_ms"] - row["wire_latency_ms"] - waited_ms)

@@ -390,7 +390,9 @@ def expected_published(schedule: list[Row], events: list[Row]) -> list[Row]:
     return rows
 
 
-def expected_deliveries(published: list[Row], wanted: list[Row], events: list[Row], copies: list[Row]) -> list[Row]:
+def expected_deliveries(
+    published: list[Row], wanted: list[Row], events: list[Row], copies: list[Row], captured: bool
+) -> list[Row]:
     rows = []
     for message in published:
         at_ns = message["publish_ns"] if message["publish_ns"] is not None else message["scheduled_ns"]
@@ -400,18 +402,16 @@ def expected_deliveries(published: list[Row], wanted: list[Row], events: list[Ro
             text = message["expression"]
             if parse(text).matches(keywords(own)) if text else own & set(message["topics"]):
                 topic = min(own & set(message["topics"]))
-                rows.append(expected_delivery(message, node, topic, events, copies))
+                rows.append(expected_delivery(message, node, topic, events, copies, captured))
     return rows
 
 
-def expected_delivery(message: Row, node: int, topic: int, events: list[Row], copies: list[Row]) -> Row:
+def expected_delivery(message: Row, node: int, topic: int, events: list[Row], copies: list[Row], captured: bool) -> Row:
     identifier, publisher = message["message_id"], message["publisher"]
     mine = [
         event
         for event in events
-        if event["event"] == "deliver"
-        and event["peer"] is not None
-        and (event["node"], event["message_id"]) == (node, identifier)
+        if event["event"] == "deliver" and (event["node"], event["message_id"]) == (node, identifier)
     ]
     first = min(mine, key=lambda event: event["ts_ns"], default=None)
     data = [copy for copy in copies if copy["kind"] == Data.kind and copy["message_id"] == identifier]
@@ -436,6 +436,7 @@ def expected_delivery(message: Row, node: int, topic: int, events: list[Row], co
         "copies": sum(copy["log_recv_ns"] is not None for copy in arrived),
         "direct_delay_ms": direct,
         "stretch": latency / direct if latency is not None and direct else None,
+        "known": delivered_ns is not None or node not in INCOMPLETE or (came_ns is None if captured else not arrived),
     }
 
 
@@ -460,6 +461,7 @@ def expected_spread(message: Row, rows: list[Row], copies: list[Row]) -> Row:
     }
 
 
+INCOMPLETE = (1,)
 hop_rows = st.fixed_dictionaries(
     {
         "kind": st.sampled_from([1, Data.kind]),
@@ -477,9 +479,10 @@ hop_rows = st.fixed_dictionaries(
     st.lists(interests, max_size=10, unique_by=lambda row: (row["node"], row["topic"])),
     st.lists(hop_rows, max_size=12),
     st.lists(st.fixed_dictionaries({"message_id": identifiers, "bucket": st.integers(0, 2)}), max_size=6),
+    st.booleans(),
 )
 def test_messages_and_deliveries_are_what_loops_say(
-    schedule: list[Row], events: list[Row], wanted: list[Row], copies: list[Row], mentions: list[Row]
+    schedule: list[Row], events: list[Row], wanted: list[Row], copies: list[Row], mentions: list[Row], captured: bool
 ) -> None:
     covered = {
         action["message_id"]: list(covering_topics(action["expression"])) for action in schedule if action["expression"]
@@ -517,7 +520,7 @@ def test_messages_and_deliveries_are_what_loops_say(
             return found
 
         paths = {name: folder / name for name in ("told", "transmissions", "interests", "pairs", "published")}
-        sources = deliveries.DeliverySources(**paths)
+        sources = deliveries.DeliverySources(**paths, incomplete=INCOMPLETE, captured=captured)
         published = made("published", lambda share: [build_published(said, 5, share)])
         noted_pairs = {(row["message_id"], row["bucket"]) for row in mentions}
         sent = [
@@ -531,7 +534,7 @@ def test_messages_and_deliveries_are_what_loops_say(
         )
         assert in_order(published) == in_order(expected_published(schedule, events))
         expected = made("deliveries", lambda share: deliveries.build_deliveries(sources, share))
-        assert in_order(expected) == in_order(expected_deliveries(published, wanted, events, copies))
+        assert in_order(expected) == in_order(expected_deliveries(published, wanted, events, copies, captured))
         messages = made("messages", lambda share: deliveries.build_deliveries(sources, share))
         assert in_order(messages) == in_order([expected_spread(message, expected, copies) for message in published])
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from metrics.checks import RULES, check_run
 from metrics.checks.consistency import BROKEN, CHURN_MARGIN, IDLE, SETTLE, TOLD
-from metrics.checks.evidence import Evidence, Jitter, Losses, Matching, Outcome, PressureLine, Timed
+from metrics.checks.evidence import Evidence, Jitter, LateCounts, Losses, Matching, Outcome, PressureLine, Timed
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit, at_most, few_late, share_at_most
 from metrics.first_packets import RULES as COMPARED
@@ -20,7 +20,7 @@ from metrics.host_captures import Waits
 from metrics.probing import Extreme
 from metrics.recount import Recount
 from metrics.rundir import FAILED, INVALID, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, RunDir, Scope
-from metrics.stalls import Late
+from metrics.stalls import Late, is_the_hosts
 from metrics.tables.evidence import copies_show_links, read_load
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 from tests.sound_evidence import MS, SHORT, SOUND, change, failures, of_run, span, sweep
@@ -242,6 +242,15 @@ def pair(beyond: int) -> Extreme:
     return Extreme(4.0, 6.0, 80.0, "host 1 to host 2", Late(beyond, 0))
 
 
+def noded(part: str, samples: int, late: int) -> dict[str, Any]:
+    """One node among those in time has so many samples, and so many late ones."""
+    return {part: {0: LateCounts(100, 0, 0), 7: LateCounts(samples, late, 0)}}
+
+
+def linked(**found: int) -> dict[str, Any]:
+    return {"links": {"connected": structs.replace(SOUND.links.connected, **found)}}
+
+
 CASES = [
     # Change that is within the limit, change that is beyond it, the check and what that makes of the run.
     ({"inside": late(10)}, {"inside": late(11)}, "delay_agreement", SUSPECT),
@@ -276,6 +285,12 @@ CASES = [
     (lines(lateness_counts=[(594_000, 9)]), lines(lateness_counts=[(595_000, 9)]), "plane_lateness", INVALID),
     (lines(intake_counts=[(594_000, 9)]), lines(intake_counts=[(595_000, 9)]), "plane_intake", INVALID),
     (lines(lateness_ns={"max": 100 * MS}), lines(lateness_ns={"max": 100 * MS + 1}), "plane_stalls", SUSPECT),
+    (noded("node_sends", 10, 5), noded("node_sends", 10, 6), "node_send_delay", SUSPECT),
+    (noded("node_receives", 9, 9), noded("node_receives", 10, 6), "node_receive_delay", SUSPECT),
+    (noded("node_handlings", 100, 50), noded("node_handlings", 100, 51), "node_handling_delay", SUSPECT),
+    (None, {"accounts": {"deviations": {"copies were read without an event": 1}}}, "copies_accounted", SUSPECT),
+    (None, linked(only_on_wire=1), "open_connections", SUSPECT),
+    (None, linked(only_traced=1), "open_connections", SUSPECT),
     (lines(busy_ratio=0.95), lines(busy_ratio=0.951), "plane_busy", SUSPECT),
     (silent(2.0), silent(2.001), "plane_present", INVALID),
     (throttled(3.0), throttled(3.001), "throttled", SUSPECT),
@@ -292,6 +307,15 @@ def test_each_limit_is_found_from_both_sides(
 ) -> None:
     assert failures(change(SOUND, **(within or {}))) == {}
     assert failures(change(SOUND, **beyond)) == {name: severity}
+
+
+@pytest.mark.parametrize(("late", "explained", "nodes"), [(6, 0, 0), (7, 1, 0), (7, 2, 1)])
+def test_stalls_explain_a_slow_node_whose_median_is_in_time_without_them(late: int, explained: int, nodes: int) -> None:
+    found = change(SOUND, node_sends={0: LateCounts(100, 0, 0), 7: LateCounts(10, late, explained)})
+    [check] = [check for check in check_run(found) if check.name == "node_send_delay"]
+    assert (check.tested, check.failed, check.late, check.explained, check.allowed) == (2, 1, 1, nodes, 0)
+    assert f"node 7 ({late} of 10)" in check.detail
+    assert is_the_hosts(check) == bool(nodes)
 
 
 @pytest.mark.parametrize("phase", ["before", "during", "after"])

@@ -71,6 +71,7 @@ def make_rows(random: np.random.Generator, messages: int = 150, factor: float = 
             "message_id": ids,
             "node": random.integers(0, 30, len(ids)),
             "delivered_ns": pa.array(np.zeros(len(ids), np.int64), mask=missing),
+            "known": np.ones(len(ids), np.bool_),
             "latency_ms": pa.array(own * factor, mask=missing),
             "hops": pa.array(random.integers(1, 5, len(ids)), mask=missing),
         }
@@ -206,6 +207,7 @@ def test_messages_are_drawn_whole():
     ids = np.repeat(np.arange(200), 25)
     delays = random.normal(100, 10, 200)[ids]
     deliveries = pa.table({"message_id": ids, "delivered_ns": ids, "latency_ms": delays, "hops": ids % 3})
+    deliveries = deliveries.append_column("known", pa.array(np.ones(len(ids), np.bool_)))
     flags = {name: pa.array(np.zeros(len(ids), bool)) for name in ("is_dup", "is_relay", "at_relay")}
     rows = DeliveryRows(200, deliveries, pa.table({"message_id": ids, "dst_node": ids % 7} | flags))
     drawn = draw_measures(rows, 400)

@@ -12,13 +12,17 @@ from metrics.tables.epochs import build_epochs
 from metrics.tables.schemas import arrow_schema
 
 ADVERSARY = 9
-COLUMNS = ("node", "publish_ns", "message_id", "delivered_ns")
+COLUMNS = ("node", "publish_ns", "message_id", "delivered_ns", "known")
 MILLISECOND_NS = 1_000_000
 
 ENDS = [
     {"epoch": 0, "end_ns": 100, "nodes": 3, "score_mean": 0.5},
     {"epoch": 1, "end_ns": 200, "nodes": 3, "score_mean": 0.25},
 ]
+
+
+UNKNOWN = (8, 9)
+"""Messages of which nobody knows whether they were delivered."""
 
 
 def _delivered(publish_ns: int | None, latency_ms: float | None) -> int | None:
@@ -31,8 +35,12 @@ def build(folder: Path, ends: list[dict[str, Any]], rows: list[tuple[Any, ...]],
     """The epochs of deliveries (publish_ns, message_id, latency_ms) in two parts, by their message."""
     (folder / "deliveries").mkdir()
     for part in range(2):
-        own = [(0, at_ns, message, _delivered(at_ns, late)) for at_ns, message, late in rows if message % 2 == part]
-        own.append((ADVERSARY, 10, part, 99))
+        own = [
+            (0, at_ns, message, _delivered(at_ns, late), message not in UNKNOWN)
+            for at_ns, message, late in rows
+            if message % 2 == part
+        ]
+        own.append((ADVERSARY, 10, part, 99, True))
         schema = pa.schema([(name, arrow_schema("deliveries").field(name).type) for name in COLUMNS])
         named = [dict(zip(COLUMNS, row, strict=True)) for row in own]
         pq.write_table(pa.Table.from_pylist(named, schema), folder / "deliveries" / f"part-{part}.parquet")
@@ -43,10 +51,11 @@ def build(folder: Path, ends: list[dict[str, Any]], rows: list[tuple[Any, ...]],
 
 def test_each_message_belongs_to_the_epoch_of_its_publication(tmp_path):
     rows = [(10, 1, 4.0), (10, 1, 8.0), (99, 2, None), (100, 3, 2.0), (250, 4, 1.0), (250, 4, None), (None, 5, None)]
+    rows += [(20, 8, None), (120, 9, None), (120, 9, None)]
     rows = build(tmp_path, ENDS, [*rows, (300, 6, 1.0), (-1, 7, 1.0)], 300)
     assert [row["epoch"] for row in rows] == [0, 1, 2]
-    assert [row["messages"] for row in rows] == [2, 1, 1]
-    assert [row["deliveries_expected"] for row in rows] == [3, 1, 2]
+    assert [row["messages"] for row in rows] == [3, 2, 1]
+    assert [row["deliveries_expected"] for row in rows] == [4, 3, 2]
     assert [row["delivery_ratio"] for row in rows] == [pytest.approx(2 / 3), 1.0, 0.5]
     assert [row["latency_ms_mean"] for row in rows] == [6.0, 2.0, 1.0]
     assert [row["latency_ms_p50"] for row in rows] == [6.0, 2.0, 1.0]

@@ -4,9 +4,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from metrics.checks.consistency import BROKEN, IDLE, SETTLE
+from metrics.checks.consistency import BROKEN, IDLE, INTRODUCED, SETTLE, TOLD
 from metrics.checks.evidence import Matching
-from metrics.tables.agreement import compare_physical, wire_ends
+from metrics.pcap.schemas import CONNS
+from metrics.tables.agreement import CONNECTED, compare_connected, compare_physical, wire_connections, wire_ends
 from metrics.tables.condensed import condense_streams
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Bye, Data, Hello
@@ -118,3 +119,60 @@ def test_traces_are_held_against_both_bounds() -> None:
     missing = compared({1: (up_ns, 10 * SECOND)}, [])
     assert missing.only_on_wire == 9
     assert compared({1: (up_ns, 10 * SECOND)}, [2]).only_on_wire == 0, "its trace is lost anyway"
+
+
+NODES = pa.table({"node": [1, 2], "ip": ["10.0.0.2", "10.0.0.3"]})
+
+
+def connection(opened_ns: int | None, closed_ns: int | None, tap: str = "tx", last_ns: int = 0) -> dict[str, Any]:
+    """What a host saw of a connection that node 1 opened to node 2."""
+    ends = {"id_orig_h": "10.0.0.2", "id_resp_h": "10.0.0.3", "orig_tap": tap}
+    return ends | {"ts_ns": 0, "duration_ns": last_ns, "opened_ns": opened_ns, "closed_ns": closed_ns}
+
+
+def connected(*rows: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = wire_connections(pa.Table.from_pylist(list(rows), CONNS), NODES).to_pylist()
+    return found
+
+
+def test_each_end_of_a_connection_is_open_as_its_own_host_saw_it() -> None:
+    opener, acceptor = connected(connection(5, 9 * SECOND), connection(6, 8 * SECOND, tap="rx"))
+    assert opener == {
+        "node": 1,
+        "peer": 2,
+        "from_ns": 5,
+        "to_ns": 9 * SECOND,
+        "sure_from_ns": 5 + INTRODUCED.ns,
+        "sure_to_ns": 9 * SECOND - TOLD.ns,
+        "maybe_to_ns": 9 * SECOND + TOLD.ns,
+    }
+    assert (acceptor["node"], acceptor["peer"], acceptor["from_ns"], acceptor["to_ns"]) == (2, 1, 6, 8 * SECOND)
+
+
+def test_a_connection_that_nothing_closed_ends_with_its_last_packet() -> None:
+    [found] = connected(connection(5, None, last_ns=7 * SECOND))
+    assert (found["to_ns"], found["maybe_to_ns"]) == (7 * SECOND, 7 * SECOND + BROKEN.ns)
+    assert found["sure_to_ns"] is None
+
+
+def test_a_connection_that_was_never_open_or_has_a_foreign_end_is_none() -> None:
+    assert connected(connection(None, 9), connection(5, 9) | {"id_resp_h": "10.9.9.9"}) == []
+
+
+def test_traced_links_and_open_connections_must_be_the_same_within_bounds() -> None:
+    """An open connection is a link from 12 s after its handshake to 2 s before its end, and no more 2 s after it."""
+    closed_ns = 100 * SECOND
+    wire = pa.Table.from_pylist(connected(connection(5 * SECOND, closed_ns)), CONNECTED)
+
+    def compare(since_s: float, until_s: float, *vanished: int) -> Matching:
+        link = {"node": 1, "peer": 2, "conn": "c", "opened": True}
+        spans = {"from_ns": round(since_s * SECOND), "to_ns": round(until_s * SECOND)}
+        return compare_connected(wire, table("physical_links", [link | spans]), [], list(vanished), GRID)
+
+    for since_s, until_s in ((5, 102), (17, 98)):
+        assert (compare(since_s, until_s).only_traced, compare(since_s, until_s).only_on_wire) == (0, 0)
+    assert compare(4.5, 102.5).only_traced == 1, "at 102 s"
+    assert compare(3, 103.5).only_traced == 4, "at 3, 4, 102 and 103 s"
+    assert compare(19, 96).only_on_wire == 4, "at 17, 18, 96 and 97 s"
+    assert compare(19, 96, 1).only_on_wire == 0, "node 1 vanished once"
+    assert compare_connected(wire, table("physical_links", []), [1], [], GRID).only_on_wire == 0

@@ -41,7 +41,8 @@ def test_a_connection_in_zeeks_terms(tmp_path: Path) -> None:
     assert row.pop("uid").startswith("C")
     assert row == {
         "ts_ns": 0, "conn": "10.0.0.1:40000-10.0.0.2:7000", "id_orig_h": "10.0.0.1", "id_orig_p": 40000,
-        "id_resp_h": "10.0.0.2", "id_resp_p": 7000, "proto": 6, "duration_ns": 8, "orig_bytes": 11, "resp_bytes": 2,
+        "id_resp_h": "10.0.0.2", "id_resp_p": 7000, "proto": 6, "duration_ns": 8, "opened_ns": 1, "closed_ns": 7,
+        "orig_bytes": 11, "resp_bytes": 2,
         "conn_state": "SF", "history": "ShADdFf", "missed_bytes": 2, "orig_pkts": 6, "orig_ip_bytes": 6 * HEADERS + 15,
         "resp_pkts": 3, "resp_ip_bytes": 3 * HEADERS + 2, "orig_retx_bytes": 6, "resp_retx_bytes": 0,
         "vantage_host": 0, "orig_tap": "tx",
@@ -67,6 +68,24 @@ def test_a_connection_in_zeeks_terms(tmp_path: Path) -> None:
 )
 def test_connection_states(tmp_path: Path, packets: list[Packet], state: str) -> None:
     assert [row["conn_state"] for row in read(tmp_path, packets, "conns")["conns"]] == [state]
+
+
+@pytest.mark.parametrize(
+    ("packets", "opened_ns", "closed_ns"),
+    [
+        (OPEN, 1, None),
+        (OPEN[:1], None, None),
+        (OPEN[1:2], None, None),
+        ([*OPEN, answered(3, 71, FIN | ACK), sent(4, 11, FIN | ACK)], 1, 3),
+        ([*OPEN, sent(3, 11, FIN | ACK), answered(4, 71, RST)], 1, 3),
+        ([OPEN[0], answered(1, 0, RST | ACK)], None, 1),
+    ],
+)
+def test_a_connection_is_open_from_both_syns_to_the_first_fin_or_rst(
+    tmp_path: Path, packets: list[Packet], opened_ns: int | None, closed_ns: int | None
+) -> None:
+    (row,) = read(tmp_path, packets, "conns", epoch_offset_ns=START_NS)["conns"]
+    assert (row["opened_ns"], row["closed_ns"]) == (opened_ns, closed_ns)
 
 
 def test_the_originator_is_known_from_the_answer_alone(tmp_path: Path) -> None:

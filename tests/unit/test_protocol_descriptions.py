@@ -21,8 +21,8 @@ from peer.protocols.registry import (
     OVERLAYS,
     PROTOCOLS,
     background_kinds,
-    copies_are_pulled,
     copies_follow_links,
+    copies_may_wait,
 )
 from peer.protocols.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave
 from peer.protocols.spidercast.frames import SpiderConnect, SpiderHeartbeat, SpiderLeave
@@ -128,15 +128,16 @@ def test_whether_copies_show_the_logical_links(dissemination: dict, interests: s
 
 
 @pytest.mark.parametrize(
-    ("dissemination", "pulled"),
+    ("dissemination", "waits"),
     [
         ({"name": "notify-pull"}, True),
         ({"name": "notify-pull", "spreading": "pull"}, True),
         ({"name": "notify-pull", "spreading": "push"}, False),
         ({"name": "flood", "ttl": 1}, False),
         ({"name": "plumtree"}, False),
+        ({"name": "implicit-groups"}, True),
         ({"name": "of a later version"}, False),
     ],
 )
-def test_whether_a_publisher_waits_for_requests(dissemination: dict, pulled: bool):
-    assert copies_are_pulled(dissemination) is pulled
+def test_whether_a_publisher_waits_for_other_nodes(dissemination: dict, waits: bool):
+    assert copies_may_wait(dissemination) is waits

@@ -64,7 +64,7 @@ def test_a_line_that_is_no_event_stands_alone(tmp_path: Path, line: bytes, place
     lines = [START, SEND % 0, STOP % 2]
     lines.insert(place, line + b"\n")
     states = stage(tmp_path, b"".join(lines))
-    assert states[3] == TraceState(node=3, lines=4, corrupt=1, records=2, drops=0, changes=0, crashes=0)
+    assert states[3] == TraceState(node=3, lines=4, corrupt=1, records=2, drops=0, changes=0, crashes=0, reads=0)
     events = staged(tmp_path, "events")
     assert [row["event"] for row in events if row["event"]] == ["start", "stop"]
     assert [row["node"] for row in events if row["event"] is None] == [3]
@@ -119,9 +119,9 @@ def test_states_count_rare_events_over_blocks(tmp_path: Path, monkeypatch: pytes
         f'{{"ts_ns":5,"node":3,"event":"{event}"' + (f',"reason":"{reason}"' if reason else "") + "}\n"
         for event, reason in rare
     ]
-    content = START + "".join(lines).encode() + SEND % 0 + STOP % 7
+    content = START + "".join(lines).encode() + (SEND % 0).replace(b"send", b"receive") + STOP % 7
     assert stage(tmp_path, content)[3] == TraceState(
-        node=3, lines=8, corrupt=0, records=7, drops=1, changes=4, crashes=1
+        node=3, lines=8, corrupt=0, records=7, drops=1, changes=4, crashes=1, reads=1
     )
     assert len(staged(tmp_path, "events")) == 7
 

@@ -91,7 +91,7 @@ def test_verdict_says_a_process_s_end_once() -> None:
 
 def test_checks_know_a_complete_trace() -> None:
     def is_complete(lines: int, records: int | None, corrupt: int) -> bool:
-        return TraceState(0, lines, corrupt, records, drops=0, changes=0, crashes=0).is_complete
+        return TraceState(0, lines, corrupt, records, drops=0, changes=0, crashes=0, reads=0).is_complete
 
     assert is_complete(10, 9, 0)
     assert not is_complete(9, 9, 0)

@@ -14,6 +14,7 @@ CHAPTER: Final = Chapter(
     "Overlay",
     (
         *("degree_mean", "degree_max", "view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio"),
+        "logical_per_physical_link",
         *("expressions_per_link_mean", "topics_partitioned", "topic_diameter_max"),
     ),
 )
@@ -38,9 +39,9 @@ CHAPTER.figure(
     come from the captured packets, lie on the lines.""",
 )
 def link_sharing(run: Run) -> Drawing | None:
-    """Lines: what the peers traced. Marks: what the captures show: connections between both Hellos and the Bye, and
-    logical links over which data has been seen. The checks link
-    agreement and logical links hold the two together.
+    """Lines: what the peers traced. Marks: what the captures show: connections from both SYNs to the first FIN or RST,
+    and traced logical links over which data has been seen. The checks open
+    connections and logical links hold the two together.
     """
     sharing = run.honest("sharing")
     if sharing is None or sharing.empty:

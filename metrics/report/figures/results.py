@@ -25,7 +25,13 @@ CHAPTER: Final = Chapter(
     "results",
     "Results",
     (
-        *("delivery_ratio", "propagation_delay_ms_mean", "propagation_delay_ms_p50", "propagation_delay_ms_p99"),
+        *(
+            "delivery_ratio",
+            "deliveries_unknown",
+            "propagation_delay_ms_mean",
+            "propagation_delay_ms_p50",
+            "propagation_delay_ms_p99",
+        ),
         *("duplicates_per_delivery", "relay_ratio", "traffic_overhead_ratio", "traffic_overhead_above_20_ratio"),
         *("members_reached_ratio", "false_positive_ratio", "disclosure_ratio"),
     ),
@@ -33,8 +39,9 @@ CHAPTER: Final = Chapter(
 
 
 def _shares(counts: Mapping[int, NamedTuple], part: str, whole: str) -> "pd.Series[float]":
-    """The share of one count of another, by what they are counted by."""
-    return pd.Series({key: getattr(each, part) / getattr(each, whole) for key, each in counts.items()})
+    """The share of one count of another that is not 0, by what they are counted by."""
+    pairs = ((key, getattr(each, part), getattr(each, whole)) for key, each in counts.items())
+    return pd.Series({key: some / all_ for key, some, all_ in pairs if all_})
 
 
 @CHAPTER.figure(
@@ -50,7 +57,7 @@ def delay_cdf(run: Run) -> Drawing | None:
     Dashed: the one-way delay of the direct path of the same pairs.
     """
     totals = run.totals.messages
-    expected, latency, direct = totals.deliveries.expected, totals.latency_ms, totals.direct_delay_ms
+    expected, latency, direct = totals.deliveries.known, totals.latency_ms, totals.direct_delay_ms
     if not expected:
         return None
     canvas, axes = plain_axes()
@@ -79,11 +86,11 @@ def delay_cdf(run: Run) -> Drawing | None:
 def delivery_ratio(run: Run) -> Drawing | None:
     """Share of expected deliveries that were made, by second of publication and by topic."""
     totals = run.totals.messages
-    expected, delivered = totals.deliveries
-    if not expected:
+    delivered, known, unknown = totals.deliveries.delivered, totals.deliveries.known, totals.deliveries.unknown
+    if not known:
         return None
-    by_second = _shares(totals.by_second, "delivered", "expected")
-    by_topic = _shares(totals.by_topic, "delivered", "expected").sort_values()
+    by_second = _shares(totals.by_second, "delivered", "known")
+    by_topic = _shares(totals.by_topic, "delivered", "known").sort_values()
     canvas, (left, right) = axes_grid(2.8, columns=2, width_ratios=(3, 2), sharey=True)
     plot_seconds(left, by_second.index, by_second, color=BLUE)
     left.set(xlabel="second of publication", ylabel="delivery ratio", ylim=(0, 1.03))
@@ -91,8 +98,11 @@ def delivery_ratio(run: Run) -> Drawing | None:
     right.set(xlabel=f"{count(len(by_topic), 'topic')}, lowest first")
     whole_numbers(left.xaxis)
     whole_numbers(right.xaxis, most=5)
-    seen = f"{percent(delivered / expected)} of the expected deliveries were made. "
-    if delivered == expected:
+    seen = f"{percent(delivered / known)} of the expected deliveries were made"
+    if unknown:
+        seen += f", without {count(unknown, 'delivery', 'deliveries')} of which the traces do not say it"
+    seen += ". "
+    if delivered == known:
         return Drawing(canvas, f"{seen}No second and no topic is below 100 %.")
     below, lossy = int((by_second < 1).sum()), int((by_topic < 1).sum())
     dip = f" (down to {percent(by_second.min())} in second {by_second.idxmin():g})" if below else ""

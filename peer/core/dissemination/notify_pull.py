@@ -116,7 +116,7 @@ class NotifyPull(Spreading):
         self._asked: Counter[NodeId] = Counter()
 
     @staticmethod
-    def copies_are_pulled(parameters: Mapping[str, Any]) -> bool:
+    def copies_may_wait(parameters: Mapping[str, Any]) -> bool:
         """See ``Part``."""
         return bool(parameters.get("spreading", "pull") == "pull")
 

@@ -5,7 +5,7 @@ from random import Random
 from typing import ClassVar
 
 from peer.core.contract import Directory, NodeId, TopicId
-from peer.core.frames import Frame
+from peer.core.frames import Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.outgoing import REFILL
 from peer.core.parts import Part, State, Turn
@@ -139,7 +139,8 @@ class Mesh(Part):
         """Whether a frame is ignored since its sender is graylisted."""
         if peer in self._explicit or self.scores.of(peer) >= self._p.score.graylist_threshold:
             return False
-        turn.trace("reject", peer=peer, kind=frame.kind, reason="graylisted")
+        refused = frame.message_id if isinstance(frame, Data) else None
+        turn.trace("reject", peer=peer, message_id=refused, kind=frame.kind, reason="graylisted")
         return True
 
     def candidates(self, topic: TopicId) -> list[NodeId]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from math import pi
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -65,6 +66,11 @@ class Cast(PrefixedOverlay, Spreading):
     """
 
     frames = (*PrefixedOverlay.frames, *Spreading.frames)
+
+    @staticmethod
+    def copies_may_wait(parameters: Mapping[str, Any]) -> bool:
+        """See ``Part``: a node that is not a member of the surface yet keeps its messages until it is."""
+        return True
 
     def __init__(self, state: State, membership: Membership, parameters: PlacedImplicitGroupsParameters) -> None:
         PrefixedOverlay.__init__(self, state, membership, parameters)

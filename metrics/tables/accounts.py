@@ -1,0 +1,222 @@
+"""What nodes say of the copies of messages that they read: every copy has one event, of the right kind.
+
+A task takes the messages of a bucket, or of a piece of it. Copies and events are counted by account: a message at an
+instance of a node. An instance lasts from a join to the next one, since nothing is left of it afterwards.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.checks.consistency import CHURN_MARGIN, SETTLE
+from metrics.checks.evidence import Accounts, LateCounts
+from metrics.executors import Executor
+from metrics.pcap.flows import factorise
+from metrics.pcap.walk import Bools, Ints
+from metrics.stalls import Stalls
+from metrics.storage import Place
+from metrics.storage.parquet import read_parquet
+from metrics.tables.buckets import read_bucket
+from metrics.tables.columns import Groups, find, numbers, says, valid
+from metrics.tables.condensed import TRANSMISSIONS
+from metrics.tables.hop_evidence import count_late
+from metrics.tables.interests import INTERESTS, UPTIMES
+from metrics.tables.links import PHYSICAL
+from metrics.tables.message_evidence import of_piece
+from metrics.tables.published import PUBLISHED
+from metrics.tables.shares import Share, written_shares
+from metrics.tables.tallies import Tally, add_tallies
+from metrics.tables.timespans import FOREVER, common_keys, latest_end
+from metrics.tables.traces import FURTHER, TOLD
+
+_KINDS: Final = ("deliver", "relay", "duplicate", "reject")
+_LACKING, _EXCESS, _AGAIN, _UNBEGUN, _UNASKED, _UNDELIVERED = (
+    "copies were read without an event",
+    "events are about a copy that was not read",
+    "first copies are traced again",
+    "duplicates have no first copy",
+    "messages were delivered without a subscription",
+    "messages were relayed in spite of a subscription",
+)
+
+
+@dataclass(frozen=True)
+class AccountSources:
+    """What is compared, and by what."""
+
+    messages: Place  # the table, a part per bucket
+    published: Place  # ``PUBLISHED``, likewise
+    transmissions: Place  # ``TRANSMISSIONS``, in as many buckets
+    told: Place  # ``TOLD``, likewise
+    further: Place  # ``FURTHER``, likewise
+    interests: Place  # ``INTERESTS``
+    uptimes: Place  # ``UPTIMES``
+    physical: Place  # ``physical_links``
+    silent: tuple[int, ...]  # nodes whose trace is missing, cut off, or without frames: nothing can be compared
+    processing_ns: dict[int, int]  # how long nodes wait on purpose before they handle a frame; absent = not at all
+    approximate: bool  # whether nodes may rightly deliver messages to whose topics they do not subscribe
+    stalls: Stalls
+
+    def waits_ns(self, node: Ints) -> Ints:
+        """How long each of the nodes waits on purpose before it handles a frame."""
+        by_node = [self.processing_ns.get(each, 0) for each in range(int(node.max(initial=-1)) + 1)]
+        return np.array(by_node, np.int64)[node]
+
+
+class AccountEvidence(NamedTuple):
+    """What tasks find."""
+
+    accounts: Accounts
+    handling: Tally[LateCounts]  # by node, of deliveries: from the first copy's reading to the delivery
+
+
+def weigh_accounts(executor: Executor, sources: AccountSources, buckets: int) -> AccountEvidence:
+    """Compare the copies that nodes read with what their traces say of them.
+
+    Args:
+        executor: runs the tasks.
+        sources: see there.
+        buckets: how many there are.
+    """
+    found = executor.map(partial(_weigh, sources), written_shares(sources.messages, buckets))
+    deviations: Counter[str] = Counter()
+    for each in found:
+        deviations.update(each.accounts.deviations)
+    tested = sum(each.accounts.tested for each in found)
+    return AccountEvidence(Accounts(tested, dict(deviations)), add_tallies(each.handling for each in found))
+
+
+def _weigh(sources: AccountSources, share: Share) -> AccountEvidence:
+    where = of_piece(sources.messages, share)
+    names = ["message_id", "src_node", "dst_node", "log_recv_ns"]
+    copies = read_bucket(sources.transmissions, TRANSMISSIONS, share, names, where)
+    copies = copies.filter(pc.is_valid(copies["log_recv_ns"])).rename_columns(["message_id", "peer", "node", "ts_ns"])
+    told = read_bucket(sources.told, TOLD, share, where=where).filter(pc.field("event") != "publish")
+    further = read_bucket(sources.further, FURTHER, share, where=where)
+    copies, told, further = (_speaking(rows, sources.silent) for rows in (copies, told, further))
+    told = told.filter(pa.array(~(_is_own(told) & says(told["event"], "deliver"))))
+    uptimes = read_parquet(sources.uptimes, schema=UPTIMES)
+    events = pa.concat_tables([told.select(FURTHER.names), further])
+    tested, deviations = _compare_counts(sources, copies, events, uptimes)
+    published = read_bucket(sources.published, PUBLISHED, share, ["message_id", "expression"], where)
+    deviations |= _compare_interests(sources, told, published)
+    return AccountEvidence(Accounts(tested, deviations), _handling(sources, copies, told))
+
+
+def _speaking(rows: pa.Table, silent: tuple[int, ...]) -> pa.Table:
+    """Those rows that are of a known message and of a node whose trace says what it read."""
+    known = valid(rows["message_id"], rows["node"]) & ~np.isin(numbers(rows["node"], -1), silent)
+    return rows.filter(pa.array(known))
+
+
+def _is_own(rows: pa.Table) -> Bools:
+    """Where the node is the message's publisher."""
+    own: Bools = numbers(rows["message_id"]) >> 32 == numbers(rows["node"])
+    return own
+
+
+def _compare_counts(
+    sources: AccountSources, copies: pa.Table, events: pa.Table, uptimes: pa.Table
+) -> tuple[int, dict[str, int]]:
+    """How many accounts there are, and the copies and events that do not match in them."""
+    both = pa.concat_tables([rows.select(["node", "message_id", "ts_ns"]) for rows in (copies, events)])
+    node, message = numbers(both["node"]), numbers(both["message_id"])
+    account, count = factorise(node, message, number_instances(uptimes, node, numbers(both["ts_ns"])))
+    read, told = account[: len(copies)], account[len(copies) :]
+    reads = np.bincount(read, minlength=count)
+    kinds = {kind: np.bincount(told[says(events["event"], kind)], minlength=count) for kind in _KINDS}
+    handled = np.sum(list(kinds.values()), axis=0)
+    owed = reads.copy()  # the copies that a node must have handled
+    short = handled < reads
+    if short.any():
+        unsure = _is_unsure(sources, copies.filter(pa.array(short[read])))
+        owed -= np.bincount(read[short[read]][unsure], minlength=count)
+    firsts = kinds["deliver"] + kinds["relay"]
+    is_own = np.zeros(count, np.bool_)
+    is_own[account] = _is_own(both)
+    again = np.maximum(kinds["deliver"] - 1, 0) + np.maximum(kinds["relay"] - 1, 0)
+    return count, {
+        _LACKING: int(np.maximum(owed - handled, 0).sum()),
+        _EXCESS: int(np.maximum(handled - reads, 0).sum()),
+        _AGAIN: int(again.sum()),
+        _UNBEGUN: int(((firsts == 0) & (kinds["duplicate"] > 0) & ~is_own).sum()),
+    }
+
+
+def number_instances(uptimes: pa.Table, node: Ints, at_ns: Ints) -> Ints:
+    """How often each node had joined during the run by an instant."""
+    joins = uptimes.filter(pc.field("from_ns") > 0)
+    if not len(joins):
+        return np.zeros(len(node), np.int64)
+    instants, rank = np.unique(np.concatenate((numbers(joins["from_ns"]), at_ns)), return_inverse=True)
+    place = np.sort(numbers(joins["node"]) * len(instants) + rank[: len(joins)])
+    first = np.searchsorted(place, node * len(instants))
+    return np.asarray(np.searchsorted(place, node * len(instants) + rank[len(joins) :], "right") - first, np.int64)
+
+
+def _is_unsure(sources: AccountSources, copies: pa.Table) -> Bools:
+    """Which copies a node may have left aside: those that it read before its link began or close to the link's end.
+
+    A copy that still waits to be handled when the node leaves is never handled.
+    """
+    links = read_parquet(sources.physical, schema=PHYSICAL)
+    ends = ("node", "peer")
+    link, asked = common_keys(*([rows[end] for end in ends] for rows in (links, copies)))
+    read_ns = numbers(copies["ts_ns"])
+    until_ns = latest_end(link, numbers(links["from_ns"]), numbers(links["to_ns"]), asked, read_ns)
+    handled_ns = read_ns + sources.waits_ns(numbers(copies["node"]))
+    unsure: Bools = numbers(until_ns, -FOREVER) <= handled_ns + SETTLE.ns
+    return unsure
+
+
+def _compare_interests(sources: AccountSources, told: pa.Table, published: pa.Table) -> dict[str, int]:
+    """The first copies that are not what the node's subscriptions say.
+
+    A subscription that begins or ends at about that instant allows both. Whether a node satisfies an expression is
+    another question than whether it subscribes to one of the topics.
+    """
+    told = told.combine_chunks()
+    subscribed, maybe = _subscribed(read_parquet(sources.interests, schema=INTERESTS), told)
+    delivered = says(told["event"], "deliver")
+    expression = published["expression"].take(find([published["message_id"]], [told["message_id"]]))
+    unasked = delivered & ~maybe & (not sources.approximate)
+    undelivered = ~delivered & subscribed & ~valid(expression)
+    return {_UNASKED: int(unasked.sum()), _UNDELIVERED: int(undelivered.sum())}
+
+
+def _subscribed(interests: pa.Table, told: pa.Table) -> tuple[Bools, Bools]:
+    """Whether the node of each event surely subscribed to one of its topics, and whether it may have."""
+    row, topic = numbers(pc.list_parent_indices(told["topics"])), pc.list_flatten(told["topics"])
+    theirs, asked = common_keys([interests["node"], interests["topic"]], [told["node"].take(pa.array(row)), topic])
+    at_ns = numbers(told["ts_ns"])[row]
+    since, until = numbers(interests["from_ns"]), numbers(interests["to_ns"])
+
+    def last_end(begun_ns: Ints) -> Ints:
+        return numbers(latest_end(theirs, since, until, asked, begun_ns), -FOREVER)
+
+    found = np.zeros((2, len(told)), np.bool_)
+    np.logical_or.at(found[0], row, last_end(at_ns - CHURN_MARGIN.ns - 1) > at_ns + CHURN_MARGIN.ns)
+    np.logical_or.at(found[1], row, last_end(at_ns + CHURN_MARGIN.ns) >= at_ns - CHURN_MARGIN.ns)
+    return found[0], found[1]
+
+
+def _handling(sources: AccountSources, copies: pa.Table, told: pa.Table) -> Tally[LateCounts]:
+    """By node its deliveries, those that came late after the first copy's reading, and those that stalls explain."""
+    key = ("message_id", "node")
+    group, count = factorise(*(numbers(copies[name]) for name in key))
+    one = np.empty(count, np.int64)
+    one[group] = np.arange(len(group))
+    read_ns = Groups(group, count).least(copies["ts_ns"])
+    firsts = copies.select(list(key)).take(pa.array(one))
+    delivered = told.filter(pc.field("event") == "deliver").sort_by([("ts_ns", "ascending")])
+    place = find([delivered[name] for name in key], [firsts[name] for name in key])
+    known = valid(place)
+    node = numbers(firsts["node"])[known]
+    due_ns = numbers(read_ns)[known] + sources.waits_ns(node)
+    came_ns = numbers(delivered["ts_ns"].take(place.filter(pa.array(known))))
+    return count_late(sources.stalls, node, due_ns, came_ns)

@@ -1,0 +1,75 @@
+"""Are all bytes and connections of the traces in the captures, and the other way round?"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.checks.evidence import Matching, Outcome
+from metrics.tables.columns import find, numbers, says, valid
+from metrics.tables.timespans import common_keys
+
+
+def cover_streams(streams: pa.Table, conns: pa.Table, cut: pa.Table) -> Outcome:
+    """Stream bytes by the logs against each vantage's, by connection, direction and vantage.
+
+    Of a stream that ended early all bytes up to the first frame that was lost with it must have been seen.
+
+    Args:
+        streams: ``condensed.condense_streams``.
+        conns: ``metrics.pcap.schemas.CONNS``.
+        cut: ``hop_evidence.CUT``.
+    """
+    named = streams.filter(pc.is_valid(streams["logged_bytes"])).group_by(["conn", "direction"])
+    logged = named.aggregate([("incarnation", "max"), ("logged_bytes", "max"), ("end_bytes", "max")])
+    alone = logged.filter(pc.and_(pc.equal(logged["incarnation_max"], 0), pc.is_valid(logged["end_bytes_max"])))
+    alone = alone.combine_chunks()
+    places = [_places(alone, conns["conn"], side) for side in ("orig", "resp")]
+    least = pc.coalesce(cut["off"].take(_stream_places(cut, alone)), alone["end_bytes_max"])
+    lost = pc.subtract(alone["end_bytes_max"], least)
+    lost_of_conn = np.add(*(numbers(lost.take(place)) for place in places))
+    tested = failed = worst = total = 0
+    for side, place in zip(("orig", "resp"), places, strict=True):
+        known = valid(place)
+        row = place.drop_null()
+        end, first_lost, of_logs = (
+            numbers(column.take(row)) for column in (alone["end_bytes_max"], least, alone["logged_bytes_max"])
+        )
+        seen, missed = (numbers(conns[name])[known] for name in (f"{side}_bytes", "missed_bytes"))
+        errors = (np.abs(of_logs - end), seen - end, first_lost - seen, missed - lost_of_conn[known])
+        error = np.maximum.reduce([*errors, np.zeros(len(end), np.int64)])
+        tested, failed = tested + len(error), failed + int((error > 0).sum())
+        worst, total = max(worst, int(error.max(initial=0))), total + int(seen.sum())
+    return Outcome(tested, failed, worst, total)
+
+
+def match_connections(streams: pa.Table, conns: pa.Table, cut: pa.Table) -> Matching:
+    """Connections by their frames in the traces against those with stream bytes in the captures.
+
+    One all of whose frames may be lost with a node need not be in the captures.
+
+    Args:
+        streams: see ``cover_streams``.
+        conns: likewise.
+        cut: likewise.
+    """
+    has_bytes = pc.greater(pc.add(conns["orig_bytes"], conns["resp_bytes"]), 0)
+    logged = streams.filter(pc.is_valid(streams["logged_bytes"]))
+    begun = cut.filter(pc.equal(cut["off"], 0))
+    lost = valid(_stream_places(begun, logged))
+    traced, surely_sent = (set(rows["conn"].to_pylist()) for rows in (logged, logged.filter(pa.array(~lost))))
+    seen = set(conns.filter(has_bytes)["conn"].to_pylist())
+    return Matching(len(traced | seen), only_traced=len(surely_sent - seen), only_on_wire=len(seen - traced))
+
+
+def _places(streams: pa.Table, conn: pa.ChunkedArray, side: str) -> pa.Array:
+    """Where each connection's stream of a side is; null where it is not."""
+    rows = np.flatnonzero(says(streams["direction"], side))
+    place = pc.index_in(conn, streams["conn"].take(pa.array(rows)).combine_chunks())
+    return pa.array(rows).take(place.combine_chunks() if isinstance(place, pa.ChunkedArray) else place)
+
+
+def _stream_places(cut: pa.Table, streams: pa.Table) -> pa.Array:
+    """Where each stream is among those that ended early, of the first connections of their names; null if nowhere."""
+    keys = common_keys(*([rows["conn"], rows["direction"]] for rows in (cut, streams)))
+    there, wanted = (pa.array(key) for key in keys)
+    return find([pc.if_else(pc.equal(cut["incarnation"], 0), there, pa.scalar(None, there.type))], [wanted])
