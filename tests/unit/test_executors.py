@@ -11,8 +11,8 @@ import pytest
 
 from metrics.executors import HERE, HERE_BYTES, OPEN_FILES, choose, opened
 from metrics.executors.in_process import InProcess
+from metrics.pcap.listing import list_captures
 from metrics.pcap.tables import Reading
-from metrics.pcap.tasks import find_captures
 from metrics.tables import shares, wire
 from metrics.tables.shares import count_shares, write_shares
 from tests.fabricate import Fabrication
@@ -111,7 +111,7 @@ def test_captures_are_read_by_all_workers(tmp_path: Path, monkeypatch: pytest.Mo
     run_dir = Fabrication(seed=1, nodes=5, messages=5).write(tmp_path / "run")
     monkeypatch.setattr("metrics.pcap.tasks.PARTITION_BYTES", 1)
     executor = Counting(3)
-    captures = find_captures(run_dir / "capture")
+    captures = list_captures(run_dir / "capture").captures
     wire.stage_captures(executor, captures, Reading(("packets",)), {"packets": tmp_path / "packets"})
     assert len(executor.items) == 3
 

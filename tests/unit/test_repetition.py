@@ -82,6 +82,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
         return SimpleNamespace(plan=SimpleNamespace(experiment=experiment))
 
     monkeypatch.setattr(command, "make_plan", make_plan)
+    monkeypatch.setattr(command, "remarks_on", lambda _: [])
     monkeypatch.setattr(command, "write_plan", lambda _, run_dir: run_dir.mkdir(parents=True))
 
     def call(told: list[tuple[Check, ...]], *words: str) -> int:
