@@ -16,6 +16,8 @@ from harness.testbeds.emulated.dataplane.faults import (
     HiddenFaultForwarder,
     LateFirsts,
     LateFirstsNetwork,
+    UnaskedDrops,
+    UnaskedDropsForwarder,
     make_forwarder,
     make_network,
 )
@@ -85,6 +87,31 @@ def test_a_fault_reaches_the_forwarding_process_as_it_is(fault: Fault) -> None:
     assert isinstance(network, LateFirstsNetwork) is isinstance(fault, LateFirsts)
     forwarder = make_forwarder(network, lambda: 0, 100, 1, fault)
     assert isinstance(forwarder, HiddenFaultForwarder) is isinstance(fault, HiddenFault)
+
+
+def test_drops_that_nobody_asked_for_meet_tcp_alone_and_are_counted_under_their_cause() -> None:
+    network = EmulatedNetwork(np.zeros((3, HOSTS, HOSTS)), 1)
+    for host, address in enumerate(ADDRESSES):
+        network.add(AccessLink(host, host, 0, 0), address)
+    head = bytes([0x45]) + bytes(8) + b"%c" + bytes(2) + b"".join(map(socket.inet_aton, ADDRESSES[:2]))
+    frames = deque(head % protocol for protocol in (6, 1, 6, 17, 6, 6, 6))
+    written: list[bytes] = []
+
+    def read(_: int, __: int) -> bytes:
+        if not frames:
+            raise BlockingIOError
+        return frames.popleft()
+
+    def write(_: int, frame: bytes) -> int:
+        written.append(frame)
+        return len(frame)
+
+    forwarder = UnaskedDropsForwarder(UnaskedDrops("overload", 2), network, lambda: 0, read, write)
+    forwarder.take_in(network.links[0])
+    forwarder.let_out()
+    assert [frame[9] for frame in written] == [6, 1, 17, 6, 6]
+    assert {cause: count for cause, count in forwarder.drops.items() if count} == {"overload": 2}
+    assert forwarder.counters().unaccounted == 0
 
 
 MS = 1_000_000

@@ -12,6 +12,8 @@ from harness.testbeds.emulated.dataplane.forwarder import READ_BURST, Forwarder
 from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
 from topologies.model import Matrix
 
+_TCP = b"\x06"
+
 
 class LateFirsts(Struct, frozen=True, tag=True):
     """A fault that delays first frames.
@@ -78,7 +80,19 @@ class HiddenFault(Struct, frozen=True, tag=True):
     drop_every: int = 0
 
 
-Fault = LateFirsts | HiddenFault
+class UnaskedDrops(Struct, frozen=True, tag=True):
+    """A fault that drops TCP packets, and counts them under a cause for which no experiment asks.
+
+    Attributes:
+        cause: one of ``plane.DROP_CAUSES``.
+        every: n = every n-th packet that was read is dropped.
+    """
+
+    cause: str
+    every: int
+
+
+Fault = LateFirsts | HiddenFault | UnaskedDrops
 
 
 class _Waiting:
@@ -163,6 +177,24 @@ class HiddenFaultForwarder(Forwarder):
         return len(frame)
 
 
+class UnaskedDropsForwarder(Forwarder):
+    """A forwarder with that fault."""
+
+    def __init__(self, fault: UnaskedDrops, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
+        super().__init__(*arguments, **options)
+        self._fault = fault
+        self._met = 0
+
+    def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> None:
+        """Drop the frame if it is due to be dropped."""
+        if frame[9:10] == _TCP:
+            self._met += 1
+            if self._met % self._fault.every == 0:
+                self.drops[self._fault.cause] += 1
+                return
+        super()._admit(now_ns, link, frame)
+
+
 def make_network(asked: Matrix, seed: int, fault: Fault | None) -> EmulatedNetwork:
     """Return a network, with the fault if it is one of networks."""
     return LateFirstsNetwork(asked, seed, fault) if isinstance(fault, LateFirsts) else EmulatedNetwork(asked, seed)
@@ -174,4 +206,6 @@ def make_forwarder(
     """Return a forwarder of real devices, with the fault if it is one of forwarders."""
     if isinstance(fault, HiddenFault):
         return HiddenFaultForwarder(fault, network, clock, os.read, os.write, frame_bytes, late_ns)
+    if isinstance(fault, UnaskedDrops):
+        return UnaskedDropsForwarder(fault, network, clock, os.read, os.write, frame_bytes, late_ns)
     return Forwarder(network, clock, os.read, os.write, frame_bytes, late_ns)

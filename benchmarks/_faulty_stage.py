@@ -1,0 +1,35 @@
+"""The running stage of a run whose network is not the one that its documents ask for.
+
+    _faulty_stage.py RUN_DIR FAULT SIZE
+
+The fault's name is one of ``_faults.LIVE``. Everything else of the stage is the real one.
+"""
+
+import sys
+from typing import Any
+
+import harness.testbeds.emulated.testbed as emulated
+from benchmarks import _faults
+from harness.stages import execution
+from harness.testbeds.emulated.userspace import UserspacePlane
+from topologies.model import Matrix, Underlay
+
+
+class WrongPlane(UserspacePlane):
+    """A data plane that was given another network than the one asked for, or that has a fault of its own."""
+
+    def __init__(self, underlay: Underlay, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the plane's
+        fault, size = _faults.LIVE[sys.argv[2]], float(sys.argv[3])
+        self._wrong = fault.change(size)
+        super().__init__(self._wrong(underlay), *arguments, fault=fault.plane(size), **options)
+        self._asked = underlay
+
+    def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
+        """Change every directed pair, and be wrong again."""
+        wrong = self._wrong(_faults.with_pairs(self._asked, delay_ms, jitter_ms, loss_ratio))
+        super().set_pairs(delay_ms=wrong.delay_ms, jitter_ms=wrong.jitter_ms, loss_ratio=wrong.loss_ratio)
+
+
+if __name__ == "__main__":
+    emulated.UserspacePlane = WrongPlane  # type: ignore[misc]
+    sys.exit(execution.main())
