@@ -261,7 +261,7 @@ def _drop_in_plane(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _leave_gap(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     middle = len(lines) // 2
-    return lines[:middle] + lines[middle + 4 :]
+    return lines[: middle - 1] + lines[middle + 4 :]
 
 
 def _cut_half(name: str) -> Edit:
@@ -370,7 +370,7 @@ RECORDED: dict[str, RecordedFault] = {
         _lines("dataplane.jsonl", _drop_in_plane),
     ),
     "silence": RecordedFault(
-        "four lines of dataplane.jsonl are missing", ("plane_present",), _lines("dataplane.jsonl", _leave_gap)
+        "five lines of dataplane.jsonl are missing", ("plane_present",), _lines("dataplane.jsonl", _leave_gap)
     ),
     "slow pair in the sweeps": RecordedFault(
         "the RTT of one directed pair {:g} ms longer in both sweeps",

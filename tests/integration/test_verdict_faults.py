@@ -66,7 +66,7 @@ def test_every_fault_names_checks_that_there_are() -> None:
     names = {rule.name for rule in RULES}
     for fault in (*RECORDED.values(), *LIVE.values()):
         assert set(fault.found_by) <= names
-        assert fault.sizes and "{:g}" in fault.text or fault.sizes == (0,)
+        assert (fault.sizes and "{:g}" in fault.text) or fault.sizes == (0,)
 
 
 def test_the_page_has_every_fault() -> None:

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import given, settings
@@ -12,6 +11,7 @@ from harness.errors import ExperimentError
 from harness.experiment.form import ChurnSpec, Experiment, ExpressionsSpec, InterestsSpec, WorkloadSpec
 from harness.workload.workload import draw_workload
 from metrics.recount import Recount, count_changes, recount
+from metrics.rundir.documents import NodeOutline
 from peer.core.addressing.expression import parse
 from peer.core.addressing.keywords import keywords
 from peer.core.schedule import Join, Publish, encode_schedule
@@ -22,23 +22,19 @@ SECOND = 1_000_000_000
 class Documents:
     """What ``recount`` reads of a run directory."""
 
-    def __init__(self, path: Path, nodes: list[tuple[int, ...]], actions: list[dict[str, Any]]) -> None:
-        self.path = path
+    def __init__(self, nodes: list[tuple[int, ...]], actions: list[dict[str, Any]]) -> None:
         self._actions = actions
-        overlay = {"nodes": [{"node": node, "topics": topics} for node, topics in enumerate(nodes)]}
-        (path / "overlay.json").write_text(json.dumps(overlay))
+        self.overlay = tuple(NodeOutline(node, topics, {"name": "flood"}) for node, topics in enumerate(nodes))
 
-    def iterate(self, name: str) -> list[dict[str, Any]]:
-        assert name == "schedule.jsonl"
+    def schedule(self) -> list[dict[str, Any]]:
         return self._actions
 
 
 def counted(
     nodes: list[tuple[int, ...]], actions: list[dict[str, Any]], margin_ns: int = 0, settle_ns: int = 0
 ) -> tuple[Recount, int]:
-    with TemporaryDirectory() as folder:
-        run: Any = Documents(Path(folder), nodes, actions)
-        return recount(run, margin_ns, settle_ns), count_changes(run)
+    run: Any = Documents(nodes, actions)
+    return recount(run, margin_ns, settle_ns), count_changes(run)
 
 
 @given(

@@ -1,5 +1,6 @@
 """What stalls of the host explain, against a count nanosecond by nanosecond."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import SLACK_NS, Stalls, merge, read_stalls
+from tests.fabricate import Fabrication
 
 LONGEST = 40
 NONE = np.empty((0, 2), np.int64)
@@ -74,9 +76,12 @@ def test_many_short_stalls_do_not_explain_a_long_delay() -> None:
 
 
 def test_the_slack_is_real_time(tmp_path: Path) -> None:
-    (tmp_path / STALLS_FILE).write_bytes(Stall("host", 5_000_000, 6_000_000, 0).line())
-    (tmp_path / "plan.json").write_text('{"experiment": {"time_dilation": 10.0}}', encoding="utf-8")
-    stalls = read_stalls(tmp_path)
+    run_dir = Fabrication(seed=1, nodes=2, messages=1).write(tmp_path / "run")
+    (run_dir / STALLS_FILE).write_bytes(Stall("host", 5_000_000, 6_000_000, 0).line())
+    plan = json.loads((run_dir / "plan.json").read_bytes())
+    plan["experiment"]["time_dilation"] = 10.0
+    (run_dir / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    stalls = read_stalls(run_dir)
     assert stalls.covered_ns(np.array([0]), np.array([10_000_000])).tolist() == [1_200_000]
     assert stalls.explain(np.array([4_899_999, 4_900_000, 6_100_000, 6_100_001])).tolist() == [False, True, True, False]
 
