@@ -11,6 +11,7 @@ import pytest
 
 from metrics.analysis import analyse
 from metrics.rundir import RunDir
+from metrics.storage.names import UnreadableError
 from metrics.tables.schemas import TABLES
 from tests.fabricate import Fabrication
 
@@ -64,11 +65,12 @@ def results(run_dir: Path) -> dict[str, tuple[str, int]]:
 def test_a_failure_in_the_middle_leaves_the_old_results_whole(analysed: Path) -> None:
     before = results(analysed)
     assert {name.split("/")[0] for name in before} == {"summary.json", "tables", "report"}
-    schedule = analysed / "schedule.jsonl"
-    schedule.rename(analysed / "hidden")
-    with pytest.raises(Exception, match=r"schedule\.jsonl"):  # from a task, when traces and captures have been read
+    achieved = analysed / "achieved.parquet"
+    sound = achieved.read_bytes()
+    achieved.write_bytes(b"junk")
+    with pytest.raises(UnreadableError, match=r"achieved\.parquet is damaged"):  # when all other tables have been made
         analyse(analysed)
-    (analysed / "hidden").rename(schedule)
+    achieved.write_bytes(sound)
     assert results(analysed) == before
     assert not list(analysed.glob(".analysis-*"))
 

@@ -143,7 +143,7 @@ def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local:
     argv = [sys.executable, "-c", SHARED, str(run_dir), "local-cluster[2,2,1024]", str(notes)]
     subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)
     assert_equal(local, run_dir)
-    kernels = {"carried", "conns", "contents", "control", "deliveries", "ends", "instances", "sharing"}
+    kernels = {"carried", "conns", "contents", "control", "deliveries", "connected", "instances", "sharing", "transits"}
     """By the first table that each writes."""
     assert {path.name for path in notes.glob("died-*")} == {f"died-{name}" for name in kernels}
     for name in kernels:
