@@ -109,10 +109,7 @@ def measure_sweep(
     asked_ms = answered["asked_rtt_ms"].to_numpy()
     tolerance_ms = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
     error_ms = np.maximum(rtt_errors_ms(answered) - tolerance_ms, 0)
-    accused = np.ones(len(answered), np.bool_)
-    if in_time is not None:
-        src, dst = (answered[end].to_numpy() for end in ("src", "dst"))
-        accused = ~(in_time[src, dst] & in_time[dst, src])
+    accused = np.ones(len(answered), np.bool_) if in_time is None else ~_are_in_time(answered, in_time)
     errors = {}
     for name, share in QUANTILES.items():
         limit_ms = limits_ms(asked_ms, name, limits)
@@ -134,6 +131,15 @@ def measure_sweep(
         _worst_host(answered, error_ms, limits),
         asked_loss_ratio,
     )
+
+
+def _are_in_time(probes: pa.Table, in_time: Bools) -> Bools:
+    """Which probes are of pairs whose packets were in time, both ways; none of hosts that the run does not have."""
+    src, dst = (probes[end].to_numpy() for end in ("src", "dst"))
+    known = (np.minimum(src, dst) >= 0) & (np.maximum(src, dst) < len(in_time))
+    found: Bools = np.zeros(len(probes), np.bool_)
+    found[known] = in_time[src[known], dst[known]] & in_time[dst[known], src[known]]
+    return found
 
 
 def _worst_pair(

@@ -26,7 +26,7 @@ PHASES = {
 }
 """The phase that is under way when the run has reported the end of another step."""
 
-STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s")
+STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s|remark: .+")
 
 WHOLE = "is complete but not analysed; try: trellis report"
 """What the last line says of a run that has a manifest, before its directory."""
