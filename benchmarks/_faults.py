@@ -77,7 +77,7 @@ def _towards_all(ms: float) -> Change:
     return _slower(lambda size: [(one, other) for one in range(size) for other in range(size) if one != other], ms)
 
 
-_LOSS, _RATE, _JITTER = ("underlay.loss_ratio=0.01",), ("underlay.rate_mbit=10",), ("underlay.jitter_ms=2",)
+_LOSS, _RATE, _JITTER = ("underlay.loss_ratio=0.01",), ("underlay.rate_mbit=10",), ("underlay.jitter=2",)
 _PAIRS = ("rtt_error_pairs_before", "rtt_error_pairs_after")
 _HOSTS = ("rtt_error_hosts_before", "rtt_error_hosts_after")
 
