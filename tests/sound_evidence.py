@@ -71,6 +71,7 @@ SOUND = Evidence(
     publications=parts.Publications(scheduled=20, messages=20, with_schedule=20, subscribers=60, lag=SHORT),
     deliveries=60,
     recount=Recount(expected=60, uncertain=0),
+    carried=10,
     order=Outcome(tested=40, failed=0),
     frames=Outcome(tested=10, failed=0),
     clocks=Outcome(tested=10, failed=0, worst=2 * MS),

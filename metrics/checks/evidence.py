@@ -202,8 +202,11 @@ class Evidence(Struct, frozen=True):
     publications: Publications
     deliveries: int  # rows of the table ``deliveries``: (message, subscriber) pairs, delivered or not
     recount: Recount  # how many there must be by the documents alone
-    order: Outcome  # of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure
-    frames: Outcome  # sent, by complete traces, on connections that no crash broke; those that were never read fail
+    carried: int  # frames sent between nodes; of a program that writes no known frames, packets
+    order: Outcome | Absent  # of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure
+    frames: (
+        Outcome | Absent
+    )  # sent, by complete traces, on connections that no crash broke; those that were never read fail
     documents: Documents | Absent  # that have a hash in the manifest
     clocks: Outcome | Absent  # hops between machines; those within their clocks' error fail; worst: the largest, ns
     uncaptured: bool | Absent  # whether there is no capture, although there should be one
@@ -219,7 +222,7 @@ class Evidence(Struct, frozen=True):
     receive: Spread | Absent  # of the same frames, from the last byte's arrival at the host to the peer's read
     links: Links | Absent
     host_captures: HostCaptures | Absent
-    accounts: Accounts
+    accounts: Accounts | Absent
     node_sends: dict[int, LateCounts] | Absent  # of the frames of ``send``, by sender
     node_receives: dict[int, LateCounts] | Absent  # of the frames of ``receive``, by receiver
     node_handlings: dict[int, LateCounts] | Absent  # of deliveries, by node: from the first copy's reading on

@@ -67,7 +67,9 @@ def gather(
     messages, hops = found.messages, found.hops
     margin_ms = max(CHURN_MARGIN.value, messages.lag.max)
     busy, steal = read_load(run)
-    return parts.Evidence(
+    opaque = is_opaque(run, hops)
+    packets = found.transits.sent if found.transits is not None else 0
+    evidence = parts.Evidence(
         traces=parts.Traces(
             nodes=len(run.nodes),
             incomplete={node: states[node].lines if node in states else None for node in incomplete},
@@ -84,6 +86,7 @@ def gather(
         ),
         deliveries=messages.counts.deliveries,
         recount=recount(run, round(margin_ms * 1e6), run.settle_ns),
+        carried=packets if opaque else hops.frames.tested,
         order=hops.order,
         frames=hops.frames,
         documents=_documents(run),
@@ -95,6 +98,27 @@ def gather(
         steal=steal,
         **_captured(run, incomplete, staging, found),
     )
+    return without_frames(evidence) if opaque else evidence
+
+
+def is_opaque(run: RunDir, hops: HopEvidence) -> bool:
+    """Whether the peers are a program of which neither the traces nor the captures have a frame."""
+    peer: Mapping[str, Any] = run.experiment.get("peer", {})
+    return peer.get("command") is not None and not hops.frame_sets.tested
+
+
+def without_frames(evidence: parts.Evidence) -> parts.Evidence:
+    """The evidence of peers whose frames are not known: the parts about frames are absent by design."""
+    reason = Absent("the program (peer.command) neither writes nor traces frames that Trellis knows")
+    present = (name for name in _ABOUT_FRAMES if not isinstance(getattr(evidence, name), Absent))
+    return msgspec.structs.replace(evidence, **dict.fromkeys(present, reason))
+
+
+_ABOUT_FRAMES = (
+    *("order", "frames", "frame_sets", "coverage", "connections", "delays", "inside", "send", "receive"),
+    *("links", "accounts", "node_sends", "node_receives", "node_handlings"),
+)
+"""The parts of evidence that need frames in traces or captures."""
 
 
 def _documents(run: RunDir) -> parts.Documents | Absent:

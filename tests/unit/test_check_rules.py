@@ -19,9 +19,10 @@ from metrics.first_packets import RULES as COMPARED
 from metrics.host_captures import Waits
 from metrics.probing import Extreme
 from metrics.recount import Recount
-from metrics.rundir import FAILED, INVALID, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, RunDir, Scope
+from metrics.rundir import FAILED, INVALID, JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, RunDir, Scope
 from metrics.stalls import Late, is_the_hosts
-from metrics.tables.evidence import copies_show_links, read_load
+from metrics.summary import find_scope
+from metrics.tables.evidence import copies_show_links, read_load, without_frames
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 from tests.sound_evidence import MS, SHORT, SOUND, change, failures, of_run, span, sweep
 
@@ -166,13 +167,29 @@ def test_a_run_without_capture_fails_only_where_one_was_asked_for() -> None:
     [
         ({"publications": {"messages": 0}}, "no message was published"),
         ({"deliveries": 0}, "no delivery was expected"),
-        ({"frames": {"tested": 0}}, "no frame was sent"),
+        ({"carried": 0}, "no frame was sent"),
     ],
 )
 def test_a_run_in_which_nothing_happened_says_so(changes: dict[str, Any], said: str) -> None:
     found = {check.name: check for check in check_run(change(SOUND, **changes))}["workload_carried"]
     assert (found.failed, found.severity) == (1, SUSPECT)
     assert said in found.detail
+
+
+def test_a_program_whose_frames_are_not_known_is_judged_without_them() -> None:
+    """Its network, its machine and its deliveries are judged as always."""
+    checks = check_run(without_frames(SOUND))
+    assert failures(without_frames(SOUND)) == {}
+    named = {check.name for check in checks if "writes nor traces frames" in check.detail}
+    assert {"causal_order", "frame_sets", "stream_coverage", "copies_accounted", "node_send_delay"} <= named
+    assert not {"wire_delay", "packets_arrive", "schedule_executed", "workload_carried", "cpu_busy"} & named
+    assert {check.outcome for check in checks if check.name in named} == {NOT_APPLICABLE}
+    assert find_scope(checks).frames == JUDGED, "captures, conservation and documents"
+
+
+def test_what_is_missing_of_such_a_program_is_still_missing() -> None:
+    uncaptured = structs.replace(SOUND, frame_sets=Absent("there is no capture file", due=True))
+    assert without_frames(uncaptured).frame_sets == Absent("there is no capture file", due=True)
 
 
 def probed(phase: str, found: Any) -> dict[str, dict[str, Any]]:
