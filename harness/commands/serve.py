@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(
             f"report      {server.report}",
             *lines,
-            "Nobody can read without the token in these addresses.",
+            "Only someone with the token in these addresses can read the run.",
             "Ctrl-C stops it.",
         )
         with contextlib.suppress(KeyboardInterrupt):

@@ -73,7 +73,7 @@ class Publications(Struct, frozen=True):
     messages: int  # rows
     with_schedule: int  # rows that the schedule asks for
     subscribers: int  # (message, subscriber) pairs by the traces
-    lag: Spread  # published - scheduled
+    lag: Spread | Absent  # published - scheduled; absent in virtual time, in which no machine can be late
 
 
 class FrameSets(Struct, frozen=True):

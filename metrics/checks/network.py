@@ -48,7 +48,7 @@ FEWEST_LOSSES = 10
 
 
 @RULES.add("overload", SUSPECT, PUBLISH_LAG_P99, grave=True, things="publications")
-def publish_lag(publications: Publications) -> Judgement:
+def publish_lag(publications: Publications) -> Judgement | Absent:
     """Fails if more than 1 % of the publications came over {0} later than scheduled.
 
     A late publication is an event loop that does not keep up.
@@ -56,6 +56,8 @@ def publish_lag(publications: Publications) -> Judgement:
     Late: a publication; scheduled, published.
     """
     lag = publications.lag
+    if isinstance(lag, Absent):
+        return lag
     detail = f"publications came later than scheduled: p99 {lag.p99:.3g} ms, latest {lag.max:.3g} ms"
     allowed, scheduled = lag.samples // 100, publications.scheduled
     return few_late(PUBLISH_LAG_P99, lag.p99, lag.samples, detail, lag.late, allowed, scheduled)
@@ -91,8 +93,8 @@ for _phase in PHASES:
             packets were late, lost or absent can be late. ``worst`` is the percentile of error / limit, ``detail`` has
             the raw milliseconds.
 
-            During the workload the prober waits for a processor, too, so its own lateness accuses no pair whose packets
-            the captures show in time.
+            During the workload the prober waits for a processor, too. So a late probe does not count if the captures
+            show that the pair's packets were on time.
 
             Late: a probe; sent, answered; one of its due instants must lie in a stall, too.
             """

@@ -187,6 +187,13 @@ def test_a_program_whose_frames_are_not_known_is_judged_without_them() -> None:
     assert find_scope(checks).frames == JUDGED, "captures, conservation and documents"
 
 
+def test_in_virtual_time_no_publication_can_be_late() -> None:
+    """So a simulated run says nothing of the machine."""
+    virtual = change(SOUND, publications={"lag": Absent("in virtual time no publication is late")})
+    check = next(check for check in check_run(virtual) if check.name == "publish_lag")
+    assert check.outcome == NOT_APPLICABLE
+
+
 def test_what_is_missing_of_such_a_program_is_still_missing() -> None:
     uncaptured = structs.replace(SOUND, frame_sets=Absent("there is no capture file", due=True))
     assert without_frames(uncaptured).frame_sets == Absent("there is no capture file", due=True)
