@@ -309,7 +309,7 @@ def _fault_table(results: list[dict[str, Any]]) -> str:
         always = [size for size, those in by_size.items() if those and all(result["found"] for result in those)]
         smallest = f"{always[-1]:g} ({len(by_size[always[-1]])} of {len(by_size[always[-1]])})" if always else "none"
         kind = "run" if isinstance(fault, LiveFault) else "copy"
-        size = "" if fault.sizes == (0,) else smallest
+        size = smallest if sum(bool(those) for those in by_size.values()) > 1 else ""
         text = fault.text.format(fault.sizes[0])
         rows.append(f"| {text} | {kind} | {len(found)} of {len(first)} | {checks} | {size} |")
     if not rows:
