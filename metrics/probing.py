@@ -93,6 +93,7 @@ def measure_sweep(
     stalls: Stalls,
     asked_loss_ratio: float = 0.0,
     in_time: Bools | None = None,
+    pairs: int | None = None,
 ) -> Sweep:
     """Measure what the checks judge of a phase's probes.
 
@@ -103,6 +104,7 @@ def measure_sweep(
         asked_loss_ratio: the largest loss asked for of a round trip.
         in_time: (n, n) pairs of hosts whose packets the captures show in time; their probes cannot be late. None = no
             such pair is known.
+        pairs: how many pairs should have been probed; None = those that were.
     """
     latest = last_attempts(rows)
     answered = latest.filter(pc.is_valid(latest["rtt_ms"]))
@@ -125,7 +127,7 @@ def measure_sweep(
         tuple(repeats(rows)),
         sent,
         received,
-        len(latest),
+        len(latest) if pairs is None else pairs,
         len(np.unique(answered["src"].to_numpy())),
         _worst_pair(answered, error_ms, tolerance_ms, limits, stalls),
         _worst_host(answered, error_ms, limits),

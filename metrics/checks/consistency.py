@@ -48,7 +48,7 @@ def traces_complete(traces: evidence.Traces) -> Judgement:
 
 
 @RULES.add("consistency", SUSPECT, scope="deliveries")
-def workload_carried(publications: evidence.Publications, deliveries: int, carried: int) -> Judgement | Absent:
+def workload_carried(publications: evidence.Publications, deliveries: int, carried: int | None) -> Judgement | Absent:
     """Fails if no message was published, no delivery was expected, or no frame was sent between two nodes.
 
     The numbers of such a run say nothing of a protocol. A mistake in its input is the usual cause.
@@ -58,7 +58,7 @@ def workload_carried(publications: evidence.Publications, deliveries: int, carri
         "no delivery was expected": deliveries,
         "no frame was sent between two nodes": carried,
     }
-    absent = [text for text, count in counts.items() if not count]
+    absent = [text for text, count in counts.items() if count == 0]
     return none_of(len(counts), len(absent), "", ", ".join(absent))
 
 

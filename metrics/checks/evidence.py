@@ -116,6 +116,7 @@ class Jitter(Struct, frozen=True):
     bias_ms: float  # mean of (deviation - the mean deviation of the jitter asked for)
     asked_ms: float  # mean of the jitter asked for
     sigmas_std: float | None  # standard deviation of deviations / jitter asked for; None = fewer than two packets
+    spread_packets: int  # those that ``sigmas_std`` is over: the delay asked for is at least 3 standard deviations
 
 
 class Timed(Struct, frozen=True):
@@ -202,7 +203,7 @@ class Evidence(Struct, frozen=True):
     publications: Publications
     deliveries: int  # rows of the table ``deliveries``: (message, subscriber) pairs, delivered or not
     recount: Recount  # how many there must be by the documents alone
-    carried: int  # frames sent between nodes; of a program that writes no known frames, packets
+    carried: int | None  # frames sent between nodes; of a program without known frames packets; None = not recorded
     order: Outcome | Absent  # of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure
     frames: (
         Outcome | Absent

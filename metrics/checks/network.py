@@ -44,7 +44,7 @@ CHANCE_ERRORS = 3.3
 FEWEST_JITTERED = 100
 
 FEWEST_LOSSES = 10
-"""Lost packets that must be expected before their number is tested: of fewer, no loss at all would be no surprise."""
+"""Lost packets that must be expected before there can be too few: of fewer, no loss at all would be no surprise."""
 
 
 @RULES.add("overload", SUSPECT, PUBLISH_LAG_P99, grave=True, things="publications")
@@ -229,27 +229,29 @@ def packets_arrive(transits: Transits) -> Judgement | Absent:
     changes no percentile.
     """
     wrong, tested = transits.plain_lost + transits.invented, transits.plain_sent
-    if not tested and transits.sent:
+    if not tested and transits.sent and not transits.invented:
         return Absent("packets may be lost on every way that was used: loss or access rates were asked for")
     detail = f"{transits.plain_lost:,} of {tested:,} packets did not arrive, {transits.invented:,} never left"
-    return Judgement(tested, wrong, wrong / max(tested, 1), PACKETS_LOST, detail if wrong else "")
+    ratio = transits.plain_lost / max(tested, 1) + transits.invented / max(transits.sent, 1)
+    return Judgement(tested, wrong, ratio, PACKETS_LOST, detail if wrong else "")
 
 
 @RULES.add("certificate", INVALID, LOSS_P, LOSS_TOLERANCE)
 def packet_loss(transits: Transits) -> Judgement | Absent:
     """Fails if the number of lost packets, where loss was asked for, is less likely than {0} (binomial; one-sided, in
-    either direction), although the loss may differ by {1} from the one asked for. The same holds for each pair of which
-    at least 10 lost packets are expected, with the probability divided by the number of these pairs.
+    either direction), although the loss may differ by {1} from the one asked for. The same holds for each pair, with
+    the probability divided by the number of pairs. Too few lost packets count only where at least 10 are expected.
 
     A loss is asked for like a delay.
     """
     losses = transits.losses
     if isinstance(losses, Absent):
         return losses
-    if losses.expected < FEWEST_LOSSES:
-        return Absent(f"only {losses.expected:.3g} of {losses.sent:,} packets are expected to be lost: too few to test")
     asked, found = losses.expected / losses.sent, losses.lost / losses.sent
     wrong = is_no_chance(losses.lost, losses.sent, asked)
+    if not wrong and not losses.wrong_pairs and losses.expected < FEWEST_LOSSES:
+        few = f"only {losses.expected:.3g} of {losses.sent:,} packets are expected to be lost"
+        return Absent(f"{few}: too few to find a loss that is too small, and {losses.lost:,} are not too many")
     detail = f"{losses.lost:,} of {losses.sent:,} packets were lost ({found:.3%}), {losses.expected:.1f} expected"
     detail += f" ({asked:.3%}); {losses.pairs:,} pairs judged one by one"
     if losses.wrong_pairs:
@@ -269,7 +271,8 @@ def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
     tolerance = LOSS_TOLERANCE.value
     few, _ = binomial_tails(lost, sent, asked * (1 - tolerance))
     _, many = binomial_tails(lost, sent, min(asked * (1 + tolerance), 1.0))
-    return min(few, many) < LOSS_P.value / tests
+    least = min(few, many) if sent * asked >= FEWEST_LOSSES else many
+    return least < LOSS_P.value / tests
 
 
 @RULES.add("certificate", INVALID, JITTER_BIAS, JITTER_SPREAD)
@@ -279,22 +282,28 @@ def jitter(transits: Transits) -> Judgement | Absent:
     (3.3 standard errors). Judged on packets that left at least 8 standard deviations after their predecessor: the data
     plane keeps the order of a pair's packets, so others may have been held back.
 
-    A check of each packet against 3 standard deviations sees no bias.
+    A check of each packet against 3 standard deviations sees no bias. The standard deviation is judged on packets whose
+    delay asked for is at least 3 standard deviations: smaller delays cannot vary as much, since none is negative.
     """
     found = transits.jitter
     if isinstance(found, Absent):
         return found
-    if found.packets < FEWEST_JITTERED or found.sigmas_std is None:
+    if found.packets < FEWEST_JITTERED:
         few = f"{found.packets:,} packets left long enough after their predecessor"
-        return Absent(f"{few}: fewer than {FEWEST_JITTERED} cannot show a bias")
-    chance = CHANCE_ERRORS / sqrt(found.packets)
-    allowed_ms = JITTER_BIAS.value + found.asked_ms * (JITTER_BIAS_RATIO + chance)
-    allowed_spread = JITTER_SPREAD.value + chance / sqrt(2)
-    off = abs(found.bias_ms) > allowed_ms, abs(found.sigmas_std - 1) > allowed_spread
-    detail = f"mean {found.bias_ms:+.3g} ms from the one asked for ({allowed_ms:.3g} ms allowed), standard deviation "
-    detail += f"{found.sigmas_std:.3f} of the one asked for ({found.asked_ms:.3g} ms on average)"
-    limit = Limit(allowed_ms, "ms")
-    return Judgement(found.packets, sum(off), abs(found.bias_ms), limit, detail)
+        arrived = 0 if isinstance(transits.jittered, Absent) else transits.jittered.arrived
+        return Absent(f"{few}: fewer than {FEWEST_JITTERED} cannot show a bias", due=arrived >= FEWEST_JITTERED)
+    allowed_ms = JITTER_BIAS.value + found.asked_ms * (JITTER_BIAS_RATIO + CHANCE_ERRORS / sqrt(found.packets))
+    # each as a share of what is allowed, so that the worse of the two is the check's value
+    beyond = [abs(found.bias_ms) / allowed_ms]
+    detail = f"mean {found.bias_ms:+.3g} ms from the one asked for ({allowed_ms:.3g} ms allowed)"
+    if found.spread_packets >= FEWEST_JITTERED and found.sigmas_std is not None:
+        allowed = JITTER_SPREAD.value + CHANCE_ERRORS / sqrt(2 * found.spread_packets)
+        beyond.append(abs(found.sigmas_std - 1) / allowed)
+        detail += (
+            f", standard deviation {found.sigmas_std:.3f} of the one asked for ({found.asked_ms:.3g} ms on average)"
+        )
+    wrong = sum(each > 1 for each in beyond)
+    return Judgement(found.packets, wrong, max(beyond), Limit(1.0, "of what is allowed"), detail)
 
 
 @RULES.add("certificate", SUSPECT, things="first packets")

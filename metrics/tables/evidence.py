@@ -25,7 +25,7 @@ from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
 from metrics.tables.accounts import AccountEvidence
-from metrics.tables.columns import numbers, of_whole_traces, read_columns
+from metrics.tables.columns import numbers, of_whole_traces, read_columns, valid
 from metrics.tables.completeness import cover_streams, match_connections
 from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
@@ -69,7 +69,7 @@ def gather(
     busy, steal = read_load(run)
     simulated = run.manifest.testbed == "simulated"
     opaque = is_opaque(run, hops)
-    packets = found.transits.sent if found.transits is not None else 0
+    packets = found.transits.sent if found.transits is not None else None
     evidence = parts.Evidence(
         traces=parts.Traces(
             nodes=len(run.nodes),
@@ -191,8 +191,10 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     sweeps = None
     if achieved is not None:
         phases = ((phase, achieved.filter(pc.equal(achieved["phase"], phase))) for phase in PHASES)
+        all_pairs = run.underlay.size * (run.underlay.size - 1)
+        material = {phase: (in_time, None) if phase == "during" else (None, all_pairs) for phase in PHASES}
         sweeps = {
-            phase: measure_sweep(rows, limits, run.stalls, asked_loss_ratio, in_time if phase == "during" else None)
+            phase: measure_sweep(rows, limits, run.stalls, asked_loss_ratio, *material[phase])
             for phase, rows in phases
             if rows.num_rows
         }
@@ -215,9 +217,11 @@ def pairs_in_time(run: RunDir) -> Bools:
     """(n, n) the pairs of hosts with packets in the judged span, of which at most 1 % were late, and none was lost."""
     found: Bools = np.zeros((run.underlay.size, run.underlay.size), np.bool_)
     if run.captures:
-        rows = read_columns(run, "pairs", "src_node", "dst_node", "packets", "late", "lost", "asked_loss_ratio")
+        columns = ("src_node", "dst_node", "packets", "late", "lost", "asked_loss_ratio", "error_ms_mean")
+        rows = read_columns(run, "pairs", *columns)
         packets, late, lost = (numbers(rows[name]) for name in ("packets", "late", "lost"))
-        held = (packets > 0) & (late * 100 <= packets) & ((lost == 0) | (rows["asked_loss_ratio"].to_numpy() > 0))
+        timed, none_lost = valid(rows["error_ms_mean"]), (lost == 0) | (rows["asked_loss_ratio"].to_numpy() > 0)
+        held = timed & none_lost & (late * 100 <= packets)
         hosts = {place.node: place.host for place in run.plan.placement}
         src, dst = ([hosts[node] for node in rows[end].to_pylist()] for end in ("src_node", "dst_node"))
         found[src, dst] = held

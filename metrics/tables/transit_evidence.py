@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Transits
-from metrics.checks.network import FEWEST_LOSSES, is_no_chance
+from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.pcap.walk import Bools, Ints
@@ -149,8 +149,10 @@ def _losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -
     if not counts.lossy_sent:
         return Absent("the experiment asks for no loss")
     sent, lost, asked = numbers(pairs["packets"]), numbers(pairs["lost"]), pairs["asked_loss_ratio"].to_numpy()
-    enough = np.flatnonzero(sent * asked >= FEWEST_LOSSES).tolist()
-    wrong = [row for row in enough if is_no_chance(lost[row], sent[row], asked[row], len(enough))]
+    expected_ = sent * asked
+    lossy = np.flatnonzero(asked > 0)
+    unlikely = lossy[np.abs(lost - expected_)[lossy] > 2 * np.sqrt(expected_[lossy])].tolist()
+    wrong = [row for row in unlikely if is_no_chance(lost[row], sent[row], asked[row], len(lossy))]
     worst = max(
         wrong, key=lambda row: abs(lost[row] - sent[row] * asked[row]) / sqrt(sent[row] * asked[row]), default=-1
     )
@@ -158,14 +160,14 @@ def _losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -
     if wrong:
         src, dst = (pairs[end][worst].as_py() for end in ("src_node", "dst_node"))
         name = f"node {src} to node {dst}: {lost[worst]:,} of {sent[worst]:,} lost, {asked[worst]:.3%} asked for"
-    return Losses(counts.lossy_sent, counts.lossy_lost, expected, variance, len(enough), len(wrong), name)
+    return Losses(counts.lossy_sent, counts.lossy_lost, expected, variance, len(lossy), len(wrong), name)
 
 
 def _jitter(weighed: list[_Weighed]) -> Jitter:
     bias = sum((each.bias_ms for each in weighed), Moments())
     sigmas = sum((each.sigmas for each in weighed), Moments())
     asked = sum((each.jitter_ms for each in weighed), Moments())
-    return Jitter(bias.count, bias.mean, asked.mean, sigmas.std)
+    return Jitter(bias.count, bias.mean, asked.mean, sigmas.std, sigmas.count)
 
 
 def clamped_mean_ms(mean_ms: Floats, sigma_ms: Floats) -> Floats:

@@ -254,7 +254,7 @@ def lagging(samples: int, p99_ms: float = 21.0) -> dict[str, dict[str, Any]]:
 
 def jittered(**changes: Any) -> dict[str, dict[str, Any]]:
     """10,000 packets under jitter of 2 ms: chance explains 0.066 ms of their mean, and 2.3 % of their spread."""
-    return {"transits": {"jitter": structs.replace(Jitter(10_000, 0.0, 2.0, 1.0), **changes)}}
+    return {"transits": {"jitter": structs.replace(Jitter(10_000, 0.0, 2.0, 1.0, 10_000), **changes)}}
 
 
 def extreme(**changes: Any) -> dict[str, dict[str, Any]]:
@@ -394,7 +394,7 @@ def test_packets_that_were_not_timed_are_missed(samples: int, outcome: str) -> N
     ("changes", "name"),
     [
         ({"losses": Losses(900, 0, 9.0, 8.9, 0, 0)}, "packet_loss"),
-        ({"jitter": Jitter(99, 9.0, 2.0, 9.0)}, "jitter"),
+        ({"jitter": Jitter(99, 9.0, 2.0, 9.0, 99), "jittered": Timed(99, SHORT)}, "jitter"),
         ({"queues": Absent("no rate")}, "access_queue"),
         ({"rated": Absent("no rate")}, "access_rate"),
         ({"steady": Absent("all have jitter")}, "wire_delay"),
@@ -406,6 +406,35 @@ def test_what_an_experiment_gives_too_little_of_is_said(changes: dict[str, Any],
     check = next(check for check in check_run(change(SOUND, transits=changes)) if check.name == name)
     assert (check.outcome, check.tested) == (NOT_APPLICABLE, 0)
     assert check.detail
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"losses": Losses(9000, 4500, 9.0, 8.9, pairs=1, wrong_pairs=0)}, "packet_loss"),
+        ({"losses": Losses(900, 9, 9.0, 8.9, pairs=1, wrong_pairs=1)}, "packet_loss"),
+        ({"plain_sent": 0, "invented": 2}, "packets_arrive"),
+        ({"jitter": Jitter(100, 50.0, 2.0, None, 0)}, "jitter"),
+    ],
+)
+def test_what_is_wrong_is_found_although_other_tests_lack_material(changes: dict[str, Any], name: str) -> None:
+    assert set(failures(change(SOUND, transits=changes))) == {name}
+
+
+@pytest.mark.parametrize(("packets", "fails"), [(40, False), (99, False), (100, True)])
+def test_the_spread_of_few_packets_is_not_judged(packets: int, fails: bool) -> None:
+    """However many there are whose delays are too small to vary as much."""
+    found = change(SOUND, transits={"jitter": Jitter(10_000, 0.0, 2.0, 1.5, packets)})
+    assert bool(failures(found)) is fails
+
+
+def test_jitter_of_packets_that_all_followed_too_closely_is_missed() -> None:
+    crowded = change(SOUND, transits={"jitter": Jitter(99, 0.0, 2.0, 1.0, 99), "jittered": Timed(100, SHORT)})
+    assert next(check for check in check_run(crowded) if check.name == "jitter").outcome == NOT_JUDGED
+
+
+def test_what_nobody_recorded_is_not_said_to_be_missing() -> None:
+    assert failures(change(SOUND, carried=None)) == {}
 
 
 @pytest.mark.parametrize(

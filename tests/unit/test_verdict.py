@@ -348,8 +348,14 @@ def test_probes_of_pairs_whose_packets_were_in_time_accuse_nobody(run: RunDir) -
 
 
 def test_pairs_are_in_time_if_few_packets_were_late_and_none_was_lost(run: RunDir) -> None:
-    rows = [(0, 1, 100, 1, 0, 0.0), (1, 0, 100, 2, 0, 0.0), (2, 0, 100, 0, 1, 0.0), (3, 0, 100, 0, 1, 0.1)]
-    names = ("src_node", "dst_node", "packets", "late", "lost", "asked_loss_ratio")
+    rows = [
+        (0, 1, 100, 1, 0, 0.0, 0.1),
+        (1, 0, 100, 2, 0, 0.0, 0.1),
+        (2, 0, 100, 0, 1, 0.0, 0.1),
+        (3, 0, 100, 0, 1, 0.1, 0.1),
+        (4, 0, 100, 0, 1, 0.1, None),  # none of its packets could be timed
+    ]
+    names = ("src_node", "dst_node", "packets", "late", "lost", "asked_loss_ratio", "error_ms_mean")
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     schema = arrow_schema("pairs")
     nothing = {name: [None] * len(rows) for name in schema.names}
