@@ -11,11 +11,12 @@ FEWEST = Limit(20, "packets")
 """With fewer, the checks are not judged."""
 
 
-@RULES.add("certificate", INVALID, FEWEST)
+@RULES.add("certificate", INVALID, FEWEST, floor=0.99)
 def host_capture_packets(host_captures: HostCaptures) -> Judgement | Absent:
     """Fails if a packet of a sampled host is in only one of two captures: the data plane's, and the kernel's
     [at the host's device](#captures-in-hosts). Where a capture counts packets that it dropped, as many may be missing
-    in it, and are not tested. Not judged with fewer than {0}, or where a sampled host lacks a capture.
+    in it, and are not tested. Not judged with fewer than {0}, where a sampled host
+    lacks a capture, or where drops excuse more than 1 % of the packets.
 
     The data plane writes its own record: what it never recorded, or did not do as recorded, shows nowhere else.
     """
