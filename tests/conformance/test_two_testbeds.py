@@ -3,8 +3,8 @@
 Stated tolerances: the same underlay, overlay and schedule byte for byte; the same set of deliveries; view sizes and
 degrees within 15 %, over the run and at its end; at its end clustering within 0.15, and the same number of components
 and of topic components; median delay within 10 ms or 10 %. The part of the delay in the network, over the links that
-the first copy took, is always judged. The whole delay has the time in the hosts, too: it is judged unless the run's own
-verdict says that its host was overloaded. Both draw the same numbers, but a real network delivers two frames in another
+the first copy took, is always judged. The whole delay has the time in the hosts, too: it may differ if the run's own verdict
+says that its host was overloaded. Both draw the same numbers, but a real network delivers two frames in another
 order now and then, and every later choice of a node may depend on that.
 """
 
@@ -224,9 +224,10 @@ def test_both_networks_take_as_long(outcomes: tuple[Outcome, Outcome]) -> None:
 
 
 def test_both_take_as_long(outcomes: tuple[Outcome, Outcome]) -> None:
-    if outcomes[0].busy:
-        pytest.skip("by its own verdict the emulated run's host was overloaded, which delays what peers handle")
-    assert have_like_delays(*outcomes), [outcome.delay_ms for outcome in outcomes]
+    """An overloaded host delays what peers handle, and not what the network carries."""
+    emulated, _ = outcomes
+    in_network = emulated.busy and have_like_networks(*outcomes)
+    assert have_like_delays(*outcomes) or in_network, [outcome.delay_ms for outcome in outcomes]
 
 
 def test_the_simulator_keeps_every_invariant(outcomes: tuple[Outcome, Outcome]) -> None:
