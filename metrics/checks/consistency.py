@@ -1,7 +1,7 @@
 """Do logs, captures and tables tell the same story?"""
 
 from metrics.checks import evidence
-from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
+from metrics.checks.rule import FLOOR, Absent, Judgement, Limit, Rules, few_late, none_of
 from metrics.recount import Recount
 from metrics.rundir import INVALID, SUSPECT
 
@@ -296,6 +296,27 @@ def open_connections(links: evidence.Links) -> Judgement:
     failed = found.only_on_wire + found.only_traced
     detail = f"{found.only_on_wire:,} only on the wire, {found.only_traced:,} only in traces" if failed else ""
     return none_of(found.tested, failed, "links", detail)
+
+
+@RULES.add("consistency", SUSPECT, TOLD)
+def logical_link_frames(links: evidence.Links) -> Judgement | Absent:
+    """Fails if at some full second a node's trace has a logical link that no frame on the wire began, or the frames
+    begin one that is in no trace. The frames are those by which nodes agree on the topics of a link, such as their
+    subscriptions, GRAFT and PRUNE. A trace may differ from them for {0} after each frame. Links with adversaries are
+    left out, and a connection whose frames were not captured whole is not tested.
+
+    The frames are read from the captures alone, so the number of logical links does not depend on the traces.
+    """
+    found = links.frames
+    if found is None:
+        return Absent("no frame of this protocol says which topics a link carries")
+    matching = found.matching
+    if found.unread and matching.tested < FLOOR * found.material:
+        cut = f"{found.unread:,} of {found.ends:,} ends of connections"
+        return Absent(f"the captures do not keep all frames of {cut} whole; set capture.snaplen_bytes")
+    failed = matching.only_traced + matching.only_on_wire
+    detail = f"{matching.only_on_wire:,} only on the wire, {matching.only_traced:,} only in traces" if failed else ""
+    return none_of(matching.tested, failed, "links", detail, material=found.material)
 
 
 @RULES.add("consistency", SUSPECT, TOLD)

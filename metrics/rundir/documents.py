@@ -142,6 +142,7 @@ class NodeOutline(Struct, frozen=True):
     node: NodeNumber
     topics: tuple[TopicNumber, ...]
     dissemination: dict[str, Any]
+    overlay: msgspec.Raw = msgspec.Raw(b"{}")  # long for some protocols: whoever needs it decodes it
     interests: Text = "announced"
     up: bool = True
     behaviour: Behaviour | None = None

@@ -145,12 +145,13 @@ def compare_physical(ends: pa.Table, physical: pa.Table, incomplete: list[int], 
         incomplete: nodes whose trace is missing or cut off: their word is not compared.
         grid: the instants.
     """
-    return _compare_ends(
+    return compare_ends(
         {
             "traced": (physical, "from_ns", "to_ns"),
             "sure": (ends, "sure_from_ns", "sure_to_ns"),
             "maybe": (ends, "from_ns", "maybe_to_ns"),
         },
+        ("node", "peer"),
         incomplete,
         grid,
     )
@@ -169,27 +170,37 @@ def compare_connected(
         grid: the instants.
     """
     told = connected.filter(pa.array(_others(connected["node"], vanished)))
-    return _compare_ends(
+    return compare_ends(
         {
             "traced": (physical, "from_ns", "to_ns"),
             "sure": (told, "sure_from_ns", "sure_to_ns"),
             "maybe": (connected, "from_ns", "maybe_to_ns"),
         },
+        ("node", "peer"),
         incomplete,
         grid,
     )
 
 
-def _compare_ends(names: dict[str, tuple[pa.Table, str, str]], incomplete: list[int], grid: Grid) -> Matching:
-    """Compare the (node, neighbour) pairs that are traced, that are sure and that are possible at each instant."""
+def compare_ends(
+    words: dict[str, tuple[pa.Table, str, str]], key: tuple[str, ...], incomplete: list[int], grid: Grid
+) -> Matching:
+    """Compare what is traced, what is sure and what is possible at each instant of the grid.
+
+    Args:
+        words: ``traced``, ``sure`` and ``maybe``: rows, and the columns with their beginning and end.
+        key: the columns that say what lasts; ``node`` is one.
+        incomplete: nodes whose rows are not compared.
+        grid: the instants.
+    """
     judged = {}
-    for word, (rows, since, until) in names.items():
+    for word, (rows, since, until) in words.items():
         chosen = _others(rows["node"], incomplete) & valid(rows[since], rows[until])
-        judged[word] = rows.filter(pa.array(chosen)).select(["node", "peer", since, until])
-    keys = common_keys(*([rows["node"], rows["peer"]] for rows in judged.values()))
+        judged[word] = rows.filter(pa.array(chosen)).select([*key, since, until])
+    keys = common_keys(*([rows[name] for name in key] for rows in judged.values()))
     spans: dict[str, Spans] = {}
-    for (word, rows), key in zip(judged.items(), keys, strict=True):
-        spans[word] = on_grid(key, numbers(rows[2]), numbers(rows[3]), grid)
+    for (word, rows), numbered in zip(judged.items(), keys, strict=True):
+        spans[word] = on_grid(numbered, *(numbers(rows[name]) for name in words[word][1:]), grid)
     found = compare_lasting(spans)
 
     def count(of: str, without: str) -> int:

@@ -16,6 +16,7 @@ from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.tables.interests import starters_of
 from metrics.tables.logs import Logs
+from metrics.tables.observed_links import observed_kinds
 from metrics.tables.published import stage_schedule
 from metrics.tables.shares import count_shares
 from metrics.tables.traces import Staging
@@ -102,6 +103,7 @@ class StagedRun:
                 traces.complete_traced(self.incomplete, staging),
                 epoch_offset_ns=manifest.epoch_offset_ns,
                 origin_ns=manifest.zero_ns,
+                kinds=observed_kinds(run),
                 parts=staging.parts,
                 foreign=True,
             )
