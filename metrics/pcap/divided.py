@@ -154,10 +154,10 @@ class CapturePart:
             found.append(rows)
         rows = np.concatenate(found)
         nothing: npt.NDArray[Any] = np.broadcast_to(np.int64(-1), len(rows))
-        known: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in _RECORD}
         start = np.ascontiguousarray(rows["payload_start"])
-        payload = {"start": start, "cap_bytes": np.ascontiguousarray(rows["payload_kept"])}
-        records = Records(self._data, nothing, **payload, **known, interfaces=self.interfaces)
+        known: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in _RECORD}
+        known |= {"at": nothing, "start": start, "cap_bytes": np.ascontiguousarray(rows["payload_kept"])}
+        records = Records(self._data, **known, interfaces=self.interfaces)
         decoded = {name: np.ascontiguousarray(rows[name]) for name in _DECODED}
         columns = Columns(**decoded, payload_start=start, **dict.fromkeys(("proto", "window"), nothing))
         return complete(records, columns, records.tap.copy(), list(ipv6), self._own)

@@ -200,7 +200,7 @@ def compare_ends(
     keys = common_keys(*([rows[name] for name in key] for rows in judged.values()))
     spans: dict[str, Spans] = {}
     for (word, rows), numbered in zip(judged.items(), keys, strict=True):
-        spans[word] = on_grid(numbered, *(numbers(rows[name]) for name in words[word][1:]), grid)
+        spans[word] = on_grid(numbered, numbers(rows[-2]), numbers(rows[-1]), grid)
     found = compare_lasting(spans)
 
     def count(of: str, without: str) -> int:

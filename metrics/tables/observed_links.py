@@ -45,7 +45,8 @@ def observer_of(run: RunDir) -> type[ObservedLinks] | None:
 def observed_kinds(run: RunDir) -> tuple[int, ...]:
     """The kinds of all frames from which links are read; none where they cannot be."""
     observer = observer_of(run)
-    return () if observer is None else tuple(frame.kind for frame in (Hello, Bye, *observer.frames))
+    frames: tuple[type[Frame], ...] = () if observer is None else (Hello, Bye, *observer.frames)
+    return tuple(frame.kind for frame in frames)
 
 
 class _Closing(NamedTuple):
