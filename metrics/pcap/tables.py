@@ -56,6 +56,8 @@ class Reading:
         """
         if self.divided is not None and (self.traced is None or "packets" in self.tables):
             raise ValueError("a divided capture has neither payload nor the table packets")
+        if "controls" in self.tables and not self.kinds:
+            raise ValueError("the table controls needs kinds of frames")
         unknown = set(self.tables) - set(SCHEMAS)
         if unknown or not self.tables:
             raise ValueError(

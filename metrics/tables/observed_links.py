@@ -125,17 +125,19 @@ class _End:
         """Read a row of ``CONTROLS``."""
         own = row["tap"] == "tx"
         self._name(row["conn"], opened=own == (row["direction"] == "orig"))
-        if row["kind"] == Bye.kind and self._bye_ns is None:
+        if row["kind"] is None:
+            self.is_read = False
+        elif self._bye_ns is not None:
+            return
+        elif row["kind"] == Bye.kind:
             self._bye_ns = row["at_ns"]
-        elif self._bye_ns is None:
-            frame = _decode(row["frame"]) if row["frame"] is not None else None
-            if row["frame"] is None:
-                self.is_read = False
-            elif isinstance(frame, Hello):
-                self.nodes[not own] = frame.node
-            elif frame is not None and frame.kind != Bye.kind:
-                self._observed.take(frame, own=own)
-                self._follow(row["at_ns"])
+        elif row["frame"] is None:
+            self.is_read = False
+        elif isinstance(frame := _decode(row["frame"]), Hello):
+            self.nodes[not own] = frame.node
+        elif frame is not None:
+            self._observed.take(frame, own=own)
+            self._follow(row["at_ns"])
 
     def _name(self, conn: str, *, opened: bool) -> None:
         if not self.conn:

@@ -97,13 +97,13 @@ class StagedRun:
         self.incomplete = [node for node in run.nodes if node not in complete]
         self.wire = Wire(executor, self._folder / "wire", frames, self._folder / "mentions")
         if captured:
-            manifest = run.manifest
+            manifest, kinds = run.manifest, observed_kinds(run)
             reading = Reading(
-                WIRE_TABLES,
+                tuple(name for name in WIRE_TABLES if kinds or name != "controls"),
                 traces.complete_traced(self.incomplete, staging),
                 epoch_offset_ns=manifest.epoch_offset_ns,
                 origin_ns=manifest.zero_ns,
-                kinds=observed_kinds(run),
+                kinds=kinds,
                 parts=staging.parts,
                 foreign=True,
             )

@@ -67,7 +67,7 @@ class Wire:
 
         Args:
             captures: the captures.
-            reading: how they are read; its tables are ``WIRE_TABLES``. Captures are divided if it has several parts.
+            reading: how they are read, with some of ``WIRE_TABLES``. Captures are divided if it has several parts.
             buckets: how many there are.
         """
         if reading.parts == 1:

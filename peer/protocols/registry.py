@@ -117,11 +117,13 @@ def copies_may_wait(dissemination: Choice) -> bool:
 def observe_links(overlay: Choice, interests: str) -> type[ObservedLinks] | None:
     """How an observer on the wire reads the logical links of nodes from their frames; None = it cannot.
 
+    Unknown parts decide over no logical links.
+
     Args:
         overlay: its name and parameters, as a node's specification has them.
         interests: the name of the nodes' interests part.
     """
-    for part, parameters in ((INTERESTS.get(interests), {}), (OVERLAYS.get(overlay["name"]), overlay)):
+    for part, parameters in ((INTERESTS.get(interests), {}), (OVERLAYS.get(str(overlay.get("name"))), overlay)):
         if part is not None and "logical" in part.writes:
             return part.observe_links(parameters)
     return None

@@ -1,6 +1,5 @@
 """An observer at a node's host finds the node's logical links in the frames alone, whatever the nodes do."""
 
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -112,3 +112,8 @@ def test_a_frame_that_was_not_finished_has_no_row(tmp_path: Path) -> None:
     packets = sent([Hello(1, 9)], [Subscriptions((1, 2, 3))])
     packets[-1] = replace(packets[-1], payload=packets[-1].payload[:-1])
     assert [row["kind"] for row in rows_of(capture(tmp_path, packets))] == [Hello.kind]
+
+
+def test_the_kinds_must_be_given() -> None:
+    with pytest.raises(ValueError, match="controls needs kinds"):
+        Reading(("controls",))
