@@ -113,7 +113,7 @@ def _walk(
         is_read = connections.tap[stream] == RX
         index, seen = streams.interval_at(at)
         header, kept_whole = kept.headers(at, index)
-        known &= seen & kept_whole & (streams.reachable[index] | ~is_read)
+        known &= seen & kept_whole
         length, kind = header["length"].astype(np.int64), header["kind"].astype(np.int64)
         end = streams.axis[stream] + streams.extent[stream]
         least = wire.HEADER_BYTES + 4 * header["topics"].astype(np.int64) + 1

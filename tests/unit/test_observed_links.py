@@ -8,6 +8,7 @@ import pytest
 from metrics.checks.consistency import BROKEN, TOLD
 from metrics.checks.evidence import LinkFrames, Matching
 from metrics.pcap.schemas import CONNS, CONTROLS
+from metrics.tables.links import build_sharing
 from metrics.tables.observed_links import READ_ENDS, compare_observed, observe, unread_nodes
 from metrics.tables.schemas import arrow_schema
 from peer import wire
@@ -166,6 +167,19 @@ def test_nodes_that_are_excluded_vanished_or_unread_are_not_compared_as_others_a
     assert found.matching.only_on_wire == 0
     assert (found.unread, found.material - found.matching.tested) == (1, 20 - 2)
     assert found.matching.tested == (40 - 2) + (20 - 2)
+
+
+def test_how_many_links_a_node_has_is_unknown_where_one_of_its_ends_was_not_read() -> None:
+    cut = conversation()
+    cut[7]["frame"] = None
+    links, ends = observed(cut)
+    instances = pa.table(
+        {"node": pa.array([1, 2], pa.int32()), "from_ns": [10 * SECOND] * 2, "to_ns": [11 * SECOND] * 2}
+    )
+    physical = pa.table(dict.fromkeys(("node", "peer"), instances["node"]) | {"from_ns": [0, 0], "to_ns": [END] * 2})
+    rows = build_sharing("frames", links, physical, instances, GRID, unread_nodes(ends)).to_pylist()
+    names = ("node", "view_size_total", "view_size_unique", "degree", "link_sharing_ratio")
+    assert [tuple(row[name] for name in names) for row in rows] == [(1, None, None, 1, None), (2, 2, 1, 1, 2.0)]
 
 
 def test_there_is_nothing_to_compare_without_frames() -> None:

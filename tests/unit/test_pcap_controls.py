@@ -11,7 +11,7 @@ from metrics.pcap.files import Capture
 from metrics.pcap.tables import Reading, read_tables
 from peer import wire
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
-from tests.synthetic_capture import ACK, OUTBOUND, Packet, pcapng
+from tests.synthetic_capture import ACK, INBOUND, OUTBOUND, Packet, pcapng
 from tests.synthetic_capture import Path as NetworkPath
 from tests.unit.test_pcap_frames import START_NS, exchange, expected, handshake
 
@@ -95,6 +95,21 @@ def test_where_a_header_was_cut_nothing_more_is_known_of_the_stream(tmp_path: Pa
     assert [row["kind"] for row in known] == [Hello.kind]
     assert (last["kind"], last["at_ns"], last["frame"]) == (None, None, None)
     assert last["off"] == len(wire.encode(Hello(1, 9))) + len(wire.encode(message(100)))
+
+
+def test_a_receiver_reads_nothing_behind_a_hole_and_its_sender_s_stream_goes_on(tmp_path: Path) -> None:
+    """The middle third of a frame never arrives."""
+    whole = sent([Hello(1, 9)], [Subscriptions(tuple(range(90)))], [Bye("x")])
+    *begun, long, last = whole
+    thirds = [(0, 30), (30, 60), (60, len(long.payload))]
+    pieces = [replace(long, seq=long.seq + first, payload=long.payload[first:end]) for first, end in thirds]
+    left = [*begun, *pieces, last]
+    arrived = [each for each in left if each.payload and each is not pieces[1]]
+    arrived = [replace(each, ts_ns=each.ts_ns + 10**7, host=1, direction=INBOUND) for each in arrived]
+    rows = rows_of(capture(tmp_path, sorted([*left, *arrived], key=lambda each: each.ts_ns)))
+    kinds = {tap: [row["kind"] for row in rows if row["tap"] == tap] for tap in ("tx", "rx")}
+    assert kinds == {"tx": [Hello.kind, Subscriptions.kind, Bye.kind], "rx": [Hello.kind, None]}
+    assert [row["off"] for row in rows if row["kind"] is None] == [len(wire.encode(Hello(1, 9)))]
 
 
 def test_a_stream_whose_beginning_was_not_captured_is_not_read(tmp_path: Path) -> None:
