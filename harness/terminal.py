@@ -15,6 +15,16 @@ def printable(words: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)
 
 
+def shorten(text: str, most: int = 60) -> str:
+    """Return a text of more than ``most`` characters without its end, so that a line has room for an explanation."""
+    return text if len(text) <= most else f"{text[:57]}..."
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, with words that no reader reads to the end cut short. Most paths stay whole."""
+    return " ".join(shorten(word, most=200) for word in text.split())
+
+
 def say(*lines: str, file: TextIO | None = None) -> None:
     """Print lines that may have text of a run in them, on standard output if no file is given."""
     print(*map(printable, lines), sep="\n", file=file, flush=True)
