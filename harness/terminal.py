@@ -9,10 +9,7 @@ from typing import TextIO
 
 import msgspec
 
-
-def printable(words: str) -> str:
-    """Return words for a terminal or a report: control characters except line ends become U+FFFD."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)
+from metrics.foreign_text import printable as printable
 
 
 def shorten(text: str, most: int = 60) -> str:
