@@ -9,7 +9,7 @@ from pathlib import Path
 from harness.errors import ExperimentError
 from harness.experiment.data import DATA_VARIABLE
 from harness.progress import counting
-from harness.stages.analysis import run_spark
+from harness.stages.analysis import master_option, run_spark
 from harness.stages.manifest import kernel, versions
 from harness.studies.loader import load_study
 from harness.studies.origin import Machine, find_origin
@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the study")
     parser.add_argument("--out", type=local_path, metavar="DIR", help="folder of the results, existing ones included")
     parser.add_argument(
-        "--master", help="a Spark master, or 'here': one run at a time, no Spark (default: all cores of this machine)"
+        "--master",
+        type=master_option,
+        help="a Spark master, or 'here': one run at a time, no Spark (default: all cores of this machine)",
     )
     parser.add_argument("--any-code", action="store_true", help="accept results of other versions of the code")
     parser.add_argument(
