@@ -119,8 +119,9 @@ def causal_order(order: evidence.Outcome) -> Judgement:
 def frames_arrived(frames: evidence.Outcome) -> Judgement:
     """Fails if a frame was sent and never read, unless its receiver left or crashed, or its sender crashed, about then:
     the frame was sent, or its stream still worked, at most a round trip and {0} before that end; and it was sent at
-    most as long after it (60 s after a silent crash), to a sender's own crash at the latest. Such frames count neither
-    here nor in ``frame_sets``; all others of their connections do, and all checks have these.
+    most as long after it (60 s after a silent crash), to a sender's own crash at the latest; and no later frame of its
+    stream was read. Such frames count neither here nor in ``frame_sets``; all others of their connections do, and all
+    checks have these.
 
     The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
     connection.
@@ -169,7 +170,8 @@ def captured(uncaptured: bool) -> Judgement:
 
 @RULES.add("consistency", SUSPECT)
 def frame_sets(frame_sets: evidence.FrameSets) -> Judgement:
-    """Fails if traces and captures do not have the same frames, at either tap.
+    """Fails if traces and captures do not have the same frames, at either tap: those that were sent and those that
+    left, those that arrived and those that were read.
 
     A frame that only one of them has was lost, or is missing from a record.
     """

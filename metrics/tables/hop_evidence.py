@@ -238,6 +238,7 @@ def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome
     unmatched = {
         "sent by a trace but not on the wire": _count(sent & ~left),
         "read by a trace but not on the wire": _count(read & ~came),
+        "arrived on the wire but read by no trace": _count(came & ~read),
         "on the wire but sent by no trace": _count(left & ~sent),
         "read but never sent": _count(read & ~sent),
     }
@@ -250,14 +251,16 @@ def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
     if not circumstances.endings or not unread.any():
         return np.zeros(len(rows), np.bool_)
     stream, streams = group_rows(rows, *_STREAM)
-    moving_ns = numbers(Groups(stream, len(streams)).most(rows[_READ]))[stream[unread]]
+    of_stream = Groups(stream, len(streams))
+    moving_ns = numbers(of_stream.most(rows[_READ]))[stream[unread]]
+    read_off = numbers(of_stream.most(rows["off"], valid(rows[_READ])), -1)[stream[unread]]
     lost = rows.filter(pa.array(unread))
     there_ms, back_ms = lost["asked_delay_ms"], lost["asked_delay_ms"]
     if circumstances.pairs is not None:
         back_ms = find_asked(circumstances.pairs, "delay_ms", lost["dst_node"], lost["src_node"])
     trip_ms = (pc.fill_null(each, 0.0).to_numpy() for each in (there_ms, back_ms))
     trip_ns = (sum(trip_ms) * 1e6).astype(np.int64)
-    unread[unread] = excuse_unread(lost, moving_ns, trip_ns, circumstances.endings)
+    unread[unread] = excuse_unread(lost, moving_ns, read_off, trip_ns, circumstances.endings)
     return unread
 
 

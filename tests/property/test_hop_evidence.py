@@ -192,8 +192,10 @@ def is_lost(row: Row, rows: list[Row], ends: list[Ending]) -> bool:
     sent_ns = row["log_send_ns"]
     if sent_ns is None or row["log_recv_ns"] is not None:
         return False
-    read = [other["log_recv_ns"] for other in rows if stream_of(other) == stream_of(row)]
-    moving_ns = max(sent_ns, *(at_ns for at_ns in read if at_ns is not None), 0)
+    read = [each for each in rows if stream_of(each) == stream_of(row) and each["log_recv_ns"] is not None]
+    if any(other["off"] > row["off"] for other in read):
+        return False
+    moving_ns = max(sent_ns, *(other["log_recv_ns"] for other in read), 0)
     bound_ns = TOLD_NS + int(2 * (row["asked_delay_ms"] or 0) * 1e6)
     return any(
         moving_ns >= end.at_ns - bound_ns
@@ -235,6 +237,7 @@ def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int]
             {
                 "sent by a trace but not on the wire": sum(sent and not left for sent, left, _, _ in tested),
                 "read by a trace but not on the wire": sum(read and not came for _, _, came, read in tested),
+                "arrived on the wire but read by no trace": sum(came and not read for _, _, came, read in tested),
                 "on the wire but sent by no trace": sum(left and not sent for sent, left, _, _ in tested),
                 "read but never sent": sum(read and not sent for sent, _, _, read in tested),
             },
