@@ -244,8 +244,7 @@ def delay_agreement(inside: evidence.Spread) -> Judgement:
 
     It is the hosts' whole share in a delivery's delay. If a publisher's first copy waits for other nodes (for a request
     with `notify-pull`, to be admitted with implicit groups), the time up to it is left out. So is the time for which
-    TCP held back the copy that left first: frames of its stream were under way when it was written, one of them or one
-    before was retransmitted or they filled TCP's first window of ten, and their acknowledgement let it go.
+    TCP held back the copy that left first ([below](#waits-for-tcp)).
 
     Late: a delivery; the publication or the end of these waits, and before the delivery: the time inside the first and
     the last host, whose shares are not known.
