@@ -119,8 +119,9 @@ def causal_order(order: evidence.Outcome) -> Judgement:
 def frames_arrived(frames: evidence.Outcome) -> Judgement:
     """Fails if a frame was sent and never read, unless its receiver left or crashed, or its sender crashed, about then:
     the frame was sent, or its stream still worked, at most a round trip and {0} before that end; and it was sent at
-    most as long after it (60 s after a silent crash), to a sender's own crash at the latest. Such frames count neither
-    here nor in ``frame_sets``; all others of their connections do, and all checks have these.
+    most as long after it (60 s after a silent crash), to a sender's own crash at the latest; and no later frame of its
+    stream was read. Such frames count neither here nor in ``frame_sets``; all others of their connections do, and all
+    checks have these.
 
     The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
     connection.
@@ -169,7 +170,8 @@ def captured(uncaptured: bool) -> Judgement:
 
 @RULES.add("consistency", SUSPECT)
 def frame_sets(frame_sets: evidence.FrameSets) -> Judgement:
-    """Fails if traces and captures do not have the same frames, at either tap.
+    """Fails if traces and captures do not have the same frames, at either tap: those that were sent and those that
+    left, those that arrived and those that were read.
 
     A frame that only one of them has was lost, or is missing from a record.
     """
@@ -242,8 +244,7 @@ def delay_agreement(inside: evidence.Spread) -> Judgement:
 
     It is the hosts' whole share in a delivery's delay. If a publisher's first copy waits for other nodes (for a request
     with `notify-pull`, to be admitted with implicit groups), the time up to it is left out. So is the time for which
-    TCP held back the copy that left first: frames of its stream were under way when it was written, one of them or one
-    before was retransmitted or they filled TCP's first window of ten, and their acknowledgement let it go.
+    TCP held back the copy that left first ([below](#waits-for-tcp)).
 
     Late: a delivery; the publication or the end of these waits, and before the delivery: the time inside the first and
     the last host, whose shares are not known.

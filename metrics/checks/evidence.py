@@ -234,7 +234,7 @@ class Evidence(Struct, frozen=True):
     links: Links | Absent
     host_captures: HostCaptures | Absent
     accounts: Accounts | Absent
-    node_sends: dict[int, LateCounts] | Absent  # of the frames of ``send``, by sender
+    node_sends: dict[int, LateCounts] | Absent  # of those frames of ``send`` that TCP did not hold back, by sender
     node_receives: dict[int, LateCounts] | Absent  # of the frames of ``receive``, by receiver
     node_handlings: dict[int, LateCounts] | Absent  # of deliveries, by node: from the first copy's reading on
     emulation: Emulation | Absent
