@@ -323,9 +323,10 @@ def logical_link_frames(links: evidence.Links) -> Judgement | Absent:
 @RULES.add("consistency", SUSPECT, TOLD)
 def logical_links(links: evidence.Links) -> Judgement | Absent:
     """Fails if a logical link that carried data on the wire is in no trace. Checked for the first and the last copy
-    with the same topics on a connection, between nodes that both subscribe to just one of them: the sender must have
-    traced the link when it sent, or the receiver the reverse link (which it may have ended up to {0} before, when the
-    sender had not heard of it).
+    with the same topics on a connection, between nodes that both subscribe to just one of them (the receiver since {0}
+    before the copy was sent, so that the copy is not meant for an earlier subscription): the sender must have traced
+    the link when it sent, or the receiver the reverse link (which it may have ended up to {0} before, when the sender
+    had not heard of it).
 
     Only where nodes flood along topics, to interested neighbours only, or tell all neighbours their interests:
     elsewhere copies rightly travel without a logical link.
