@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb.
 
     Returns:
-        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect (for
-        ``compare``: a condition could not be judged), 4 a condition of ``compare`` failed, 130 after Ctrl-C, 143 after
+        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect (for ``compare``: a
+        condition could not be judged), 4 a condition of ``compare --fail-if`` is met, 130 after Ctrl-C, 143 after
         SIGTERM.
     """
     argv = sys.argv[1:] if argv is None else argv
