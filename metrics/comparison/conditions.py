@@ -182,7 +182,8 @@ def decide(excess: Contrast, p_above: float) -> State:
 def _decide(candidate: _Candidate, adjusted: Iterator[float]) -> Outcome:
     """Judge one condition. ``adjusted``: the p-values of "met" that are left, in the candidates' order."""
     condition, excess = candidate.condition, candidate.excess
-    p, state = 1.0, "undecided"
+    p = 1.0
+    state: State = "undecided"
     if excess is None:
         words = "the group or the baseline has no value"
     elif excess.p_above is None:
