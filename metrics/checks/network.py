@@ -188,11 +188,12 @@ def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 def access_rate(transits: Transits) -> Judgement | Absent:
     """Fails if the same is true of packets through an access link with a rate. Their delay asked for has what the link
-    adds: its queue is replayed from the instants at which packets entered it.
+    adds: its queue is replayed from the instants at which packets entered it. Where packets reach a queue with jitter,
+    the delay has bounds, and what exceeds these counts ([below](#queues-that-packets-reach-with-jitter)).
 
     A rate is asked for like a delay.
 
-    Late: a packet; due behind the queue, arrived.
+    Late: a packet; due behind the queue (at the latest), arrived.
     """
     return _judge_packets(transits.rated, transits.limit_ms)
 
@@ -202,6 +203,8 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
         return found
     errors = found.errors
     detail = f"p50 {errors.p50:.3g} ms, p99 {errors.p99:.3g} ms, largest {errors.max:.3g} ms"
+    if found.bounded:
+        detail += f"; of {found.bounded:,} packets behind queues reached with jitter only bounds of the delay are known"
     allowed = max(errors.samples // 100, int(errors.samples > 1))
     return few_late(Limit(limit_ms, "ms"), errors.p99, errors.samples, detail, errors.late, allowed, found.arrived)
 
@@ -209,16 +212,17 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
 @RULES.add("certificate", SUSPECT, QUEUE_ERRORS, grave=True)
 def access_queue(transits: Transits) -> Judgement | Absent:
     """Fails if more than {0} of the packets through such a link were dropped although its queue had room, or were kept
-    although it was full.
+    although it was full. Where packets reach a queue with jitter, only those count that were dropped although it had
+    room for certain, or kept although it was full for certain.
 
     The length of a queue is asked for, too. Its state before the capture is not known.
     """
     queues = transits.queues
     if isinstance(queues, Absent):
         return queues
-    ratio = queues.failed / queues.tested
+    ratio = queues.failed / max(queues.tested, 1)
     failed = queues.failed if ratio > QUEUE_ERRORS.value else 0
-    return Judgement(queues.tested, failed, ratio, QUEUE_ERRORS)
+    return Judgement(queues.tested, failed, ratio, QUEUE_ERRORS, material=queues.total)
 
 
 @RULES.add("certificate", SUSPECT, PACKETS_LOST, grave=True, floor=0.9)
