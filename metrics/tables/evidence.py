@@ -17,7 +17,7 @@ from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
 from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
-from metrics.probing import PHASES, measure_sweep, read_achieved
+from metrics.probing import PHASES, Asked, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
 from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
@@ -185,8 +185,8 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     """
     if run.manifest.testbed != "emulated":
         return Absent(f"the {run.manifest.testbed} testbed emulates no network")
-    limits, loss_ratio = run.experiment["verdict"], run.underlay.loss_ratio
-    asked_loss_ratio = float((1 - (1 - loss_ratio) * (1 - loss_ratio.T)).max())
+    limits = run.experiment["verdict"]
+    asked = {phase: Asked.of(run.underlay, idle=phase != "during") for phase in PHASES}
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
     sweeps = None
     if achieved is not None:
@@ -194,7 +194,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         all_pairs = run.underlay.size * (run.underlay.size - 1)
         material = {phase: (in_time, None) if phase == "during" else (None, all_pairs) for phase in PHASES}
         sweeps = {
-            phase: measure_sweep(rows, limits, run.stalls, asked_loss_ratio, *material[phase])
+            phase: measure_sweep(rows, limits, run.stalls, asked[phase], *material[phase])
             for phase, rows in phases
             if rows.num_rows
         }
