@@ -65,7 +65,6 @@ def gather(
         found: what tasks say.
     """
     messages, hops = found.messages, found.hops
-    margin_ms = max(CHURN_MARGIN.value, messages.lag.max)
     busy, steal = read_load(run)
     simulated = run.manifest.testbed == "simulated"
     opaque = is_opaque(run, hops)
@@ -86,7 +85,7 @@ def gather(
             lag=Absent("in virtual time no publication is late") if simulated else messages.lag,
         ),
         deliveries=messages.counts.deliveries,
-        recount=recount(run, round(margin_ms * 1e6), run.settle_ns),
+        recount=recount(run, CHURN_MARGIN.ns, run.settle_ns, read_lags(run) if messages.lag.max else {}),
         carried=packets if opaque else hops.frames.tested,
         order=hops.order,
         frames=hops.frames,
@@ -100,6 +99,14 @@ def gather(
         **_captured(run, incomplete, staging, found),
     )
     return without_frames(evidence) if opaque else evidence
+
+
+def read_lags(run: RunDir) -> dict[int, int]:
+    """By message, how much later than scheduled it was published, in ns; without those within ``CHURN_MARGIN``."""
+    rows = read_columns(run, "messages", "message_id", "scheduled_ns", "publish_ns").drop_null()
+    lag_ns = numbers(rows["publish_ns"]) - numbers(rows["scheduled_ns"])
+    late = lag_ns > CHURN_MARGIN.ns
+    return dict(zip(numbers(rows["message_id"])[late].tolist(), lag_ns[late].tolist(), strict=True))
 
 
 def is_opaque(run: RunDir, hops: HopEvidence) -> bool:
