@@ -308,8 +308,8 @@ CASES = [
     (jittered(sigmas_std=0.927), jittered(sigmas_std=0.926), "jitter", INVALID),
     (extreme(worst_pair=pair(0)), extreme(worst_pair=pair(1)), "rtt_error_pairs_after", INVALID),
     (
-        extreme(worst_host=Extreme(1.0, 0.5, 80.0, "host 1")),
-        extreme(worst_host=Extreme(1.01, 0.5, 80.0, "host 1")),
+        extreme(worst_host=Extreme(1.0, 0.5, 80.0, "host 1", Late(0, 0))),
+        extreme(worst_host=Extreme(1.01, 0.5, 80.0, "host 1", Late(1, 0))),
         "rtt_error_hosts_after",
         INVALID,
     ),
@@ -380,11 +380,25 @@ def test_a_phase_without_probes_is_not_judged_if_the_experiment_asks_for_them(as
 
 
 def test_lost_probes_do_not_count_where_loss_was_asked_for() -> None:
-    found = change(SOUND, emulation={"sweeps": {"before": structs.replace(lost(0.5), asked_loss_ratio=0.1)}})
+    exposed = {"exposed": 100_000, "exposed_lost": 50_000, "asked_loss_ratio": 0.1}
+    none_else = structs.replace(sweep(), sent=0, received=0, **exposed)
+    found = change(SOUND, **probed("before", none_else))
     assert failures(found) == {}
     check = next(check for check in check_run(found) if check.name == "probes_returned_before")
     assert check.outcome == NOT_APPLICABLE
-    assert "50,000 of 100,000 probes lost" in check.detail
+    assert check.detail == "50,000 of 100,000 probes lost where loss was asked for (up to 10.00% per round trip)"
+    for ratio, severity in ((0.001, None), (0.0011, SUSPECT), (0.011, INVALID)):
+        others = structs.replace(lost(ratio), **exposed)
+        found = change(SOUND, **probed("before", others))
+        assert failures(found) == ({"probes_returned_before": severity} if severity else {})
+
+
+def test_a_host_that_stalls_made_late_is_the_hosts() -> None:
+    for explained in (0, 1):
+        late = extreme(worst_host=Extreme(2.0, 1.0, 80.0, "host 1", Late(1, explained)))
+        check = next(check for check in check_run(change(SOUND, **late)) if check.name == "rtt_error_hosts_after")
+        assert (check.failed, check.late, check.explained, check.allowed) == (1, 1, explained, 0)
+        assert is_the_hosts(check) == bool(explained)
 
 
 def test_limits_that_the_experiment_sets_are_in_its_checks() -> None:
@@ -579,7 +593,7 @@ def test_the_documents_of_a_run_are_read_as_they_are(run: RunDir, fabrication: F
     found = of_run(run, fabrication).emulation
     assert found is not None and found.sweeps is not None
     sent = dict.fromkeys(("before", "during", "after"), 40)
-    assert {phase: each.sent for phase, each in found.sweeps.items()} == sent
+    assert {phase: each.sent + each.exposed for phase, each in found.sweeps.items()} == sent
     errors = found.sweeps["before"].errors
     assert (errors["p99"].limit_ms, errors["p99"].limit_ratio, errors["p50"].probes) == (1.5, 0.01, 20)
     assert 0 < errors["p50"].ms < errors["p99"].ms < 0.2
