@@ -26,7 +26,7 @@ from metrics.checks.evidence import (
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit, at_most, few_late, share_at_most
 from metrics.first_packets import RULES as COMPARED
-from metrics.host_captures import Waits
+from metrics.host_captures import HostCounts, Waits
 from metrics.probing import Extreme
 from metrics.recount import Recount
 from metrics.rundir import FAILED, INVALID, JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, RunDir, Scope
@@ -116,6 +116,7 @@ def test_checks_of_a_sound_run_all_hold() -> None:
     assert {check.name for check in check_run(SOUND) if check.outcome != PASSED} == {"churn_executed"}
 
 
+HOST_PACKETS = "host_capture_packets", "invalid"
 LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late(11, 0))
 
 
@@ -142,8 +143,8 @@ LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late
         ("captures", {"plane_frames": 91, "plane_dropped": 1}, "capture_drops", "suspect"),
         ("delays", {"failed": 1, "worst": 0.5}, "delay_order", "invalid"),
         ("identity", {"failed": 1, "worst": 1}, "overhead_identity", "invalid"),
-        ("host_captures", {"unread": 1}, "host_capture_packets", "invalid"),
-        ("host_captures", {"undelivered": 2, "kernel_dropped": 1}, "host_capture_packets", "invalid"),
+        ("host_captures", {"counts": (HostCounts(0, 2000, unread=1),)}, *HOST_PACKETS),
+        ("host_captures", {"counts": (HostCounts(0, undelivered=2, kernel_dropped=1),)}, *HOST_PACKETS),
         ("host_captures", {"outbound": LATE_PACKETS}, "host_capture_outbound", "invalid"),
         ("host_captures", {"inbound": LATE_PACKETS}, "host_capture_inbound", "invalid"),
         ("links", {"physical": Matching(9, 1, 0)}, "link_agreement", "suspect"),
