@@ -10,7 +10,7 @@ import msgspec
 from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
 from harness.experiment.document import place_of, read_toml, shorten
-from harness.experiment.form import SLOWEST_MBIT, Experiment, section_of
+from harness.experiment.form import SLOWEST_MBIT, Experiment, UnderlaySpec, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
 from harness.experiment.wording import (
     all_places,
@@ -27,6 +27,7 @@ from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topi
 from peer.core.payload import least_payload_bytes
 from peer.protocols.description import Composition, ParameterError, section_name
 from peer.protocols.registry import PROTOCOLS
+from topologies.importers import IMPORTERS, Options
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 
@@ -100,10 +101,8 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         yield True, place, problem
     underlay, workload, peer = experiment.underlay, experiment.workload, experiment.peer
     remote = experiment.testbed == "remote"
-    reads_data = underlay.kind in ("wondernetwork", "matrix")
     yield remote and not experiment.inventory, "$.inventory", 'missing: testbed = "remote" needs it'
-    yield underlay.kind == "matrix" and not underlay.path, "$.underlay.path", 'missing: kind = "matrix" needs it'
-    yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
+    yield from _data_rules(underlay)
     yield (
         workload.topics_per_message > workload.topics,
         "$.workload.topics_per_message",
@@ -128,6 +127,17 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield from _adversary_rules(experiment)
     if underlay.hosts is not None:
         yield from _host_rules(experiment, underlay.hosts)
+
+
+def _data_rules(underlay: UnderlaySpec) -> Iterator[tuple[bool, str, str]]:
+    importer = IMPORTERS.get(underlay.kind)
+    named, reads_file = importer is not None and importer.path == "named", importer and importer.path != "shipped"
+    yield named and not underlay.path, "$.underlay.path", f'missing: kind = "{underlay.kind}" needs it'
+    yield bool(underlay.path) and not reads_file, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
+    for option in Options.__struct_fields__:
+        asked = getattr(underlay, option) != getattr(Options(), option)
+        taken = importer is not None and option in importer.options
+        yield asked and not taken, f"$.underlay.{option}", f'kind = "{underlay.kind}" does not use it'
 
 
 def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:

@@ -21,6 +21,7 @@ from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Publish
 from peer.protocols.description import Choice
 from peer.runtime.limits import SUPPORT_FILES, needed_files
+from topologies.importers import IMPORTERS
 from topologies.model import Underlay
 
 PEER_MIB = 7.0
@@ -198,9 +199,10 @@ def _may_crash(churn: ChurnSpec) -> bool:
 
 
 def _extras(underlay: UnderlaySpec) -> int:
-    """Return how many matrices the underlay has besides the delays."""
-    jitter = underlay.kind == "wondernetwork" if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
-    return jitter + (underlay.loss_ratio > 0)
+    """Return how many matrices the underlay has, or may have, besides the delays."""
+    carries = IMPORTERS[underlay.kind].carries if underlay.kind in IMPORTERS else frozenset()
+    jitter = "jitter" in carries if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
+    return jitter + ("loss" in carries if underlay.loss_ratio == "measured" else underlay.loss_ratio > 0)
 
 
 def _wall_s(experiment: Experiment, hosts: int) -> float:
