@@ -5,6 +5,7 @@ the run directory first, draw nothing, and return how many lines they changed, s
 was there at all.
 """
 
+import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -98,6 +99,19 @@ def repeated_delivers(run_dir: Path, of: int = 10) -> int:
     """All nodes trace every ``of``-th delivery twice."""
     is_chosen = _every(of, _others_delivery)
     return _everywhere(run_dir, lambda event: [event, event] if is_chosen(event) else [event])
+
+
+def links_left_out(run_dir: Path, of: int) -> int:
+    """Traces leave out every so many-th logical link."""
+    count = itertools.count(1)
+
+    def leave_out(event: TraceEvent) -> Iterator[TraceEvent]:
+        if event.event != "graft":
+            yield event
+        elif kept := tuple(topic for topic in event.topics or () if next(count) % of):
+            yield structs.replace(event, topics=kept)
+
+    return _everywhere(run_dir, leave_out)
 
 
 def deliveries_later(run_dir: Path, ms: float) -> int:

@@ -307,6 +307,12 @@ RECORDED: dict[str, RecordedFault] = {
         lambda run, size: edited.repeated_delivers(run, int(size)),
         (10, 100),
     ),
+    "links left out": RecordedFault(
+        "one in {:g} logical links is in no trace",
+        ("logical_link_frames",),
+        lambda run, size: edited.links_left_out(run, int(size)),
+        (3, 30, 100),
+    ),
     "late deliveries": RecordedFault(
         "all deliveries {:g} ms later than they were", ("node_handling_delay",), edited.deliveries_later, (8, 4, 2, 1)
     ),

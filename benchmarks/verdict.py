@@ -44,6 +44,7 @@ from harness.machine import sandbox
 from harness.planning.documents import write_plan
 from harness.planning.planner import make_plan
 from harness.stages.repetition import is_spoiled_by_host
+from metrics.intervals import proportion_interval
 from metrics.rundir import FAILED, NOT_JUDGED, Summary
 
 CHECKOUT = Path(__file__).parents[1]
@@ -277,15 +278,19 @@ def _stop_when_working(seed: int, ended: threading.Event) -> None:
 
 
 def _table(results: list[dict[str, Any]]) -> str:
-    """How many runs of each condition had which verdict; ``explained``: stalls of the host explain all reasons."""
-    lines = [f"{'condition':<50} runs  valid  suspect  invalid  failed  explained"]
+    """How many runs of each condition had which verdict, and the interval of the share that is not valid.
+
+    ``explained``: stalls of the host explain all reasons.
+    """
+    lines = [f"{'condition':<50} runs  valid  suspect  invalid  failed  explained  not valid, 95 % interval"]
     names = dict.fromkeys(_name(result) for result in results if result["condition"] != "fault")
     for name in names:
         those = [result for result in results if _name(result) == name]
         counts = [sum(r["verdict"] == verdict for r in those) for verdict in ("valid", "suspect", "invalid", "failed")]
         explained = sum(bool(r.get("by_stalls")) for r in those)
         cells = "  ".join(f"{count:>{width}}" for count, width in zip(counts, (5, 7, 7, 6), strict=True))
-        lines.append(f"{name:<50} {len(those):>4}  {cells}  {explained:>9}")
+        low, high = proportion_interval(len(those) - counts[0], len(those))
+        lines.append(f"{name:<50} {len(those):>4}  {cells}  {explained:>9}  {100 * low:.1f} to {100 * high:.1f} %")
     sound = (r for r in results if r["condition"] != "fault")
     reasons = [f"{_name(r)} seed {r['seed']}: {text}" for r in sound for text in r["reasons"]]
     return "\n".join([*lines, "", *reasons])

@@ -7,12 +7,13 @@ import argparse
 import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 from harness.doctor.programs import program_path
-from harness.errors import TrellisError
+from harness.errors import TrellisError, UsageError
 from harness.interpreter import SAFE_PATH
 from harness.interruption import describe, exit_code, heed_sigterm
-from harness.terminal import say
+from harness.terminal import one_line, say
 from metrics.rundir import RunDirError
 from metrics.storage import StoreError
 
@@ -42,8 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb.
 
     Returns:
-        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect (for
-        ``compare``: a condition could not be judged), 4 a condition of ``compare`` failed, 130 after Ctrl-C, 143 after
+        The exit code: 0 done (for ``run``: valid), 1 failed or invalid, 2 usage, 3 suspect (for ``compare``: a
+        condition could not be judged), 4 a condition of ``compare --fail-if`` is met, 130 after Ctrl-C, 143 after
         SIGTERM.
     """
     argv = sys.argv[1:] if argv is None else argv
@@ -54,32 +55,48 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _run(argv, chosen)
     except (TrellisError, RunDirError, StoreError) as error:
-        say(f"trellis {chosen}: {error}", file=sys.stderr)
+        say(f"{_command(chosen)}: {one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # as in "trellis compare ... | head"
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as interrupt:
-        print(f"trellis {chosen}: {describe(interrupt)}", file=sys.stderr)
+        print(f"{_command(chosen)}: {describe(interrupt)}", file=sys.stderr)
         return exit_code(interrupt)
 
 
 def _run(argv: list[str], chosen: str | None) -> int:
     parser = _parser(chosen)
-    arguments = parser.parse_args(argv)
-    if chosen not in VERBS:
+    if chosen is not None and chosen not in VERBS:
+        raise UsageError(f"there is no verb '{chosen}'; trellis --help lists the verbs")
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        raise UsageError(f"unknown arguments: {' '.join(unknown)}; try: {_command(chosen)} --help")
+    if chosen is None:
         parser.print_help()
         return 2
     return int(import_module(f"harness.commands.{_module(chosen)}").run(arguments))
+
+
+def _command(verb: str | None) -> str:
+    return f"trellis {verb}" if verb in VERBS else "trellis"
 
 
 def _module(verb: str) -> str:
     return "importing" if verb == "import" else verb
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises usage errors, in the words of the other errors."""
+
+    def error(self, message: str) -> NoReturn:
+        message = message.removeprefix("argument ").replace("invalid int value:", "expected an integer, got")
+        raise UsageError(f"{message}; try: {self.prog} --help")
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """Return the parser with the arguments of the chosen verb only; the modules of other verbs are not imported."""
-    parser = argparse.ArgumentParser(prog="trellis", description=DESCRIPTION)
+    parser = _Parser(prog="trellis", description=DESCRIPTION)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     for verb, text in VERBS.items():
         sub = verbs.add_parser(verb, help=text, description=text)

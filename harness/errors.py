@@ -12,6 +12,12 @@ class TrellisError(Exception):
     exit_code = 1
 
 
+class UsageError(TrellisError):
+    """The command line has an unknown verb or option, or a value that an option does not take."""
+
+    exit_code = 2
+
+
 class ExperimentError(TrellisError):
     """An experiment file, a matrix or an option is invalid. ``path`` names the place (``$.underlay.hosts``, a file)."""
 

@@ -9,10 +9,17 @@ from typing import TextIO
 
 import msgspec
 
+from metrics.foreign_text import printable as printable
 
-def printable(words: str) -> str:
-    """Return words for a terminal or a report: control characters except line ends become U+FFFD."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)
+
+def shorten(text: str, most: int = 60) -> str:
+    """Return a text of more than ``most`` characters without its end, so that a line has room for an explanation."""
+    return text if len(text) <= most else f"{text[:57]}..."
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, with words that no reader reads to the end cut short. Most paths stay whole."""
+    return " ".join(shorten(word, most=200) for word in text.split())
 
 
 def say(*lines: str, file: TextIO | None = None) -> None:

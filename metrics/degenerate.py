@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
+from metrics.rundir.documents import views_of
 from peer.protocols.registry import PROTOCOLS
 
 Section = Mapping[str, Any]
 
 NEARLY_ALL = 0.99
 """Share of the other hosts from which on a mean degree counts as all of them."""
-
-VIEWS = ("view_size", "cache_size", "table_size", "active_view", "passive_view")
-"""Keys of protocols and memberships that say how many nodes a node knows or links to."""
 
 
 def find_degeneracies(experiment: Section, degree: float | None) -> Iterator[str]:
@@ -34,8 +34,8 @@ def find_degeneracies(experiment: Section, degree: float | None) -> Iterator[str
     elif experiment["workload"]["topics"] == 1:
         yield "there is one topic: how nodes share links between topics does not show"
     for section in (experiment["protocol"], experiment["membership"]["kind"]):
-        for key, size in experiment.get(str(section).replace("-", "_"), {}).items():
-            if key in VIEWS and hosts and size >= hosts:
+        for key, size in asdict(views_of(experiment, section)).items():
+            if size is not None and hosts and size >= hosts:
                 yield f"{section}.{key} = {size} is more than the {hosts - 1} other nodes: a node may know all of them"
 
 

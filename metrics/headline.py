@@ -14,7 +14,7 @@ from metrics.measures.groups import GROUPS, GroupMessages
 from metrics.measures.learning import LEARNING
 from metrics.measures.measure import Values
 from metrics.measures.registry import HEADLINE
-from metrics.measures.snapshots import LINKS
+from metrics.measures.snapshots import LINKS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.overlay.nodes import NodeLinks
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
@@ -94,18 +94,22 @@ def _deliveries(totals: MessageTotals) -> Deliveries:
 def _links(run: RunDir, adversaries: Nodes) -> dict[str, float | None]:
     """Views at every node and second of the workload, from the traces; degrees at the middle of the workload.
 
-    The ratios are of all seconds.
+    The ratios are of all seconds. By the captures, there is none if one node's logical links are not known.
     """
     columns = ("source", "at_ns", "node", "view_size_total", "view_size_unique", "degree")
     rows = of_nodes(read_columns(run, "sharing", *columns), "node", adversaries, others=True)
-    rows = rows.filter(pc.equal(rows["source"], "trace"))
     workload = run.phase("workload")
     if workload is not None:
         rows = _between(rows, "at_ns", workload.start_ns, workload.end_ns - 1)
+    observed = rows.filter(pc.equal(rows["source"], "frames"))
+    if observed["view_size_total"].null_count:
+        observed = observed.slice(0, 0)
+    rows = rows.filter(pc.equal(rows["source"], "trace"))
     instants = np.unique(_present(rows, "at_ns"))
     middle = rows.filter(pc.equal(rows["at_ns"], int(instants[len(instants) // 2]))) if len(instants) else rows
     always, then = (LINKS.numbers(_node_links(each)) for each in (rows, middle))
-    return always | {name: value for name, value in then.items() if name.startswith("degree")}
+    degrees = {name: value for name, value in then.items() if name.startswith("degree")}
+    return always | degrees | WIRE_LINKS.numbers(_node_links(observed))
 
 
 def _node_links(rows: pa.Table) -> NodeLinks:

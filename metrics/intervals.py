@@ -5,7 +5,7 @@ otherwise by Welch's t test, which does not assume that both groups vary equally
 ``holm`` keeps the error rate of many tests at once (S. Holm, Scandinavian Journal of Statistics 6, 1979).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from math import atan, comb, exp, fsum, inf, lgamma, log, log1p, pi, sqrt
 from statistics import stdev
@@ -193,6 +193,28 @@ def binomial_tails(successes: int, trials: int, p: float) -> tuple[float, float]
         return low, min(1.0, 1 - low + at)
     high = _add_up(at, ((trials - k) / (k + 1) * odds for k in range(successes, trials)))
     return min(1.0, 1 - high + at), high
+
+
+def proportion_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a proportion, by the tails of the binomial distribution.
+
+    C. J. Clopper and E. S. Pearson, The use of confidence or fiducial limits illustrated in the case of the binomial,
+    Biometrika 26, 1934. Raises ValueError without trials.
+    """
+    if not 0 <= successes <= trials or not trials:
+        raise ValueError(f"{successes} of {trials}")
+    rare = (1 - LEVEL) / 2
+    low = _first(lambda p: binomial_tails(successes, trials, p)[1] > rare) if successes else 0.0
+    high = _first(lambda p: binomial_tails(successes, trials, p)[0] < rare) if successes < trials else 1.0
+    return low, high
+
+
+def _first(holds: Callable[[float], bool]) -> float:
+    """Return the smallest p in [0, 1] from which a condition holds, by bisection."""
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def _add_up(term: float, ratios: Iterator[float]) -> float:

@@ -100,6 +100,7 @@ SOUND = Evidence(
         physical=Matching(9, only_traced=0, only_on_wire=0, changing=1),
         connected=Matching(9, only_traced=0, only_on_wire=0),
         logical=Outcome(tested=9, failed=0),
+        frames=parts.LinkFrames(Matching(9, only_traced=0, only_on_wire=0), material=9, ends=4, unread=0),
     ),
     host_captures=HostCaptures(asked=3, hosts=3, pairs=2000, outbound=WAITS, inbound=WAITS),
     accounts=parts.Accounts(tested=60, deviations={"copies were read without an event": 0}),

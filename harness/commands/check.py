@@ -43,7 +43,8 @@ def _experiment(arguments: argparse.Namespace) -> tuple[str, list[str]]:
     from harness.experiment.loader import load_experiment
     from harness.planning import make_plan, remarks_on
 
-    planned = make_plan(load_experiment(arguments.file, arguments.set, arguments.seed), arguments.file)
+    experiment = load_experiment(arguments.file, arguments.set, arguments.seed)
+    planned = make_plan(experiment, arguments.file, arguments.set)
     kind = planned.plan.experiment.underlay.kind
     description = f"{planned.plan.name}, {planned.underlay.size} hosts on {kind}, {len(planned.schedule)} messages"
     return description, list(remarks_on(planned))

@@ -19,7 +19,7 @@ UNBOUNDED = 10_000
 """Columns of output that does not go to a terminal."""
 
 UNDECIDED, FAILED = 3, 4
-"""Exit statuses: a condition of ``--fail-if`` could be neither confirmed nor rejected; one failed."""
+"""Exit statuses: a condition of ``--fail-if`` could be neither confirmed nor rejected; one is met."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +134,7 @@ def _conclude(outcomes: "list[Outcome]", comparison: "Comparison") -> int:
     for path in invalid:
         say(f"invalid run: {path}: its numbers are not to be trusted", file=sys.stderr)
     states = {each.state for each in outcomes}
-    if "failed" in states:
+    if "met" in states:
         return FAILED
     return UNDECIDED if "undecided" in states or (outcomes and invalid) else 0
 

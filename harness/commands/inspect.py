@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import ExperimentError
 from metrics.rundir import RunDir
-from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE
+from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE, PLAN_FILE
 from metrics.storage import Place, StoreError, place
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _require_version(capture: Place) -> None:
     """Refuse a run's capture if the run has frames that only another version of Trellis knows."""
     folder = capture.absolute().parent
-    if folder.name == CAPTURE_FOLDER and (folder.parent / MANIFEST_FILE).is_file():
+    if folder.name == CAPTURE_FOLDER and all((folder.parent / name).is_file() for name in (PLAN_FILE, MANIFEST_FILE)):
         _ = RunDir(folder.parent).manifest
 
 

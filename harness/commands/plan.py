@@ -30,7 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
     from harness.experiment.loader import load_experiment
     from harness.planning import encode_plan, make_plan, write_plan
 
-    planned = make_plan(load_experiment(arguments.file, arguments.set, arguments.seed), arguments.file)
+    experiment = load_experiment(arguments.file, arguments.set, arguments.seed)
+    planned = make_plan(experiment, arguments.file, arguments.set)
     if arguments.out is not None:
         write_plan(planned, arguments.out)
     if arguments.json:

@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _plan(file: Path, overrides: list[str], seed: int) -> PlannedRun:
     experiment = load_experiment(file, overrides, seed)
     with step("plan"):
-        return make_plan(experiment, file)
+        return make_plan(experiment, file, overrides)
 
 
 def _print_remarks(planned: PlannedRun, printed: set[str]) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 from harness.errors import ExperimentError
 from harness.experiment.data import DATA_VARIABLE
 from harness.progress import counting
-from harness.stages.analysis import run_spark
+from harness.stages.analysis import master_option, run_spark
 from harness.stages.manifest import kernel, versions
 from harness.studies.loader import load_study
 from harness.studies.origin import Machine, find_origin
 from harness.studies.papers import HERE, paper_of
 from harness.studies.record import RECORD_FILE, Record, StaleRecord, encode_record, make_source
 from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
+from metrics.rundir import write_file
+from metrics.rundir.plain import find_foreign
 from metrics.storage import local_path
 
 SWEEPS = Path("runs") / "studies"
@@ -31,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the study")
     parser.add_argument("--out", type=local_path, metavar="DIR", help="folder of the results, existing ones included")
     parser.add_argument(
-        "--master", help="a Spark master, or 'here': one run at a time, no Spark (default: all cores of this machine)"
+        "--master",
+        type=master_option,
+        help="a Spark master, or 'here': one run at a time, no Spark (default: all cores of this machine)",
     )
     parser.add_argument("--any-code", action="store_true", help="accept results of other versions of the code")
     parser.add_argument(
@@ -47,11 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
     folder = (arguments.out or SWEEPS / (study.name + ("-quick" if arguments.quick else ""))).absolute()
     if folder.exists() and not folder.is_dir():
         raise ExperimentError(str(folder), "exists and is not a folder")
+    if foreign := find_foreign(folder):
+        raise ExperimentError(str(folder), f"{foreign}; remove it, or name another folder (--out)")
     source = arguments.file.absolute()
     jobs = jobs_of(study, source.parent)
     spec = SweepSpec(study, str(source), study_code(study), _options(arguments), versions(), arguments.any_code)
     write_spec(folder, spec)
-    (folder / "study.toml").write_bytes(source.read_bytes())
+    write_file(folder / "study.toml", source.read_bytes())
     store = Store(folder, any_code=arguments.any_code)
     inputs = [source.parent, *([Path(data)] if (data := os.environ.get(DATA_VARIABLE)) else [])]
     with counting(f"sweep {study.name}", len(jobs), lambda: store.count(jobs)):
@@ -62,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.any_code:
         results = [result for job in jobs if (result := store.read(job)) is not None]
         record = Record(make_source(study, spec.command, find_origin(source, _this_machine()), results), tuple(results))
-        (folder / RECORD_FILE).write_text(encode_record(study, record), encoding="utf-8")
+        write_file(folder / RECORD_FILE, encode_record(study, record).encode())
         if arguments.record:
             return _publish(study.name, folder / RECORD_FILE)
     return 0

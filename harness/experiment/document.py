@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ExperimentError
-from harness.terminal import printable
+from harness.terminal import printable, shorten
 from topologies.reading import InputError, read_text
 
 LARGEST_BYTES = 4 << 20
@@ -35,6 +35,40 @@ def input_errors() -> Iterator[None]:
         raise ExperimentError(error.place, error.problem) from None
 
 
+@contextmanager
+def naming_origin(path: Path, overrides: Sequence[str] = (), **options: object) -> Iterator[None]:
+    """Name in an error the origin of the key: the option that set it, otherwise the file with all options.
+
+    A key of the file may be wrong only because of an option: 4 links per node are too many with ``--set hosts=3``.
+
+    Args:
+        path: the file.
+        overrides: the ``key=value`` of ``--set``.
+        options: values that options of their own set, by key; None = the option was not given.
+    """
+    try:
+        yield
+    except ExperimentError as error:
+        if not error.path.startswith("$"):
+            raise
+        given = {key: f"--{key} {value}" for key, value in options.items() if value is not None}
+        named = {override.partition("=")[0].strip(): _describe_override(override) for override in overrides}
+        raise ExperimentError(_place_with_origin(path, error.path, named | given), error.problem) from None
+
+
+def _place_with_origin(path: Path, place: str, given: dict[str, str]) -> str:
+    """Return the place of an error with its origin. ``given``: the options by the keys that they set."""
+    keys = [key for key in given if f"{place}.".startswith((f"$.{key}.", f"$.{key}["))]
+    if keys:
+        nearest = max(keys, key=len)
+        return given[nearest] if place == f"$.{nearest}" else f"{given[nearest]}: {place}"
+    return f"{' '.join([str(path), *(['with', *given.values()] if given else [])])}: {place}"
+
+
+def _describe_override(override: str) -> str:
+    return f"--set {shorten(printable(' '.join(override.split())))}"
+
+
 def read_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Read a TOML file and apply the ``key=value`` overrides of the command line.
 
@@ -55,11 +89,9 @@ def read_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         try:
             _assign(document, override)
         except ExperimentError as error:
-            raise ExperimentError(f"--set {shorten(printable(' '.join(override.split())))}", error.problem) from None
-    try:
+            raise ExperimentError(_describe_override(override), error.problem) from None
+    with naming_origin(path, overrides):
         _refuse_unusable(document)
-    except ExperimentError as error:
-        raise ExperimentError(f"{path}: {error.path}", error.problem) from None
     return document
 
 
@@ -150,8 +182,3 @@ def _refuse_unusable(value: object, path: str = "$") -> None:
 def place_of(path: str, key: str) -> str:
     """Return the path of a key, on one line however the file spells the key."""
     return f"{path}.{shorten(key if BARE_WORD.fullmatch(key) else repr(key))}"
-
-
-def shorten(text: str) -> str:
-    """Return a text that fits into a line together with an explanation."""
-    return text if len(text) <= 60 else f"{text[:57]}..."

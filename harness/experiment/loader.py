@@ -9,7 +9,7 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
-from harness.experiment.document import place_of, read_toml, shorten
+from harness.experiment.document import naming_origin, place_of, read_toml
 from harness.experiment.form import SLOWEST_MBIT, Experiment, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
 from harness.experiment.wording import (
@@ -22,6 +22,7 @@ from harness.experiment.wording import (
     quote,
     values_or_sections,
 )
+from harness.terminal import shorten
 from harness.testbeds.registry import find_lack
 from peer.core.addressing.expression import MAX_LENGTH, ExpressionError
 from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topics
@@ -50,10 +51,8 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
         raise ExperimentError(str(path), f"a study, not an experiment; try: trellis sweep {path}")
     if seed is not None:
         document["seed"] = seed
-    try:
+    with naming_origin(path, overrides, seed=seed):
         return decode_experiment(document)
-    except ExperimentError as error:
-        raise ExperimentError(f"{path}: {error.path}", error.problem) from None
 
 
 def decode_experiment(document: dict[str, Any]) -> Experiment:

@@ -1,7 +1,7 @@
 """Makes a plan: the same file, overrides and seed give the same plan on any machine."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
+from harness.experiment.document import naming_origin
 from harness.experiment.form import Experiment, ProcessingSpec, section_of
 from harness.experiment.loader import check_rules
 from harness.planning.composition import choose_behaviour, choose_parts
@@ -31,21 +32,19 @@ from topologies.model import Matrix
 LONGEST_PROCESSING_MS = 60_000.0
 
 
-def make_plan(experiment: Experiment, source: Path) -> PlannedRun:
+def make_plan(experiment: Experiment, source: Path, overrides: Sequence[str] = ()) -> PlannedRun:
     """Resolve every default, make all random draws, and predict what the run needs.
 
     Args:
         experiment: from ``load_experiment``.
         source: the experiment file; its paths are relative to its folder.
+        overrides: the ``key=value`` with which it was loaded, for error messages.
 
     Raises:
         ExperimentError: the data is missing or invalid, or the run needs more than this machine has.
     """
-    try:
+    with naming_origin(source, overrides):
         return _make_plan(experiment, source)
-    except ExperimentError as error:
-        place = f"{source}: {error.path}" if error.path.startswith("$") else error.path
-        raise ExperimentError(place, error.problem) from None
 
 
 def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:

@@ -21,7 +21,7 @@ from harness.errors import ExperimentError, TrellisError, last_line
 from harness.interpreter import python_command
 from harness.machine import sandbox
 from metrics.executors import HERE_BYTES, shares_files
-from metrics.executors.cluster import DEFAULTS, HEAP_MIB, TASK_MIB, ExecutorOptions, parse_memory
+from metrics.executors.cluster import DEFAULTS, HEAP_MIB, TASK_MIB, ExecutorOptions, check_master, parse_memory
 from metrics.rundir import RunDir, RunDirError, Summary, open_log
 from metrics.rundir.files import ANALYSIS_LOG
 from metrics.storage import Place, StoreError, StorePath
@@ -39,7 +39,7 @@ EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
 
 def add_master_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--master``, and what the executors of a cluster are given."""
-    parser.add_argument("--master", help=MASTER_HELP)
+    parser.add_argument("--master", type=master_option, help=MASTER_HELP)
     parser.add_argument(
         "--executor-memory",
         metavar="SIZE",
@@ -58,6 +58,14 @@ def add_master_arguments(parser: argparse.ArgumentParser) -> None:
         help="Python on the machines of a cluster, with NumPy, pyarrow and msgspec (default: $PYSPARK_PYTHON, or the "
         "path of Trellis's own)",
     )
+
+
+def master_option(text: str) -> str:
+    """Return what ``--master`` names; its form is checked before any work."""
+    try:
+        return check_master(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def executor_options(arguments: argparse.Namespace) -> ExecutorOptions:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment.document import read_toml
+from harness.experiment.document import naming_origin, read_toml
 from harness.experiment.loader import decode, is_study
 from harness.studies.form import (
     Bounds,
@@ -51,7 +51,7 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
         raise ExperimentError(str(path), f"an experiment, not a study; try: trellis run {path}")
     if seeds is not None:
         document["seeds"] = seeds
-    try:
+    with naming_origin(path, overrides, seeds=seeds):
         _refuse_overruled(decode(document, Study), keys)
         study = decode(_keep_from_quick(document, keys), Study)
         if quick:
@@ -59,8 +59,6 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
         if any(key.partition(".")[0] == "grid" for key in keys):
             study = _drop_claims(study)
         check_study(study)
-    except ExperimentError as error:
-        raise ExperimentError(f"{path}: {error.path}", error.problem) from None
     return study
 
 

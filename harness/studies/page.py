@@ -1,6 +1,8 @@
 """Writes the output of a sweep: results, tables, figures, and one HTML page that opens without a network."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from harness.studies.results import aggregate, means_table, runs_table
 from harness.studies.store import Result, SweepSpec
 from harness.studies.tables import Table, make_table, show_entry, write_csv, write_markdown
 from metrics.report.svg import palette_css, to_element, to_svg
+from metrics.rundir import write_file
 
 CLAIMS_FILE = "claims.md"
 
@@ -34,28 +37,35 @@ def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path
     """
     axes = [axis.name for axis in axes_of(spec.study)]
     means = means_table(list(aggregate(results)), axes)
-    pyarrow.parquet.write_table(means, folder / "results.parquet")
-    pyarrow.csv.write_csv(means, folder / "results.csv")
-    pyarrow.parquet.write_table(runs_table(results, axes), folder / "runs.parquet")
+    write_file(folder / "results.parquet", _in_memory(partial(pyarrow.parquet.write_table, means)))
+    write_file(folder / "results.csv", _in_memory(partial(pyarrow.csv.write_csv, means)))
+    runs = runs_table(results, axes)
+    write_file(folder / "runs.parquet", _in_memory(partial(pyarrow.parquet.write_table, runs)))
     tables = [make_table(table, results) for table in spec.study.table]
     for table in tables:
-        (folder / f"{table.spec.name}.md").write_text(write_markdown(table), encoding="utf-8")
-        (folder / f"{table.spec.name}.csv").write_text(write_csv(table), encoding="utf-8")
+        write_file(folder / f"{table.spec.name}.md", write_markdown(table).encode())
+        write_file(folder / f"{table.spec.name}.csv", write_csv(table).encode())
     findings = [judge(claim, results) for claim in spec.study.claim]
     if findings:
-        (folder / CLAIMS_FILE).write_text(f"**Claims of the paper**\n\n{write_findings(findings)}\n", encoding="utf-8")
+        write_file(folder / CLAIMS_FILE, f"**Claims of the paper**\n\n{write_findings(findings)}\n".encode())
     page = folder / "index.html"
-    page.write_text(_render(spec, results, tables, findings, _draw(folder, spec, results)), encoding="utf-8")
+    write_file(page, _render(spec, results, tables, findings, _draw(folder, spec, results)).encode())
     return page
+
+
+def _in_memory(write: Callable[[BytesIO], object]) -> bytes:
+    """Return what something writes to a file."""
+    file = BytesIO()
+    write(file)
+    return file.getvalue()
 
 
 def _draw(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> list[dict[str, str]]:
     """Write every figure as PNG, and return it as SVG for the page."""
     drawn = []
     for figure in spec.study.figure:
-        path = folder / f"{figure.name}.png"
         canvas = draw_figure(figure, results)
-        canvas.savefig(path, dpi=144)
+        write_file(folder / f"{figure.name}.png", _in_memory(partial(canvas.savefig, dpi=144)))
         element = to_element(to_svg(canvas), figure.name, figure.title)
         drawn.append({"name": figure.name, "title": figure.title, "note": figure.note, "svg": element})
     return drawn

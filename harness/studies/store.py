@@ -15,7 +15,7 @@ from harness.studies.code_hash import ROOT, code_of
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.point_run import Row
 from harness.studies.points import points_of, seeds_of
-from metrics.rundir import write_document
+from metrics.rundir import write_document, write_file
 
 
 class Job(Struct, frozen=True):
@@ -134,9 +134,7 @@ class Store:
 
     def write(self, result: Result) -> None:
         """Write a result. If the process is killed meanwhile, the old state remains."""
-        unfinished = self._folder / f"{result.key}.part"
-        unfinished.write_bytes(msgspec.json.encode(result) + b"\n")
-        unfinished.replace(self._path(result.key))
+        write_file(self._path(result.key), msgspec.json.encode(result) + b"\n")
 
     def count(self, jobs: Sequence[Job]) -> int:
         """Count the jobs with a result. A file is read again only if it has changed."""

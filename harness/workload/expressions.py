@@ -22,6 +22,9 @@ from peer.core.schedule import Action, Change, Population
 MOST_ATTEMPTS = 100
 """Expressions that are drawn for one message until one of them has a member."""
 
+MOST_VAIN = 1_000_000
+"""Expressions without a member that are drawn for all messages together. Beyond them the experiment is refused."""
+
 Terms = list[Sequence[TopicId]]
 """The topics of each conjunction."""
 
@@ -43,7 +46,7 @@ def draw_for_groups(
         silent: nodes that do not publish.
 
     Raises:
-        ExperimentError: nothing is published at any instant.
+        ExperimentError: nothing is published at any instant, or more than ``MOST_VAIN`` expressions have no member.
     """
     population = first_population(membership.up, membership.interests)
     source = GroupSource(expressions, population, workload.topics, seed, silent)
@@ -71,6 +74,7 @@ class GroupSource:
         self._population = population
         self._random = substream(seed, NETWORK, "expressions")
         self._silent = silent
+        self._vain = 0
         self._publishers: list[NodeId] = []
         self._described: list[NodeId] = []  # nodes with topics
         self._find_nodes()
@@ -95,6 +99,11 @@ class GroupSource:
         self._is_stale = True
 
     def draw(self) -> Draft | None:
+        """Draw the next publication; None if nothing can be published now.
+
+        Raises:
+            ExperimentError: more than ``MOST_VAIN`` expressions had no member.
+        """
         if self._is_stale:
             self._find_nodes()
         if not self._publishers:
@@ -106,6 +115,10 @@ class GroupSource:
                 return None
             if self._spec.empty_groups or find_members(expression, self._subscribers) & ~(1 << publisher):
                 return Draft(publisher, covering_topics(expression), expression)
+            self._vain += 1
+            if self._vain > MOST_VAIN:
+                problem = f"a node other than the publisher satisfies none of {MOST_VAIN:,} drawn expressions"
+                raise ExperimentError("$.expressions", f"{problem}; ask for fewer keywords or for empty_groups = true")
         return None
 
     def refusal(self) -> ExperimentError:

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from harness.errors import ExperimentError
-from harness.experiment.document import input_errors, shorten
+from harness.experiment.document import input_errors
+from harness.terminal import shorten
 from topologies.reading import Row, parse_count, parse_number, read_text, split_rows
 
 Recorded = list[tuple[float, float]]

@@ -50,8 +50,8 @@ def _judge_nodes(counts: dict[int, evidence.LateCounts], what: str) -> Judgement
 
 @RULES.add("overload", SUSPECT, NODE_DELAY, NODE_SHARE, Limit(NODE_SAMPLES, "frames"), things="nodes")
 def node_send_delay(node_sends: dict[int, evidence.LateCounts]) -> Judgement | Absent:
-    """Fails if at a node more than {1} of the frames have a ``d_sndbuf`` above {0}. A node with fewer than {2} is not
-    judged.
+    """Fails if at a node more than {1} of the frames have a ``d_sndbuf`` above {0}. Frames that TCP held back
+    ([below](#waits-for-tcp)) do not count. A node with fewer than {2} is not judged.
 
     One slow node is lost in the distribution over all nodes, but all that it sends is late.
 

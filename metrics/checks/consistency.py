@@ -1,7 +1,7 @@
 """Do logs, captures and tables tell the same story?"""
 
 from metrics.checks import evidence
-from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
+from metrics.checks.rule import FLOOR, Absent, Judgement, Limit, Rules, few_late, none_of
 from metrics.recount import Recount
 from metrics.rundir import INVALID, SUSPECT
 
@@ -119,8 +119,9 @@ def causal_order(order: evidence.Outcome) -> Judgement:
 def frames_arrived(frames: evidence.Outcome) -> Judgement:
     """Fails if a frame was sent and never read, unless its receiver left or crashed, or its sender crashed, about then:
     the frame was sent, or its stream still worked, at most a round trip and {0} before that end; and it was sent at
-    most as long after it (60 s after a silent crash), to a sender's own crash at the latest. Such frames count neither
-    here nor in ``frame_sets``; all others of their connections do, and all checks have these.
+    most as long after it (60 s after a silent crash), to a sender's own crash at the latest; and no later frame of its
+    stream was read. Such frames count neither here nor in ``frame_sets``; all others of their connections do, and all
+    checks have these.
 
     The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
     connection.
@@ -169,7 +170,8 @@ def captured(uncaptured: bool) -> Judgement:
 
 @RULES.add("consistency", SUSPECT)
 def frame_sets(frame_sets: evidence.FrameSets) -> Judgement:
-    """Fails if traces and captures do not have the same frames, at either tap.
+    """Fails if traces and captures do not have the same frames, at either tap: those that were sent and those that
+    left, those that arrived and those that were read.
 
     A frame that only one of them has was lost, or is missing from a record.
     """
@@ -242,8 +244,7 @@ def delay_agreement(inside: evidence.Spread) -> Judgement:
 
     It is the hosts' whole share in a delivery's delay. If a publisher's first copy waits for other nodes (for a request
     with `notify-pull`, to be admitted with implicit groups), the time up to it is left out. So is the time for which
-    TCP held back the copy that left first: frames of its stream were under way when it was written, one of them or one
-    before was retransmitted or they filled TCP's first window of ten, and their acknowledgement let it go.
+    TCP held back the copy that left first ([below](#waits-for-tcp)).
 
     Late: a delivery; the publication or the end of these waits, and before the delivery: the time inside the first and
     the last host, whose shares are not known.
@@ -299,11 +300,33 @@ def open_connections(links: evidence.Links) -> Judgement:
 
 
 @RULES.add("consistency", SUSPECT, TOLD)
+def logical_link_frames(links: evidence.Links) -> Judgement | Absent:
+    """Fails if at some full second a node's trace has a logical link that no frame on the wire began, or the frames
+    begin one that is in no trace. The frames are those by which nodes agree on the topics of a link, such as their
+    subscriptions, GRAFT and PRUNE. A trace may differ from them for {0} after each frame. Links with adversaries are
+    left out, and a connection whose frames were not captured whole is not tested.
+
+    The frames are read from the captures alone, so the number of logical links does not depend on the traces.
+    """
+    found = links.frames
+    if found is None:
+        return Absent("no frame of this protocol says which topics a link carries")
+    matching = found.matching
+    if found.unread and matching.tested < FLOOR * found.material:
+        cut = f"{found.unread:,} of {found.ends:,} ends of connections"
+        return Absent(f"the captures do not keep all frames of {cut} whole; set capture.snaplen_bytes")
+    failed = matching.only_traced + matching.only_on_wire
+    detail = f"{matching.only_on_wire:,} only on the wire, {matching.only_traced:,} only in traces" if failed else ""
+    return none_of(matching.tested, failed, "links", detail, material=found.material)
+
+
+@RULES.add("consistency", SUSPECT, TOLD)
 def logical_links(links: evidence.Links) -> Judgement | Absent:
     """Fails if a logical link that carried data on the wire is in no trace. Checked for the first and the last copy
-    with the same topics on a connection, between nodes that both subscribe to just one of them: the sender must have
-    traced the link when it sent, or the receiver the reverse link (which it may have ended up to {0} before, when the
-    sender had not heard of it).
+    with the same topics on a connection, between nodes that both subscribe to just one of them (the receiver since {0}
+    before the copy was sent, so that the copy is not meant for an earlier subscription): the sender must have traced
+    the link when it sent, or the receiver the reverse link (which it may have ended up to {0} before, when the sender
+    had not heard of it).
 
     Only where nodes flood along topics, to interested neighbours only, or tell all neighbours their interests:
     elsewhere copies rightly travel without a logical link.

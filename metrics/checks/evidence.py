@@ -147,12 +147,22 @@ class Transits(Struct, frozen=True):
     queues: Outcome | Absent  # packets through a link with a rate; those dropped or kept against its queue fail
 
 
+class LinkFrames(Struct, frozen=True):
+    """Logical links by the traces against the frames on the wire that begin and end them."""
+
+    matching: Matching  # (node, neighbour, topic) at every full second
+    material: int  # how many there were to compare, including those whose frames were not captured whole
+    ends: int  # of connections
+    unread: int  # those of them whose frames were not captured whole
+
+
 class Links(Struct, frozen=True):
     """Links by the traces against those that the captures show (``metrics.tables.agreement``)."""
 
     physical: Matching  # (node, neighbour) pairs at every full second
     connected: Matching  # the same, by connections instead of frames
     logical: Outcome | None  # links that carried data; None = nodes send copies also where there is no logical link
+    frames: LinkFrames | None  # None = no frame of the protocol tells of logical links
 
 
 class Accounts(Struct, frozen=True):
@@ -224,7 +234,7 @@ class Evidence(Struct, frozen=True):
     links: Links | Absent
     host_captures: HostCaptures | Absent
     accounts: Accounts | Absent
-    node_sends: dict[int, LateCounts] | Absent  # of the frames of ``send``, by sender
+    node_sends: dict[int, LateCounts] | Absent  # of those frames of ``send`` that TCP did not hold back, by sender
     node_receives: dict[int, LateCounts] | Absent  # of the frames of ``receive``, by receiver
     node_handlings: dict[int, LateCounts] | Absent  # of deliveries, by node: from the first copy's reading on
     emulation: Emulation | Absent

@@ -1,4 +1,4 @@
-"""Conditions on differences, such as ``propagation_delay_ms_p99 > +5%``, by which a comparison passes or fails."""
+"""Conditions on differences, such as ``propagation_delay_ms_p99 > +5%``. A comparison fails if one is met."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -7,10 +7,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from metrics.comparison.differences import ERROR_RATE, Comparison, Row
+from metrics.comparison.differences import ERROR_RATE, Comparison, Row, describe_p
 from metrics.comparison.power import MOST_ADVISED, more_needed
 from metrics.comparison.samples import Sample, contrast
-from metrics.intervals import Contrast, holm
+from metrics.intervals import Contrast, holm, t_quantile
 from metrics.measures.registry import HEADLINE
 
 _FORM = re.compile(r"\s*(\w+)\s*([<>])\s*([+-])\s*(\d+(?:\.\d+)?|\.\d+)\s*(%?)\s*")
@@ -23,16 +23,24 @@ class ConditionError(ValueError):
 
 
 class Condition(Struct, frozen=True):
-    """A measure that must not be above (or below) the baseline by more than a bound."""
+    """That a measure is above (or below) the baseline by more than a bound."""
 
     measure: str
-    above: bool  # it fails above the bound; otherwise below
+    above: bool  # it is met above the bound; otherwise below
     bound: float  # of the size of the difference, >= 0: in the measure's unit, or in percent of the baseline
     in_percent: bool
 
     def __str__(self) -> str:
         sign, percent = (">", "+") if self.above else ("<", "-"), "%" if self.in_percent else ""
         return f"{self.measure} {sign[0]} {sign[1]}{self.bound:.15g}{percent}"
+
+    def describe(self, *, met: bool) -> str:
+        """Return what is true of the measure if the condition is met, or if it is not, such as ``is not below ...``."""
+        where = f"{'above' if self.above else 'below'} the baseline"
+        if self.bound:
+            bound = f"more than {self.bound:.15g}"
+            where = f"{bound} % {where}" if self.in_percent else f"{where} by {bound}"
+        return f"is {'' if met else 'not '}{where}"
 
     def limit(self, baseline: float) -> Callable[[float], float]:
         """Return the function from a value of the baseline to the value that must not be passed.
@@ -47,7 +55,7 @@ class Condition(Struct, frozen=True):
         return lambda value: value + size
 
 
-State = Literal["failed", "passed", "undecided"]
+State = Literal["met", "not met", "undecided"]
 
 
 class Outcome(Struct, frozen=True):
@@ -95,7 +103,7 @@ class _Candidate(Struct, frozen=True):
 
     Attributes:
         excess: by how much the limit is passed, above 0 if it is; None if a value is missing.
-        shown: the difference for people.
+        shown: the difference for people; empty if a value is missing.
         unit: what more of would decide, such as "pairs of runs"; None if that cannot be told.
     """
 
@@ -109,14 +117,14 @@ class _Candidate(Struct, frozen=True):
 def judge(conditions: Sequence[Condition], comparison: Comparison) -> list[Outcome]:
     """Judge every condition in every group but the baseline.
 
-    A condition fails if the runs show that the true difference is beyond the bound, passes if they show that it is not,
-    and is undecided otherwise. Both are one-sided t tests at 5 % of the difference from the bound (two one-sided tests:
-    D. J. Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987). A bound in percent is a factor on the
-    baseline's values, so that the baseline's own variation counts (D. Hauschke et al., Statistics in Medicine 18,
-    1999).
+    A condition is met if the runs show that the true difference is beyond the bound, not met if they show that it is
+    within, and undecided otherwise. Both are one-sided t tests at 5 % of the difference from the bound (two one-sided
+    tests: D. J. Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15, 1987). A bound in percent is a factor
+    on the baseline's values, so that the baseline's own variation counts (D. Hauschke et al., Statistics in Medicine
+    18, 1999).
 
-    The p-values of failures are adjusted for the number of conditions and groups (Holm's method). Those of passes are
-    not: all conditions pass together only if each of them does (R. L. Berger, Technometrics 24, 1982).
+    The p-values of "met" are adjusted for the number of conditions and groups (Holm's method). Those of "not met" are
+    not: a comparison passes only if no condition is met or undecided (R. L. Berger, Technometrics 24, 1982).
 
     Args:
         conditions: at least one.
@@ -138,13 +146,12 @@ def _candidate(condition: Condition, comparison: Comparison, place: int, row: Ro
     group, base_group = comparison.groups[place], comparison.groups[comparison.baseline]
     one, base = (None, None) if row is None else (row.cells[place].sample, row.cells[comparison.baseline].sample)
     if one is None or base is None:
-        return _Candidate(condition, group.label, None, "the group or the baseline has no value", None)
+        return _Candidate(condition, group.label, None, "", None)
     paired = group.is_paired_with(base_group)
     excess = excess_of(condition, one, base, paired=paired)
     change = contrast(one, base, paired=paired).value
-    shown = f"difference {change:+.4g}" + (
-        f" ({change / abs(base.estimate.value):+.2%})" if base.estimate.value else ""
-    )
+    percent = f" ({change / abs(base.estimate.value):+.2%})".replace("%", " %") if base.estimate.value else ""
+    shown = f"difference {change:+.4g}{percent}"
     unit = None if one.alone or base.alone else "pairs of runs" if len(excess.sizes) == 1 else "runs in each group"
     return _Candidate(condition, group.label, excess, shown, unit)
 
@@ -165,33 +172,46 @@ def excess_of(condition: Condition, one: Sample, baseline: Sample, *, paired: bo
 def decide(excess: Contrast, p_above: float) -> State:
     """Judge an excess whose error is known. ``p_above``: adjusted for all conditions that are judged together."""
     if p_above < ERROR_RATE:
-        return "failed"
+        return "met"
     if excess.error == 0:
-        return "passed" if excess.value <= 0 else "undecided"
+        return "not met" if excess.value <= 0 else "undecided"
     assert excess.p_above is not None, "the error is known"
-    return "passed" if 1 - excess.p_above < ERROR_RATE else "undecided"
+    return "not met" if 1 - excess.p_above < ERROR_RATE else "undecided"
 
 
 def _decide(candidate: _Candidate, adjusted: Iterator[float]) -> Outcome:
-    """Judge one condition. ``adjusted``: the p-values of failures that are left, in the candidates' order."""
-
-    def outcome(state: State, words: str) -> Outcome:
-        return Outcome(candidate.condition, candidate.group, state, f"{candidate.shown}{words}")
-
-    excess = candidate.excess
+    """Judge one condition. ``adjusted``: the p-values of "met" that are left, in the candidates' order."""
+    condition, excess = candidate.condition, candidate.excess
+    p = 1.0
+    state: State = "undecided"
     if excess is None:
-        return outcome("undecided", "")
-    if excess.p_above is None:
-        return outcome("undecided", ", whose noise is unknown: it needs at least two runs in the group or the baseline")
-    p = next(adjusted)
-    state = decide(excess, p)
-    if state == "failed":
-        return outcome(state, f", beyond the bound by more than noise (p = {p:.2g})")
+        words = "the group or the baseline has no value"
+    elif excess.p_above is None:
+        words = f"{candidate.shown}, whose noise is unknown: it needs at least two runs in the group or the baseline"
+    else:
+        p = next(adjusted)
+        state = decide(excess, p)
+        words = f"{candidate.shown}, {_describe_margin(excess, p)}"
     if state == "undecided":
-        return outcome(state, f", which may be on either side of the bound; {_advise(excess, candidate.unit)}")
+        advice = "" if excess is None or excess.p_above is None else f"; {_advise(excess, candidate.unit)}"
+        words = f"the runs do not show whether it {condition.describe(met=True)}: {words}{advice}"
+    else:
+        words = f"the runs show that it {condition.describe(met=state == 'met')}: {words}"
+    return Outcome(condition, candidate.group, state, words)
+
+
+def _describe_margin(excess: Contrast, adjusted: float) -> str:
+    """Say how far the difference is from the bound, with the interval that belongs to the two one-sided tests."""
+    side = "beyond" if excess.value > 0 else "within"
+    assert excess.p_above is not None and excess.error is not None and excess.degrees is not None, "the error is known"
+    p = f"p {describe_p(excess.p_above if excess.value > 0 else 1 - excess.p_above)}"
+    if excess.value > 0 and adjusted != excess.p_above:
+        p += f", adjusted {describe_p(adjusted)}"
     if excess.error == 0:
-        return outcome(state, ", within the bound in every run")
-    return outcome(state, f", within the bound by more than noise (p = {1 - excess.p_above:.2g})")
+        return f"{side} the bound in every run" + (f" (permutation test: {p})" if excess.value > 0 else "")
+    half_width = t_quantile(1 - 2 * ERROR_RATE, excess.degrees) * excess.error
+    margin = f"{abs(excess.value):.3g} ± {half_width:.2g}"
+    return f"{side} the bound by {margin} ({1 - 2 * ERROR_RATE:.0%} interval; one-sided {p})".replace("%", " %")
 
 
 def _advise(excess: Contrast, unit: str | None) -> str:

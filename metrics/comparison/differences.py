@@ -14,6 +14,9 @@ from metrics.measures.registry import HEADLINE, find_measure
 ERROR_RATE = 0.05
 """In what share of comparisons of equal groups at least one difference is called real."""
 
+_LEAST_P = 0.001
+"""Smaller p-values are not written out."""
+
 _ENOUGH_RUNS = 5
 
 _SEEDS_NAMED = 8
@@ -22,6 +25,11 @@ MESSAGES_NOTE = (
     "The interval of a group with one run covers only the variation between the messages of that run: another seed or "
     "repeat may differ by more."
 )
+
+
+def describe_p(p: float) -> str:
+    """Return a p-value with its sign, such as ``= 0.02``."""
+    return f"= {p:.2g}" if p == 0 or p >= _LEAST_P else f"< {_LEAST_P}"
 
 
 class Cell(Struct, frozen=True):
@@ -80,7 +88,8 @@ class Comparison(Struct, frozen=True):
             notes.append(
                 f"Noise: if no group differs from the baseline, at least one of the {tested} judged differences is "
                 f"called real in {'about' if sizes == {True} else 'at most'} {100 * ERROR_RATE:g} % of the comparisons "
-                "(Holm's method over all of them). Intervals are of 95 % and p-values of each measure by itself; "
+                "(Holm's method over all of them). Intervals are of 95 %. A two-sided p-value belongs to "
+                "the hypothesis that a measure by itself does not differ from the baseline; "
                 "adjusted p-values take the number of differences into account, which --measure reduces. A measure "
                 "that is constant within both groups has the p-value of a permutation test: 0.33 for two runs in each, "
                 "0.1 for three, 0.008 for five."

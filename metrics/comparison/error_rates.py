@@ -1,4 +1,4 @@
-"""How often a condition passes, fails and is undecided, by simulation: the table of docs/results.md."""
+"""How often a condition is not met, undecided and met, by simulation: the table of docs/results.md."""
 
 from collections import Counter
 
@@ -19,13 +19,13 @@ BETWEEN_SEEDS = 0.2
 """Standard deviation of the seeds' values, as a share of their mean; both groups share the seeds."""
 
 TRIALS = 1000
-STATES: tuple[State, ...] = ("passed", "undecided", "failed")
+STATES: tuple[State, ...] = ("not met", "undecided", "met")
 
 HEAD = ("a run's own variation", "runs per group", *(f"true {change:+.0%}" for change in CHANGES))
 
 
 def tabulate_rates() -> list[list[str]]:
-    """Return the rows below ``HEAD``: in each cell, how often the condition passes, is undecided and fails."""
+    """Return the rows below ``HEAD``: in each cell, how often the condition is not met, undecided and met."""
     return [
         [f"{spread:.0%}".replace("%", " %"), str(runs), *(_show(rates(change, runs, spread)) for change in CHANGES)]
         for spread in SPREADS

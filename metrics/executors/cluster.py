@@ -24,6 +24,11 @@ LEAST_MIB: Final = 1024
 
 _SIZE = re.compile(r"(\d+)([mg])", re.IGNORECASE)
 
+_COUNT = r"(\d+|\*)"
+_MASTER = re.compile(
+    rf"here|local(\[{_COUNT}(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://\S+:\d+|k8s://\S+|yarn", re.ASCII
+)
+
 
 @dataclass(frozen=True)
 class ExecutorOptions:
@@ -63,6 +68,17 @@ def parse_memory(text: str) -> int:
     if size < LEAST_MIB:
         raise ValueError(f"expected a size of at least {LEAST_MIB >> 10}g, such as 4g or 3072m, got '{text}'")
     return size
+
+
+def check_master(text: str) -> str:
+    """Return a master if Spark knows its form, or if it stands for this process.
+
+    Raises:
+        ValueError: it has no such form.
+    """
+    if not _MASTER.fullmatch(text):
+        raise ValueError(f"expected 'here', 'local[*]', spark://HOST:PORT, k8s://URL or yarn, got '{text}'")
+    return text
 
 
 class WorkersError(RunDirError):

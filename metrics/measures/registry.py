@@ -9,7 +9,7 @@ from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS
 from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
-from metrics.measures.snapshots import DISTANCES, GRAPH, LINKS, NODES, TOPICS
+from metrics.measures.snapshots import DISTANCES, GRAPH, LINKS, NODES, TOPICS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC
 
 OVERLAY: tuple[Family[Any], ...] = (NODES, LINKS, GRAPH, DISTANCES, TOPICS)
@@ -29,7 +29,9 @@ STUDIED: tuple[Family[Any], ...] = (
 """What a study may name: a simulation in memory tells it."""
 
 MEASURES: dict[str, Measure[Any]] = {
-    measure.name: measure for family in (*STUDIED, LEARNING, ATTACK, EMULATION) for measure in family.measures
+    measure.name: measure
+    for family in (*STUDIED, WIRE_LINKS, LEARNING, ATTACK, EMULATION)
+    for measure in family.measures
 }
 
 HEADLINE = (
@@ -40,6 +42,7 @@ HEADLINE = (
     *("traffic_overhead_ratio", "traffic_overhead_above_20_ratio"),
     *(f"node_traffic_overhead_ratio_{statistic}" for statistic in ("mean", "p50", "p90", "p99", "max")),
     *("view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio", "logical_per_physical_link"),
+    *WIRE_LINKS.names,
     *("degree_mean", "degree_max"),
     *("degree_p50", "degree_p90", "degree_p99"),
     *("control_bytes_per_peer_per_s", "clustering", "diameter", "path_length_mean"),

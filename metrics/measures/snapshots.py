@@ -91,6 +91,14 @@ LINKS.add("link_sharing_ratio", "", "logical links per different node in the vie
 LINKS.add(
     "logical_per_physical_link", "", "logical links per physical link, each counted at its node", _links_per_connection
 )
+WIRE_LINKS = Family[NodeLinks]("nodes' links by the captures")
+WIRE_LINKS.add(
+    "logical_per_physical_link_on_wire",
+    "",
+    "logical links per physical link, each counted at its node, by the captured frames",
+    _links_per_connection,
+)
+
 LINKS.add("degrees", "nodes", "nodes by degree", lambda it: count_values(it.degree), "degree")
 LINKS.add(
     "opened_degrees",

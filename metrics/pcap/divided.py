@@ -3,8 +3,8 @@
 A part has all packets between the two addresses of each of its pairs, at all hosts of the file (``number_pair``).
 Packets without addresses are in a part by their host. A divided capture is a folder. A part has NumPy files with a row
 of ``_ROW`` per packet, one for each window of the capture that has packets of the part. So whoever reads a part reads
-nothing else, and never the capture. What is needed only for frames in payload, and for the table ``packets``, is left
-out.
+nothing else, but for the table ``controls``, which maps the capture to look at the payload of its packets. What is
+needed only for the table ``packets`` is left out.
 """
 
 from pathlib import Path
@@ -29,10 +29,11 @@ WINDOW_BYTES: Final = 64 << 20
 _RECORD: Final = ("ts_ns", "wire_bytes", "interface", "tap")
 _ADDRESSES: Final = ("src", "dst", "src_port", "dst_port")
 _DECODED: Final = ("nature", *_ADDRESSES, "flags", "seq", "ack", "ip_bytes", "payload_bytes", "identity")
+_PAYLOAD: Final = ("payload_start", "payload_kept")
 _NARROW: Final = {"interface": "i4", "tap": "i1", "nature": "i1", "flags": "i2"} | dict.fromkeys(
-    ("src_port", "dst_port", "ip_bytes", "payload_bytes"), "i4"
+    ("src_port", "dst_port", "ip_bytes", "payload_bytes", "payload_kept"), "i4"
 )
-_ROW: Final = np.dtype([(name, _NARROW.get(name, "i8")) for name in (*_RECORD, *_DECODED)])
+_ROW: Final = np.dtype([(name, _NARROW.get(name, "i8")) for name in (*_RECORD, *_DECODED, *_PAYLOAD)])
 
 
 class _Capture(msgspec.Struct, frozen=True):
@@ -68,8 +69,7 @@ def _divide(capture: Capture, folder: Path, parts: int, window_bytes: int) -> No
         order = np.argsort(part_of, kind="stable")
         rows = np.empty(len(records), _ROW)
         for name in _ROW.names or ():
-            values = tap if name == "tap" else getattr(records if name in _RECORD else columns, name)
-            rows[name] = values[order]
+            rows[name] = _column(name, records, columns, tap)[order]
         bounds = np.searchsorted(part_of[order], np.arange(parts + 1))
         for part in np.flatnonzero(np.diff(bounds)).tolist():
             np.save(folder / f"{part}-{window}.npy", rows[bounds[part] : bounds[part + 1]])
@@ -79,6 +79,16 @@ def _divide(capture: Capture, folder: Path, parts: int, window_bytes: int) -> No
         unknown += records.unknown_blocks
     said = _Capture(interfaces, unread, unknown, ipv6, inference.own_addresses())
     (folder / "capture.json").write_bytes(msgspec.json.encode(said))
+
+
+def _column(name: str, records: Records, columns: Columns, tap: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
+    """A column of ``_ROW``."""
+    if name == "tap":
+        return tap
+    if name == "payload_kept":
+        return records.start + records.cap_bytes - columns.payload_start
+    values: npt.NDArray[Any] = getattr(records if name in _RECORD else columns, name)
+    return values
 
 
 def _part_of(records: Records, columns: Columns, ipv6: list[bytes], parts: int) -> Ints:
@@ -101,6 +111,7 @@ class CapturePart:
     Args:
         folder: of the divided capture.
         part: which part.
+        capture: the file itself, where the payload of packets is wanted; None = it is not read.
 
     Attributes:
         interfaces: of the whole file.
@@ -108,7 +119,7 @@ class CapturePart:
         unknown_blocks: likewise.
     """
 
-    def __init__(self, folder: Place, part: int) -> None:
+    def __init__(self, folder: Place, part: int, capture: Place | None = None) -> None:
         said = msgspec.json.decode((folder / "capture.json").read_bytes(), type=_Capture)
         self.interfaces, self.unread_bytes, self.unknown_blocks = (
             said.interfaces,
@@ -116,6 +127,7 @@ class CapturePart:
             said.unknown_blocks,
         )
         self._ipv6, self._own = said.ipv6, said.own
+        self._data = np.empty(0, np.uint8) if capture is None else open_capture(capture, foreign=True)
         windows = sorted(int(path.stem.partition("-")[2]) for path in folder.glob(f"{part}-*.npy"))
         self._files = {window: folder / f"{part}-{window}.npy" for window in windows}
 
@@ -142,9 +154,10 @@ class CapturePart:
             found.append(rows)
         rows = np.concatenate(found)
         nothing: npt.NDArray[Any] = np.broadcast_to(np.int64(-1), len(rows))
+        start = np.ascontiguousarray(rows["payload_start"])
         known: dict[str, Any] = {name: np.ascontiguousarray(rows[name]) for name in _RECORD}
-        known |= dict.fromkeys(("at", "start", "cap_bytes"), nothing)
-        records = Records(np.empty(0, np.uint8), **known, interfaces=self.interfaces)
+        known |= {"at": nothing, "start": start, "cap_bytes": np.ascontiguousarray(rows["payload_kept"])}
+        records = Records(self._data, **known, interfaces=self.interfaces)
         decoded = {name: np.ascontiguousarray(rows[name]) for name in _DECODED}
-        columns = Columns(**decoded, **dict.fromkeys(("proto", "window", "payload_start"), nothing))
+        columns = Columns(**decoded, payload_start=start, **dict.fromkeys(("proto", "window"), nothing))
         return complete(records, columns, records.tap.copy(), list(ipv6), self._own)

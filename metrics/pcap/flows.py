@@ -94,7 +94,7 @@ def find_connections(packets: Packets) -> TcpConnections:
     conn, count = _incarnations(flow, count, opening, seq)
 
     first = first_of(conn, count)
-    opener, answer = first_of(conn, count, opening), first_of(conn, count, answering)
+    opener, answer = first_of(conn, count, opening), last_of(conn, count, answering)
     src, dst = columns.src[rows[first]], columns.dst[rows[first]]
     src_port, dst_port = (each[rows[first]].astype(np.int64) for each in (columns.src_port, columns.dst_port))
     # Without a handshake the side with the larger port is taken for the originator: both vantages agree on that.
@@ -138,7 +138,11 @@ def _flows(packets: Packets, rows: Ints) -> tuple[Ints, int, Bools]:
 
 
 def _bases(opener: Ints, answer: Ints, seq: Ints, ack: Ints) -> Ints:
-    """The sequence number of each stream's byte 0, from the connections' SYN and SYN-ACK (-1: not seen)."""
+    """The sequence number of each stream's byte 0, from a connection's SYN and its last SYN-ACK (-1: not seen).
+
+    A program that listens again between two SYNs of one connection answers each with a number of its own. The last one
+    opens the connection.
+    """
     base = np.full(2 * len(opener), UNKNOWN, np.int64)
     base[RESP::2] = np.where(answer >= 0, seq[answer] + 1 & 0xFFFFFFFF, UNKNOWN)
     base[ORIG::2] = np.where(answer >= 0, ack[answer], UNKNOWN)
@@ -169,10 +173,14 @@ def _incarnations(flow: Ints, flows: int, opening: Ints, seq: Ints) -> tuple[Int
 
 def first_of(group: Ints, count: int, rows: Ints | None = None) -> Ints:
     """The first row of each group (among ``rows``), -1 for a group without one."""
-    rows = np.arange(len(group)) if rows is None else rows
-    first = np.full(count, -1, np.int64)
-    first[group[rows[::-1]]] = rows[::-1]  # of several assignments the last stays, which is the first row
-    return first
+    return last_of(group, count, (np.arange(len(group)) if rows is None else rows)[::-1])
+
+
+def last_of(group: Ints, count: int, rows: Ints) -> Ints:
+    """The last of ``rows`` of each group, -1 for a group without one."""
+    last = np.full(count, -1, np.int64)
+    last[group[rows]] = rows  # of several assignments the last stays
+    return last
 
 
 def _sort_by_stream(packets: Packets, rows: Ints, stream: Ints, streams: int) -> Segments:

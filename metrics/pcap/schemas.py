@@ -89,6 +89,21 @@ FRAMES: Final = pa.schema(
 )
 """One overlay frame at one vantage: a delivered one has two rows, ``tx`` at its source, ``rx`` at its target."""
 
+CONTROLS: Final = pa.schema(
+    [
+        ("uid", _STRING),
+        ("conn", _STRING),
+        ("direction", _STRING),
+        ("vantage_host", _INT32),
+        ("tap", _STRING),
+        ("off", _INT64),
+        ("kind", _INT16),  # null: from this offset on, the capture does not show which frames there are
+        ("at_ns", _INT64),  # as ``t_last_ns`` of ``FRAMES``; null with ``kind``
+        ("frame", pa.binary()),  # the whole frame; null where the capture cut it
+    ]
+)
+"""The frames of some kinds with their bytes, at every vantage, found by the captured headers of all frames alone."""
+
 SPANS: Final = pa.schema(
     [
         ("uid", _STRING),
@@ -180,6 +195,7 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
     "conns": CONNS,
     "frames": FRAMES,
     "spans": SPANS,
+    "controls": CONTROLS,
     "wire": WIRE,
     "crossings": CROSSINGS,
     "captures": CAPTURES,

@@ -33,7 +33,7 @@ def sight(located: Located, connections: TcpConnections, streams: Streams, origi
     (frame, at_ns, span_bytes), n_seconds = _spans(streams, position, length, first, last, origin_ns)
     n_segments, n_retx = _count_segments(streams, position, length)
     taken = pa.array(rows)
-    identity = _identity(connections, stream) | {"off": pa.array(off)}
+    identity = identify_streams(connections, stream) | {"off": pa.array(off)}
     columns = identity | {
         "len_bytes": pa.array(length),
         "kind": located.kind.take(taken),
@@ -67,7 +67,8 @@ def _seen(located: Located, connections: TcpConnections, streams: Streams) -> tu
     return rows, first[rows], last[rows]
 
 
-def _identity(connections: TcpConnections, stream: Ints) -> dict[str, pa.Array]:
+def identify_streams(connections: TcpConnections, stream: Ints) -> dict[str, pa.Array]:
+    """Whose bytes each stream is, and where it was seen: the columns that tables of frames have in common."""
     conn = pa.array(stream // 2)
     return {
         "uid": pa.array(connections.uids, pa.string()).take(conn),

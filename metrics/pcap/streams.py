@@ -95,9 +95,11 @@ def reassemble(segments: Segments, base: Ints) -> Streams:
 def _unwrap(segments: Segments, base: Ints) -> Ints:
     """Stream offsets of the segments' first payload bytes: successive differences of 32-bit numbers, summed up.
 
-    Right as long as two successive segments of a stream are less than 2 GiB apart.
+    Right as long as two successive segments of a stream are less than 2 GiB apart. A SYN takes one number. Its payload
+    starts with byte 0, whatever its number: SYN-ACKs of one connection may differ (``flows``).
     """
-    seq: Ints = segments.seq + ((segments.flags & SYN) != 0)  # a SYN takes one number; its payload starts after it
+    syn, bases = (segments.flags & SYN) != 0, base[segments.stream]
+    seq: Ints = np.where(syn & (bases != UNKNOWN), bases, segments.seq + syn)
     if not len(seq):
         return seq
     starts = segments.stream_starts

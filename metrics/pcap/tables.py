@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.pcap.controls import find_controls
 from metrics.pcap.divided import CapturePart
 from metrics.pcap.files import Capture, open_capture, read_bytes
 from metrics.pcap.flows import TcpConnections, find_connections
@@ -39,6 +40,7 @@ class Reading:
         None  # the file divided into as many parts (``divided.divide_capture``); None walks the file
     )
     foreign: bool = False  # whether a file that is no capture counts as an unreadable one, instead of an error
+    kinds: tuple[int, ...] = ()  # of the frames that ``controls`` has
     retransmissions: bool = False  # whether ``packets`` has ``is_retx``: needs reassembly and a host's whole capture
 
     @property
@@ -54,6 +56,8 @@ class Reading:
         """
         if self.divided is not None and (self.traced is None or "packets" in self.tables):
             raise ValueError("a divided capture has neither payload nor the table packets")
+        if "controls" in self.tables and not self.kinds:
+            raise ValueError("the table controls needs kinds of frames")
         unknown = set(self.tables) - set(SCHEMAS)
         if unknown or not self.tables:
             raise ValueError(
@@ -74,7 +78,8 @@ def read_tables(source: Place | Capture, reading: Reading) -> Iterator[tuple[str
         data = open_capture(source.path, foreign=reading.foreign)
         capture: _Walked | CapturePart = _Walked(read_bytes(data, source.rule, selection))
     else:
-        capture = CapturePart(reading.divided, reading.part)
+        whole = source.path if "controls" in reading.tables else None
+        capture = CapturePart(reading.divided, reading.part, whole)
     if isinstance(capture, _Walked) and not reading.reassembles:
         for packets in capture.slices():
             packets.records.ts_ns -= reading.epoch_offset_ns
@@ -149,6 +154,8 @@ def _read_piece(
         yield "crossings", _crossings_table(packets)
     if "wire" in reading.tables:
         yield "wire", account_wire(packets, connections, streams, reading.origin_ns)
+    if "controls" in reading.tables:
+        yield "controls", find_controls(connections, streams, packets, reading.kinds)
     if {"frames", "spans"} & set(reading.tables):
         if reading.traced is None:
             located = locate_in_payload(connections, streams, packets)

@@ -1,6 +1,8 @@
 """What the figures of reports, comparisons and studies have in common: their style, colours, axes and curves."""
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from importlib.resources import files
 from textwrap import wrap
@@ -64,6 +66,14 @@ def styled(draw: Callable[Given, Result]) -> Callable[Given, Result]:
             return draw(*args, **kwargs)
 
     return draw_styled
+
+
+@contextmanager
+def in_readers_font() -> Iterator[None]:
+    """Let text have letters that DejaVu Sans lacks, such as Chinese ones: readers see it in a font of theirs."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
+        yield
 
 
 @styled

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Canvas
 from msgspec import structs
 
 from metrics.comparison.conditions import Outcome
-from metrics.comparison.differences import Cell, Comparison
+from metrics.comparison.differences import Cell, Comparison, describe_p
 from metrics.comparison.groups import Group, own_settings
 from metrics.report.canvas import WIDTH, legend_above, plain_axes, plot_cdf, styled, whole_numbers
 from metrics.report.figures.chapter import Drawing, number, spread
@@ -29,9 +29,6 @@ _LEGEND_CHARACTERS: Final = 60
 
 _LINE_INCHES: Final = 0.17
 """The height of a line of labels."""
-
-_LEAST_P: Final = 0.001
-"""Smaller p-values are not written out."""
 
 
 _MOST_MAPS: Final = 6
@@ -104,12 +101,8 @@ def describe_cell(cell: Cell, base: float | None) -> tuple[str, str, str]:
     sign = "+" if change.value >= 0 else ""
     noise = {None: "noise unknown", True: "more than noise", False: "could be noise"}[cell.is_real]
     if change.p is not None and cell.p_adjusted is not None:
-        noise += f" (p {_probability(change.p)}, adjusted {_probability(cell.p_adjusted)})"
+        noise += f" (two-sided p {describe_p(change.p)}, adjusted {describe_p(cell.p_adjusted)})"
     return value, f"{sign}{_with_interval(change.value, change.half_width)}{ratio}", noise
-
-
-def _probability(p: float) -> str:
-    return f"= {p:.2g}" if p == 0 or p >= _LEAST_P else f"< {_LEAST_P}"
 
 
 def _with_interval(value: float, half_width: float | None) -> str:

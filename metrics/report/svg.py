@@ -11,8 +11,10 @@ from typing import Final
 
 import matplotlib
 from matplotlib.figure import Figure as Canvas
+from matplotlib.text import Text
 
-from metrics.report.canvas import PALETTE
+from metrics.foreign_text import printable
+from metrics.report.canvas import PALETTE, in_readers_font
 
 _FONT = '"DejaVu Sans", Verdana, sans-serif'
 _VARIABLES: Final = {light: f"var(--{name})" for name, (light, _) in PALETTE.items()}
@@ -29,7 +31,10 @@ def to_svg(canvas: Canvas) -> str:
     """Return a figure as an SVG document, in the light colours. The same figure gives the same text."""
     written = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trellis"}):
+    for label in canvas.findobj(Text):
+        assert isinstance(label, Text)
+        label.set_text(printable(label.get_text()))
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trellis"}), in_readers_font():
         canvas.savefig(written, format="svg", metadata=nothing)
     return _shrink(_visible(written.getvalue()[written.getvalue().index("<svg") :]))
 

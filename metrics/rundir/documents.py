@@ -1,5 +1,6 @@
 """The documents of a run directory as types. docs/results.md explains every file to users."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -55,6 +56,7 @@ class Placement(Struct, frozen=True):
 
 class _Workload(Struct, frozen=True):
     duration_s: Span
+    topics: Count
     topics_per_message: Count
     settle_s: Span = 0
 
@@ -71,6 +73,21 @@ class _Verdict(Struct, frozen=True):
 
 class _Kind(Struct, frozen=True):
     kind: Text = "none"
+
+
+class _Interests(_Kind, frozen=True):
+    ratio: Number = 0
+    subscriptions_min: Count = 0
+
+
+class Views(Struct, frozen=True):
+    """Keys of protocols and memberships that say how many nodes a node knows or links to; None = no such key."""
+
+    view_size: Count | None = None
+    cache_size: Count | None = None
+    table_size: Count | None = None
+    active_view: Count | None = None
+    passive_view: Count | None = None
 
 
 class _Underlay(Struct, frozen=True):
@@ -94,6 +111,8 @@ class _Experiment(Struct, frozen=True):
     testbed: Text
     underlay: _Underlay
     workload: _Workload
+    interests: _Interests
+    membership: _Kind
     verdict: _Verdict
     prometheus: _Prometheus
     time_dilation: Dilation
@@ -110,6 +129,15 @@ def _require_section(experiment: dict[str, Any], protocol: str) -> None:
         msgspec.convert(experiment.get(known.section), known.parameters)
 
 
+def views_of(experiment: Mapping[str, Any], part: str) -> Views:
+    """Return the sizes of views in the section of a protocol or membership.
+
+    Raises:
+        msgspec.ValidationError: the section is none, or a size is no whole number.
+    """
+    return msgspec.convert(experiment.get(part.replace("-", "_"), {}), Views)
+
+
 class PlanOutline(Struct, frozen=True):
     """What the analysis reads of ``plan.json``. ``harness.planning.plan.Plan`` is all of it.
 
@@ -123,7 +151,10 @@ class PlanOutline(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         require_shallow(self.experiment)
-        _require_section(self.experiment, msgspec.convert(self.experiment, _Experiment).protocol)
+        known = msgspec.convert(self.experiment, _Experiment)
+        _require_section(self.experiment, known.protocol)
+        for part in (known.protocol, known.membership.kind):
+            views_of(self.experiment, part)
         if [place.node for place in self.placement] != [*range(len(self.placement))]:
             raise ValueError("expected a placement of the nodes 0, 1, ... in their order")
 
@@ -146,6 +177,7 @@ class NodeOutline(Struct, frozen=True):
     node: NodeNumber
     topics: tuple[TopicNumber, ...]
     dissemination: dict[str, Any]
+    overlay: msgspec.Raw = msgspec.Raw(b"{}")  # long for some protocols: whoever needs it decodes it
     interests: Text = "announced"
     up: bool = True
     behaviour: Behaviour | None = None

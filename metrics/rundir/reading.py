@@ -1,5 +1,7 @@
 """How the files of a run directory are read: the rules for missing, damaged and unfinished ones."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -44,13 +46,18 @@ class DamagedError(RunDirError):
 
 
 def require_plain(path: Place) -> None:
-    """Check that a folder of this machine has only folders and files of its own (``metrics.rundir.plain``).
+    """Check that a folder of this machine is a run directory with only folders and files of its own.
+
+    A folder without a plan is not searched: it may be any folder of the machine (``metrics.rundir.plain``).
 
     Raises:
-        RunDirError: there is something else, which the message names.
+        RunDirError: there is no plan, or there is something else, which the message names.
     """
-    if isinstance(path, Path) and (foreign := find_foreign(path)):
-        raise RunDirError(path, f"{foreign}; a run directory has only files and folders of its own")
+    if isinstance(path, Path):
+        if not os.path.lexists(path / PLAN_FILE):
+            raise _no_run(path)
+        if foreign := find_foreign(path):
+            raise RunDirError(path, f"{foreign}; a run directory has only files and folders of its own")
 
 
 def require_run_dir(path: Place) -> None:
@@ -61,7 +68,13 @@ def require_run_dir(path: Place) -> None:
     """
     require_plain(path)
     if not (path / PLAN_FILE).is_file():
-        raise RunDirError(path, f"not a run directory: it has no {PLAN_FILE}")
+        raise _no_run(path)
+
+
+def _no_run(path: Place) -> RunDirError:
+    if isinstance(path, Path) and not path.exists():
+        return RunDirError(path, os.strerror(errno.ENOENT))
+    return RunDirError(path, f"not a run directory: it has no {PLAN_FILE}")
 
 
 def read_document(path: Place, decode: Callable[[bytes], Value]) -> Value:

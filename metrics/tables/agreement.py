@@ -34,7 +34,8 @@ CONNECTED: Final = schema_of("""
     node int, peer int, from_ns bigint, to_ns bigint, sure_from_ns bigint, sure_to_ns bigint, maybe_to_ns bigint
 """)
 PROVEN: Final = schema_of("""
-    node int, peer int, topic bigint, conn string, log_send_ns bigint, tap_rx_ns bigint, log_recv_ns bigint
+    node int, peer int, topic bigint, conn string, log_send_ns bigint, tap_rx_ns bigint, log_recv_ns bigint,
+    told boolean
 """)
 
 
@@ -145,12 +146,13 @@ def compare_physical(ends: pa.Table, physical: pa.Table, incomplete: list[int], 
         incomplete: nodes whose trace is missing or cut off: their word is not compared.
         grid: the instants.
     """
-    return _compare_ends(
+    return compare_ends(
         {
             "traced": (physical, "from_ns", "to_ns"),
             "sure": (ends, "sure_from_ns", "sure_to_ns"),
             "maybe": (ends, "from_ns", "maybe_to_ns"),
         },
+        ("node", "peer"),
         incomplete,
         grid,
     )
@@ -169,27 +171,37 @@ def compare_connected(
         grid: the instants.
     """
     told = connected.filter(pa.array(_others(connected["node"], vanished)))
-    return _compare_ends(
+    return compare_ends(
         {
             "traced": (physical, "from_ns", "to_ns"),
             "sure": (told, "sure_from_ns", "sure_to_ns"),
             "maybe": (connected, "from_ns", "maybe_to_ns"),
         },
+        ("node", "peer"),
         incomplete,
         grid,
     )
 
 
-def _compare_ends(names: dict[str, tuple[pa.Table, str, str]], incomplete: list[int], grid: Grid) -> Matching:
-    """Compare the (node, neighbour) pairs that are traced, that are sure and that are possible at each instant."""
+def compare_ends(
+    words: dict[str, tuple[pa.Table, str, str]], key: tuple[str, ...], incomplete: list[int], grid: Grid
+) -> Matching:
+    """Compare what is traced, what is sure and what is possible at each instant of the grid.
+
+    Args:
+        words: ``traced``, ``sure`` and ``maybe``: rows, and the columns with their beginning and end.
+        key: the columns that say what lasts; ``node`` is one.
+        incomplete: nodes whose rows are not compared.
+        grid: the instants.
+    """
     judged = {}
-    for word, (rows, since, until) in names.items():
+    for word, (rows, since, until) in words.items():
         chosen = _others(rows["node"], incomplete) & valid(rows[since], rows[until])
-        judged[word] = rows.filter(pa.array(chosen)).select(["node", "peer", since, until])
-    keys = common_keys(*([rows["node"], rows["peer"]] for rows in judged.values()))
+        judged[word] = rows.filter(pa.array(chosen)).select([*key, since, until])
+    keys = common_keys(*([rows[name] for name in key] for rows in judged.values()))
     spans: dict[str, Spans] = {}
-    for (word, rows), key in zip(judged.items(), keys, strict=True):
-        spans[word] = on_grid(key, numbers(rows[2]), numbers(rows[3]), grid)
+    for (word, rows), numbered in zip(judged.items(), keys, strict=True):
+        spans[word] = on_grid(numbered, numbers(rows[-2]), numbers(rows[-1]), grid)
     found = compare_lasting(spans)
 
     def count(of: str, without: str) -> int:
@@ -214,23 +226,28 @@ def proven_links(copies: pa.Table, interests: pa.Table) -> pa.Table:
 
     A copy with several such topics shows that there is one of several links, not which. ``copies`` are the first and
     the last of those with the same topics on a connection (``condensed.condense_copies``).
-    Columns (``PROVEN``): node (the sender), peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns.
+    Columns (``PROVEN``): node (the sender), peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns, and told: whether
+    the peer's subscription began ``TOLD`` before the copy was sent. An earlier copy may be meant for a former
+    subscription, of a peer that has left and joined again since.
     """
     copies = copies.combine_chunks()
     copy, topic = numbers(pc.list_parent_indices(copies["topics"])), pc.list_flatten(copies["topics"])
     offered = copies.take(pa.array(copy))
     shared = np.ones(len(offered), np.bool_)
     since, until = numbers(interests["from_ns"]), numbers(interests["to_ns"])
-    for side, at in (("src_node", "log_send_ns"), ("dst_node", "log_recv_ns")):
-        instant = numbers(pc.coalesce(offered[at], offered["tap_rx_ns"]))
+    sent_ns, read_ns = (
+        numbers(pc.coalesce(offered[at], offered["tap_rx_ns"])) for at in ("log_send_ns", "log_recv_ns")
+    )
+    for side, instant in (("src_node", sent_ns), ("dst_node", read_ns)):
         theirs, asked = common_keys([interests["node"], interests["topic"]], [offered[side], topic])
         shared &= contained(theirs, since, until, asked, instant) & valid(offered[side])
+    told = numbers(latest_end(theirs, since, until, asked, sent_ns - TOLD.ns), -FOREVER) > read_ns  # of the receiver
     pair, count = factorise(copy[shared], numbers(topic)[shared])
     one = np.empty(count, np.int64)
     one[pair] = np.flatnonzero(shared)
     alone = one[np.bincount(copy[one], minlength=len(copies))[copy[one]] == 1]
     columns = {name: offered[name] for name in ("conn", "log_send_ns", "tap_rx_ns", "log_recv_ns")}
-    columns |= {"node": offered["src_node"], "peer": offered["dst_node"], "topic": topic}
+    columns |= {"node": offered["src_node"], "peer": offered["dst_node"], "topic": topic, "told": pa.array(told)}
     return conform(columns, PROVEN).take(pa.array(alone))
 
 
@@ -257,12 +274,13 @@ def compare_logical(proven: pa.Table, links: pa.Table, incomplete: list[int]) ->
     copy, and not given up so long ago that the sender had heard of it.
 
     Args:
-        proven: ``proven_links``.
+        proven: ``proven_links``, of which only those are compared whose peer was ``told`` of.
         links: the ``links`` table.
         incomplete: nodes whose trace is missing or cut off: their copies are not compared.
     """
-    judged = _others(proven["node"], incomplete) & _others(proven["peer"], incomplete) & valid(proven["log_send_ns"])
-    used = proven.filter(pa.array(judged))
+    told = proven.filter(proven["told"])
+    judged = _others(told["node"], incomplete) & _others(told["peer"], incomplete) & valid(told["log_send_ns"])
+    used = told.filter(pa.array(judged))
     sent_ns = numbers(used["log_send_ns"])
     read_ns = numbers(pc.coalesce(used["log_recv_ns"], used["tap_rx_ns"]))
     since, until = numbers(links["from_ns"]), numbers(links["to_ns"])

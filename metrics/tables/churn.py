@@ -67,16 +67,18 @@ def read_endings(events: Place, silent: frozenset[tuple[int, int]] = frozenset()
     return tuple(found)
 
 
-def excuse_unread(unread: pa.Table, moving_ns: Ints, trip_ns: Ints, endings: Sequence[Ending]) -> Bools:
+def excuse_unread(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: Ints, endings: Sequence[Ending]) -> Bools:
     """Which frames the end of a node explains that were sent and never read.
 
     They were under way to it when it ended, or the sender could not know yet that it had; or they waited at a node that
     crashed. The bound is a round trip and ``TOLD``, in which TCP repeats what was lost. A frame that had to wait for
-    others of its stream counts from the last one of these that was read.
+    others of its stream counts from the last one of these that was read. A node reads a stream in order, so its end
+    explains no frame that lies before one that was read.
 
     Args:
         unread: the frames.
         moving_ns: for each of them the last instant at which its stream is known to have worked.
+        read_off: for each of them the largest offset on its stream of a frame that was read; -1 = none was.
         trip_ns: for each of them the round trip that was asked for.
         endings: those of all nodes.
     """
@@ -89,7 +91,7 @@ def excuse_unread(unread: pa.Table, moving_ns: Ints, trip_ns: Ints, endings: Seq
         excused |= (dst == each.node) & since & (sent_ns <= noticed_ns)
         if each.crashed:
             excused |= (src == each.node) & since & (sent_ns <= each.at_ns)
-    return excused
+    return excused & (numbers(unread["off"]) > read_off)
 
 
 def build_churn_control(

@@ -68,7 +68,7 @@ def _condense_piece(
     whole = pc.less_equal(left["n_seconds"], 1)
     sent, split = condense_bytes(left.filter(whole), zero_ns), describe_bytes(left.filter(pc.invert(whole)))
     classes = frame_classes(sent, split, read_bucket(spans, SPANS, share, where=of_conn))
-    transmissions = rows.append_column("d_tcp_ns", tcp_waits(rows, sources.pairs)).filter(data)
+    transmissions = rows.append_column("d_tcp_ns", pa.array(tcp_waits(rows, sources.pairs))).filter(data)
     transmissions = transmissions.select(TRANSMISSIONS.names)
     by_message = divide(transmissions, of_messages(transmissions["message_id"], share.count), share.count)
     delays = rows.filter(pc.is_valid(rows["log_send_ns"])).select(HOST_DELAYS.names)

@@ -36,6 +36,7 @@ MEANINGS: Final = {
     "messages": "a row per published message",
     "pairs": "a row per directed pair of nodes whose hosts exchanged packets",
     "links": "a row per logical link, by the word of a node",
+    "wire_links": "a row per logical link, by the frames on the wire",
     "physical_links": "a row per connection and side",
     "sharing": "the sizes of each node's views at each second, by traces and by captures",
     "overlay": "the measures of the overlay at instants",

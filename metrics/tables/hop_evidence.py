@@ -30,6 +30,7 @@ from metrics.tables.condensed import INSTANTS
 from metrics.tables.hops import HOPS
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.tallies import Tally, add_counts, add_tallies, tally
+from metrics.tables.tcp_waits import tcp_waits
 from metrics.totals import FrameCounts, HopTotals
 
 _SEND, _TX, _RX, _READ = INSTANTS.values()
@@ -43,7 +44,7 @@ CUT: Final = pa.schema([HOPS.field(name) for name in (*_STREAM, "off")])
 """A stream that ended early because a node did: from this offset on its frames may be lost."""
 
 _COLUMNS = (*_STREAM, "off", *INSTANTS.values(), "src_node", "dst_node", "asked_delay_ms")
-_COLUMNS += ("d_sndbuf_ns", "d_wire_ns", "d_rcv_ns", "kind", "len_bytes")
+_COLUMNS += ("d_sndbuf_ns", "d_wire_ns", "d_rcv_ns", "kind", "len_bytes", "n_retx")
 
 
 @dataclass(frozen=True)
@@ -173,11 +174,15 @@ def _weigh_part(circumstances: Circumstances, folder: Place, part: Place) -> Wei
 
 
 def _late_by_node(circumstances: Circumstances, rows: pa.Table) -> tuple[Tally[LateCounts], Tally[LateCounts]]:
-    """By sender and by receiver the frames of the judged span that were late inside its host."""
-    judged = rows.filter(pa.array(_between(rows[_SEND], circumstances.judged_ns)))
+    """By sender and by receiver the frames of the judged span that were late inside its host.
+
+    Frames that TCP held back say nothing of the sender's host, and do not count there.
+    """
+    judged = _between(rows[_SEND], circumstances.judged_ns)
+    free = np.ones(len(rows), np.bool_) if circumstances.pairs is None else tcp_waits(rows, circumstances.pairs) == 0
     found = []
-    for node, since, until in (("src_node", _SEND, _TX), ("dst_node", _RX, _READ)):
-        inside = judged.select([node, since, until]).drop_null()
+    for node, since, until, those in (("src_node", _SEND, _TX, judged & free), ("dst_node", _RX, _READ, judged)):
+        inside = rows.select([node, since, until]).filter(pa.array(those)).drop_null()
         found.append(count_late(circumstances.stalls, *(numbers(inside[name]) for name in (node, since, until))))
     return found[0], found[1]
 
@@ -238,6 +243,7 @@ def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome
     unmatched = {
         "sent by a trace but not on the wire": _count(sent & ~left),
         "read by a trace but not on the wire": _count(read & ~came),
+        "arrived on the wire but read by no trace": _count(came & ~read),
         "on the wire but sent by no trace": _count(left & ~sent),
         "read but never sent": _count(read & ~sent),
     }
@@ -250,14 +256,16 @@ def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
     if not circumstances.endings or not unread.any():
         return np.zeros(len(rows), np.bool_)
     stream, streams = group_rows(rows, *_STREAM)
-    moving_ns = numbers(Groups(stream, len(streams)).most(rows[_READ]))[stream[unread]]
+    of_stream = Groups(stream, len(streams))
+    moving_ns = numbers(of_stream.most(rows[_READ]))[stream[unread]]
+    read_off = numbers(of_stream.most(rows["off"], valid(rows[_READ])), -1)[stream[unread]]
     lost = rows.filter(pa.array(unread))
     there_ms, back_ms = lost["asked_delay_ms"], lost["asked_delay_ms"]
     if circumstances.pairs is not None:
         back_ms = find_asked(circumstances.pairs, "delay_ms", lost["dst_node"], lost["src_node"])
     trip_ms = (pc.fill_null(each, 0.0).to_numpy() for each in (there_ms, back_ms))
     trip_ns = (sum(trip_ms) * 1e6).astype(np.int64)
-    unread[unread] = excuse_unread(lost, moving_ns, trip_ns, circumstances.endings)
+    unread[unread] = excuse_unread(lost, moving_ns, read_off, trip_ns, circumstances.endings)
     return unread
 
 

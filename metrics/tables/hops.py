@@ -51,7 +51,7 @@ class HopSources:
     conns: Place  # ``metrics.pcap.schemas.CONNS``
     handled: Place  # ``traces.HANDLED``
     contents: Place  # ``published.CONTENTS`` of the messages that have frames in the bucket
-    pairs: Place  # what was asked of every directed pair, for ``find_asked``: delay_ms, jitter_ms
+    pairs: Place  # what was asked of every directed pair, for ``find_asked`` and ``tcp_waits``
     nodes_by_host: Sequence[int]  # the node on each host
 
 

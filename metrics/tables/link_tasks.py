@@ -7,22 +7,29 @@ compares both.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from msgspec.structs import astuple
 
-from metrics.checks.evidence import Links, Matching
+from metrics.checks.evidence import LinkFrames, Links, Matching
 from metrics.executors import Executor
 from metrics.pcap.schemas import CONNS as CAPTURED
+from metrics.pcap.schemas import CONTROLS
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
-from metrics.tables import agreement, conns, dimensions, interests, links
+from metrics.tables import agreement, conns, dimensions, interests, links, observed_links
 from metrics.tables.buckets import divide, of_nodes, read_bucket
+from metrics.tables.columns import conform
 from metrics.tables.hop_evidence import add_outcomes
+from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Rows, Share, all_shares, of_share
 from metrics.tables.staging import STARTERS_FILE
 from metrics.tables.timespans import Grid
 from metrics.tables.traces import CHANGES
+from peer.core.observed_links import ObservedLinks
+
+WIRE_LINKS: Final = arrow_schema("wire_links")
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,14 @@ class LinkSources:
     vanished: tuple[int, ...]  # nodes that crashed silently
     captured: bool
     shown: bool  # whether copies travel on logical links alone
+    observer: type[ObservedLinks] | None  # reads logical links from frames; None = no capture, or no frame tells
+    adversaries: tuple[int, ...]
+
+    def observed(self, share: Share) -> tuple[pa.Table, pa.Table]:
+        """``observed_links.observe`` of a share of the nodes."""
+        schemas = {"observed": observed_links.OBSERVED, "read_ends": observed_links.READ_ENDS}
+        links, ends = (self.of_nodes(name, schema, share) for name, schema in schemas.items())
+        return links, ends
 
     def of_nodes(self, name: str, schema: pa.Schema, share: Share) -> pa.Table:
         """The rows of a staged table that are in buckets of nodes."""
@@ -86,25 +101,30 @@ def show_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
     """What captures show of a share of the connections, in buckets of nodes.
 
     ``ends`` are ``agreement.wire_ends``, ``connected`` are ``agreement.wire_connections``, ``proven`` and
-    ``proven_opposite`` are ``agreement.proven_links`` by their node and by their peer.
+    ``proven_opposite`` are ``agreement.proven_links`` by their node and by their peer, ``observed`` and ``read_ends``
+    are ``observed_links.observe``.
     """
     ends = agreement.wire_ends(_read_part(sources.staging / "streams", share), _read_part(sources.conns, share))
     copies = _read_part(sources.staging / "copies", share)
     proven = agreement.proven_links(copies, read_parquet(sources.staging / "interests"))
     staged = read_bucket(sources.staging / "wire" / "conns", CAPTURED, share)
-    connected = agreement.wire_connections(staged, read_parquet(sources.staging / "nodes.parquet").combine_chunks())
+    nodes = read_parquet(sources.staging / "nodes.parquet").combine_chunks()
     by_node = {
         "ends": (ends, "node"),
-        "connected": (connected, "node"),
+        "connected": (agreement.wire_connections(staged, nodes), "node"),
         "proven": (proven, "node"),
         "proven_opposite": (proven, "peer"),
     }
+    if sources.observer is not None:
+        controls = read_bucket(sources.staging / "wire" / "controls", CONTROLS, share)
+        observed, read_ends = observed_links.observe(controls, staged, nodes, sources.observer)
+        by_node |= {"observed": (observed, "node"), "read_ends": (read_ends, "node")}
     count = share.count
     return {name: divide(rows, of_nodes(rows[end], count), count) for name, (rows, end) in by_node.items()}
 
 
 def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
-    """A share of the nodes of the table ``sharing``."""
+    """A share of the nodes of the tables ``sharing`` and ``wire_links``."""
     logical, physical = _read_part(sources.links, share), _read_part(sources.physical, share)
     uptimes = _read_part(sources.staging / "uptimes", share)
     rows = [links.build_sharing("trace", logical, physical, uptimes, sources.grid)]
@@ -117,7 +137,13 @@ def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
             sources.of_nodes("connected", agreement.CONNECTED, share),
         )
         rows.append(links.build_sharing("wire", used, connected, uptimes, sources.grid))
-    return {"sharing": pa.concat_tables(rows)}
+    observed = WIRE_LINKS.empty_table()
+    if sources.observer is not None:
+        seen, ends = sources.observed(share)
+        unread = observed_links.unread_nodes(ends)
+        rows.append(links.build_sharing("frames", seen, connected, uptimes, sources.grid, unread))
+        observed = conform({name: seen[name] for name in WIRE_LINKS.names}, WIRE_LINKS)
+    return {"sharing": pa.concat_tables(rows), "wire_links": observed}
 
 
 def compare_links(executor: Executor, sources: LinkSources, count: int) -> Links:
@@ -126,7 +152,13 @@ def compare_links(executor: Executor, sources: LinkSources, count: int) -> Links
     physical, connected = ([astuple(getattr(each, name)) for each in found] for name in ("physical", "connected"))
     logical = [each.logical for each in found if each.logical is not None]
     both = [Matching(*map(sum, zip(*several, strict=True))) for several in (physical, connected)]
-    return Links(both[0], both[1], add_outcomes(logical) if logical else None)
+    frames = [each.frames for each in found if each.frames is not None]
+    return Links(both[0], both[1], add_outcomes(logical) if logical else None, _add_frames(frames) if frames else None)
+
+
+def _add_frames(several: list[LinkFrames]) -> LinkFrames:
+    matching = Matching(*map(sum, zip(*(astuple(each.matching) for each in several), strict=True)))
+    return LinkFrames(matching, *map(sum, zip(*(astuple(each)[1:] for each in several), strict=True)))
 
 
 def _compare_links(sources: LinkSources, share: Share) -> Links:
@@ -140,4 +172,10 @@ def _compare_links(sources: LinkSources, share: Share) -> Links:
         traced = pa.concat_tables([_read_part(sources.links, share), sources.of_nodes("opposite", links.LINKS, share)])
         proven = sources.of_nodes("proven", agreement.PROVEN, share)
         logical = agreement.compare_logical(proven, traced, incomplete)
-    return Links(matching, open_ones, logical)
+    frames = None
+    if sources.observer is not None:
+        traced, excluded = _read_part(sources.links, share), [*incomplete, *sources.adversaries]
+        observed, ends = sources.observed(share)
+        vanished = list(sources.vanished)
+        frames = observed_links.compare_observed(observed, ends, traced, excluded, vanished, sources.grid)
+    return Links(matching, open_ones, logical, frames)

@@ -1,5 +1,6 @@
 """Logical and physical links: intervals from the traces, and both views' sizes over time from traces and wire."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -72,15 +73,23 @@ def build_links(events: pa.Table, physical: pa.Table, end_ns: int) -> pa.Table:
     return conform(columns | {"from_ns": grafts["ts_ns"], "to_ns": pa.array(to_ns)}, LINKS)
 
 
-def build_sharing(source: str, logical: pa.Table, physical: pa.Table, instances: pa.Table, grid: Grid) -> pa.Table:
+def build_sharing(
+    source: str,
+    logical: pa.Table,
+    physical: pa.Table,
+    instances: pa.Table,
+    grid: Grid,
+    unknown: Sequence[int] = (),
+) -> pa.Table:
     """Rows of the ``sharing`` table for one source.
 
     Args:
-        source: ``trace`` or ``wire``.
+        source: ``trace``, ``wire`` or ``frames``.
         logical: node, peer, topic, from_ns, to_ns.
         physical: node, peer, from_ns, to_ns.
         instances: node, from_ns, to_ns of every time that a node is up; only then it has rows.
         grid: the instants.
+        unknown: nodes of which not all logical links are known: the sizes of their views are null.
     """
     nodes = instances["node"].combine_chunks().unique()
     up = _count(instances, ["node"], nodes, grid) > 0
@@ -93,13 +102,18 @@ def build_sharing(source: str, logical: pa.Table, physical: pa.Table, instances:
     zero_ns, first, _ = grid
     total, unique = sizes["view_size_total"], sizes["view_size_unique"]
     ratio = np.divide(total, unique, out=np.zeros(len(total)), where=unique > 0)
+    owner = nodes.take(pa.array(row))
+    hidden = np.isin(numbers(owner), unknown)
     columns = {
         "source": pa.repeat(source, len(row)),
         "at_ns": pa.array((instant + first) * SECOND_NS + zero_ns),
-        "node": nodes.take(pa.array(row)),
-        "link_sharing_ratio": pa.array(ratio, mask=unique == 0),
+        "node": owner,
+        "view_size_total": pa.array(total, mask=hidden),
+        "view_size_unique": pa.array(unique, mask=hidden),
+        "degree": pa.array(sizes["degree"]),
+        "link_sharing_ratio": pa.array(ratio, mask=hidden | (unique == 0)),
     }
-    return conform(columns | {name: pa.array(values) for name, values in sizes.items()}, SHARING)
+    return conform(columns, SHARING)
 
 
 def _count(rows: pa.Table, columns: list[str], nodes: pa.Array, grid: Grid) -> np.ndarray:

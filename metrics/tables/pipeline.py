@@ -42,6 +42,7 @@ from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
 from metrics.tables.hop_evidence import Circumstances, weigh_hops
 from metrics.tables.message_evidence import MessageSources, weigh_messages
+from metrics.tables.observed_links import observer_of
 from metrics.tables.overlay import Intervals, build_parts, choose_instants
 from metrics.tables.published import PublishedSources, build_published
 from metrics.tables.schemas import GROUP_LINKS, GROUPS, TABLES, arrow_schema
@@ -150,6 +151,8 @@ class Pipeline:
             vanished=tuple({node for node, _ in churn.silent_crashes(run)}),
             captured=captured,
             shown=captured and copies_show_links(run),
+            observer=observer_of(run) if captured else None,
+            adversaries=tuple(sorted(read_adversaries(run))),
         )
 
     def _save_pairs(self) -> None:
@@ -203,8 +206,10 @@ class Pipeline:
         """Both views' sizes, and whether the links of the traces are those of the captures (None: no captures)."""
         sources = self._link_sources()
         if sources.captured:
-            self._write(partial(link_tasks.show_links, sources), "ends", "connected", "proven", "proven_opposite")
-        self._write(partial(link_tasks.build_sharing, sources), "sharing")
+            observed = ("observed", "read_ends") if sources.observer is not None else ()
+            shown = ("ends", "connected", "proven", "proven_opposite", *observed)
+            self._write(partial(link_tasks.show_links, sources), *shown)
+        self._write(partial(link_tasks.build_sharing, sources), "sharing", "wire_links")
         if sources.captured:
             self.links = link_tasks.compare_links(self._executor, sources, self._buckets)
 

@@ -56,6 +56,7 @@ _COLUMNS: Final = {
         asked_jitter_ms double, asked_loss_ratio double, error_ms_mean double, error_ms_max double
     """,
     "links": "node int, peer int, topic bigint, from_ns bigint, to_ns bigint",
+    "wire_links": "node int, peer int, topic bigint, conn string, from_ns bigint, to_ns bigint",
     "physical_links": "node int, peer int, conn string, opened boolean, from_ns bigint, to_ns bigint",
     "sharing": """
         source string, at_ns bigint, node int, view_size_total bigint, view_size_unique bigint, degree bigint,

@@ -16,6 +16,7 @@ from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.tables.interests import starters_of
 from metrics.tables.logs import Logs
+from metrics.tables.observed_links import observed_kinds
 from metrics.tables.published import stage_schedule
 from metrics.tables.shares import count_shares
 from metrics.tables.traces import Staging
@@ -26,7 +27,8 @@ _BYTES_PER_ROW = 300
 """Of traces and captures, for each sighting of a frame: by this the number of buckets is chosen before any is read."""
 
 ASKED = ("delay_ms", "jitter_ms", "loss_ratio")
-"""The matrices of the underlay that are staged by pairs of nodes."""
+"""The matrices of the underlay that are staged by pairs of nodes. With them is ``queue_ms``: by node, how long a packet
+may wait at its access link (0 = it has no rate)."""
 
 STARTERS_FILE = "starters.parquet"
 """``interests.STARTERS`` of every node."""
@@ -96,12 +98,13 @@ class StagedRun:
         self.incomplete = [node for node in run.nodes if node not in complete]
         self.wire = Wire(executor, self._folder / "wire", frames, self._folder / "mentions")
         if captured:
-            manifest = run.manifest
+            manifest, kinds = run.manifest, observed_kinds(run)
             reading = Reading(
-                WIRE_TABLES,
+                tuple(name for name in WIRE_TABLES if kinds or name != "controls"),
                 traces.complete_traced(self.incomplete, staging),
                 epoch_offset_ns=manifest.epoch_offset_ns,
                 origin_ns=manifest.zero_ns,
+                kinds=kinds,
                 parts=staging.parts,
                 foreign=True,
             )
@@ -126,6 +129,10 @@ class StagedRun:
         size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
         pairs = self._folder / "pairs"
         pairs.mkdir()
+        queue_ms = np.zeros(size)
+        queue_ms[nodes] = np.where(underlay.rate_mbit > 0, underlay.queue_ms, 0.0)[index]
+        with whole(pairs / "queue_ms.npy") as attempt, attempt.open("wb") as file:
+            np.save(file, queue_ms)
         for name in ASKED:
             matrix = getattr(underlay, name)
             with whole(pairs / f"{name}.npy") as attempt:

@@ -22,7 +22,7 @@ from metrics.tables.shares import Share, write_share
 from metrics.tables.staged import STAGED, remove_attempts, temporary_folder
 from metrics.tables.traces import MENTIONS, add_mentions
 
-WIRE_TABLES = ("conns", "frames", "spans", "wire", "crossings", "captures")
+WIRE_TABLES = ("conns", "frames", "spans", "controls", "wire", "crossings", "captures")
 _KEPT = ("frames", "packets")
 """Tables of the run as they are staged; ``frames`` is the largest of those that are always made."""
 
@@ -67,7 +67,7 @@ class Wire:
 
         Args:
             captures: the captures.
-            reading: how they are read; its tables are ``WIRE_TABLES``. Captures are divided if it has several parts.
+            reading: how they are read, with some of ``WIRE_TABLES``. Captures are divided if it has several parts.
             buckets: how many there are.
         """
         if reading.parts == 1:
@@ -149,6 +149,7 @@ _BUCKETED: Final = {
     "conns": _by_connection,
     "frames": _by_connection,
     "spans": _by_connection,
+    "controls": _by_connection,
     "wire": _by_second,
     "crossings": _by_source,
 }

@@ -1,10 +1,12 @@
 """Interests: what the node subscribes to, and whether it tells its neighbours."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame, Subscriptions
+from peer.core.observed_links import AnnouncedTopics, ObservedLinks
 from peer.core.parts import Neighbour, Part, Turn
 
 _as_set: Callable[[tuple[TopicId, ...]], frozenset[TopicId]] = lru_cache(1 << 14)(frozenset)
@@ -66,6 +68,10 @@ class AnnouncedInterests(ToldInterests):
     """
 
     writes = ToldInterests.writes | {"logical"}
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks]:
+        return AnnouncedTopics
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         super().receive(turn, peer, frame)

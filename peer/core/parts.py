@@ -30,6 +30,7 @@ from peer.core.contract import (
     Trace,
 )
 from peer.core.frames import Data, Frame
+from peer.core.observed_links import ObservedLinks
 from peer.trace import TraceEvent
 
 
@@ -287,6 +288,17 @@ class Part:
             several: whether messages are on several topics.
         """
         return False
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks] | None:
+        """How an observer on the wire reads the logical links that this part decides over; of parts that do.
+
+        None = not from frames alone.
+
+        Args:
+            parameters: the part's, as a node's specification has them.
+        """
+        return None
 
     @staticmethod
     def copies_may_wait(parameters: Mapping[str, Any]) -> bool:

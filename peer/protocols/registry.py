@@ -19,6 +19,7 @@ from peer.core.membership.full_view import FullView
 from peer.core.membership.newscast import Newscast
 from peer.core.membership.partial_view import PartialView
 from peer.core.node import ComposedNode, StatefulNode
+from peer.core.observed_links import ObservedLinks
 from peer.core.parts import Part, State
 from peer.core.processing_delay import UnhurriedNode
 from peer.protocols import (
@@ -111,6 +112,21 @@ def copies_may_wait(dissemination: Choice) -> bool:
     """Whether a publisher's first copy may wait for other nodes; False for an unknown dissemination."""
     part = DISSEMINATIONS.get(dissemination["name"])
     return part is not None and part.copies_may_wait(dissemination)
+
+
+def observe_links(overlay: Choice, interests: str) -> type[ObservedLinks] | None:
+    """How an observer on the wire reads the logical links of nodes from their frames; None = it cannot.
+
+    Unknown parts decide over no logical links.
+
+    Args:
+        overlay: its name and parameters, as a node's specification has them.
+        interests: the name of the nodes' interests part.
+    """
+    for part, parameters in ((INTERESTS.get(interests), {}), (OVERLAYS.get(str(overlay.get("name"))), overlay)):
+        if part is not None and "logical" in part.writes:
+            return part.observe_links(parameters)
+    return None
 
 
 def compose(

@@ -3,8 +3,8 @@
 Stated tolerances: the same underlay, overlay and schedule byte for byte; the same set of deliveries; view sizes and
 degrees within 15 %, over the run and at its end; at its end clustering within 0.15, and the same number of components
 and of topic components; median delay within 10 ms or 10 %. The part of the delay in the network, over the links that
-the first copy took, is always judged. The whole delay has the time in the hosts, too: it may differ if the run's own verdict
-says that its host was overloaded. Both draw the same numbers, but a real network delivers two frames in another
+the first copy took, is always judged. The whole delay has the time in the hosts, too: it may differ if the run's own
+verdict says that its host was overloaded. Both draw the same numbers, but a real network delivers two frames in another
 order now and then, and every later choice of a node may depend on that.
 """
 

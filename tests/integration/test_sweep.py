@@ -11,6 +11,8 @@ from random import Random
 import msgspec
 import pytest
 
+from harness.studies.store import Result, Store
+
 ROOT = Path(__file__).parents[2]
 
 STUDY = """
@@ -169,3 +171,27 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(tmp_path):
     assert "missing.csv: No such file" in words.decode()
     assert len(results(tmp_path / "out")) == 4
     assert not (tmp_path / "out" / "index.html").exists()
+
+
+def test_a_folder_with_a_link_is_refused_and_nothing_is_written_through_it(study, tmp_path):
+    kept, folder = tmp_path / "kept", tmp_path / "sweep"
+    kept.write_text("mine")
+    folder.mkdir()
+    (folder / "study.toml").symlink_to(kept)
+    process = sweep(study, folder)
+    errors = process.communicate()[1].decode()
+    assert process.returncode == 2
+    assert "study.toml is a symbolic link" in errors and errors.count("\n") == 1
+    assert (kept.read_text(), [each.name for each in folder.iterdir()]) == ("mine", ["study.toml"])
+
+
+def test_results_and_pages_take_the_place_of_a_link(tmp_path):
+    """One that somebody makes while a sweep lasts."""
+    kept, runs = tmp_path / "kept", tmp_path / "runs"
+    kept.write_text("mine")
+    runs.mkdir()
+    (runs / "key.json.part").symlink_to(kept)
+    (runs / "key.json").symlink_to(kept)
+    Store(tmp_path).write(Result("key", {}, 1, "code", 0.0, 0, ()))
+    assert kept.read_text() == "mine"
+    assert not (runs / "key.json").is_symlink()

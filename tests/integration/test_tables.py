@@ -1,17 +1,20 @@
 """The analysis of a fabricated run: every value that the toy simulation knows, exactly."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
 from benchmarks._synthetic_run import write_run
 from metrics import summary, tables
-from metrics.rundir import SCHEMA_VERSION, Summary
+from metrics.headline import headline
+from metrics.rundir import SCHEMA_VERSION, RunDir, Summary
 from metrics.rundir.parquet import version_of
 from metrics.tables.schemas import TABLES
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
@@ -196,6 +199,32 @@ def test_tables_links_and_sharing(run: Analysed) -> None:
     conns = run.table("conns")
     assert len(conns) == len(run.truth.edges)
     assert conns["n_frames"].sum() == len(run.truth.hops)
+
+
+def test_tables_logical_links_by_the_frames_are_those_of_the_traces(run: Analysed) -> None:
+    seen, traced = run.table("wire_links"), run.table("links")
+    key = ["node", "peer", "topic"]
+    assert sorted(seen[key].itertuples(index=False)) == sorted(traced[key].itertuples(index=False)) != []
+    assert set(seen["conn"]) <= set(run.table("conns")["conn"])
+    sharing = run.table("sharing").set_index(["source", "at_ns", "node"])["view_size_total"].unstack("source")
+    settled = sharing[sharing.index.get_level_values("at_ns") >= ZERO_NS - SECOND]
+    assert (settled["trace"] == settled["frames"]).all()
+
+
+def test_tables_links_on_the_wire_have_no_headline_number_if_those_of_one_node_are_unknown(
+    run: Analysed, tmp_path: Path
+) -> None:
+    name = "logical_per_physical_link_on_wire"
+    copied = RunDir(Path(shutil.copytree(run.run_dir, tmp_path / "run")))
+    assert headline(copied)[name] is not None
+    [part] = (copied.tables / "sharing.parquet").glob("*.parquet")
+    rows = pq.read_table(part)
+    sizes = rows["view_size_total"].to_pylist()
+    named = zip(rows["source"].to_pylist(), rows["at_ns"].to_pylist(), strict=True)
+    sizes[list(named).index(("frames", ZERO_NS))] = None
+    place = rows.schema.get_field_index("view_size_total")
+    pq.write_table(rows.set_column(place, rows.schema.field(place), pa.array(sizes, pa.int64())), part)
+    assert headline(copied)[name] is None
 
 
 def test_tables_links_of_wire_and_traces_agree_at_every_instant(run: Analysed) -> None:

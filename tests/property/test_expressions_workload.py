@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -21,6 +22,7 @@ from harness.experiment.form import (
 )
 from harness.experiment.loader import check_rules, decode_experiment
 from harness.planning import make_plan
+from harness.workload import expressions
 from harness.workload.expressions import draw_for_groups
 from harness.workload.interests import topic_weights
 from harness.workload.membership import MembershipPlan, first_population
@@ -148,6 +150,14 @@ def test_a_group_is_that_of_the_instant() -> None:
         assert 5 * SECOND <= action.at_ns < 12 * SECOND
         assert action.node != 2, "no other node is in the group"
         assert action.expression == "b&b" or action.at_ns >= 8 * SECOND
+
+
+def test_expressions_without_a_member_are_drawn_a_bounded_number_of_times() -> None:
+    spec, interests = ExpressionsSpec("list", texts=("a", "c")), ((0,), (0,))
+    assert len(published(spec, interests)) > 3000
+    with patch.object(expressions, "MOST_VAIN", 50), pytest.raises(ExperimentError, match="none of 50 drawn") as caught:
+        published(spec, interests)
+    assert "\n" not in str(caught.value)
 
 
 def test_without_empty_groups_an_experiment_needs_a_member() -> None:

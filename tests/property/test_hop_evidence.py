@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.evidence import FrameSets, Outcome, Spread
 from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
@@ -23,6 +24,7 @@ from metrics.rundir.documents import Behaviour, NodeOutline
 from metrics.stalls import Late, Stalls, merge
 from metrics.tables import churn, hop_evidence
 from metrics.tables.churn import Ending
+from metrics.tables.columns import numbers
 from metrics.tables.runs import SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
@@ -129,10 +131,12 @@ class Run(tempfile.TemporaryDirectory[str]):
         )
 
 
-def weigh(run: Any, incomplete: Sequence[int] = (), endings: Sequence[Ending] = ()) -> hop_evidence.HopEvidence:
-    with InProcess(1) as executor:
-        circumstances = hop_evidence.Circumstances.of(run, incomplete, endings)
-        return hop_evidence.weigh_hops(executor, run, circumstances, run.path / "weighed")
+def weigh(
+    run: Any, incomplete: Sequence[int] = (), endings: Sequence[Ending] = (), pairs: Path | None = None
+) -> hop_evidence.HopEvidence:
+    with InProcess(1) as executor, tempfile.TemporaryDirectory() as folder:
+        circumstances = hop_evidence.Circumstances.of(run, incomplete, endings, pairs)
+        return hop_evidence.weigh_hops(executor, run, circumstances, Path(folder) / "weighed")
 
 
 def unsure_ns(row: Row) -> int:
@@ -192,8 +196,10 @@ def is_lost(row: Row, rows: list[Row], ends: list[Ending]) -> bool:
     sent_ns = row["log_send_ns"]
     if sent_ns is None or row["log_recv_ns"] is not None:
         return False
-    read = [other["log_recv_ns"] for other in rows if stream_of(other) == stream_of(row)]
-    moving_ns = max(sent_ns, *(at_ns for at_ns in read if at_ns is not None), 0)
+    read = [each for each in rows if stream_of(each) == stream_of(row) and each["log_recv_ns"] is not None]
+    if any(other["off"] > row["off"] for other in read):
+        return False
+    moving_ns = max(sent_ns, *(other["log_recv_ns"] for other in read), 0)
     bound_ns = TOLD_NS + int(2 * (row["asked_delay_ms"] or 0) * 1e6)
     return any(
         moving_ns >= end.at_ns - bound_ns
@@ -235,6 +241,7 @@ def test_completeness_is_what_a_loop_says(rows: list[Row], incomplete: list[int]
             {
                 "sent by a trace but not on the wire": sum(sent and not left for sent, left, _, _ in tested),
                 "read by a trace but not on the wire": sum(read and not came for _, _, came, read in tested),
+                "arrived on the wire but read by no trace": sum(came and not read for _, _, came, read in tested),
                 "on the wire but sent by no trace": sum(left and not sent for sent, left, _, _ in tested),
                 "read but never sent": sum(read and not sent for sent, _, _, read in tested),
             },
@@ -267,6 +274,20 @@ def test_host_delays_are_what_a_loop_says(rows: list[Row], host: Intervals) -> N
         [row[column] / 1e6 for row in judged if row[column] is not None] for column in ("d_sndbuf_ns", "d_rcv_ns")
     )
     assert (found.send, found.receive) == (spread_of(send, (0, 0)), spread_of(receive, tally(read, host)))
+
+
+def test_frames_that_tcp_held_back_say_nothing_of_the_sending_host() -> None:
+    """Five of eight frames were late at node 0, and TCP held two of these back."""
+    late_ns = round(2 * NODE_DELAY.value * 1e6)
+    rows = [
+        {"conn": "a", "off": number, "src_node": 0, "dst_node": 1, "log_send_ns": 20, "n_retx": int(number < 2)}
+        | {"tap_tx_ns": 20 + late_ns * (number < 5), "tap_rx_ns": 20 + late_ns, "log_recv_ns": 20 + late_ns}
+        for number in range(8)
+    ]
+    with Run(rows) as run, patch.object(hop_evidence, "tcp_waits", lambda rows, _: numbers(rows["n_retx"])):
+        found = [weigh(run, pairs=pairs) for pairs in (None, run.path)]
+    assert [each.node_sends[0] for each in found] == [(8, 5, 0), (6, 3, 0)]
+    assert found[0].node_receives == found[1].node_receives == {1: (8, 0, 0)}
 
 
 @settings(max_examples=50, deadline=None)

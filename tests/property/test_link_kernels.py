@@ -230,6 +230,12 @@ def proven_of(copies: list[Row], interests: list[Row]) -> list[Row]:
         ]
         if len(shared) == 1:
             named = {"node": copy["src_node"], "peer": copy["dst_node"], "topic": shared[0], "conn": "a"}
+            named["told"] = any(
+                (row["node"], row["topic"]) == (copy["dst_node"], shared[0])
+                and row["from_ns"] <= sent_ns - TOLD.ns
+                and read_ns < row["to_ns"]
+                for row in interests
+            )
             found.append(named | {name: copy[name] for name in ("log_send_ns", "tap_rx_ns", "log_recv_ns")})
     return found
 
@@ -258,7 +264,7 @@ def test_links_that_copies_show(
     shown, wrong = set(), set()
     for row in expected:
         sent_ns = row["log_send_ns"]
-        if sent_ns is None or {row["node"], row["peer"]} & incomplete:
+        if sent_ns is None or {row["node"], row["peer"]} & incomplete or not row["told"]:
             continue
         read_ns = row["tap_rx_ns"] if row["log_recv_ns"] is None else row["log_recv_ns"]
         link = row["node"], row["peer"], row["topic"]

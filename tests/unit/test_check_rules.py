@@ -12,7 +12,17 @@ from msgspec import structs
 
 from metrics.checks import RULES, check_run
 from metrics.checks.consistency import BROKEN, CHURN_MARGIN, IDLE, SETTLE, TOLD
-from metrics.checks.evidence import Evidence, Jitter, LateCounts, Losses, Matching, Outcome, PressureLine, Timed
+from metrics.checks.evidence import (
+    Evidence,
+    Jitter,
+    LateCounts,
+    LinkFrames,
+    Losses,
+    Matching,
+    Outcome,
+    PressureLine,
+    Timed,
+)
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit, at_most, few_late, share_at_most
 from metrics.first_packets import RULES as COMPARED
@@ -139,6 +149,8 @@ LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late
         ("links", {"physical": Matching(9, 1, 0)}, "link_agreement", "suspect"),
         ("links", {"physical": Matching(9, 0, 1)}, "link_agreement", "suspect"),
         ("links", {"logical": Outcome(9, 1)}, "logical_links", "suspect"),
+        ("links", {"frames": LinkFrames(Matching(9, 1, 0), 9, 4, 0)}, "logical_link_frames", "suspect"),
+        ("links", {"frames": LinkFrames(Matching(9, 0, 1), 9, 4, 0)}, "logical_link_frames", "suspect"),
         ("emulation", {"sweeps": None}, "certificate", "invalid"),
         ("emulation", {"first_packets": None}, "first_packet", "suspect"),
         ("emulation", {"spans": tuple(span(n, intake_counts=None) for n in range(5))}, "plane_intake", "invalid"),
@@ -469,6 +481,24 @@ def test_deliveries_of_a_run_that_is_not_as_planned_are_those_of_the_traces(chan
     found = change(SOUND, recount=Recount(99, 0), **changes)
     assert "delivery_rows" in failures(change(SOUND, recount=Recount(99, 0)))
     assert "delivery_rows" not in failures(found)
+
+
+@pytest.mark.parametrize(
+    ("frames", "outcome", "said"),
+    [
+        (None, NOT_APPLICABLE, "no frame of this protocol says which topics a link carries"),
+        (LinkFrames(Matching(4, 0, 0), 9, 4, 2), NOT_APPLICABLE, "2 of 4 ends of connections"),
+        (LinkFrames(Matching(5, 0, 0), 9, 4, 2), PASSED, ""),
+        (LinkFrames(Matching(0, 0, 0), 0, 0, 0), NOT_JUDGED, "0 of 0 could be tested"),
+    ],
+)
+def test_links_whose_frames_are_missing_or_cut_are_not_compared(
+    frames: LinkFrames | None, outcome: str, said: str
+) -> None:
+    found = change(SOUND, links={"frames": frames})
+    [check] = [check for check in check_run(found) if check.name == "logical_link_frames"]
+    assert check.outcome == outcome
+    assert said in check.detail
 
 
 def test_links_that_copies_do_not_show_are_not_compared() -> None:

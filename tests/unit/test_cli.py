@@ -27,10 +27,44 @@ def test_help_imports_no_verb() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_an_unknown_verb_is_a_usage_error() -> None:
-    with pytest.raises(SystemExit) as raised:
-        cli.main(["no-such-verb"])
-    assert raised.value.code == 2
+@pytest.mark.parametrize(
+    ("argv", "printed"),
+    [
+        (["no-such-verb"], "trellis: there is no verb 'no-such-verb'; trellis --help lists the verbs\n"),
+        (["--nope"], "trellis: unknown arguments: --nope; try: trellis --help\n"),
+        (["check", "x", "--nope"], "trellis check: unknown arguments: --nope; try: trellis check --help\n"),
+        (["check"], "trellis check: the following arguments are required: file; try: trellis check --help\n"),
+        (
+            ["run", "x", "--seed", "one"],
+            "trellis run: --seed: expected an integer, got 'one'; try: trellis run --help\n",
+        ),
+        (
+            ["import", "matrix", "x"],
+            "trellis import: the following arguments are required: --out; try: trellis import matrix --help\n",
+        ),
+        (["check", "two\nlines"], "trellis check: two lines: No such file or directory\n"),
+    ],
+)
+def test_a_usage_error_is_one_line(argv: list[str], printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(argv) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", printed)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["check", "x", "--seed", "7" * 5000],
+        ["run", "x", "--testbed", "y" * 5000],
+        ["compare", "x", "--fail-if", "z" * 5000],
+        ["z" * 5000],
+    ],
+)
+def test_a_huge_value_is_not_printed(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(argv) == 2
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    assert len(printed) < 300
 
 
 def test_options_of_the_test_verb_reach_pytest_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from harness.cli import main
 from harness.errors import ExperimentError
 from harness.stages.analysis import add_master_arguments, executor_options
 from metrics.executors import shares_files
-from metrics.executors.cluster import ExecutorOptions, WorkersError, parse_memory, require_workers
+from metrics.executors.cluster import ExecutorOptions, WorkersError, check_master, parse_memory, require_workers
 
 MASTER = "spark://somewhere:7077"
 
@@ -85,6 +86,27 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def test_options_of_clusters_need_one(master: list[str], option: str) -> None:
     with pytest.raises(ExperimentError, match="name one with --master"):
         options(*master, option)
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["here", "local", "local[4]", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "spark://a:1,b:2",
+     "k8s://https://host:6443"],
+)  # fmt: skip
+def test_masters_of_known_forms_are_accepted(master: str) -> None:
+    assert check_master(master) == master
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["", "foo", "Here", "local[", "local[x]", "spark://", "spark://host", "host:7077", "local-cluster", "k8s://"],
+)
+@pytest.mark.parametrize("verb", ["report", "tables", "run", "sweep"])
+def test_other_masters_are_refused_before_any_work(master: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "no-such-file", f"--master={master}"]) == 2
+    expected = f"trellis {verb}: --master: expected 'here', 'local[*]', spark://HOST:PORT, k8s://URL or yarn, got"
+    printed = capsys.readouterr().err
+    assert printed == f"{expected} '{master}'; try: trellis {verb} --help\n"
 
 
 def test_less_than_one_core_is_refused() -> None:

@@ -216,8 +216,19 @@ OVERRIDES = {
     "bad_value": ("seed=[1", "--set seed=[1: expected a TOML value or a bare word"),
     "injection": ("seed=1\nname='y'", "expected a TOML value or a bare word"),
     "into_value": ("name.x=1", "--set name.x=1: name is a value, not a section"),
-    "unknown": ("underlay.hots=3", "$.underlay.hots: unknown field; did you mean hosts?"),
-    "range": ("underlay.hosts=1", "$.underlay.hosts: expected an integer >= 2 and <= 10000, got 1"),
+    "unknown": ("underlay.hots=3", "--set underlay.hots=3: unknown field; did you mean hosts?"),
+    "range": ("underlay.hosts=1", "--set underlay.hosts=1: expected an integer >= 2 and <= 10000, got 1"),
+    "unusable": ("underlay.delay_ms=nan", "--set underlay.delay_ms=nan: expected a finite number, got nan"),
+    "rule": ("inventory=x.toml", '--set inventory=x.toml: only testbed = "remote" uses it'),
+    "parameter": ("random.degree=20", "--set random.degree=20: expected fewer than the 20 hosts, got 20"),
+    "other_key": ("interests.kind=follower-graph", "with --set interests.kind=follower-graph: $.workload"),
+    "plan": ("workload.publish_rate_per_s=1e-4", "--set workload.publish_rate_per_s=1e-4: no message is published"),
+    "section": ("underlay={hosts=1}", "--set underlay={hosts=1}: $.underlay.hosts: expected an integer >= 2"),
+    "in_list": (
+        "adversary.nodes=[0, -1]",
+        "--set adversary.nodes=[0, -1]: $.adversary.nodes[1]: expected an integer >= 0",
+    ),
+    "new_section": ("nosuch.key=1", "good.toml with --set nosuch.key=1: $.nosuch: unknown field"),
 }
 
 
@@ -259,10 +270,26 @@ def test_malformed_override_is_refused(case: str, tmp_path: Path, capsys: pytest
     assert_refused(capsys, ["check", str(file), "--set", override], tmp_path, problem)
 
 
+def test_of_two_overrides_the_one_that_set_the_key_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "good.toml"
+    file.write_text(GOOD)
+    overrides = ["--set", "underlay={hosts=30}", "--set", "underlay.hosts=1", "--set", "underlay.delay_ms=5"]
+    assert_refused(
+        capsys, ["check", str(file), *overrides], tmp_path, "trellis check: --set underlay.hosts=1: expected"
+    )
+
+
+def test_a_key_of_the_file_is_blamed_on_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(GOOD + "[underlay]\nhosts = 1\n")
+    place = f"trellis check: {file} with --set underlay.delay_ms=5: $.underlay.hosts: expected"
+    assert_refused(capsys, ["check", str(file), "--set", "underlay.delay_ms=5"], tmp_path, place)
+
+
 def test_negative_seed_option_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "good.toml"
     file.write_text(GOOD)
-    assert_refused(capsys, ["check", str(file), "--seed", "-4"], tmp_path, "$.seed: expected an integer >= 0")
+    assert_refused(capsys, ["check", str(file), "--seed", "-4"], tmp_path, "--seed -4: expected an integer >= 0")
 
 
 def test_missing_file_directory_and_binary_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,13 +341,13 @@ def test_what_cannot_fit_is_refused(
     monkeypatch.setattr(prediction, "this_machine", lambda: small)
     assert main(["check", str(file)]) == 0
     capsys.readouterr()
-    text = f"{file}: $.underlay.hosts: 30 hosts need 70 processes, this machine has 50"
+    text = "--set underlay.hosts=30: 30 hosts need 70 processes, this machine has 50"
     assert_refused(capsys, ["plan", str(file), "--set", "underlay.hosts=30"], tmp_path, text)
-    text = f"{file}: $.underlay.hosts: 30 hosts need 100 processes, this machine has 50"
+    text = "--set underlay.hosts=30: 30 hosts need 100 processes, this machine has 50"
     for crashes in ("crash", "vanish"):
         file.write_text(GOOD + VANISH.replace("vanish", crashes))
         assert_refused(capsys, ["plan", str(file), "--set", "underlay.hosts=30"], tmp_path, text)
-    text = "$.underlay.hosts: expected at most 1000 hosts on the emulated testbed's control network, got 1001"
+    text = "--set underlay.hosts=1001: expected at most 1000 hosts on the emulated testbed's control network, got 1001"
     assert_refused(capsys, ["check", str(file), "--set", "underlay.hosts=1001"], tmp_path, text)
 
 

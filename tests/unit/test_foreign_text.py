@@ -33,6 +33,7 @@ EVIL = (
     "<script>alert(1)</script>",
     "</svg><img src=x onerror=alert(1)>",
     "[/nosuch] [bold]x",
+    "\u6771\u4eac",
     r"$\frac{$",
     '=HYPERLINK("http://x")',
 )
@@ -80,6 +81,7 @@ def test_text_is_no_formula_in_csv() -> None:
     assert [plain_cell(value) for value in (-1.5, None, True)] == [-1.5, None, True]
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("words", EVIL)
 def test_text_in_a_figure_is_only_text(words: str) -> None:
     @styled
@@ -97,7 +99,9 @@ def test_text_in_a_figure_is_only_text(words: str) -> None:
     )
     tags = {each.tag.rpartition("}")[2] for each in found.iter()}
     assert tags <= {"svg", "g", "path", "text", "tspan", "use", "defs", "clipPath", "rect"}
-    assert ElementTree.fromstring(svg) is not None
+    drawn = [each.text for each in ElementTree.fromstring(svg).iter() if each.tag.endswith("text")]
+    shown = printable(words).splitlines()
+    assert all(drawn.count(line) == 4 for line in shown), drawn
 
 
 def test_every_page_escapes_what_it_shows() -> None:

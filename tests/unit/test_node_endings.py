@@ -28,10 +28,13 @@ CRASHES = Ending(1, END_NS, crashed=True, silent=False)
 VANISHES = Ending(1, END_NS, crashed=True, silent=True)
 
 
-def excuses(end: Ending, src: int, dst: int, sent_ns: int, moving_ns: int = 0) -> bool:
-    row = {"src_node": src, "dst_node": dst, "log_send_ns": sent_ns}
+OFF = 100
+
+
+def excuses(end: Ending, src: int, dst: int, sent_ns: int, moving_ns: int = 0, read_off: int = -1) -> bool:
+    row = {"src_node": src, "dst_node": dst, "log_send_ns": sent_ns, "off": OFF}
     unread = pa.Table.from_pylist([row], arrow_schema("hops"))
-    found = excuse_unread(unread, np.array([moving_ns]), np.array([TRIP_NS]), [end])
+    found = excuse_unread(unread, np.array([moving_ns]), np.array([read_off]), np.array([TRIP_NS]), [end])
     return bool(found[0])
 
 
@@ -53,6 +56,11 @@ def test_what_a_node_has_sent_is_lost_with_it_only_if_it_crashes(end: Ending) ->
 def test_a_frame_that_waited_for_others_counts_from_the_last_one_that_was_read() -> None:
     sent_ns = END_NS - 30 * SECOND
     assert [excuses(CRASHES, 2, 1, sent_ns, END_NS - each) for each in (BOUND_NS, BOUND_NS + 1)] == [True, False]
+
+
+@pytest.mark.parametrize("end", [LEAVES, CRASHES, VANISHES], ids=["leaves", "crashes", "vanishes"])
+def test_a_frame_before_one_that_was_read_is_not_lost_with_a_node(end: Ending) -> None:
+    assert [excuses(end, 2, 1, END_NS, END_NS, off) for off in (-1, OFF - 1, OFF + 1)] == [True, True, False]
 
 
 def write(folder: Path, ends: Sequence[tuple[int, str]]) -> Path:

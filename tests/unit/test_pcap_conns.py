@@ -106,6 +106,16 @@ def test_payload_of_a_syn_comes_after_its_number(tmp_path: Path) -> None:
     assert [row["orig_bytes"], row["missed_bytes"], row["orig_retx_bytes"]] == [8, 0, 0]
 
 
+@pytest.mark.parametrize("other", [5, 72, 10**6, 3 * 10**9])
+def test_the_last_answer_to_a_syn_opens_the_connection(tmp_path: Path, other: int) -> None:
+    """The host stopped to listen and listened again, while the first answer was lost or under way."""
+    lost = [answered(1, other, SYN | ACK, ack=11), answered(2, other // 2, SYN | ACK, ack=11)]
+    taken = [answered(4, 70, SYN | ACK, ack=11), sent(5, 11, ACK), answered(6, 71, ACK, b"ok")]
+    packets = [sent(0, 10, SYN), *lost, sent(3, 10, SYN), *taken]
+    (row,) = read(tmp_path, packets, "conns")["conns"]
+    assert (row["orig_bytes"], row["resp_bytes"], row["missed_bytes"]) == (0, 2, 0)
+
+
 def test_data_of_an_older_connection_is_counted_apart(tmp_path: Path) -> None:
     tables = read(tmp_path, [*OPEN, sent(3, 1, ACK, b"stale")], "captures", "wire", "conns")
     assert tables["captures"][0]["n_no_stream"] == 1

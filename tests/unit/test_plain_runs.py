@@ -69,6 +69,20 @@ def test_a_file_in_the_place_of_a_folder_is_refused(name: str, found: str, wante
         RunDir(run_dir)
 
 
+@pytest.mark.parametrize("verb", ["report", "tables", "compare", "serve", "replay"])
+def test_a_folder_without_a_plan_is_no_run_whatever_is_in_it(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to("/")
+    make_socket(tmp_path / "socket")
+    for folder, problem in (
+        (tmp_path, "not a run directory: it has no plan.json"),
+        (tmp_path / "none", "No such file or directory"),
+    ):
+        assert cli.main([verb, str(folder)]) == 2
+        assert capsys.readouterr().err == f"trellis {verb}: {folder}: {problem}\n"
+
+
 def test_the_run_may_be_named_by_a_link_and_agents_may_work_in_it(run_dir: Path, tmp_path: Path) -> None:
     (run_dir / WORK_FOLDER).mkdir()
     (run_dir / WORK_FOLDER / "link").symlink_to("/")

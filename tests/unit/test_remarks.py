@@ -90,7 +90,10 @@ def test_a_program_is_not_simulated(
     simulated = ["--testbed", "simulated"] if verb == "run" else ["--set", "testbed=simulated"]
     assert main([verb, str(file), *simulated]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"trellis {verb}: {file}: $.peer.command: ") and "starts no program" in error
+    assert (
+        error.startswith(f"trellis {verb}: {file} with --set testbed=simulated: $.peer.command: ")
+        and "starts no program" in error
+    )
     assert sorted(tmp_path.iterdir()) == [file]
 
 

@@ -344,6 +344,16 @@ def test_what_is_seen_is_said_with_numbers(draw: Draw, tables: dict[str, Columns
     assert drawing.seen == seen
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("name", "shown"), [("a\rb\x00", "a\ufffdb\ufffd"), ("\u6771\u4eac", "\u6771\u4eac")])
+def test_the_map_shows_any_name(name: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Shown()
+    run.hosts = pd.DataFrame({"site": [name], "latitude": [0.0], "longitude": [10.0]}, index=[0])
+    monkeypatch.setattr(run, "host_links", list)
+    (axes,) = panels(draw_world(run))
+    assert [text.get_text() for text in axes.texts] == [shown]
+
+
 def test_the_map_has_the_hosts_and_a_great_circle_per_link(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = pd.DataFrame(
         {"site": ["A", "B", "C"], "latitude": [0.0, 0.0, 50.0], "longitude": [10.0, 40.0, -100.0]}, index=[0, 1, 2]

@@ -78,8 +78,11 @@ def test_a_missing_file_is_named_with_what_that_means(run_dir: Path) -> None:
     (run_dir / MANIFEST_FILE).unlink()
     with pytest.raises(RunDirError, match=rf"^{run_dir}: manifest\.json is missing: the run did not finish$"):
         _ = RunDir(run_dir).manifest
-    for path in (run_dir / PLAN_FILE, run_dir / "nowhere"):
-        with pytest.raises(RunDirError, match=rf"^{path}: not a run directory: it has no plan\.json$"):
+    for path, problem in (
+        (run_dir / PLAN_FILE, r"not a run directory: it has no plan\.json"),
+        (run_dir / "nowhere", "No such file or directory"),
+    ):
+        with pytest.raises(RunDirError, match=rf"^{path}: {problem}$"):
             _ = RunDir(path).manifest
 
 
@@ -114,6 +117,35 @@ def test_a_damaged_file_is_named(content: bytes, decode: Any, run_dir: Path) -> 
         read_document(run_dir / PLAN_FILE, decode)
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("interests", "kind", ["popularity"]),
+        ("interests", "ratio", "1"),
+        ("interests", "subscriptions_min", {}),
+        ("membership", "kind", 3),
+        ("workload", "topics", "all"),
+        ("random", "view_size", "40"),
+        ("cyclon", "view_size", []),
+        ("interests", None, []),
+        ("membership", None, "cyclon"),
+        ("random", None, [1]),
+        ("cyclon", None, 7),
+    ],
+)
+def test_a_plan_with_a_foreign_value_is_damaged(section: str, key: str | None, value: object, run_dir: Path) -> None:
+    change_manifest(run_dir, schema_version=SCHEMA_VERSION)
+    plan = json.loads((run_dir / PLAN_FILE).read_bytes())
+    plan["experiment"]["membership"]["kind"] = "cyclon"
+    if key is None:
+        plan["experiment"][section] = value
+    else:
+        plan["experiment"].setdefault(section, {})[key] = value
+    (run_dir / PLAN_FILE).write_text(json.dumps(plan))
+    with pytest.raises(RunDirError, match=rf"^{run_dir}: plan\.json is damaged: Expected `"):
+        _ = RunDir(run_dir).plan
+
+
 @pytest.mark.parametrize("cut", range(1, len(Stall("host", 5, 6, 0).line())))
 def test_lines_are_read_up_to_one_that_was_cut_off(cut: int, tmp_path: Path) -> None:
     first, second = Stall("host", 1, 2, 0), Stall("plane", 3, 4)
@@ -130,6 +162,7 @@ def test_lines_after_a_damaged_one_are_not_read_and_a_missing_file_has_none(tmp_
     assert read_lines(path, Decoder(Stall).decode) == []
     path.write_bytes(Stall("host", 1, 2, 0).line() + b"\xff\n" + Stall("host", 3, 4, 0).line())
     assert read_lines(path, Decoder(Stall).decode) == [Stall("host", 1, 2, 0)]
+    (tmp_path / PLAN_FILE).touch()
     assert RunDir(tmp_path).lines(STALLS_FILE) == [{"source": "host", "start_ns": 1, "end_ns": 2, "cpu": 0}]
 
 

@@ -197,6 +197,20 @@ def test_a_fault_is_one_line_that_names_the_place(fault, tmp_path, capsys):
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "origin"),
+    [
+        (["--set", "experiment.underlay.delay_ms=0"], "--set experiment.underlay.delay_ms=0: expected a number"),
+        (["--set", "grid.random.degree=[99]"], "{path} with --set grid.random.degree=[99]: $.experiment.random.degree"),
+        (["--seeds", "0"], "--seeds 0: expected an integer >= 1"),
+    ],
+)
+def test_a_fault_of_an_option_names_the_option(options, origin, tmp_path, capsys):
+    path = write(tmp_path, GOOD)
+    assert main(["sweep", str(path), "--out", str(tmp_path / "out"), *options]) == 2
+    assert capsys.readouterr().err.startswith(f"trellis sweep: {origin.format(path=path)}")
+
+
 def test_every_combination_is_a_point_and_the_last_axis_varies_fastest(tmp_path):
     study = load_study(write(tmp_path, GOOD))
     points = points_of(study)
@@ -370,7 +384,7 @@ def test_check_counts_a_studys_runs_and_refuses_its_faults(tmp_path, capsys):
     assert main(["check", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: valid: small, a study of 12 runs (points: 4, seeds: 3)\n"
     assert main(["check", str(path), "--set", "run.lenth_s=3"]) == 2
-    assert "$.run.lenth_s: unknown field" in capsys.readouterr().err
+    assert "--set run.lenth_s=3: unknown field" in capsys.readouterr().err
     assert main(["check", str(path), "--seed", "3"]) == 2
     assert "--set seeds=[3]" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ CHAPTER: Final = Chapter(
     "Overlay",
     (
         *("degree_mean", "degree_max", "view_size_total_mean", "view_size_unique_mean", "link_sharing_ratio"),
-        "logical_per_physical_link",
+        *("logical_per_physical_link", "logical_per_physical_link_on_wire"),
         *("expressions_per_link_mean", "topics_partitioned", "topic_diameter_max"),
     ),
 )

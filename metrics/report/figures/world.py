@@ -13,7 +13,8 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
 from matplotlib.text import Annotation
 
-from metrics.report.canvas import BLUE, COAST, LAND, ORANGE, PAPER, distinct_points, plain_axes
+from metrics.foreign_text import printable
+from metrics.report.canvas import BLUE, COAST, LAND, ORANGE, PAPER, distinct_points, in_readers_font, plain_axes
 from metrics.report.figures.chapter import Drawing, count, number
 from metrics.report.run import Run
 
@@ -49,7 +50,8 @@ def draw_world(run: Run, width: float = 9.0) -> Drawing | None:
     axes.set(xlim=(-180, 180), ylim=(_SOUTH, _NORTH), xticks=[], yticks=[], aspect=1.25)
     axes.grid(visible=False)
     axes.set_frame_on(False)
-    _name_sites(axes, hosts)
+    with in_readers_font():
+        _name_sites(axes, hosts)
     return Drawing(canvas, _seen(hosts, links))
 
 
@@ -115,7 +117,7 @@ def _name_sites(axes: Axes, hosts: pd.DataFrame) -> None:
     for site in sites.itertuples():
         for right, up, side in _PLACES:
             label: Annotation = axes.annotate(
-                str(site.site), (site.longitude, site.latitude), (right, up),
+                printable(site.site), (site.longitude, site.latitude), (right, up),
                 textcoords="offset points", ha=side, fontsize=7.5,
             )  # fmt: skip
             box = np.asarray(label.get_window_extent(renderer).padded(_ROOM).extents)

@@ -1,18 +1,20 @@
 """GossipSub's overlay: meshes by topic, woven by GRAFT and PRUNE over the connections that there are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Data, Frame
 from peer.core.membership.interface import Membership
+from peer.core.observed_links import ObservedLinks
 from peer.core.outgoing import REFILL
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.gossipsub.connections import Connections
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
 from peer.protocols.gossipsub.memory import Backoffs, Fanout, Promises
+from peer.protocols.gossipsub.observed_links import MeshTopics
 from peer.protocols.gossipsub.parameters import GossipsubParameters, to_ns
 from peer.protocols.gossipsub.scores import PeerScores, Scores
 
@@ -59,6 +61,10 @@ class Mesh(Part):
         self.backoffs = Backoffs()
         self._controls = Controls()
         self._heartbeats = 0
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks]:
+        return MeshTopics
 
     # ------------------------------------------------------------------------------------------------- events
 

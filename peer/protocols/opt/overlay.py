@@ -2,16 +2,18 @@
 
 import heapq
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
+from peer.core.observed_links import ObservedLinks
 from peer.core.parts import State, Turn
 from peer.core.ring import MASK, PrivateOrder
 from peer.core.tman.frames import Profile
+from peer.core.tman.observed_links import ProfileTopics
 from peer.core.tman.overlay import TMan, Topics
 from peer.core.tman.parameters import TManParameters
 
@@ -52,6 +54,10 @@ class Opt(TMan):
         self._lacking: set[TopicId] = set(state.topics)
         self._last_place = MASK
         self._profile = Profile(state.topics, ())
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks]:
+        return ProfileTopics
 
     # --------------------------------------------------------------------------------------------------- choice
 

@@ -1,12 +1,13 @@
 """HyParView's overlay: the swarms of a node, and the physical links that they share."""
 
-from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from peer.core.bitset import bitset, choose, lowest
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
+from peer.core.observed_links import ObservedLinks
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.plumtree.frames import (
@@ -21,6 +22,7 @@ from peer.protocols.plumtree.frames import (
     SwarmFrame,
     SwarmId,
 )
+from peer.protocols.plumtree.observed_links import ActiveTopics
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 from peer.protocols.plumtree.swarm import UNUSED, Swarm
 
@@ -75,6 +77,11 @@ class Hyparview(Part):
         self.is_shared = parameters.scope == "shared"
         numbers = [SHARED] if self.is_shared else sorted(state.topics)
         self.swarms = {number: self._open(number) for number in numbers}
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks] | None:
+        """See ``Part``: in the shared overlay, the bootstrap service's list says which topics a link carries."""
+        return ActiveTopics if parameters.get("scope", "topic") == "topic" else None
 
     @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:

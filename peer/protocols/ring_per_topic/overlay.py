@@ -1,6 +1,7 @@
 """One ring for each topic, ordered by node number; links that several rings need are shared."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -8,9 +9,11 @@ from peer.core.bitset import Bitset, bitset, lowest
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
+from peer.core.observed_links import ObservedLinks
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.ring_per_topic.frames import RingLink, RingRefusal
+from peer.protocols.ring_per_topic.observed_links import RingTopics
 
 REFRESH = "overlay/refresh"
 UNNEEDED = "unneeded"
@@ -49,6 +52,10 @@ class RingPerTopic(Part):
         self._failed: dict[NodeId, None] = {}
         self._refused: set[tuple[NodeId, TopicId]] = set()
         self._closing: set[NodeId] = set()
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks]:
+        return RingTopics
 
     def start(self, turn: Turn) -> None:
         turn.set_timer(REFRESH, turn.now_ns + self._draws.randrange(self._refresh_ns))

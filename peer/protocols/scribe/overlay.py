@@ -1,16 +1,18 @@
 """The Scribe overlay: a tree a group, made of the routes by which its members' JOINs reach the group's root."""
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 from peer.core.bitset import Bitset, bitset
 from peer.core.contract import Directory, NodeId, TopicId, publisher_of
 from peer.core.frames import Data, Frame, Subscriptions
 from peer.core.membership.interface import Membership
+from peer.core.observed_links import ObservedLinks
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.scribe.forest import Forest, Group, Tree
 from peer.protocols.scribe.frames import ScribeHeartbeat, ScribeJoin, ScribeLeave, ScribeRedirect
+from peer.protocols.scribe.observed_links import TreeTopics
 from peer.protocols.scribe.parameters import ScribeParameters
 from peer.protocols.scribe.pastry import Pastry, make_key
 
@@ -60,6 +62,11 @@ class Scribe(Part):
         self._keys: dict[Group, int] = {}
         self._lost: dict[NodeId, int] = {}
         self.forest = Forest()
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks] | None:
+        """See ``Part``: which topics a link carries in random groups, no frame of the groups says."""
+        return TreeTopics if parameters.get("grouping", "topic") == "topic" else None
 
     # ------------------------------------------------------------------------------------------------- groups
 

@@ -4,12 +4,14 @@ The tasks say who is a neighbour; this part gives them links, heartbeats and the
 is there as long as the neighbour is one of either task, or a request to it is under way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
+from typing import Any
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
+from peer.core.observed_links import ObservedLinks
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.spidercast.coverage import Interest
@@ -25,6 +27,7 @@ from peer.protocols.spidercast.frames import (
 )
 from peer.protocols.spidercast.maintenance import SECOND_NS, Aim, MaintenanceParameters
 from peer.protocols.spidercast.neighbour_task import Task
+from peer.protocols.spidercast.observed_links import NeighbourTopics
 
 HEARTBEAT = "overlay/heartbeat"
 TASKS = ("overlay/greedy", "overlay/random")
@@ -80,6 +83,10 @@ class MaintainedOverlay(Part):
         self.tasks = tuple(
             Task(code, timer, aim, self, parameters) for code, (timer, aim) in enumerate(zip(TASKS, aims, strict=True))
         )
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks]:
+        return NeighbourTopics
 
     @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:

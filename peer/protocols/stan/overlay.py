@@ -1,18 +1,21 @@
 """StAN: a random overlay for each topic, aligned so that the overlays share physical links."""
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 from peer.core.bitset import Bitset, members, sample
 from peer.core.contract import Directory, NodeId, TopicId
 from peer.core.directory import NOTHING
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
+from peer.core.observed_links import ObservedLinks
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
 from peer.protocols.stan.aligned_views import NOBODY, AlignedViews
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
+from peer.protocols.stan.observed_links import RidingTopics
 from peer.protocols.stan.parameters import PlacedStanParameters
 
 WALK = "overlay/walk"
@@ -96,6 +99,10 @@ class Stan(Part):
         for topic, digits in parameters.members:
             self._list(topic, _parse_members(digits))
         self.write(admits=self._is_subscriber)
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks]:
+        return RidingTopics
 
     @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:

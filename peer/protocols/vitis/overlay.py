@@ -1,13 +1,14 @@
 """The Vitis overlay: clusters of nodes with similar subscriptions, and gateways that connect them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
+from peer.core.observed_links import ObservedLinks
 from peer.core.parts import State, Turn
 from peer.core.rates import RateLaw
 from peer.core.ring import PrivateOrder, RingOrder, rank, topic_key
@@ -18,6 +19,7 @@ from peer.core.tman.selection import RING_LINKS
 from peer.core.tman.shared_sets import PerSet
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
+from peer.protocols.vitis.observed_links import ProfileTopics
 from peer.protocols.vitis.utility import Preference, weights_of
 
 rising: PerSet[tuple[TopicId, ...]] = PerSet(lambda topics: tuple(sorted(topics)))
@@ -104,6 +106,10 @@ class Vitis(RelayingOverlay):
     def narrow(self, candidates: Mapping[NodeId, Topics]) -> dict[NodeId, Topics]:
         utility, least, would_choose = self._preference.utility, self._least_utility, self.world.would_choose
         return {node: topics for node, topics in candidates.items() if utility(topics) > least or would_choose(node)}
+
+    @staticmethod
+    def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks]:
+        return ProfileTopics
 
     # -------------------------------------------------------------------------------------------------- profiles
 

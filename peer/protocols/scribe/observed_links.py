@@ -1,0 +1,28 @@
+"""Scribe's logical links on the wire, where each topic has a tree."""
+
+from peer.core.frames import Frame
+from peer.core.observed_links import NO_TOPICS, ObservedLinks
+from peer.protocols.scribe.frames import ScribeJoin, ScribeLeave, ScribeRedirect
+
+
+class TreeTopics(ObservedLinks):
+    """The trees in which one end is the other's parent.
+
+    JOIN asks its receiver to be the parent, LEAVE ends that, and a redirection is the parent's refusal or farewell.
+    """
+
+    frames = (ScribeJoin, ScribeLeave, ScribeRedirect)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._follows = {True: NO_TOPICS, False: NO_TOPICS}  # the trees in which this end is the child, and the other
+
+    def take(self, frame: Frame, *, own: bool) -> None:
+        match frame:
+            case ScribeJoin(groups):
+                self._follows[own] |= frozenset(groups)
+            case ScribeLeave(groups):
+                self._follows[own] -= frozenset(groups)
+            case ScribeRedirect(group):
+                self._follows[not own] -= {group}
+        self.topics = self._follows[True] | self._follows[False]

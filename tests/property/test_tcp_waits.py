@@ -1,0 +1,88 @@
+"""How long TCP held frames back: what arrays say against a loop over all pairs of frames."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metrics.probing import JITTER_SIGMAS
+from metrics.tables.schemas import arrow_schema
+from metrics.tables.tcp_waits import LEAST_NS, WINDOW_FRAMES, tcp_waits
+
+MS = 1_000_000
+DELAYS_MS = np.array([[0.0, 5.0], [9.0, 0.0]])
+JITTER_MS = np.array([[0.0, 0.0], [0.5, 0.0]])
+QUEUE_MS = np.array([0.0, 2.0])
+
+Row = dict[str, Any]
+
+steps = st.tuples(
+    st.integers(0, 4),  # ms until it is written
+    st.integers(0, 8),  # ms until it leaves, at the earliest
+    st.none() | st.integers(5, 40),  # ms until it arrives
+    st.integers(0, 9).map(lambda each: int(each == 9)),  # retransmissions
+)
+stream = st.tuples(
+    st.sampled_from("ab"), st.sampled_from([("orig", 0, 1), ("resp", 1, 0)]), st.lists(steps, max_size=25)
+)
+
+
+def frames_of(conn: str, side: tuple[str, int, int], found: list[Any]) -> list[Row]:
+    """A stream: frames leave in the order in which they are written."""
+    direction, src, dst = side
+    rows: list[Row] = []
+    sent_ns = left_ns = 0
+    for place, (wait_ms, held_ms, way_ms, n_retx) in enumerate(found):
+        sent_ns += wait_ms * MS + 1
+        left_ns = max(left_ns, sent_ns + held_ms * MS) + 1
+        rows.append(
+            {
+                "conn": conn, "incarnation": 0, "direction": direction, "off": 10 * place,
+                "src_node": src, "dst_node": dst, "n_retx": n_retx,
+                "log_send_ns": sent_ns, "tap_tx_ns": left_ns, "d_sndbuf_ns": left_ns - sent_ns,
+                "tap_rx_ns": None if way_ms is None else left_ns + way_ms * MS,
+            }
+        )  # fmt: skip
+    return rows
+
+
+def wait_of(row: Row, rows: list[Row]) -> int:
+    """How long TCP held a frame back, by the definition."""
+    if row["d_sndbuf_ns"] <= LEAST_NS:
+        return 0
+    answers = []  # earliest and latest acknowledgement of each frame before
+    before = [
+        each
+        for each in rows
+        if all(each[name] == row[name] for name in ("conn", "direction")) and each["off"] < row["off"]
+    ]
+    back = row["dst_node"], row["src_node"]
+    more_ns = int((JITTER_SIGMAS * JITTER_MS[back] + QUEUE_MS.sum()) * MS)
+    for each in before:
+        acked_ns = np.inf if each["tap_rx_ns"] is None else each["tap_rx_ns"] + int(DELAYS_MS[back] * MS)
+        answers.append((acked_ns, acked_ns + more_ns))
+    open_ = [latest > row["log_send_ns"] for _, latest in answers]
+    under_way = sum(
+        each["tap_tx_ns"] <= row["log_send_ns"] and is_open for each, is_open in zip(before, open_, strict=True)
+    )
+    lost = any(each["n_retx"] and is_open for each, is_open in zip(before, open_, strict=True))
+    if not under_way or not (lost or under_way >= WINDOW_FRAMES):
+        return 0
+    came = [latest for acked_ns, latest in answers if acked_ns <= row["tap_tx_ns"]]
+    return int(max(min(max(came, default=0), row["tap_tx_ns"]) - row["log_send_ns"], 0))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(stream, max_size=3, unique_by=lambda each: each[:2]), st.randoms(use_true_random=False))
+def test_waits_are_what_a_loop_says(streams: list[Any], random: Any) -> None:
+    rows = [row for each in streams for row in frames_of(*each)]
+    random.shuffle(rows)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, values in (("delay_ms", DELAYS_MS), ("jitter_ms", JITTER_MS), ("queue_ms", QUEUE_MS)):
+            np.save(Path(folder) / f"{name}.npy", values)
+        found = tcp_waits(pa.Table.from_pylist(rows, arrow_schema("hops")), Path(folder))
+    assert found.tolist() == [wait_of(row, rows) for row in rows]
