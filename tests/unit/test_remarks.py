@@ -17,6 +17,7 @@ BASE = 'name = "x"\nprotocol = "random"\nunderlay = { kind = "uniform", hosts = 
 OTHER: dict[str, Any] = {
     "inventory": "machines.toml",
     "peer.command": ["node", "peer.js"],
+    "churn.silent_ratio": 0.5,
     "underlay.jitter": 1.0,
     "underlay.loss_ratio": 0.5,
     "supervision": "continue",
