@@ -56,20 +56,17 @@ class Waits(Struct, frozen=True):
         return allow(self.samples)
 
 
-class HostCaptures(Struct, frozen=True):
-    """The two captures of the sampled hosts in the judged span. A packet is in it by its own timestamp."""
+class HostCounts(Struct, frozen=True):
+    """The packets of a host by two captures, in the judged span. A packet is in it by its own timestamp."""
 
-    asked: int  # hosts that both captures should have
-    hosts: int  # those that both have
+    host: int
     pairs: int = 0  # packets that both have
     unread: int = 0  # outbound packets that only the kernel saw
     unsent: int = 0  # outbound packets that only the data plane saw
     undelivered: int = 0  # inbound packets that only the data plane saw
     unwritten: int = 0  # inbound packets that only the kernel saw
-    kernel_dropped: int = 0  # packets that the captures in the hosts lack, by their own count
-    plane_dropped: int = 0  # packets of these hosts that the data plane's capture lacks, by its own count
-    outbound: Waits = Waits()
-    inbound: Waits = Waits()
+    kernel_dropped: int = 0  # packets that the capture in the host lacks over the whole run, by its own count
+    plane_dropped: int = 0  # packets of the host that the data plane's capture lacks, likewise
 
     @property
     def excused(self) -> int:
@@ -81,6 +78,24 @@ class HostCaptures(Struct, frozen=True):
     def unmatched(self) -> int:
         """Packets in only one capture that no drop excuses."""
         return self.unread + self.unsent + self.undelivered + self.unwritten - self.excused
+
+    @property
+    def tested(self) -> int:
+        """Packets of which both captures can tell."""
+        return self.pairs + self.unmatched
+
+
+class HostCaptures(Struct, frozen=True):
+    """The two captures of the sampled hosts."""
+
+    asked: int  # hosts that both captures should have
+    counts: tuple[HostCounts, ...] = ()  # of those that both have
+    outbound: Waits = Waits()
+    inbound: Waits = Waits()
+
+    def total(self, name: str) -> int:
+        """Return the sum of a count over all hosts."""
+        return sum(getattr(each, name) for each in self.counts)
 
 
 @dataclass
@@ -133,7 +148,7 @@ def compare_captures(run_dir: Place) -> HostCaptures | None:
     for host in sampled:
         seen, said = (read_seen(files, host, run.manifest.epoch_offset_ns) for files in captures)
         if seen is not None and said is not None:
-            tally.add(seen, said)
+            tally.add(host, seen, said)
     return tally.result(len(sampled))
 
 
@@ -212,37 +227,34 @@ class Tally:
             stalls: those of the run.
         """
         self._span_ns, self._limit_ns, self._stalls = span_ns, limit_ns, stalls
-        self._counts = dict.fromkeys(
-            ("hosts", "pairs", "unread", "unsent", "undelivered", "unwritten", "kernel_dropped", "plane_dropped"), 0
-        )
+        self._counts: list[HostCounts] = []
         self._instants: dict[int, list[tuple[Ints, Ints]]] = {TX: [], RX: []}
 
-    def add(self, host: Seen, plane: Seen) -> None:
+    def add(self, number: int, host: Seen, plane: Seen) -> None:
         """Add a host by both captures."""
         found = match(host, plane)
         kept = self._is_judged(host.at_ns[found.host])
         ours, theirs = found.host[kept], found.plane[kept]
         host_only = host.tap[found.host_only[self._is_judged(host.at_ns[found.host_only])]]
         plane_only = plane.tap[found.plane_only[self._is_judged(plane.at_ns[found.plane_only])]]
-        added = {
-            "hosts": 1,
-            "pairs": len(ours),
-            "unread": int((host_only == TX).sum()),
-            "unwritten": int((host_only != TX).sum()),
-            "unsent": int((plane_only == TX).sum()),
-            "undelivered": int((plane_only != TX).sum()),
-            "kernel_dropped": host.dropped,
-            "plane_dropped": plane.dropped,
-        }
-        for name, value in added.items():
-            self._counts[name] += value
+        counts = HostCounts(
+            number,
+            pairs=len(ours),
+            unread=int((host_only == TX).sum()),
+            unwritten=int((host_only != TX).sum()),
+            unsent=int((plane_only == TX).sum()),
+            undelivered=int((plane_only != TX).sum()),
+            kernel_dropped=host.dropped,
+            plane_dropped=plane.dropped,
+        )
+        self._counts.append(counts)
         is_outbound, kernel_ns, plane_ns = host.tap[ours] == TX, host.at_ns[ours], plane.at_ns[theirs]
         self._instants[TX].append((kernel_ns[is_outbound], plane_ns[is_outbound]))
         self._instants[RX].append((plane_ns[~is_outbound], kernel_ns[~is_outbound]))
 
     def result(self, asked: int) -> HostCaptures:
-        """Return the sums. ``asked``: hosts that both captures should have."""
-        return HostCaptures(asked, **self._counts, outbound=self._waits(TX), inbound=self._waits(RX))
+        """Return what was found. ``asked``: hosts that both captures should have."""
+        return HostCaptures(asked, tuple(self._counts), outbound=self._waits(TX), inbound=self._waits(RX))
 
     def _is_judged(self, at_ns: Ints) -> Bools:
         start_ns, end_ns = self._span_ns

@@ -2,19 +2,21 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
+from msgspec.structs import replace
 
 from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.rundir.parquet import read_recorded
 from metrics.stalls import Bools, Ints, Late, Stalls
 from metrics.storage import Place
+from topologies.model import Underlay
 
 PHASES = ("before", "during", "after")
 """Of the workload: when pairs of hosts are probed."""
@@ -69,7 +71,29 @@ class Extreme(Struct, frozen=True):
     error_ms: float
     asked_ms: float  # RTT asked for; of a host the median of its pairs
     name: str  # for people
-    late: Late = Late(0, 0)  # those with an error above ``PAIR_FACTOR`` times their limit
+    late: Late = Late(0, 0)  # pairs with an error above ``PAIR_FACTOR`` times their limit; hosts above it
+
+
+class Asked(NamedTuple):
+    """What the experiment asks of the round trips between hosts, besides their delays: (n, n) matrices."""
+
+    loss_ratio: Floats
+    queue_ms: Floats  # the longest that access links with a rate may add; 0 where they add nothing
+
+    @classmethod
+    def of(cls, underlay: Underlay, *, idle: bool) -> Self:
+        """Read it from an underlay; the queues of an idle network are empty."""
+        loss_ratio = 1 - (1 - underlay.loss_ratio) * (1 - underlay.loss_ratio.T)
+        queue_ms = np.where(underlay.rate_mbit > 0, 0.0 if idle else underlay.queue_ms, 0.0)
+        return cls(loss_ratio, 2 * (queue_ms[:, None] + queue_ms[None, :]))
+
+    def of_pairs(self, probes: pa.Table) -> tuple[Floats, Floats]:
+        """Return (m,) values of each matrix for the pairs of probes; 0 for hosts that it does not have."""
+        loss_ratio, queue_ms = (_of_pairs(probes, matrix, 0.0) for matrix in self)
+        return loss_ratio, queue_ms
+
+
+NOTHING_ASKED: Final = Asked(np.zeros((0, 0)), np.zeros((0, 0)))
 
 
 class Sweep(Struct, frozen=True):
@@ -78,20 +102,23 @@ class Sweep(Struct, frozen=True):
     errors: dict[str, RttErrors]  # by the name of the quantile (``QUANTILES``), over the last attempt of each pair
     jittered: bool  # whether jitter was asked for
     repeats: tuple[str, ...]  # what was probed again, a clause per attempt after the first
-    sent: int  # probes of all attempts
+    sent: int  # probes of all attempts, of pairs that lose none by what was asked
     received: int  # those of them that came back
     expected: int  # (pair, probe) rows, of which ``errors`` has the answered ones
     hosts: int  # with an answered probe
     worst_pair: Extreme
     worst_host: Extreme
+    exposed: int = 0  # probes of the other pairs: loss was asked for, or queues that may be full
+    exposed_lost: int = 0  # those of them that did not come back
     asked_loss_ratio: float = 0.0  # the largest loss asked for of a round trip
+    queued: bool = False  # whether a probe may have waited in queues that were asked for
 
 
 def measure_sweep(
     rows: pa.Table,
     limits: Mapping[str, Any],
     stalls: Stalls,
-    asked_loss_ratio: float = 0.0,
+    asked: Asked = NOTHING_ASKED,
     in_time: Bools | None = None,
     pairs: int | None = None,
 ) -> Sweep:
@@ -101,7 +128,7 @@ def measure_sweep(
         rows: the phase's of ``achieved.parquet``, all attempts.
         limits: the experiment's ``[verdict]``.
         stalls: those of the run.
-        asked_loss_ratio: the largest loss asked for of a round trip.
+        asked: of round trips, besides their delays. The time that queues may add is no error.
         in_time: (n, n) pairs of hosts whose packets the captures show in time; their probes cannot be late. None = no
             such pair is known.
         pairs: how many pairs should have been probed; None = those that were.
@@ -110,42 +137,55 @@ def measure_sweep(
     answered = latest.filter(pc.is_valid(latest["rtt_ms"]))
     asked_ms = answered["asked_rtt_ms"].to_numpy()
     tolerance_ms = JITTER_SIGMAS * answered["asked_jitter_ms"].to_numpy()
-    error_ms = np.maximum(rtt_errors_ms(answered) - tolerance_ms, 0)
+    _, queue_ms = asked.of_pairs(answered)
+    more_ms = answered["rtt_ms"].to_numpy() - asked_ms
+    error_ms = np.maximum(np.maximum(more_ms - queue_ms, -more_ms) - tolerance_ms, 0)
+    latest_ms = tolerance_ms + queue_ms  # how much later than asked for an answer may come
     accused = np.ones(len(answered), np.bool_) if in_time is None else ~_are_in_time(answered, in_time)
     errors = {}
     for name, share in QUANTILES.items():
         limit_ms = limits_ms(asked_ms, name, limits)
-        late, excused = error_ms > limit_ms, explained(answered, limit_ms + tolerance_ms, stalls)
+        late, excused = error_ms > limit_ms, explained(answered, limit_ms + latest_ms, stalls)
         counted = Late(int((late & accused).sum()), int((excused & accused).sum()))
         of_limit, ms = (quantile(values, share) or 0.0 for values in (error_ms / limit_ms, error_ms))
         given = limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"]
         errors[name] = RttErrors(len(error_ms), of_limit, ms, *given, counted, int((late & ~accused).sum()))
-    sent, received = (pc.sum(rows[name]).as_py() for name in ("sent", "received"))
+    loss_ratio, queues_ms = asked.of_pairs(rows)
+    exposed = (loss_ratio > 0) | (queues_ms > 0)
+    sent, received = (rows[name].to_numpy() for name in ("sent", "received"))
     return Sweep(
         errors,
         bool(tolerance_ms.any()),
         tuple(repeats(rows)),
-        sent,
-        received,
+        int(sent[~exposed].sum()),
+        int(received[~exposed].sum()),
         len(latest) if pairs is None else pairs,
         len(np.unique(answered["src"].to_numpy())),
-        _worst_pair(answered, error_ms, tolerance_ms, limits, stalls),
-        _worst_host(answered, error_ms, limits),
-        asked_loss_ratio,
+        _worst_pair(answered, error_ms, latest_ms, limits, stalls),
+        _worst_host(answered, error_ms, latest_ms, limits, stalls),
+        exposed=int(sent[exposed].sum()),
+        exposed_lost=int((sent - received)[exposed].sum()),
+        asked_loss_ratio=float(loss_ratio.max(initial=0.0)),
+        queued=bool(queues_ms.any()),
     )
 
 
 def _are_in_time(probes: pa.Table, in_time: Bools) -> Bools:
     """Which probes are of pairs whose packets were in time, both ways; none of hosts that the run does not have."""
+    return _of_pairs(probes, in_time & in_time.T, absent=False)
+
+
+def _of_pairs(probes: pa.Table, matrix: npt.NDArray[Any], absent: float) -> npt.NDArray[Any]:
+    """The values of a matrix for the pairs of probes; ``absent`` for hosts that it does not have."""
     src, dst = (probes[end].to_numpy() for end in ("src", "dst"))
-    known = (np.minimum(src, dst) >= 0) & (np.maximum(src, dst) < len(in_time))
-    found: Bools = np.zeros(len(probes), np.bool_)
-    found[known] = in_time[src[known], dst[known]] & in_time[dst[known], src[known]]
+    known = (np.minimum(src, dst) >= 0) & (np.maximum(src, dst) < len(matrix))
+    found = np.full(len(probes), absent, matrix.dtype)
+    found[known] = matrix[src[known], dst[known]]
     return found
 
 
 def _worst_pair(
-    answered: pa.Table, error_ms: Floats, tolerance_ms: Floats, limits: Mapping[str, Any], stalls: Stalls
+    answered: pa.Table, error_ms: Floats, latest_ms: Floats, limits: Mapping[str, Any], stalls: Stalls
 ) -> Extreme:
     """The pair whose error is largest beside its p99 limit."""
     if not len(error_ms):
@@ -153,7 +193,7 @@ def _worst_pair(
     asked_ms = answered["asked_rtt_ms"].to_numpy()
     limit_ms = limits_ms(asked_ms, "p99", limits)
     beyond = error_ms > PAIR_FACTOR * limit_ms
-    excused = explained(answered, PAIR_FACTOR * limit_ms + tolerance_ms, stalls)
+    excused = explained(answered, PAIR_FACTOR * limit_ms + latest_ms, stalls)
     worst = int((error_ms / limit_ms).argmax())
     src, dst = (answered[end][worst].as_py() for end in ("src", "dst"))
     late = Late(int(beyond.sum()), int((beyond & excused).sum()))
@@ -161,18 +201,28 @@ def _worst_pair(
     return Extreme(*found, f"host {src} to host {dst}", late)
 
 
-def _worst_host(answered: pa.Table, error_ms: Floats, limits: Mapping[str, Any]) -> Extreme:
-    """The host the median of whose pairs' errors is largest beside their p50 limits, whichever end it is."""
+def _worst_host(
+    answered: pa.Table, error_ms: Floats, latest_ms: Floats, limits: Mapping[str, Any], stalls: Stalls
+) -> Extreme:
+    """The host the median of whose pairs' errors is largest beside their p50 limits, whichever end it is.
+
+    Stalls explain a host that is beyond its limit if it would not be with those errors left out of account that they
+    explain: as if these probes had been in time.
+    """
     asked_ms = answered["asked_rtt_ms"].to_numpy()
-    ratio = error_ms / limits_ms(asked_ms, "p50", limits)
+    limit_ms = limits_ms(asked_ms, "p50", limits)
+    ratio = error_ms / limit_ms
+    rest = np.where(explained(answered, limit_ms + latest_ms, stalls), 0.0, ratio)
     src, dst = (answered[end].to_numpy() for end in ("src", "dst"))
-    found = Extreme(0.0, 0.0, 0.0, "none")
+    found, late = Extreme(0.0, 0.0, 0.0, "none"), []
     for host in np.unique(src).tolist():
         own = (src == host) | (dst == host)
         of_limit = float(np.median(ratio[own]))
+        if of_limit > 1:
+            late.append(float(np.median(rest[own])) <= 1)
         if of_limit >= found.of_limit:
             found = Extreme(of_limit, float(np.median(error_ms[own])), float(np.median(asked_ms[own])), f"host {host}")
-    return found
+    return replace(found, late=Late(len(late), sum(late)))
 
 
 def rtt_errors_ms(probes: pa.Table) -> Floats:

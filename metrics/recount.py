@@ -7,14 +7,16 @@ folds the changes with code of its own.
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from metrics.rundir import RunDir
 from peer.core.addressing.expression import And, Attribute, Expression, parse
 from peer.core.addressing.keywords import topic_of
 
 ENDS = ("leave", "crash", "vanish")
+
+_NO_LAGS: Final[Mapping[int, int]] = {}
 
 
 class Recount(NamedTuple):
@@ -28,13 +30,15 @@ class Recount(NamedTuple):
     uncertain: int
 
 
-def recount(run: RunDir, margin_ns: int, settle_ns: int) -> Recount:
+def recount(run: RunDir, margin_ns: int, settle_ns: int, lags_ns: Mapping[int, int] = _NO_LAGS) -> Recount:
     """Count the deliveries that are expected.
 
     Args:
         run: the run.
         margin_ns: how close to each other two instants of the schedule may have changed places.
         settle_ns: how long no deliveries are expected of a node after it has joined.
+        lags_ns: by message, how much later than scheduled it was published; such a publication may have changed places
+            with what is so close to it.
     """
     topics = {spec.node: set(spec.topics) for spec in run.overlay}
     members: dict[int, set[int]] = {}
@@ -59,7 +63,7 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int) -> Recount:
         return Recount(expected, 0)
     changes.sort(key=lambda change: change[0])
     publications = (action for action in run.schedule() if action["action"] == "publish")
-    return Recount(expected, sum(_count_close(publications, changes, margin_ns)))
+    return Recount(expected, sum(_count_close(publications, changes, margin_ns, lags_ns)))
 
 
 def count_changes(run: RunDir) -> int:
@@ -107,13 +111,17 @@ def _named(action: dict[str, Any]) -> set[int]:
 
 
 def _count_close(
-    publications: Iterable[dict[str, Any]], changes: list[tuple[int, int, frozenset[int]]], margin_ns: int
+    publications: Iterable[dict[str, Any]],
+    changes: list[tuple[int, int, frozenset[int]]],
+    margin_ns: int,
+    lags_ns: Mapping[int, int],
 ) -> Iterator[int]:
     """For each publication the other nodes whose interest in it changed at about its instant."""
     instants = [at_ns for at_ns, _, _ in changes]
     for action in publications:
-        first = bisect_left(instants, action["at_ns"] - margin_ns)
-        last = bisect_right(instants, action["at_ns"] + margin_ns)
+        distance_ns = max(margin_ns, lags_ns.get(action.get("message_id", -1), 0))
+        first = bisect_left(instants, action["at_ns"] - distance_ns)
+        last = bisect_right(instants, action["at_ns"] + distance_ns)
         topics = _named(action)
         close = {node for _, node, changed in changes[first:last] if not changed.isdisjoint(topics)}
         yield len(close - {action["node"]})

@@ -11,7 +11,7 @@ from metrics.checks.evidence import Evidence, Matching, Outcome, Spread
 from metrics.checks.rule import Absent
 from metrics.dataplane import PlaneInterval
 from metrics.first_packets import Contrast, IntroductionAttempt, SlotTally
-from metrics.host_captures import HostCaptures, Waits
+from metrics.host_captures import HostCaptures, HostCounts, Waits
 from metrics.probing import PHASES, Extreme, RttErrors, Sweep
 from metrics.recount import Recount, count_changes, recount
 from metrics.rundir import Phase, RunDir
@@ -91,7 +91,7 @@ SOUND = Evidence(
         invented=0,
         losses=parts.Losses(2000, 20, 20.0, 19.8, pairs=1, wrong_pairs=0),
         jitter=parts.Jitter(1000, 0.01, 2.0, 1.0, 1000),
-        queues=Outcome(tested=1000, failed=0),
+        queues=Outcome(tested=1000, failed=0, total=1000),
     ),
     identity=Outcome(tested=5, failed=0, total=1000),
     send=SHORT,
@@ -102,7 +102,7 @@ SOUND = Evidence(
         logical=Outcome(tested=9, failed=0),
         frames=parts.LinkFrames(Matching(9, only_traced=0, only_on_wire=0), material=9, ends=4, unread=0),
     ),
-    host_captures=HostCaptures(asked=3, hosts=3, pairs=2000, outbound=WAITS, inbound=WAITS),
+    host_captures=HostCaptures(3, tuple(HostCounts(host, 700) for host in range(3)), outbound=WAITS, inbound=WAITS),
     accounts=parts.Accounts(tested=60, deviations={"copies were read without an event": 0}),
     node_sends={0: IN_TIME_NODE, 1: IN_TIME_NODE},
     node_receives={0: IN_TIME_NODE, 1: IN_TIME_NODE},

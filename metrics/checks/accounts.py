@@ -19,11 +19,14 @@ NODE_SAMPLES = 10
 
 @RULES.add("consistency", SUSPECT, scope="deliveries")
 def copies_accounted(accounts: evidence.Accounts) -> Judgement | Absent:
-    """Fails if a node's trace does not have exactly one event for each copy of a message that the node read: of the
-    first one `deliver`, or `relay` if the node does not subscribe to a topic of it, of the others `duplicate`, or
-    `reject` where the node refuses the copy. Tolerance 0. A copy may have no event if the node's link with the sender
-    had ended by 100 ms after the node was to handle it. Within 100 ms of a change of the subscription, `deliver` and
-    `relay` are both right. Nodes whose trace is incomplete, or has no frames, are left out.
+    """Fails if a node's trace does not have as many events for a message as the node read copies of it: at most one
+    `deliver` and one `relay`, and for the others `duplicate`, or `reject` where the node refuses the copy. A
+    `duplicate` needs a first copy, unless the message is the node's own. A `deliver` needs a subscription to one of the
+    message's topics (not where nodes know interests only approximately), and a `relay` that there is none (not for
+    messages with expressions); within 100 ms of a change of the subscription both are right. Tolerance 0. A copy may
+    have no event if the node had no link with the sender when it read the copy, or the link had ended by 100 ms after
+    the node was to handle it. Instances of a node count separately. Nodes whose trace is incomplete, or has no frames,
+    are left out.
 
     What is computed from deliveries, relays and duplicates is the node's word. The frames that it read are known from
     their senders and from the captures, too.

@@ -8,8 +8,8 @@ from metrics.rundir import INVALID, SUSPECT
 RULES = Rules()
 
 CHURN_MARGIN = Limit(100.0, "ms")
-"""Under churn, two scheduled instants closer than this, or than the longest publication lag, may have changed places in
-the run."""
+"""Under churn, two scheduled instants closer than this may have changed places in the run, and a publication that came
+later than this with what is as close to it as it was late."""
 
 DELAY_AGREEMENT_P99 = Limit(10.0, "ms")
 
@@ -92,7 +92,7 @@ def delivery_rows(
 ) -> Judgement:
     """Fails if ``deliveries`` differs from the rows that subscriptions and schedule call for, which are counted again
     without Spark. Under churn the count may be off by the pairs whose node joined, left or changed its subscription
-    within {0} (or the longest publication lag) of the publication.
+    within {0} of the publication, or within the time by which that publication was late.
 
     There the schedule cannot say which came first.
     """

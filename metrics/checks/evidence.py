@@ -124,14 +124,16 @@ class Timed(Struct, frozen=True):
 
     arrived: int
     errors: Spread  # of those for which it is certain which arrival is their own
+    bounded: int = 0  # those behind an access link that packets reach with jitter: only bounds of their delay are known
 
 
 class Transits(Struct, frozen=True):
     """Packets in the judged span, from the data plane's read at the source to its write at the destination.
 
     An error is |delay - delay asked for|. Of pairs with jitter it is what exceeds ``metrics.probing.JITTER_SIGMAS``. Of
-    hosts with access rates, the delay asked for contains what their queues add (``metrics.tables.transits``). The p99
-    of fewer than 100 errors is the second largest.
+    hosts with access rates, the delay asked for contains what their queues add (``metrics.tables.transits``). Behind a
+    queue that packets reach with jitter, the error is what exceeds the bounds of the delay
+    (``metrics.tables.link_bounds``). The p99 of fewer than 100 errors is the second largest.
     """
 
     sent: int  # packets between hosts of the run that left early enough to arrive in the span
@@ -144,7 +146,7 @@ class Transits(Struct, frozen=True):
     invented: int  # packets that arrived and never left
     losses: Losses | Absent
     jitter: Jitter | Absent
-    queues: Outcome | Absent  # packets through a link with a rate; those dropped or kept against its queue fail
+    queues: Outcome | Absent  # packets through a link with a rate (total: all); dropped or kept against its queue fail
 
 
 class LinkFrames(Struct, frozen=True):

@@ -11,30 +11,40 @@ FEWEST = Limit(20, "packets")
 """With fewer, the checks are not judged."""
 
 
-@RULES.add("certificate", INVALID, FEWEST, floor=0.99)
+EXCUSED = Limit(0.01, "ratio")
+"""A host of whose packets drops excuse a larger share is not judged."""
+
+
+@RULES.add("certificate", INVALID, FEWEST, EXCUSED)
 def host_capture_packets(host_captures: HostCaptures) -> Judgement | Absent:
     """Fails if a packet of a sampled host is in only one of two captures: the data plane's, and the kernel's
-    [at the host's device](#captures-in-hosts). Where a capture counts packets that it dropped, as many may be missing
-    in it, and are not tested. Not judged with fewer than {0}, where a sampled host
-    lacks a capture, or where drops excuse more than 1 % of the packets.
+    [at the host's device](#captures-in-hosts). Where a capture counts packets of a host that it dropped, as many of
+    this host may be missing in it, and are not tested. Not judged with fewer than {0}, where a sampled host lacks a
+    capture, or where drops excuse more than {1} of the packets of a host, unless a packet more is missing somewhere.
 
     The data plane writes its own record: what it never recorded, or did not do as recorded, shows nowhere else.
     """
     found = host_captures
     counts = {
-        "left a host and were not read by the data plane": found.unread,
-        "were read by the data plane and left no host": found.unsent,
-        "were written by the data plane and reached no host": found.undelivered,
-        "reached a host and were not written by the data plane": found.unwritten,
+        "left a host and were not read by the data plane": found.total("unread"),
+        "were read by the data plane and left no host": found.total("unsent"),
+        "were written by the data plane and reached no host": found.total("undelivered"),
+        "reached a host and were not written by the data plane": found.total("unwritten"),
     }
+    hosts, pairs, tested, unmatched = len(found.counts), *map(found.total, ("pairs", "tested", "unmatched"))
     parts = [f"{count:,} {what}" for what, count in counts.items() if count]
-    drops = found.kernel_dropped + found.plane_dropped
-    detail = f"captures of {found.hosts} of {found.asked} sampled hosts have {found.pairs:,} packets in common"
-    detail = "; ".join([detail, *parts, *([f"the captures dropped {drops:,}"] if drops else [])])
-    tested = found.pairs + found.unmatched
-    if not found.unmatched and (tested < FEWEST.value or found.hosts < found.asked):
+    parts += [
+        f"the captures dropped {each.kernel_dropped + each.plane_dropped:,} of host {each.host}"
+        for each in found.counts
+        if each.kernel_dropped + each.plane_dropped
+    ]
+    blurred = [each.host for each in found.counts if each.excused > EXCUSED.value * (each.tested + each.excused)]
+    parts += [f"drops excuse too much of host {host}" for host in blurred]
+    detail = f"captures of {hosts} of {found.asked} sampled hosts have {pairs:,} packets in common"
+    detail = "; ".join([detail, *parts])
+    if not unmatched and (tested < FEWEST.value or hosts < found.asked or blurred):
         return Absent(detail, due=True)
-    return none_of(tested, found.unmatched, "packets", detail, material=tested + found.excused)
+    return none_of(tested, unmatched, "packets", detail, material=tested + found.total("excused"))
 
 
 @RULES.add("certificate", INVALID, FEWEST, things="packets")

@@ -21,7 +21,7 @@ JITTER = Limit(JITTER_SIGMAS, "standard deviations")
 PAIR_ERROR = Limit(PAIR_FACTOR, "times the limit")
 """The largest error of a pair in a sweep of the idle network, of the limit that the 99th percentile has."""
 
-HOST_ERROR = Limit(1.0, "times the limit")
+HOST_ERROR = Limit(1.0, "of the limit")
 """The median error of a host's pairs, of the limit that the median of all pairs has."""
 
 LOSS_P = Limit(0.001, "")
@@ -89,9 +89,10 @@ for _phase in PHASES:
         def rtt_error(emulation: Emulation, phase: str = _phase, name: str = _name) -> Judgement | Absent:
             """Fails if, with each pair's limit = max(``verdict.rtt_error_pXX_ms``, ``rtt_error_pXX_ratio`` x its asked
             RTT), more probes are beyond the limit than the percentile XX allows, before, during or after the workload.
-            Of errors under jitter only what exceeds {0} counts. During the workload, only probes of pairs whose own
-            packets were late, lost or absent can be late. ``worst`` is the percentile of error / limit, ``detail`` has
-            the raw milliseconds.
+            Of errors under jitter only what exceeds {0} counts. During the workload, a probe may take longer by the
+            lengths of the queues of access links with a rate, and only probes of pairs whose own packets were late,
+            lost or absent can be late. ``worst`` is the percentile of error / limit, ``detail`` has the raw
+            milliseconds.
 
             During the workload the prober waits for a processor, too. So a late probe does not count if the captures
             show that the pair's packets were on time.
@@ -102,7 +103,9 @@ for _phase in PHASES:
             if isinstance(sweep, Absent):
                 return sweep
             errors = sweep.errors[name]
-            beyond = f", beyond {JITTER} of the jitter asked for," if sweep.jittered else ""
+            allowed_for = [f"{JITTER} of the jitter asked for"] * sweep.jittered
+            allowed_for += ["the lengths of the queues asked for"] * sweep.queued
+            beyond = f", beyond {' and '.join(allowed_for)}," if allowed_for else ""
             limit = f"max({errors.limit_ms:g} ms, {errors.limit_ratio:.2%} of the pair's RTT)"
             detail = f"RTT error{beyond} {name} {errors.ms:.3g} ms over {errors.probes:,} probes, limit {limit}"
             if errors.cleared:
@@ -113,8 +116,8 @@ for _phase in PHASES:
 
     @RULES.add("certificate", SUSPECT, PROBES_LOST, name=f"probes_returned_{_phase}", grave=True, floor=0.9)
     def probes_returned(emulation: Emulation, phase: str = _phase) -> Judgement | Absent:
-        """Fails if more than {0} of the probes were lost although no loss was asked for. Where loss was asked for,
-        ``packet_loss`` judges it.
+        """Fails if more than {0} of the probes were lost, of those between hosts of which no loss was asked for, nor,
+        during the workload, queues that may be full. ``packet_loss`` and ``access_queue`` judge what is lost there.
 
         The emulated network loses no packet of its own accord.
         """
@@ -122,10 +125,14 @@ for _phase in PHASES:
         if isinstance(sweep, Absent):
             return sweep
         sent, lost, asked = sweep.sent, sweep.sent - sweep.received, sweep.asked_loss_ratio
-        if asked:
-            return Absent(f"{lost:,} of {sent:,} probes lost; loss was asked for (up to {asked:.2%} per round trip)")
+        causes = [f"loss was asked for (up to {asked:.2%} per round trip)"] if asked else []
+        causes += ["queues may have been full"] if sweep.queued else []
+        exposed = f"{sweep.exposed_lost:,} of {sweep.exposed:,} probes lost where {' or '.join(causes)}"
+        if sweep.exposed and not sent:
+            return Absent(exposed)
         ratio = lost / max(sent, 1)
-        detail = f"{lost:,} of {sent:,} probes did not come back" if lost else ""
+        parts = [f"{lost:,} of {sent:,} probes did not come back"] if lost else []
+        detail = "; ".join([*parts, *([exposed] if sweep.exposed else [])])
         return Judgement(sent, lost if ratio > PROBES_LOST.value else 0, ratio, PROBES_LOST, detail)
 
 
@@ -146,20 +153,23 @@ for _phase in ("before", "after"):
         detail = f"largest error {worst.error_ms:.3g} ms of {worst.asked_ms:.4g} ms, {worst.name}"
         return few_late(PAIR_ERROR, worst.of_limit, sweep.errors["p99"].probes, detail, worst.late, 0, sweep.expected)
 
-    @RULES.add("certificate", INVALID, HOST_ERROR, name=f"rtt_error_hosts_{_phase}")
+    @RULES.add("certificate", INVALID, name=f"rtt_error_hosts_{_phase}", things="hosts")
     def rtt_error_hosts(emulation: Emulation, phase: str = _phase) -> Judgement | Absent:
-        """Fails if, in such a sweep, the median error of any host's pairs exceeds {0} that the median of all pairs has.
+        """Fails if, in such a sweep, the median error of any host's pairs exceeds the limit that the median of all
+        pairs has.
 
         A host of 246 that is wrong towards everybody is less than 1 % of the pairs. With fewer than 3 hosts it is the
         same as its pairs.
+
+        Late: a host; of each of its pairs the best probe sent, answered; one of its due instants must lie in a stall,
+        too. The host is explained if its median is within the limit without the errors that stalls explain.
         """
         sweep = _find_sweep(emulation, phase)
         if isinstance(sweep, Absent):
             return sweep
         worst = sweep.worst_host
         detail = f"largest median {worst.error_ms:.3g} ms, {worst.name}"
-        failed = int(worst.of_limit > HOST_ERROR.value)
-        return Judgement(sweep.hosts, failed, worst.of_limit, HOST_ERROR, detail, material=emulation.hosts)
+        return few_late(HOST_ERROR, worst.of_limit, sweep.hosts, detail, worst.late, 0, emulation.hosts)
 
 
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
@@ -188,11 +198,12 @@ def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 def access_rate(transits: Transits) -> Judgement | Absent:
     """Fails if the same is true of packets through an access link with a rate. Their delay asked for has what the link
-    adds: its queue is replayed from the instants at which packets entered it.
+    adds: its queue is replayed from the instants at which packets entered it. Where packets reach a queue with jitter,
+    the delay has bounds, and what exceeds these counts ([below](#queues-that-packets-reach-with-jitter)).
 
     A rate is asked for like a delay.
 
-    Late: a packet; due behind the queue, arrived.
+    Late: a packet; due behind the queue (at the latest), arrived.
     """
     return _judge_packets(transits.rated, transits.limit_ms)
 
@@ -202,6 +213,8 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
         return found
     errors = found.errors
     detail = f"p50 {errors.p50:.3g} ms, p99 {errors.p99:.3g} ms, largest {errors.max:.3g} ms"
+    if found.bounded:
+        detail += f"; of {found.bounded:,} packets behind queues reached with jitter only bounds of the delay are known"
     allowed = max(errors.samples // 100, int(errors.samples > 1))
     return few_late(Limit(limit_ms, "ms"), errors.p99, errors.samples, detail, errors.late, allowed, found.arrived)
 
@@ -209,16 +222,17 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
 @RULES.add("certificate", SUSPECT, QUEUE_ERRORS, grave=True)
 def access_queue(transits: Transits) -> Judgement | Absent:
     """Fails if more than {0} of the packets through such a link were dropped although its queue had room, or were kept
-    although it was full.
+    although it was full. Where packets reach a queue with jitter, only those count that were dropped although it had
+    room for certain, or kept although it was full for certain.
 
     The length of a queue is asked for, too. Its state before the capture is not known.
     """
     queues = transits.queues
     if isinstance(queues, Absent):
         return queues
-    ratio = queues.failed / queues.tested
+    ratio = queues.failed / max(queues.tested, 1)
     failed = queues.failed if ratio > QUEUE_ERRORS.value else 0
-    return Judgement(queues.tested, failed, ratio, QUEUE_ERRORS)
+    return Judgement(queues.tested, failed, ratio, QUEUE_ERRORS, material=queues.total)
 
 
 @RULES.add("certificate", SUSPECT, PACKETS_LOST, grave=True, floor=0.9)

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import structs
 
 from metrics.checks.evidence import Emulation
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, share_at_most
@@ -39,7 +40,8 @@ which they were."""
 def plane_lateness(emulation: Emulation) -> Judgement:
     """Fails if, from the workload's begin to the peers' end, more than 1 % of all frames left the data plane later than
     ``verdict.lateness_p99_ms`` ([why not by the second](adr/0014-lateness-is-judged-over-the-run.md)). ``worst`` is the
-    99th percentile, or the upper bound of its bucket.
+    99th percentile, or the upper bound of its bucket. Of the line that spans the end, only late frames that were due
+    before the end count.
 
     A frame that is written late has a delay that was not asked for.
 
@@ -72,13 +74,41 @@ def plane_intake(emulation: Emulation) -> Judgement:
 
 
 def _judged(emulation: Emulation) -> list[PlaneInterval]:
-    return [span for span in emulation.spans if _is_judged(emulation, span.at_ns)]
+    """The lines about the judged span. Of the one that spans its end, only what was due before the end."""
+    end_ns = emulation.judged_ns[1]
+    spanning = (span for span in emulation.spans if span.at_ns - span.passed_ns < end_ns < span.at_ns)
+    return [
+        *(span for span in emulation.spans if _is_judged(emulation, span.at_ns)),
+        *(_cut(span, end_ns) for span in spanning),
+    ]
 
 
 def _is_judged(emulation: Emulation, at_ns: int) -> bool:
-    """Whether a line of the data plane that was written at ``at_ns`` is about the judged span."""
+    """Whether a line of the data plane that was written at ``at_ns`` is about the judged span alone."""
     start_ns, end_ns = emulation.judged_ns
     return start_ns < at_ns <= end_ns
+
+
+def _cut(span: PlaneInterval, end_ns: int) -> PlaneInterval:
+    """A line with only those late frames that were due before an instant, by its bursts.
+
+    Of its other frames nobody knows on which side they were, so its histograms are left out. Its drops stay.
+    """
+    late, waits = ([burst for burst in bursts if burst[0] < end_ns] for bursts in (span.late, span.waits))
+    longest_ns = max((came_ns - due_ns for due_ns, came_ns, _ in late), default=0)
+    return structs.replace(
+        span,
+        counts=span.counts | {"frames_late": _sum_frames(late), "frames_waited": _sum_frames(waits)},
+        lateness_ns={name: min(value, longest_ns) for name, value in span.lateness_ns.items()},
+        lateness_counts=None if span.lateness_counts is None else [],
+        intake_counts=None if span.intake_counts is None else [],
+        late=late,
+        waits=waits,
+    )
+
+
+def _sum_frames(bursts: Iterable[Burst]) -> int:
+    return sum(frames for _, _, frames in bursts)
 
 
 def _judge_frames(emulation: Emulation, lines: Sequence[_Frames], detail: str) -> Judgement:
@@ -113,7 +143,7 @@ def plane_drops(emulation: Emulation) -> Judgement:
     ``not_ip``.
 
     Nobody asked for such a loss. ``worst`` is its share of the frames read. A share of {0} or less changes no
-    percentile.
+    percentile. The line that spans the end counts as a whole, since it does not say when it dropped a frame.
     """
     spans = _judged(emulation)
     frames = sum(span.counts.get("frames_in", 0) for span in spans)
@@ -187,8 +217,8 @@ def plane_present(emulation: Emulation) -> Judgement | Absent:
 
 @RULES.add("overload", SUSPECT, PLANE_BUSY)
 def plane_busy(emulation: Emulation) -> Judgement:
-    """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl`` (lines shorter than
-    half a second are merged with the next).
+    """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl`` of the same span (lines
+    shorter than half a second are merged with the next; the one that spans the end does not count).
 
     The data plane is one process: near saturation its lateness grows without bound.
     """

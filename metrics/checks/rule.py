@@ -5,8 +5,9 @@ Three rules hold for every check:
 * **A check cannot be empty.** It says how much of its material it tested. Below its floor it is not judged, and a run
   with such a check is at most ``suspect``. A check that has no material by the run's design is not applicable, and says
   why.
-* **The count of late samples decides**, where a check judges a percentile of samples: it fails if more samples are
-  beyond the limit than its percentile allows. The percentile itself may be the bound of a histogram's bucket.
+* **The count of late samples decides**, where a check judges a 99th percentile: it fails if more samples are beyond
+  the limit than that allows. The percentile itself may be the bound of a histogram's bucket. Where a check judges a
+  median, the median decides.
 * **Stalls of the host excuse nothing**, but a check says how many of its late samples they explain, so that a run, or
   a probe of the idle network, can be repeated.
 """

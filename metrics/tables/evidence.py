@@ -17,7 +17,7 @@ from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
 from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
-from metrics.probing import PHASES, measure_sweep, read_achieved
+from metrics.probing import PHASES, Asked, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
 from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
@@ -65,7 +65,6 @@ def gather(
         found: what tasks say.
     """
     messages, hops = found.messages, found.hops
-    margin_ms = max(CHURN_MARGIN.value, messages.lag.max)
     busy, steal = read_load(run)
     simulated = run.manifest.has_ability("simulate")
     opaque = is_opaque(run, hops)
@@ -86,7 +85,7 @@ def gather(
             lag=Absent("in virtual time no publication is late") if simulated else messages.lag,
         ),
         deliveries=messages.counts.deliveries,
-        recount=recount(run, round(margin_ms * 1e6), run.settle_ns),
+        recount=recount(run, CHURN_MARGIN.ns, run.settle_ns, read_lags(run) if messages.lag.max else {}),
         carried=packets if opaque else hops.frames.tested,
         order=hops.order,
         frames=hops.frames,
@@ -100,6 +99,14 @@ def gather(
         **_captured(run, incomplete, staging, found),
     )
     return without_frames(evidence) if opaque else evidence
+
+
+def read_lags(run: RunDir) -> dict[int, int]:
+    """By message, how much later than scheduled it was published, in ns; without those within ``CHURN_MARGIN``."""
+    rows = read_columns(run, "messages", "message_id", "scheduled_ns", "publish_ns").drop_null()
+    lag_ns = numbers(rows["publish_ns"]) - numbers(rows["scheduled_ns"])
+    late = lag_ns > CHURN_MARGIN.ns
+    return dict(zip(numbers(rows["message_id"])[late].tolist(), lag_ns[late].tolist(), strict=True))
 
 
 def is_opaque(run: RunDir, hops: HopEvidence) -> bool:
@@ -185,8 +192,8 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     """
     if not run.manifest.has_ability("certify"):
         return Absent(f"the {run.manifest.testbed} testbed emulates no network")
-    limits, loss_ratio = run.experiment["verdict"], run.underlay.loss_ratio
-    asked_loss_ratio = float((1 - (1 - loss_ratio) * (1 - loss_ratio.T)).max())
+    limits = run.experiment["verdict"]
+    asked = {phase: Asked.of(run.underlay, idle=phase != "during") for phase in PHASES}
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
     sweeps = None
     if achieved is not None:
@@ -194,7 +201,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         all_pairs = run.underlay.size * (run.underlay.size - 1)
         material = {phase: (in_time, None) if phase == "during" else (None, all_pairs) for phase in PHASES}
         sweeps = {
-            phase: measure_sweep(rows, limits, run.stalls, asked_loss_ratio, *material[phase])
+            phase: measure_sweep(rows, limits, run.stalls, asked[phase], *material[phase])
             for phase, rows in phases
             if rows.num_rows
         }

@@ -21,13 +21,13 @@ from metrics.pcap.walk import Bools, Ints
 from metrics.probing import JITTER_SIGMAS
 from metrics.stalls import Late, Stalls
 from metrics.storage import Place
-from metrics.storage.parquet import read_parquet
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import conform, find_asked, group_rows, numbers, valid
 from metrics.tables.hop_evidence import spread_runs
+from metrics.tables.link_bounds import Entries, bound_link
 from metrics.tables.moments import Moments
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
-from metrics.tables.schemas import arrow_schema
+from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Share, all_shares, write_share
 from metrics.tables.tallies import add_counts
 from metrics.tables.transits import TRANSITS, Access, pass_link
@@ -42,6 +42,9 @@ APART_SIGMAS: Final = 8.0
 
 GRACE_NS: Final = 500_000_000
 """A packet that was due so long before the end of the judged span has arrived within it."""
+
+_LOSSES: Final = schema_of("src_node int, dst_node int, sent bigint, lost bigint, asked double")
+"""By directed pair with loss: packets that met no full queue, those of them that were lost, and the loss asked for."""
 
 _MS: Final = 1e6
 _HUNDRED: Final = 100
@@ -70,9 +73,11 @@ class Counts(NamedTuple):
     rated: int
     lossy_sent: int  # of pairs with loss; without those that met a full queue
     lossy_lost: int
-    queued: int  # through a link with a rate whose state is known
+    through: int  # through a link with a rate
+    queued: int  # those of them of which is known whether the queue may have dropped them
     wrongly_queued: int  # those dropped, or not dropped, against the queue's length
-    uncertain: int  # through a link whose state is not known, since packets reached it with jitter
+    bounded: int  # of ``rated``: through a link that packets reached with jitter
+    rated_jittered: int  # with jitter, of the same
 
 
 class _Weighed(NamedTuple):
@@ -85,6 +90,7 @@ class _Weighed(NamedTuple):
     bias_ms: Moments  # of deviations from the mean delay asked for, under jitter
     sigmas: Moments  # of deviations / jitter asked for
     jitter_ms: Moments  # asked for, of the same packets
+    losses: pa.Table  # ``_LOSSES``
 
 
 def weigh_transits(
@@ -109,27 +115,31 @@ def weigh_transits(
     expected, variance = (sum(each.expected[which] for each in weighed) for which in (0, 1))
     reasons = {
         "steady": "every packet has jitter, or passes an access link with a rate",
-        "jittered": "the experiment asks for no jitter",
-        "rated": "under jitter the state of a queue is not known" if counts.uncertain else "no host has an access rate",
+        "jittered": "every packet with jitter passes an access link with a rate"
+        if counts.rated_jittered
+        else "the experiment asks for no jitter",
+        "rated": "no host has an access rate",
     }
     arrived = {kind: getattr(counts, kind) for kind in KINDS}
     no_packet = Absent("no packet of the workload arrived", due=True)
     timed = {
-        kind: Timed(arrived[kind], spreads[kind])
+        kind: Timed(arrived[kind], spreads[kind], counts.bounded if kind == "rated" else 0)
         if arrived[kind]
         else Absent(reasons[kind])
-        if counts.uncertain or any(arrived.values())
+        if any(arrived.values())
         else no_packet
         for kind in KINDS
     }
-    queues = Outcome(counts.queued, counts.wrongly_queued) if counts.queued else Absent(reasons["rated"])
+    queues: Outcome | Absent = Absent(reasons["rated"])
+    if counts.through:
+        queues = Outcome(counts.queued, counts.wrongly_queued, total=counts.through)
     return Transits(
         sent=counts.sent,
         limit_ms=rules.limit_ms,
         plain_sent=counts.plain_sent,
         plain_lost=counts.plain_lost,
         invented=counts.invented,
-        losses=_losses(counts, expected, variance, read_parquet(pairs)),
+        losses=_losses(counts, expected, variance, pa.concat_tables(each.losses for each in weighed)),
         jitter=_jitter(weighed) if arrived["jittered"] else Absent(reasons["jittered"]),
         queues=queues,
         **timed,
@@ -145,14 +155,13 @@ def spread_few(runs: SortedRuns, late: Late) -> Spread:
 
 
 def _losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -> Losses | Absent:
-    """Losses of all pairs together, and of each pair with enough packets."""
+    """Losses of all pairs together, and of each pair (``_LOSSES``)."""
     if not counts.lossy_sent:
         return Absent("the experiment asks for no loss")
-    sent, lost, asked = numbers(pairs["packets"]), numbers(pairs["lost"]), pairs["asked_loss_ratio"].to_numpy()
+    sent, lost, asked = (pairs[name].to_numpy() for name in ("sent", "lost", "asked"))
     expected_ = sent * asked
-    lossy = np.flatnonzero(asked > 0)
-    unlikely = lossy[np.abs(lost - expected_)[lossy] > 2 * np.sqrt(expected_[lossy])].tolist()
-    wrong = [row for row in unlikely if is_no_chance(lost[row], sent[row], asked[row], len(lossy))]
+    unlikely = np.flatnonzero(np.abs(lost - expected_) > 2 * np.sqrt(expected_)).tolist()
+    wrong = [row for row in unlikely if is_no_chance(lost[row], sent[row], asked[row], len(pairs))]
     worst = max(
         wrong, key=lambda row: abs(lost[row] - sent[row] * asked[row]) / sqrt(sent[row] * asked[row]), default=-1
     )
@@ -160,7 +169,7 @@ def _losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -
     if wrong:
         src, dst = (pairs[end][worst].as_py() for end in ("src_node", "dst_node"))
         name = f"node {src} to node {dst}: {lost[worst]:,} of {sent[worst]:,} lost, {asked[worst]:.3%} asked for"
-    return Losses(counts.lossy_sent, counts.lossy_lost, expected, variance, len(lossy), len(wrong), name)
+    return Losses(counts.lossy_sent, counts.lossy_lost, expected, variance, len(pairs), len(wrong), name)
 
 
 def _jitter(weighed: list[_Weighed]) -> Jitter:
@@ -193,58 +202,68 @@ class JudgedTransits:
         self.left, self.came = valid(rows["sent_ns"]), valid(rows["came_ns"])
         self.sent_ns, self.came_ns = numbers(rows["sent_ns"]), numbers(rows["came_ns"])
         self.rated = rules.access.limits(self.src) | rules.access.limits(self.dst)
-        self.due_ns, self.full, self.uncertain = self._arrive()
-
-    def _arrive(self) -> tuple[Ints, Bools, Bools]:
-        """When packets are due in their hosts, whether they met a full queue, and where that is not known."""
-        rows, access = self.rows, self.rules.access
-        due_ns, full = numbers(rows["due_ns"]).copy(), _flags(rows, "is_full").copy()
-        uncertain = np.zeros(len(rows), np.bool_)
-        reached = self.left & (self.came | ~full)
-        for node in np.unique(self.dst[access.limits(self.dst)]).tolist():
-            own = np.flatnonzero((self.dst == node) & reached)
-            if self.jitter_ms[own].any():
-                uncertain[own] = True
-                continue
-            sizes = numbers(rows["wire_bytes"])[own]
-            due_ns[own], below = pass_link(due_ns[own], sizes, self.came[own], *access.link(node), lost_later=False)
-            full[own] |= below
-        return due_ns, full, uncertain
-
-    @cached_property
-    def tolerance_ns(self) -> Ints:
+        self.tolerance_ns = np.asarray(JITTER_SIGMAS * self.jitter_ms * _MS).astype(np.int64)
         """By how much jitter may move a packet."""
-        return np.asarray(JITTER_SIGMAS * self.jitter_ms * _MS).astype(np.int64)
+        self.due_ns, self.full = numbers(rows["due_ns"]).copy(), _flags(rows, "is_full").copy()
+        self.bounded, self.may_be_full, self.is_over = np.zeros((3, len(rows)), np.bool_)
+        """Behind a link that packets reach with jitter; whether its queue may have been full there, and whether it was
+        for certain although the packet arrived."""
+        bounds_ns = self._arrive()
+        self.earliest_ns = np.where(self.bounded, bounds_ns[0], self.due_ns - self.tolerance_ns)
+        self.latest_ns = np.where(self.bounded, bounds_ns[1], self.due_ns + self.tolerance_ns)
+
+    def _arrive(self) -> Ints:
+        """Pass the access links of the destinations; (2, n) bounds of arrivals behind links reached with jitter."""
+        access, wire_bytes = self.rules.access, numbers(self.rows["wire_bytes"])
+        bounds_ns = np.zeros((2, len(self.rows)), np.int64)
+        reached = self.left & (self.came | ~self.full)
+        for node in np.unique(self.dst[access.limits(self.dst)]).tolist():
+            own, link = np.flatnonzero((self.dst == node) & reached), access.link(node)
+            due_ns, came, sizes = self.due_ns[own], self.came[own], wire_bytes[own]
+            if self.jitter_ms[own].any():
+                shift_ns = self.tolerance_ns[own]
+                entries = Entries(due_ns - shift_ns, due_ns + shift_ns, self.came_ns[own], came, sizes)
+                found = bound_link(entries, *link, round(self.rules.limit_ms * _MS))
+                bounds_ns[:, own] = found.earliest_ns, found.latest_ns
+                self.bounded[own], self.may_be_full[own], self.is_over[own] = True, found.may_be_full, found.is_over
+                self.full[own] |= ~came & found.may_be_full
+            else:
+                self.due_ns[own], below = pass_link(due_ns, sizes, came, *link, lost_later=False)
+                self.full[own] |= below
+        return bounds_ns
 
     @cached_property
     def judged(self) -> Bools:
         """Packets that left in the judged span, early enough to arrive in it."""
         since_ns, until_ns = self.rules.judged_ns
-        in_time = self.due_ns + 2 * self.tolerance_ns + GRACE_NS <= until_ns
+        in_time = self.latest_ns + self.tolerance_ns + GRACE_NS <= until_ns
         return np.asarray(self.left & (self.sent_ns >= since_ns) & in_time)
 
     def arrived(self, kind: str) -> Bools:
-        """Those of ``KINDS`` that arrived. Behind a queue in an uncertain state a packet is of none."""
+        """Those of ``KINDS`` that arrived."""
         chosen = {
             "rated": self.rated,
             "jittered": ~self.rated & (self.jitter_ms > 0),
             "steady": ~self.rated & (self.jitter_ms == 0),
         }
-        return np.asarray(self.judged & self.came & ~self.uncertain & chosen[kind])
+        return np.asarray(self.judged & self.came & chosen[kind])
 
     @cached_property
     def timed(self) -> Bools:
         """Those whose delay is known, and what it should be."""
-        return np.asarray(self.judged & self.came & ~self.uncertain & _flags(self.rows, "is_clear"))
+        return np.asarray(self.judged & self.came & _flags(self.rows, "is_clear"))
 
     @cached_property
     def deviation_ms(self) -> Floats:
-        return np.asarray((self.came_ns - self.due_ns) / _MS)
+        """By how much packets came after they were due; where there are bounds only, after or before these."""
+        beyond_ns = np.maximum(self.came_ns - self.latest_ns, 0) + np.minimum(self.came_ns - self.earliest_ns, 0)
+        return np.asarray(np.where(self.bounded, beyond_ns, self.came_ns - self.due_ns) / _MS)
 
     @cached_property
     def error_ms(self) -> Floats:
         """Return |deviation|, under jitter what exceeds ``JITTER_SIGMAS`` of it."""
-        return np.asarray(np.maximum(np.abs(self.deviation_ms) - JITTER_SIGMAS * self.jitter_ms, 0))
+        allowed_ms = np.where(self.bounded, 0.0, JITTER_SIGMAS * self.jitter_ms)
+        return np.asarray(np.maximum(np.abs(self.deviation_ms) - allowed_ms, 0))
 
     @cached_property
     def late(self) -> Bools:
@@ -255,8 +274,8 @@ class JudgedTransits:
     @cached_property
     def excused(self) -> Bools:
         """Those of them that stalls of the host explain."""
-        limit_ns, latest_ns = round(self.rules.limit_ms * _MS), self.due_ns + self.tolerance_ns
-        return np.asarray(self.late & self.rules.stalls.excuse(latest_ns, self.came_ns, limit_ns))
+        limit_ns = round(self.rules.limit_ms * _MS)
+        return np.asarray(self.late & self.rules.stalls.excuse(self.latest_ns, self.came_ns, limit_ns))
 
     def of_kind(self, kind: str) -> Bools:
         """Those of ``KINDS`` whose delay is known."""
@@ -292,7 +311,7 @@ def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, sh
     found = JudgedTransits(rules, rows)
     write_share({"pairs": _count_pairs(found)}, {"pairs": pairs}, share)
     kinds = {kind: found.of_kind(kind) for kind in KINDS}
-    lossy = found.judged & (found.loss > 0) & (found.came | ~found.full)
+    lossy = found.judged & (found.loss > 0) & (found.came | ~found.full) & ~found.may_be_full
     alone = found.alone
     jitter_ms, deviation_ms = found.jitter_ms[alone], found.deviation_ms[alone]
     shift_ms = clamped_mean_ms(found.delay_ms[alone], jitter_ms) - found.delay_ms[alone]
@@ -305,13 +324,25 @@ def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, sh
         bias_ms=Moments.of(deviation_ms - shift_ms),
         sigmas=Moments.of((deviation_ms / jitter_ms)[unclamped]),
         jitter_ms=Moments.of(jitter_ms),
+        losses=_count_losses(found, lossy),
     )
+
+
+def _count_losses(found: JudgedTransits, lossy: Bools) -> pa.Table:
+    """Of each pair with loss the packets that met no full queue (``_LOSSES``)."""
+    pair, ends = group_rows(found.rows.filter(pa.array(lossy)), "src_node", "dst_node")
+    lost = np.bincount(pair[~found.came[lossy]], minlength=len(ends))
+    columns = {name: ends[name] for name in ("src_node", "dst_node")}
+    columns |= {"sent": pa.array(np.bincount(pair, minlength=len(ends))), "lost": pa.array(lost)}
+    columns["asked"] = find_asked(found.rules.pairs, "loss_ratio", ends["src_node"], ends["dst_node"])
+    return conform(columns, _LOSSES)
 
 
 def _count(found: JudgedTransits, lossy: Bools) -> Counts:
     plain = found.judged & (found.loss == 0) & ~found.rated
-    queued = found.judged & found.rated & ~found.uncertain
-    wrongly = (found.full & found.came) | (found.lost & (found.loss == 0))
+    through = found.judged & found.rated
+    queued = through & (found.came | ~found.may_be_full)
+    wrongly = (found.full & found.came) | found.is_over | (found.lost & (found.loss == 0))
     return Counts(
         sent=_sum(found.judged),
         plain_sent=_sum(plain),
@@ -320,9 +351,11 @@ def _count(found: JudgedTransits, lossy: Bools) -> Counts:
         **{kind: _sum(found.arrived(kind)) for kind in KINDS},
         lossy_sent=_sum(lossy),
         lossy_lost=_sum(lossy & ~found.came),
+        through=_sum(through),
         queued=_sum(queued),
         wrongly_queued=_sum(queued & wrongly),
-        uncertain=_sum(found.judged & found.uncertain),
+        bounded=_sum(found.arrived("rated") & found.bounded),
+        rated_jittered=_sum(through & (found.jitter_ms > 0)),
     )
 
 

@@ -75,8 +75,8 @@ class Recorded:
 
     def compare(self, limit_ns: int = LIMIT_NS) -> HostCaptures:
         tally = Tally(ALWAYS, limit_ns, NO_STALLS)
-        for host, plane in zip(self.kernel, self.plane, strict=True):
-            tally.add(host, plane)
+        for number, host, plane in zip(SAMPLED, self.kernel, self.plane, strict=True):
+            tally.add(number, host, plane)
         return tally.result(len(SAMPLED))
 
     @staticmethod
@@ -106,9 +106,9 @@ def test_the_captures_of_a_sound_data_plane_are_the_same(record: Record) -> None
     recorded = record(None)
     found = recorded.compare(limit_ns=100_000_000)
     each_way = ROUNDS * 8  # requests and replies, each at both of its hosts that are sampled
-    assert (found.hosts, found.pairs, found.unmatched) == (2, 2 * each_way, 0)
+    assert (len(found.counts), found.total("pairs"), found.total("unmatched")) == (2, 2 * each_way, 0)
     assert found.outbound.samples == found.inbound.samples == each_way
-    assert found.kernel_dropped == found.plane_dropped == 0
+    assert found.total("kernel_dropped") == found.total("plane_dropped") == 0
     assert failures(found) == set()
     assert recorded.compare(limit_ns=20_000).outbound.reversed == 0, "a frame was read before it was sent"
 
@@ -116,7 +116,7 @@ def test_the_captures_of_a_sound_data_plane_are_the_same(record: Record) -> None
 def test_both_captures_have_virtual_instants(namespaces: list[str], tmp_path: Path) -> None:
     """Else they would be apart by more than half of the time for which the machine has been up."""
     found = Recorded(namespaces, tmp_path, None, dilation=4.0).compare()
-    assert found.unmatched == 0
+    assert found.total("unmatched") == 0
     assert max(found.outbound.p50_ms, found.inbound.p50_ms) < 1000
 
 
@@ -142,7 +142,7 @@ def test_frames_that_vanish_before_they_are_recorded_are_found(record: Record) -
     recorded = record(HiddenFault("read", drop_every=EVERY))
     found = recorded.compare()
     sent = [int((seen.tap == TX).sum()) for seen in recorded.kernel]
-    assert found.unread == found.unmatched == sum(frames // EVERY for frames in sent) > 0
+    assert found.total("unread") == found.total("unmatched") == sum(frames // EVERY for frames in sent) > 0
     assert "host_capture_packets" in failures(found)
     assert recorded.final.counters.unaccounted == sum(recorded.final.counters.drops.values()) == 0
 
@@ -151,7 +151,7 @@ def test_frames_that_vanish_after_they_are_recorded_are_found(record: Record) ->
     recorded = record(HiddenFault("write", drop_every=EVERY))
     found = recorded.compare()
     written = [int((seen.tap == RX).sum()) for seen in recorded.plane]
-    assert found.undelivered == found.unmatched == sum(frames // EVERY for frames in written) > 0
+    assert found.total("undelivered") == found.total("unmatched") == sum(frames // EVERY for frames in written) > 0
     assert "host_capture_packets" in failures(found)
     assert recorded.final.counters.unaccounted == sum(recorded.final.counters.drops.values()) == 0
 

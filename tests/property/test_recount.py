@@ -1,6 +1,7 @@
 """Deliveries recounted from the documents, against a slow reference and with instants that change places."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,14 @@ class Documents:
 
 
 def counted(
-    nodes: list[tuple[int, ...]], actions: list[dict[str, Any]], margin_ns: int = 0, settle_ns: int = 0
+    nodes: list[tuple[int, ...]],
+    actions: list[dict[str, Any]],
+    margin_ns: int = 0,
+    settle_ns: int = 0,
+    lags_ns: Mapping[int, int] | None = None,
 ) -> tuple[Recount, int]:
     run: Any = Documents(nodes, actions)
-    return recount(run, margin_ns, settle_ns), count_changes(run)
+    return recount(run, margin_ns, settle_ns, lags_ns or {}), count_changes(run)
 
 
 @given(
@@ -97,6 +102,21 @@ def test_what_changes_near_a_publication_is_uncertain() -> None:
     nodes = [(7,), (7, 8), (7,), (7,), (7,)]
     assert counted(nodes, actions, SECOND // 10) == (Recount(3 + 1, 2), 4)
     assert counted(nodes, actions) == (Recount(4, 0), 4)
+
+
+def test_a_late_publication_makes_only_its_own_surroundings_uncertain() -> None:
+    actions = [
+        at(1.0, 1, "leave"),
+        at(3.0, 0, "publish", 7) | {"message_id": 4},  # two seconds late: node 2 may have left before it
+        at(5.0, 2, "leave"),
+        at(5.2, 0, "publish", 7) | {"message_id": 5},  # in time
+    ]
+    nodes = [(7,), (7,), (7,), (7,)]
+    lags: list[tuple[dict[int, int], int]] = [
+        ({}, 0), ({4: 2 * SECOND}, 2), ({4: 2 * SECOND - 1}, 0), ({5: SECOND // 5}, 1)
+    ]  # fmt: skip
+    for lags_ns, uncertain in lags:
+        assert counted(nodes, actions, SECOND // 10, 0, lags_ns)[0] == Recount(2 + 1, uncertain)
 
 
 def test_a_node_that_settles_near_a_publication_is_uncertain() -> None:

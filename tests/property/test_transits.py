@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.checks.evidence import Jitter, Losses, Outcome, Transits
+from metrics.checks.evidence import Jitter, Losses, Outcome, Timed, Transits
 from metrics.checks.rule import Absent
 from metrics.executors.in_process import InProcess
 from metrics.pcap.schemas import CROSSINGS
@@ -276,12 +276,63 @@ def test_jitter_is_measured_on_packets_that_none_held_back() -> None:
     assert (found.jittered.errors.samples, found.steady.due) == (2400, False)
 
 
-def test_behind_a_queue_that_packets_reach_with_jitter_nothing_is_certain() -> None:
-    wire = play([(MS_NS, 0, 1, 1500)] * 30, jitter_ms=2.0, rate_mbit=1.0, queue_ms=50.0)
+def play_jittered(rate_mbit: float, queue_ms: float, loss_ratio: float = 0.0) -> Wire:
+    """Two hosts send to a third, for a while faster than its access link takes it."""
+    actions = [
+        (3 * MS_NS if number % 100 < 50 else 40 * MS_NS, number % 2, 2 - number % 2, 750) for number in range(400)
+    ]
+    return play(actions, jitter_ms=1.0, rate_mbit=rate_mbit, queue_ms=queue_ms, loss_ratio=loss_ratio)
+
+
+@pytest.mark.parametrize("loss_ratio", [0.0, 0.1])
+def test_behind_a_queue_that_packets_reach_with_jitter_a_sound_plane_keeps_the_bounds(loss_ratio: float) -> None:
+    wire = play_jittered(1.5, 30.0, loss_ratio)
+    assert wire.bench.drops["queue"] > 5
     with Analysis(wire) as analysis:
         found = analysis.weigh()
-    assert found.rated == Absent("under jitter the state of a queue is not known")
-    assert found.queues == Outcome(wire.bench.drops["queue"], 0), "those that met a full queue at their source"
+    arrived = len(wire.bench.written)
+    assert isinstance(found.rated, Timed) and isinstance(found.queues, Outcome)
+    assert (found.rated.arrived, found.rated.bounded, found.rated.errors.samples) == (arrived, arrived, arrived)
+    assert found.rated.errors.late.samples <= arrived // 100
+    assert (found.queues.failed, found.queues.total) == (0, 400)
+    assert arrived <= found.queues.tested < 400, "what a full queue may have dropped says nothing"
+    assert found.jittered == found.jitter == Absent("every packet with jitter passes an access link with a rate")
+    if loss_ratio:
+        assert isinstance(found.losses, Losses)
+        assert found.losses.lost < wire.bench.drops["loss"] + 1
+        assert found.losses.lost / found.losses.sent == pytest.approx(loss_ratio, abs=0.04)
+        assert (found.losses.pairs, found.losses.wrong_pairs) == (2, 0)
+
+
+@pytest.mark.parametrize(("asked_mbit", "late"), [(1.8, True), (1.25, True), (1.5, False)])
+def test_behind_such_a_queue_another_rate_is_an_error(asked_mbit: float, late: bool) -> None:
+    wire = play_jittered(1.5, 500.0)
+    wire.bench.rate_mbit = asked_mbit
+    with Analysis(wire) as analysis:
+        found = analysis.weigh().rated
+    assert isinstance(found, Timed)
+    assert (found.errors.late.samples > found.arrived // 100) == late
+
+
+@pytest.mark.parametrize(("asked_ms", "wrong"), [(15.0, True), (60.0, True), (30.0, False)])
+def test_such_a_queue_that_is_shorter_or_longer_than_asked_is_an_error(asked_ms: float, wrong: bool) -> None:
+    wire = play_jittered(1.5, 30.0)
+    wire.bench.queue_ms = asked_ms
+    with Analysis(wire) as analysis:
+        found = analysis.weigh().queues
+    assert isinstance(found, Outcome)
+    assert (found.failed > found.tested // 100) == wrong
+
+
+def test_packets_near_the_end_of_the_span_are_not_judged_behind_such_a_queue() -> None:
+    wire = play([(0, 0, 2, 750), (0, 1, 1, 750)], jitter_ms=1.0, rate_mbit=1.5, queue_ms=30.0)
+    sound = Analysis(wire)
+    with sound as analysis:
+        [rows] = [each for each in analysis.rows() if len(each.rows)]
+        last_ns = int((rows.latest_ns + rows.tolerance_ns).max())
+    for until_ns, judged in ((last_ns + GRACE_NS, 2), (last_ns + GRACE_NS - 1, 1)):
+        with Analysis(wire, until_ns=until_ns) as analysis:
+            assert analysis.weigh().sent == judged
 
 
 def test_a_capture_without_packets_of_the_workload_should_have_had_some() -> None:

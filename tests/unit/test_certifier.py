@@ -9,15 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from harness.experiment.form import VerdictSpec
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
 from metrics.first_packets import judge, read, standing
-from metrics.probing import last_attempts, measure_sweep, read_achieved, repeats
+from metrics.probing import Asked, last_attempts, measure_sweep, read_achieved, repeats
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
-from metrics.stalls import Stalls
+from metrics.stalls import Stalls, merge
 from topologies.generated import uniform_underlay
 
 MS, SECOND = 1_000_000, 1_000_000_000
@@ -153,6 +154,81 @@ def test_errors_under_jitter_count_beyond_three_standard_deviations(error_ms: fl
     at_ns = sent_ns(1, 0)
     stalled = measure_sweep(rows, LIMITS, Stalls(np.array([[at_ns, at_ns + MS]]), NO_STALLS.plane))
     assert stalled.errors["p50"].late == (late, int(error_ms > 0 and late)), "no stall makes a probe early"
+
+
+def probes(phase: str = "before", *errors_ms: float, **changes: Any) -> pa.Table:
+    """Probes of host 0 with hosts 1, 2 ..., one each a second, with RTTs of 80 ms asked for."""
+    made = Sweeper(lambda attempt, src, dst: errors_ms[dst - 1])
+    rows = [made.row(phase, 1, 1, 0, place) | {"rtt_at_ns": place * SECOND} for place in range(1, len(errors_ms) + 1)]
+    return pa.Table.from_pylist([row | changes for row in rows], SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("errors_ms", "stalled", "late"),
+    [
+        ((0.6, 0.6, 0.1), (), (1, 0)),
+        ((0.6, 0.1, 0.1), (), (0, 0)),
+        ((9.0, 9.0, 0.1), (1,), (1, 1)),
+        ((9.0, 9.0, 9.0), (1,), (1, 0)),
+        ((9.0, 9.0, 9.0), (1, 2), (1, 1)),
+        ((-9.0, -9.0, -9.0), (1, 2, 3), (1, 0)),
+    ],
+)
+def test_stalls_explain_a_host_whose_other_pairs_would_be_in_time(
+    errors_ms: tuple[float, ...], stalled: tuple[int, ...], late: tuple[int, int]
+) -> None:
+    """The median of host 0's pairs is judged by a limit of 0.5 ms."""
+    rows = probes("before", *errors_ms)
+    intervals = [[row["rtt_at_ns"], row["rtt_at_ns"] + 20 * MS] for row in rows.to_pylist() if row["dst"] in stalled]
+    stalls = Stalls(merge(np.array(intervals, np.int64).reshape(-1, 2)), NO_STALLS.plane)
+    found = measure_sweep(rows, LIMITS, stalls)
+    assert found.worst_host.late == late
+
+
+def asked(**changes: Any) -> Asked:
+    return Asked.of(structs.replace(uniform_underlay(4, DELAY_MS), **changes), idle=False)
+
+
+def test_a_probe_may_take_longer_by_the_queues_that_it_passes() -> None:
+    """Hosts 0 and 1 have access rates; a probe passes the queues of both ends on its way and back."""
+    queues = asked(rate_mbit=np.array([1.0, 1.0, 0.0, 0.0]), queue_ms=np.array([10.0, 5.0, 99.0, 99.0]))
+    assert queues.queue_ms[0].tolist() == [40.0, 30.0, 20.0, 20.0]
+    assert queues.queue_ms[2, 3] == 0
+    for errors_ms, late in (((30.0, 20.0, 0.0), 0), ((31.6, 21.6, 0.0), 2), ((-1.6, 0.0, 0.0), 1)):
+        found = measure_sweep(probes("during", *errors_ms), LIMITS, NO_STALLS, queues)
+        assert found.errors["p99"].late.samples == late
+        assert found.queued
+    idle = Asked.of(structs.replace(uniform_underlay(4, DELAY_MS), rate_mbit=np.ones(4)), idle=True)
+    assert measure_sweep(probes("before", 30.0), LIMITS, NO_STALLS, idle).errors["p99"].late.samples == 1
+
+
+def test_a_stall_explains_what_queues_do_not() -> None:
+    queues = asked(rate_mbit=np.ones(4), queue_ms=np.full(4, 5.0))
+    rows = probes("during", 29.0)
+    [at_ns] = rows["rtt_at_ns"].to_pylist()
+    for length_ms, explained in ((8, 1), (1, 0)):
+        stalls = Stalls(np.array([[at_ns, at_ns + length_ms * MS]]), NO_STALLS.plane)
+        assert measure_sweep(rows, LIMITS, stalls, queues).errors["p99"].late == (1, explained)
+
+
+@pytest.mark.parametrize("rate_mbit", [0.0, 1.0])
+def test_lost_probes_are_counted_of_pairs_that_lose_none(rate_mbit: float) -> None:
+    """Of the round trips of host 0 those with host 1 lose packets, on the way back; host 2 may have a queue."""
+    loss_ratio = np.zeros((4, 4))
+    loss_ratio[1, 0] = 0.1
+    given = asked(loss_ratio=loss_ratio, rate_mbit=np.array([0, 0, rate_mbit, 0]), queue_ms=np.ones(4))
+    rows = probes("during", 0.0, 0.0, 0.0, sent=10, received=9)
+    found = measure_sweep(rows, LIMITS, NO_STALLS, given)
+    exposed = 2 if rate_mbit else 1
+    assert (found.sent, found.received) == (10 * (3 - exposed), 9 * (3 - exposed))
+    assert (found.exposed, found.exposed_lost) == (10 * exposed, exposed)
+    assert found.asked_loss_ratio == pytest.approx(0.1)
+
+
+def test_a_host_that_only_stalls_made_late_is_swept_again(tmp_path: Path) -> None:
+    """The median of all pairs is in time, and so is their 99th percentile; the median of host 1 is not."""
+    sweeper, _ = sweep(tmp_path, lambda attempt, src, _: 1.0 if attempt == 1 and src == 1 else 0.1, stall(1, 1))
+    assert sweeper.sent == [PAIRS, of(1)]
 
 
 def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from metrics.checks.evidence import (
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit, at_most, few_late, share_at_most
 from metrics.first_packets import RULES as COMPARED
-from metrics.host_captures import Waits
+from metrics.host_captures import HostCounts, Waits
 from metrics.probing import Extreme
 from metrics.recount import Recount
 from metrics.rundir import FAILED, INVALID, JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, RunDir, Scope
@@ -116,6 +116,7 @@ def test_checks_of_a_sound_run_all_hold() -> None:
     assert {check.name for check in check_run(SOUND) if check.outcome != PASSED} == {"churn_executed"}
 
 
+HOST_PACKETS = "host_capture_packets", "invalid"
 LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late(11, 0))
 
 
@@ -142,8 +143,8 @@ LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late
         ("captures", {"plane_frames": 91, "plane_dropped": 1}, "capture_drops", "suspect"),
         ("delays", {"failed": 1, "worst": 0.5}, "delay_order", "invalid"),
         ("identity", {"failed": 1, "worst": 1}, "overhead_identity", "invalid"),
-        ("host_captures", {"unread": 1}, "host_capture_packets", "invalid"),
-        ("host_captures", {"undelivered": 2, "kernel_dropped": 1}, "host_capture_packets", "invalid"),
+        ("host_captures", {"counts": (HostCounts(0, 2000, unread=1),)}, *HOST_PACKETS),
+        ("host_captures", {"counts": (HostCounts(0, undelivered=2, kernel_dropped=1),)}, *HOST_PACKETS),
         ("host_captures", {"outbound": LATE_PACKETS}, "host_capture_outbound", "invalid"),
         ("host_captures", {"inbound": LATE_PACKETS}, "host_capture_inbound", "invalid"),
         ("links", {"physical": Matching(9, 1, 0)}, "link_agreement", "suspect"),
@@ -308,8 +309,8 @@ CASES = [
     (jittered(sigmas_std=0.927), jittered(sigmas_std=0.926), "jitter", INVALID),
     (extreme(worst_pair=pair(0)), extreme(worst_pair=pair(1)), "rtt_error_pairs_after", INVALID),
     (
-        extreme(worst_host=Extreme(1.0, 0.5, 80.0, "host 1")),
-        extreme(worst_host=Extreme(1.01, 0.5, 80.0, "host 1")),
+        extreme(worst_host=Extreme(1.0, 0.5, 80.0, "host 1", Late(0, 0))),
+        extreme(worst_host=Extreme(1.01, 0.5, 80.0, "host 1", Late(1, 0))),
         "rtt_error_hosts_after",
         INVALID,
     ),
@@ -380,11 +381,25 @@ def test_a_phase_without_probes_is_not_judged_if_the_experiment_asks_for_them(as
 
 
 def test_lost_probes_do_not_count_where_loss_was_asked_for() -> None:
-    found = change(SOUND, emulation={"sweeps": {"before": structs.replace(lost(0.5), asked_loss_ratio=0.1)}})
+    exposed = {"exposed": 100_000, "exposed_lost": 50_000, "asked_loss_ratio": 0.1}
+    none_else = structs.replace(sweep(), sent=0, received=0, **exposed)
+    found = change(SOUND, **probed("before", none_else))
     assert failures(found) == {}
     check = next(check for check in check_run(found) if check.name == "probes_returned_before")
     assert check.outcome == NOT_APPLICABLE
-    assert "50,000 of 100,000 probes lost" in check.detail
+    assert check.detail == "50,000 of 100,000 probes lost where loss was asked for (up to 10.00% per round trip)"
+    for ratio, severity in ((0.001, None), (0.0011, SUSPECT), (0.011, INVALID)):
+        others = structs.replace(lost(ratio), **exposed)
+        found = change(SOUND, **probed("before", others))
+        assert failures(found) == ({"probes_returned_before": severity} if severity else {})
+
+
+def test_a_host_that_stalls_made_late_is_the_hosts() -> None:
+    for explained in (0, 1):
+        late = extreme(worst_host=Extreme(2.0, 1.0, 80.0, "host 1", Late(1, explained)))
+        check = next(check for check in check_run(change(SOUND, **late)) if check.name == "rtt_error_hosts_after")
+        assert (check.failed, check.late, check.explained, check.allowed) == (1, 1, explained, 0)
+        assert is_the_hosts(check) == bool(explained)
 
 
 def test_limits_that_the_experiment_sets_are_in_its_checks() -> None:
@@ -579,7 +594,7 @@ def test_the_documents_of_a_run_are_read_as_they_are(run: RunDir, fabrication: F
     found = of_run(run, fabrication).emulation
     assert found is not None and found.sweeps is not None
     sent = dict.fromkeys(("before", "during", "after"), 40)
-    assert {phase: each.sent for phase, each in found.sweeps.items()} == sent
+    assert {phase: each.sent + each.exposed for phase, each in found.sweeps.items()} == sent
     errors = found.sweeps["before"].errors
     assert (errors["p99"].limit_ms, errors["p99"].limit_ratio, errors["p50"].probes) == (1.5, 0.01, 20)
     assert 0 < errors["p50"].ms < errors["p99"].ms < 0.2

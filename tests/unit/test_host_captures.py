@@ -11,7 +11,17 @@ from msgspec import structs
 
 from harness.testbeds.emulated.dataplane.pcapng import PacketForms, interface, section_header, statistics
 from metrics.checks.host_captures import RULES
-from metrics.host_captures import KEY_BYTES, HostCaptures, Seen, Tally, Waits, choose_hosts, compare_captures, read_seen
+from metrics.host_captures import (
+    KEY_BYTES,
+    HostCaptures,
+    HostCounts,
+    Seen,
+    Tally,
+    Waits,
+    choose_hosts,
+    compare_captures,
+    read_seen,
+)
 from metrics.pcap.records import RX, TX
 from metrics.rundir import FAILED, NOT_JUDGED, PASSED, Check, RunDir, RunDirError
 from metrics.rundir.files import HOST_CAPTURE_FILE
@@ -72,6 +82,11 @@ def judged(rows: list[Row]) -> list[Row]:
     return [row for row in rows if ZERO_NS <= row[0] < END_NS]
 
 
+def captured(**counts: int) -> HostCaptures:
+    """What the captures of one host have."""
+    return HostCaptures(1, (HostCounts(4, **counts),))
+
+
 def checks(found: HostCaptures) -> dict[str, Check]:
     evidence = structs.replace(SOUND, host_captures=found)
     made = [rule.check(evidence) for rule in RULES]
@@ -87,7 +102,7 @@ def test_equal_captures_agree_packet_by_packet(make: Make, fabrication: Fabricat
     rows = [row for row in sampled_rows(fabrication) if start_ns <= row[0] < end_ns]
     found = compare_captures(run.path)
     assert found is not None
-    assert (found.asked, found.hosts, found.pairs, found.unmatched) == (2, 2, len(rows), 0)
+    assert (found.asked, len(found.counts), found.total("pairs"), found.total("unmatched")) == (2, 2, len(rows), 0)
     assert found.outbound.samples == sum(flag == 2 for _, _, flag, _ in rows) > 0
     assert (found.outbound.max_ms, found.inbound.max_ms) == (0, 0)
 
@@ -102,9 +117,9 @@ def test_a_packet_that_one_capture_lacks_is_found_in_the_judged_span_only(make: 
 
     found = compare_captures(make(take).path)
     assert found is not None and len(taken) == 3
-    assert found.unmatched == 2
-    assert found.unsent == sum(flag == 2 for _, _, flag, _ in taken[1:])
-    assert found.undelivered == sum(flag == 1 for _, _, flag, _ in taken[1:])
+    assert found.total("unmatched") == 2
+    assert found.total("unsent") == sum(flag == 2 for _, _, flag, _ in taken[1:])
+    assert found.total("undelivered") == sum(flag == 1 for _, _, flag, _ in taken[1:])
 
 
 def test_packets_that_the_kernel_dropped_are_excused_by_their_number(make: Make) -> None:
@@ -114,7 +129,11 @@ def test_packets_that_the_kernel_dropped_are_excused_by_their_number(make: Make)
 
     found = compare_captures(make(take, dropped=2).path)
     assert found is not None
-    assert (found.unsent + found.undelivered, found.kernel_dropped, found.unmatched) == (3, 2, 1)
+    assert (
+        found.total("unsent") + found.total("undelivered"),
+        found.total("kernel_dropped"),
+        found.total("unmatched"),
+    ) == (3, 2, 1)
 
 
 def test_a_capture_is_read_the_same_in_small_windows(make: Make) -> None:
@@ -145,8 +164,8 @@ def test_a_host_that_sent_nothing_has_an_empty_capture(tmp_path: Path) -> None:
     seen = read_seen([path], 4)
     assert seen is not None and len(seen) == 0
     tally = Tally((0, 1), 1, NO_STALLS)
-    tally.add(seen, seen)
-    assert tally.result(1) == HostCaptures(1, 1)
+    tally.add(0, seen, seen)
+    assert tally.result(1) == HostCaptures(1, (HostCounts(0),))
 
 
 @pytest.mark.parametrize("broken", [b"", b"no capture", None])
@@ -155,7 +174,7 @@ def test_a_run_without_its_captures_in_hosts_tests_nothing(make: Make, broken: b
     path = run.path / HOST_CAPTURE_FILE
     path.unlink() if broken is None else path.write_bytes(broken)
     found = compare_captures(run.path)
-    assert found == HostCaptures(asked=2, hosts=0)
+    assert found == HostCaptures(asked=2)
     assert [check.outcome for check in checks(found).values()] == [NOT_JUDGED] * 3
 
 
@@ -201,7 +220,7 @@ def waits_of(due_ns: list[int], came_ns: list[int], stalls: Stalls = NO_STALLS, 
     taps, size = np.full(len(due_ns), tap, np.int8), np.full(len(due_ns), 60)
     first, second = (Seen(taps, np.array(at_ns, np.int64), size, keys) for at_ns in (due_ns, came_ns))
     tally = Tally((0, SECOND), MS // 2, stalls)
-    tally.add(*((first, second) if tap == TX else (second, first)))
+    tally.add(0, *((first, second) if tap == TX else (second, first)))
     return tally.result(1)
 
 
@@ -239,20 +258,20 @@ def test_each_way_to_differ_is_said_and_fails() -> None:
         "unwritten": "7 reached a host and were not written by the data plane",
     }
     for name, said in ways.items():
-        check = checks(HostCaptures(1, 1, pairs=1000, **{name: 7}))["packets"]
+        check = checks(captured(pairs=1000, **{name: 7}))["packets"]
         assert (check.tested, check.failed, check.severity) == (1007, 7, "invalid")
         assert said in check.detail
 
 
 def test_too_few_packets_pass_nothing_but_a_difference_still_fails() -> None:
     few = Waits(samples=19, p99_ms=9.0, late=Late(19, 0))
-    found = HostCaptures(2, 2, pairs=19, outbound=few, inbound=few)
+    found = structs.replace(captured(pairs=19), outbound=few, inbound=few)
     assert [check.outcome for check in checks(found).values()] == [NOT_JUDGED] * 3
     enough = structs.replace(few, samples=20)
-    judged = checks(structs.replace(found, pairs=20, outbound=enough, inbound=enough))
+    judged = checks(structs.replace(captured(pairs=20), outbound=enough, inbound=enough))
     assert [check.outcome for check in judged.values()] == [PASSED, FAILED, FAILED]
-    assert checks(HostCaptures(2, 2, pairs=9, unread=3))["packets"].failed == 3
-    assert checks(HostCaptures(2, 1, unread=3))["packets"].failed == 3
+    assert checks(captured(pairs=9, unread=3))["packets"].failed == 3
+    assert checks(structs.replace(captured(unread=3), asked=2))["packets"].failed == 3
 
 
 @pytest.mark.parametrize(("late", "outcome"), [(1, PASSED), (2, FAILED)])
@@ -264,13 +283,35 @@ def test_one_of_few_packets_may_be_late(late: int, outcome: str) -> None:
 
 
 def test_hosts_without_a_capture_pass_nothing() -> None:
-    assert checks(HostCaptures(3, 2, pairs=1000))["packets"].outcome == NOT_JUDGED
+    assert checks(structs.replace(captured(pairs=1000), asked=2))["packets"].outcome == NOT_JUDGED
 
 
 def test_drops_excuse_the_other_capture_only() -> None:
-    found = HostCaptures(1, 1, pairs=1000, unread=5, unsent=2, kernel_dropped=100)
-    assert (found.excused, found.unmatched) == (2, 5)
+    found = HostCounts(1, pairs=1000, unread=5, unsent=2, kernel_dropped=100)
+    assert (found.excused, found.unmatched, found.tested) == (2, 5, 1005)
     assert structs.replace(found, plane_dropped=4).unmatched == 1
     for pairs, outcome in ((99_000, PASSED), (98_999, NOT_JUDGED)):
-        check = checks(HostCaptures(1, 1, pairs=pairs, undelivered=1000, kernel_dropped=1000))["packets"]
-        assert (check.outcome, check.tested, check.material) == (outcome, pairs, pairs + 1000)
+        check = checks(captured(pairs=pairs, undelivered=1000, kernel_dropped=1000))["packets"]
+        assert check.outcome == outcome
+        assert ("drops excuse too much of host 4" in check.detail) == (outcome == NOT_JUDGED)
+        assert "the captures dropped 1,000 of host 4" in check.detail
+        if outcome == PASSED:
+            assert (check.tested, check.material) == (pairs, pairs + 1000)
+
+
+def test_the_drops_of_a_host_excuse_nothing_of_another() -> None:
+    dropping, other = HostCounts(1, pairs=99_000, kernel_dropped=500), HostCounts(2, pairs=1000, unsent=1)
+    check = checks(HostCaptures(2, (dropping, other)))["packets"]
+    assert (check.failed, check.tested) == (1, 100_001)
+    assert checks(HostCaptures(2, (dropping, structs.replace(other, kernel_dropped=1))))["packets"].outcome == PASSED
+
+
+def test_one_host_of_many_that_drops_excuse_is_not_judged_and_the_others_are() -> None:
+    """Of all packets of the run the drops excuse less than 1 %, of the one host more."""
+    sound = [HostCounts(number, pairs=100_000) for number in range(2, 9)]
+    blurred = HostCounts(1, pairs=1000, unsent=20, kernel_dropped=20)
+    check = checks(HostCaptures(8, (blurred, *sound)))["packets"]
+    assert (check.outcome, check.severity) == (NOT_JUDGED, "invalid")
+    assert "drops excuse too much of host 1" in check.detail
+    found = checks(HostCaptures(8, (blurred, structs.replace(sound[0], unread=1), *sound[1:])))["packets"]
+    assert (found.outcome, found.failed) == (FAILED, 1)

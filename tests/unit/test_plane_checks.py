@@ -138,6 +138,45 @@ def test_frames_outside_the_judged_span_do_not_count(kind: str) -> None:
     assert not failed(checks(lines(change)))
 
 
+def spanning(since_ms: int, late_ms: int, frames: int) -> list[dict[str, Any]]:
+    """A run whose last line begins half a second before the end; its late frames were due at an instant from there."""
+    made = lines()
+    due_ns = made[4]["at_ns"] + since_ms * MS
+    made[4]["at_ns"] += SECOND // 2
+    made[4] |= {"frames_late": 50, "frames_waited": 50, "lateness_ns": {"max": 200 * MS}}
+    made[4] |= {name: [[due_ns, due_ns + late_ms * MS, frames]] for name in ("late", "waits")}
+    made[4] |= {name: [[200 * MS, 50], [60_000, 50]] for name in ("lateness_counts", "intake_counts")}
+    return made
+
+
+@pytest.mark.parametrize(("since_ms", "frames", "fails"), [(-1, 4, True), (-1, 3, False), (1, 50, False)])
+def test_of_the_line_that_spans_the_end_only_frames_due_before_it_are_late(
+    since_ms: int, frames: int, fails: bool
+) -> None:
+    """The three lines before have 300 frames."""
+    found = checks(spanning(since_ms, 2, frames))
+    for name in ("plane_lateness", "plane_intake"):
+        assert bool(found[name].failed) == fails
+        assert found[name].late == (frames if since_ms < 0 else 0)
+
+
+@pytest.mark.parametrize(("since_ms", "late_ms", "fails"), [(-1, 101, True), (-1, 100, False), (1, 190, False)])
+def test_a_stall_that_begins_before_the_end_is_found_in_the_line_that_spans_it(
+    since_ms: int, late_ms: int, fails: bool
+) -> None:
+    assert bool(checks(spanning(since_ms, late_ms, 1))["plane_stalls"].failed) == fails
+
+
+def test_a_drop_in_the_line_that_spans_the_end_counts_and_one_after_it_does_not() -> None:
+    for late_by, failed in ((SECOND // 2, 1), (SECOND + 1, 0)):
+        made = lines()
+        made[4]["at_ns"] += late_by
+        if late_by > SECOND:
+            made.insert(4, made[3] | {"at_ns": WORKLOAD.end_ns})
+        made[-1]["drops"] = {"overload": 1}
+        assert checks(made)["plane_drops"].failed == failed
+
+
 def test_waits_that_some_or_all_lines_do_not_count_fail() -> None:
     def forget_one(made: list[dict[str, Any]]) -> None:
         del made[2]["intake_counts"]

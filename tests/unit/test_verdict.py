@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.commands.run import describe_scope
+from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.evidence import Emulation
 from metrics.rundir import (
     FAILED,
@@ -26,7 +27,7 @@ from metrics.rundir import (
     Scope,
 )
 from metrics.summary import find_scope, judge
-from metrics.tables.evidence import pairs_in_time, read_emulation
+from metrics.tables.evidence import pairs_in_time, read_emulation, read_lags
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.traces import TraceState
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
@@ -345,6 +346,18 @@ def test_probes_of_pairs_whose_packets_were_in_time_accuse_nobody(run: RunDir) -
         late[name] = {phase: sweep.errors["p99"].late.samples for phase, sweep in found.sweeps.items()}
     assert late["none"] == late["one way"] == dict.fromkeys(("before", "during", "after"), 20)
     assert late["all"] == {"before": 20, "during": 0, "after": 20}
+
+
+def test_only_publications_that_came_late_have_a_lag(run: RunDir) -> None:
+    lags_ns = {1: CHURN_MARGIN.ns, 2: CHURN_MARGIN.ns + 1, 3: None, 4: -5}
+    rows = [
+        {"message_id": each, "scheduled_ns": 7, "publish_ns": None if lag_ns is None else 7 + lag_ns}
+        for each, lag_ns in lags_ns.items()
+    ]
+    (run.tables / "messages.parquet").mkdir(parents=True)
+    table = pa.Table.from_pylist(rows, arrow_schema("messages"))
+    pq.write_table(table, run.tables / "messages.parquet" / "part-0.parquet")
+    assert read_lags(run) == {2: CHURN_MARGIN.ns + 1}
 
 
 def test_pairs_are_in_time_if_few_packets_were_late_and_none_was_lost(run: RunDir) -> None:

@@ -85,6 +85,8 @@ class Certifier:
             factors = dict.fromkeys(broken, 1.0)
             if found.worst_pair.late.samples:
                 factors.setdefault("p99", PAIR_FACTOR)
+            if found.worst_host.late.samples:
+                factors.setdefault("p50", 1.0)
             spoilt = self._spoilt(swept, factors, limits)
             if not spoilt.num_rows:
                 break
