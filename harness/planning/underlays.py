@@ -1,4 +1,4 @@
-"""Makes the underlay of ``[underlay]``: reads or generates it, chooses the sites, and adds jitter, loss and rates."""
+"""Makes the underlay of ``[underlay]``, or its network: reads or generates it, and adds jitter, loss and rates."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +10,11 @@ from harness.experiment.data import require_data
 from harness.experiment.document import input_errors
 from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
-from topologies.generated import cities_underlay, square_underlay, uniform_underlay
+from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay
 from topologies.geography import world_cities
 from topologies.matrix import matrix_underlay
 from topologies.model import Matrix, Underlay, between
+from topologies.network import Network, OfPair
 from topologies.pings import read_measurements
 from topologies.sampling import place_hosts, spread_sample
 from topologies.wondernetwork import build_underlay
@@ -36,6 +37,37 @@ def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
     with input_errors():
         underlay = _RECIPES[spec.kind](spec, folder, seed)
     return _rounded(_shaped(underlay, spec))
+
+
+def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
+    """Make the network of ``make_underlay``, with the same arguments and the same values.
+
+    If the delays are a function of the hosts, there is no matrix: ten thousand nodes have a hundred million pairs.
+    """
+    delays = _DELAYS.get(spec.kind)
+    if delays is None:
+        return Network.of(make_underlay(spec, folder, seed))
+    hosts = spec.hosts or GENERATED_HOSTS
+    jitter_ms = 0.0 if isinstance(spec.jitter, str) else float(spec.jitter)
+    return Network(
+        hosts,
+        delays(spec, hosts, seed),
+        jitter_ms=_everywhere(jitter_ms) if jitter_ms else None,
+        loss_ratio=_everywhere(spec.loss_ratio) if spec.loss_ratio else None,
+        rate_mbit=[spec.rate_mbit] * hosts if spec.rate_mbit else (),
+        queue_ms=[spec.queue_ms] * hosts if spec.rate_mbit else (),
+    )
+
+
+def _everywhere(value: float) -> OfPair:
+    return lambda source, destination: value
+
+
+_DELAYS: dict[str, Callable[[UnderlaySpec, int, int], OfPair]] = {
+    "uniform": lambda spec, hosts, seed: _everywhere(spec.delay_ms),
+    "unit-square": lambda spec, hosts, seed: square_delays(hosts, spec.side_ms, substream(seed, NETWORK, "square")),
+}
+"""The one-way delays (ms) of underlays whose delays are functions of the hosts."""
 
 
 def _world_cities(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics import first_packets
+from metrics.asked import most_round_trip_loss
 from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.rule import Absent
@@ -185,8 +186,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     """
     if run.manifest.testbed != "emulated":
         return Absent(f"the {run.manifest.testbed} testbed emulates no network")
-    limits, loss_ratio = run.experiment["verdict"], run.underlay.loss_ratio
-    asked_loss_ratio = float((1 - (1 - loss_ratio) * (1 - loss_ratio.T)).max())
+    limits, asked_loss_ratio = run.experiment["verdict"], most_round_trip_loss(run)
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
     sweeps = None
     if achieved is not None:

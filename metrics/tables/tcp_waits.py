@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.asked import find_asked
 from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place
-from metrics.tables.columns import find_asked, group_rows, numbers, valid
+from metrics.tables.columns import group_rows, numbers, valid
 from peer.core.frames import Data
 
 LEAST_NS: Final = 1_000_000
