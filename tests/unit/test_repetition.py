@@ -83,7 +83,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
 
     monkeypatch.setattr(command, "make_plan", make_plan)
     monkeypatch.setattr(command, "remarks_on", lambda _: [])
-    monkeypatch.setattr(command, "write_plan", lambda _, run_dir: run_dir.mkdir(parents=True))
+
+    def write_plan(_: object, run_dir: Path) -> None:
+        run_dir.mkdir(parents=True)
+        (run_dir / "plan.json").write_text("{}")
+
+    monkeypatch.setattr(command, "write_plan", write_plan)
 
     def call(told: list[tuple[Check, ...]], *words: str) -> int:
         outcomes[:] = told
