@@ -1,35 +1,25 @@
 """``trellis compare``: groups, differences, conditions and outputs, of fabricated runs that need no analysis."""
 
-import csv
-import json
 import re
-import shutil
 from math import comb
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import to_builtins
 from msgspec.structs import replace
 
-from harness import cli
-from harness.experiment.loader import decode_experiment
 from metrics.comparison.conditions import Condition, ConditionError, Outcome, judge, parse_condition
 from metrics.comparison.differences import ERROR_RATE, Comparison, compare
 from metrics.comparison.error_rates import RUNS, SPREADS, rates
-from metrics.comparison.groups import Group, group_runs, own_settings
+from metrics.comparison.groups import Group
 from metrics.comparison.power import POWER, more_needed
 from metrics.comparison.resampling import RESAMPLED, draw_measures, sample_run
 from metrics.comparison.rows import DeliveryRows
 from metrics.intervals import (
-    Difference,
     difference,
     difference_of_pairs,
     estimate,
@@ -43,13 +33,9 @@ from metrics.intervals import (
 )
 from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.registry import HEADLINE
-from metrics.report.comparison import degree_figure, delay_figure, describe_cell
-from metrics.rundir import RunDir
-from tests.fabricate import Fabrication
+from tests.compared_runs import EXPERIMENT, headline_runs, make_rows
 
 PAIRS = 20
-
-EXPERIMENT: dict[str, Any] = to_builtins(decode_experiment({"name": "x", "underlay": {"hosts": 30}}))
 
 
 def most_false_alarms(pairs: int, rate: float = 0.05, tail: float = 0.005) -> int:
@@ -59,36 +45,6 @@ def most_false_alarms(pairs: int, rate: float = 0.05, tail: float = 0.005) -> in
         for most in range(pairs)
         if sum(comb(pairs, k) * rate**k * (1 - rate) ** (pairs - k) for k in range(most + 1, pairs + 1)) < tail
     )
-
-
-def make_rows(random: np.random.Generator, messages: int = 150, factor: float = 1.0) -> DeliveryRows:
-    """Deliveries whose delay is the sum of a message's, which all its deliveries share, and one of their own."""
-    subscribers = random.integers(4, 12, messages)
-    ids = np.repeat(np.arange(messages), subscribers)
-    own = random.normal(100, 8, messages)[ids] + random.normal(0, 8, len(ids))
-    missing = random.random(len(ids)) < 0.03
-    deliveries = pa.table(
-        {
-            "message_id": ids,
-            "node": random.integers(0, 30, len(ids)),
-            "delivered_ns": pa.array(np.zeros(len(ids), np.int64), mask=missing),
-            "known": np.ones(len(ids), np.bool_),
-            "latency_ms": pa.array(own * factor, mask=missing),
-            "hops": pa.array(random.integers(1, 5, len(ids)), mask=missing),
-        }
-    )
-    copies = np.repeat(ids, 2)
-    at_relay = random.random(len(copies)) < 0.2
-    received = pa.table(
-        {
-            "message_id": copies,
-            "dst_node": random.integers(0, 30, len(copies)),
-            "is_dup": np.arange(len(copies)) % 2 == 1,
-            "is_relay": at_relay & (np.arange(len(copies)) % 2 == 0),
-            "at_relay": at_relay,
-        }
-    )
-    return DeliveryRows(messages, deliveries, received)
 
 
 class FewRows:
@@ -118,23 +74,6 @@ def compared(*groups: list[DeliveryRows]) -> Comparison:
 def real_measures(comparison: Comparison) -> list[str]:
     ((_, names),) = comparison.real
     return names
-
-
-def headline_runs(random: np.random.Generator, runs: int, shift: float = 0.0, first_seed: int = 1) -> Any:
-    """Runs that have headline numbers alone: of many kinds, some of them small integers."""
-    named = {name: random.normal(100, 5, runs) for name in HEADLINE[:12]}
-    named |= {name: random.lognormal(0, 1, runs) for name in HEADLINE[12:18]}
-    named |= {name: random.integers(2, 4, runs).astype(float) for name in HEADLINE[18:24]}
-    named[HEADLINE[0]] += shift
-    rows = [dict(zip(named, values, strict=True)) for values in zip(*named.values(), strict=True)]
-    return tuple(
-        SimpleNamespace(
-            summary=SimpleNamespace(headline=row, verdict="valid"),
-            plan=SimpleNamespace(seed=first_seed + place),
-            experiment=EXPERIMENT,
-        )
-        for place, row in enumerate(rows)
-    )
 
 
 # ---------------------------------------------------------------------------------------------------- the statistics
@@ -516,217 +455,3 @@ def test_bounds_in_percent_are_of_the_baseline():
     assert Condition("hops_mean", False, 5, True).limit(2.0)(3.0) == pytest.approx(2.85)
     assert Condition("hops_mean", True, 5, True).limit(-2.0)(-3.0) == pytest.approx(-2.85)
     assert Condition("hops_mean", False, 0.01, False).limit(0.0)(3.0) == pytest.approx(2.99)
-
-
-# ------------------------------------------------------------------------------------------------------- the command
-
-
-@pytest.fixture(scope="module")
-def template_run(tmp_path_factory) -> Path:
-    return Fabrication(seed=1, messages=4).write(tmp_path_factory.mktemp("comparison") / "run")
-
-
-class Runs:
-    """Makes analysed runs with given settings and random delays."""
-
-    def __init__(self, template_run: Path, folder: Path) -> None:
-        self.template_run, self.folder = template_run, folder
-
-    def make(self, seed: int, factor: float = 1.0, revision: str = "a", verdict: str = "valid", **settings) -> str:
-        run_dir = self.folder / f"{len(list(self.folder.iterdir()))}"
-        shutil.copytree(self.template_run, run_dir)
-        plan, manifest = (json.loads((run_dir / f"{name}.json").read_text()) for name in ("plan", "manifest"))
-        plan["seed"] = plan["experiment"]["seed"] = seed
-        plan["experiment"] |= settings
-        manifest["versions"] = {"trellis revision": revision}
-        rows = make_rows(np.random.default_rng([seed, len(run_dir.name), int(factor * 100)]), 120, factor)
-        tables = run_dir / "tables"
-        tables.mkdir()
-        pq.write_table(rows.deliveries, tables / "deliveries.parquet")
-        numbers = {name: value for name, value in DELIVERIES.numbers(rows.facts).items() if name in HEADLINE}
-        summary = {"verdict": verdict, "reasons": [], "headline": numbers | {"diameter": 3}, "checks": []}
-        summary |= {"run_id": "", "name": "fabricated", "seed": seed, "protocol": plan["experiment"]["protocol"]}
-        for name, document in {"plan": plan, "manifest": manifest, "summary": summary}.items():
-            (run_dir / f"{name}.json").write_text(json.dumps(document))
-        return str(run_dir)
-
-
-@pytest.fixture
-def runs(template_run: Path, tmp_path: Path, monkeypatch) -> Runs:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    # the tables are cut to what is resampled, and lack most columns of a real analysis
-    monkeypatch.setattr("metrics.report.run.require_tables", lambda run: None)
-
-    def read(run: RunDir, adversaries: frozenset[int]) -> DeliveryRows:
-        plain = pq.read_table(run.tables / "deliveries.parquet")
-        return DeliveryRows(120, plain, make_rows(np.random.default_rng(7), 120).received)
-
-    monkeypatch.setattr("metrics.comparison.resampling.read_delivery_rows", read)
-    return Runs(template_run, folder)
-
-
-def test_groups_are_by_what_differs_but_the_seed(runs):
-    paths = [
-        runs.make(1),
-        runs.make(1, protocol="stan"),
-        runs.make(2, description="another", name="other"),
-        runs.make(2, protocol="stan"),
-        runs.make(2, protocol="stan", time_dilation=2.0),
-    ]
-    groups = group_runs([RunDir(Path(path)) for path in paths])
-    labels = ["random", "stan, time_dilation=1.0", "stan, time_dilation=2.0"]
-    assert [group.label for group in groups] == labels
-    assert [[str(run.path) for run in group.runs] for group in groups] == [paths[0::2][:2], paths[1:4:2], paths[4:]]
-    assert groups[0].settings == {"protocol": "random", "time_dilation": 1.0}
-
-
-def test_equal_experiments_are_grouped_by_the_revision(runs):
-    groups = group_runs([RunDir(Path(runs.make(seed, revision=name))) for seed in (1, 2) for name in "ab"])
-    assert [(group.label, len(group.runs)) for group in groups] == [("revision=a", 2), ("revision=b", 2)]
-
-
-def test_settings_of_one_protocol_alone_are_apart(runs, tmp_path, capsys):
-    paths = [
-        runs.make(1, random={"degree": 4}, stan={}),
-        runs.make(1, protocol="stan", random={}, stan={"view": 5, "period_s": 1.0}),
-        runs.make(1, protocol="stan", random={}, stan={"view": 6, "period_s": 1.0}, time_dilation=2.0),
-    ]
-    groups = group_runs([RunDir(Path(path)) for path in paths])
-    assert own_settings(groups) == {"random.degree": "random", "stan.period_s": "stan"}
-    assert cli.main(["compare", *paths, "--html", str(tmp_path / "c.html")]) == 0
-    shown = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line}
-    assert {"protocol", "stan.view", "time_dilation", "own"} <= shown
-    assert not {"random.degree", "stan.period_s"} & shown
-    assert "<th>stan.period_s</th>" in (tmp_path / "c.html").read_text().split("<details>")[1].split("</details>")[0]
-    same = group_runs([RunDir(Path(path)) for path in paths[1:]])
-    assert own_settings(same) == {}, "all groups are of one protocol, so that every setting tells them apart"
-
-
-def test_a_seed_that_ran_twice_elsewhere_is_a_sample(runs, capsys):
-    assert cli.main(["compare", runs.make(1), runs.make(1)]) == 0
-    assert "copies" not in capsys.readouterr().out
-
-
-def test_groups_of_equal_labels_are_numbered(runs):
-    long = "x" * 50
-    paths = [runs.make(1, scenario=f"{long}{number}") for number in range(2)]
-    labels = [group.label for group in group_runs([RunDir(Path(path)) for path in paths])]
-    assert labels[1] == f"{labels[0]} #2"
-
-
-def test_cells_say_value_difference_and_noise():
-    random = np.random.default_rng(6)
-    groups = [Group(name, headline_runs(random, 8, shift), {}) for name, shift in (("a", 0.0), ("b", 60.0))]
-    first, second, *_ = compare(groups).rows
-    base = first.cells[0].estimate
-    value, change, noise = describe_cell(first.cells[1], base.value)
-    assert value == f"{first.cells[1].estimate.value:.4g} ± {first.cells[1].estimate.half_width:.3g} (n=8)"
-    assert change.startswith(f"+{first.cells[1].difference.value:.4g} ± ") and change.endswith("%)")
-    assert noise == "more than noise (two-sided p < 0.001, adjusted < 0.001)"
-    assert describe_cell(second.cells[1], 1.0)[2].startswith("could be noise (two-sided p = 0.")
-    assert describe_cell(first.cells[0], base.value)[1:] == ("", "")
-    lower = replace(first.cells[1], difference=Difference(-3.0, 1.0, 0.5))
-    assert "(-33.3%)" in describe_cell(lower, -9.0)[1]
-
-
-def test_curves_are_of_all_runs_of_a_group(monkeypatch):
-    latencies, degrees = {"one": [10, np.nan], "two": [30]}, {"one": [2], "two": [4, 6]}
-
-    def read(path: str) -> SimpleNamespace:
-        latency, degree = (pd.DataFrame({"latency_ms": latencies[path]}), pd.DataFrame({"degree": degrees[path]}))
-        return SimpleNamespace(honest=lambda name: latency, last=lambda name: degree)
-
-    monkeypatch.setattr("metrics.report.comparison.Run", read)
-    groups: Any = [SimpleNamespace(label="g", runs=[SimpleNamespace(path=path) for path in ("one", "two")])]
-    (delay,), (degree,) = (draw(groups).canvas.axes[0].get_lines() for draw in (delay_figure, degree_figure))
-    assert delay.get_xdata().tolist() == [10, 30]
-    assert delay.get_ydata().tolist() == pytest.approx([1 / 3, 2 / 3]), "of expected deliveries"
-    assert degree.get_xdata().tolist() == [2, 4, 6]
-
-
-def test_a_seed_that_was_simulated_twice_is_named(runs, capsys):
-    assert cli.main(["compare", runs.make(1, testbed="simulated"), runs.make(1, testbed="simulated")]) == 0
-    assert "These runs are copies and not samples" in " ".join(capsys.readouterr().out.split())
-
-
-def test_three_percent_are_found_and_written_down(runs, tmp_path, capsys):
-    base = [runs.make(seed) for seed in range(1, 7)]
-    slow = [runs.make(seed, factor=1.03, protocol="stan") for seed in range(1, 7)]
-    outputs = {kind: tmp_path / f"c.{kind}" for kind in ("html", "csv", "json")}
-    asked = [word for kind, path in outputs.items() for word in (f"--{kind}", str(path))]
-    failing = ["--fail-if", "propagation_delay_ms_mean > +2%"]
-    assert cli.main(["compare", *base, *slow, *asked, *failing]) == 4
-    met = "met: propagation_delay_ms_mean > +2%: stan: the runs show that it is more than 2 % above the baseline"
-    assert met in capsys.readouterr().out.splitlines()[-1].partition(": difference +")[0]
-    rows = {(row["measure"], row["group"]): row for row in csv.DictReader(outputs["csv"].open())}
-    row = rows["propagation_delay_ms_mean", "stan"]
-    assert row["is_real"] == "True"
-    assert float(row["difference_ratio"]) == pytest.approx(0.03, abs=0.02)
-    assert (row["n"], row["interval_over"], row["runs"]) == ("6", "runs", "6")
-    assert float(row["p"]) <= float(row["p_adjusted"])
-    assert rows["propagation_delay_ms_mean", "random"]["difference"] == ""
-    document = json.loads(outputs["json"].read_text())
-    assert document["baseline"] == "random"
-    assert [each["state"] for each in document["conditions"]] == ["met"]
-    assert {each["measure"] for each in document["measures"]} == {name for name, _ in rows}
-    page = outputs["html"].read_text()
-    assert "prefers-color-scheme: dark" in page
-    assert "http" not in page.replace("http-equiv", "")
-    assert page.count("<svg ") == page.count('role="img"') == 2
-    assert cli.main(["compare", *base, *slow, "--fail-if", "propagation_delay_ms_mean > +20%"]) == 0
-    faster = ["--baseline", "stan", "--fail-if", "propagation_delay_ms_mean < -2%"]
-    assert cli.main(["compare", *base, *slow, *faster]) == 4, "with the other group as the baseline"
-    assert cli.main(["compare", *base, *slow, "--baseline", slow[2], *faster[2:]]) == 4
-
-
-def test_single_runs_are_judged_by_their_messages(runs, capsys):
-    pair = [runs.make(1), runs.make(2, factor=1.1, protocol="stan")]
-    assert cli.main(["compare", *pair, "--fail-if", "propagation_delay_ms_mean > +1%"]) == 4
-    assert "covers only the variation between the messages" in " ".join(capsys.readouterr().out.split())
-
-
-def test_what_cannot_be_judged_has_its_own_status(runs, capsys):
-    pair = [runs.make(1), runs.make(2, protocol="stan")]
-    summary = Path(pair[1]) / "summary.json"
-    summary.write_text(summary.read_text().replace('"diameter": 3', '"diameter": 4'))
-    assert cli.main(["compare", *pair, "--fail-if", "diameter > +5%"]) == 3
-    said = capsys.readouterr().out
-    assert "undecided: diameter > +5%: stan: the runs do not show whether it is more than 5 % above" in said
-    assert ": difference +1 (+33.33 %), whose noise is unknown" in said
-    assert cli.main(["compare", *pair, "--fail-if", "clustering > +5%"]) == 3
-    assert "no value" in capsys.readouterr().out
-    pair[1] = runs.make(2, protocol="stan", verdict="invalid")
-    assert cli.main(["compare", *pair, "--fail-if", "diameter > +5%"]) == 3
-    assert cli.main(["compare", *pair]) == 0
-    assert f"invalid run: {pair[1]}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--fail-if", "diametre > +5%"], "--fail-if: no measure is called 'diametre'; similar: diameter"),
-        (["--measure", "diametre"], "--measure: no measure is called 'diametre'"),
-        (["--baseline", "x"], "--baseline: no group has the label or the run 'x'; the groups: 'random'"),
-        (["--fail-if", "diameter > +5%"], "all runs are of one group"),
-    ],
-)
-def test_usage_errors(runs, capsys, options, words):
-    assert cli.main(["compare", runs.make(1), runs.make(2), *options]) == 2
-    assert words in capsys.readouterr().err
-
-
-def test_a_lone_run_is_judged_by_the_runs_of_the_other_group(runs, tmp_path, capsys):
-    base = [runs.make(seed) for seed in (1, 2, 3)]
-    path = tmp_path / "c.json"
-    lone = runs.make(4, factor=1.5, protocol="stan")
-    shown = ["--measure", "propagation_delay_ms_mean"]
-    assert cli.main(["compare", *base, lone, *shown, "--json", str(path)]) == 0
-    rows = {row["group"]: row for row in json.loads(path.read_text())["measures"]}
-    assert len(rows) == 2
-    width = rows["random"]["ci95_half_width"]
-    assert rows["stan"]["difference_ci95_half_width"] == pytest.approx(width * 4**0.5)
-    assert rows["stan"]["is_real"]
-    assert cli.main(["compare", *base, lone, *shown, "--json", str(path), "--baseline", lone]) == 0
-    swapped = {row["group"]: row for row in json.loads(path.read_text())["measures"]}
-    assert swapped["random"]["difference"] == pytest.approx(-rows["stan"]["difference"])
