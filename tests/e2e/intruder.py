@@ -70,22 +70,30 @@ def peers() -> set[Path]:
 
 
 def parts_of_the_run() -> set[Path]:
-    """The processes of the harness: the running stage, the data plane, the agent and so on."""
-    return set(others()) - peers()
+    """The processes of the harness: the running stage, the data plane, the agent and so on.
+
+    What has no command line has no memory: it has ended, and nobody has waited for it yet.
+    """
+    commands = {process: command_of(process) for process in others()}
+    return {process for process, command in commands.items() if command and b"intruder.py" not in command}
 
 
 def command_of(process: Path) -> bytes:
+    """The command line of a process; empty if it has ended."""
+    return contents(process / "cmdline")
+
+
+def contents(path: Path) -> bytes:
+    """What is in a file; nothing where this process may not read it, or where it has gone meanwhile."""
     try:
-        return (process / "cmdline").read_bytes()
+        return path.read_bytes()
     except OSError:
         return b""
 
 
 def finds_the_key() -> bool:
     files = [*Path("/run").rglob("*key"), *(file for process in others() for file in descriptors(process))]
-    return any(
-        can_open(file) and b"PRIVATE KEY" in file.read_bytes()[:100] and "host" not in file.name for file in files
-    )
+    return any(can_open(file) and b"PRIVATE KEY" in contents(file)[:100] and "host" not in file.name for file in files)
 
 
 def descriptors(process: Path) -> list[Path]:
@@ -203,9 +211,7 @@ ATTEMPTS: dict[str, Callable[[], bool]] = {
         can_open(process / name) for process in parts_of_the_run() for name in ("environ", "mem", "maps")
     ),
     "find the user's credentials in an environment": lambda: any(
-        CREDENTIAL in (process / "environ").read_bytes()
-        for process in Path("/proc").glob("[0-9]*")
-        if can_open(process / "environ")
+        CREDENTIAL in contents(process / "environ") for process in Path("/proc").glob("[0-9]*")
     ),
 }
 

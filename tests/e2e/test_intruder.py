@@ -83,6 +83,7 @@ def test_a_peer_can_do_what_the_documents_say_and_no_more(
     done = run(trellis("run", made / "intruder.toml", "--out", run_dir))
     logs = [run_dir / f"logs/{node}.log" for node in range(3)]
     assert all(log.exists() for log in logs), done.stderr
+    assert [log.read_text() for log in logs if not log.read_text().startswith("{")] == []
     found = [json.loads(log.read_text().splitlines()[0]) for log in logs]
     seen = [{name: "can" if could else "cannot" for name, could in results.items()} for results in found]
     assert seen == [documented()] * 3
