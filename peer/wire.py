@@ -33,6 +33,8 @@ VERSION = 1
 HEADER = struct.Struct(">HBBIQBBBB")
 HEADER_BYTES = HEADER.size
 MAX_FRAME_BYTES = 1 << 20
+MSS_BYTES = 1448
+"""Payload of a full packet that carries frames: TCP on Ethernet, with timestamps."""
 MAX_FRAME_TOPICS = 255
 MAX_MESSAGE_ID = 2**63 - 1
 """So that a table's 64-bit column holds any."""

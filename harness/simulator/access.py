@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MSS_BYTES = 1448
-"""Payload of a full packet on Ethernet with TCP timestamps."""
+from peer.wire import MSS_BYTES
 
 HEADER_BYTES = 52
 """IPv4 and TCP headers with timestamps."""

@@ -7,7 +7,7 @@ runs, with any PYTHONHASHSEED.
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from harness.simulator.access import MSS_BYTES, Crossing
+from harness.simulator.access import Crossing
 from harness.simulator.hosts import TIMEOUT, End, SimulatedHost
 from harness.simulator.memory import LargePages, rare_collections
 from harness.simulator.network import SimulatedNetwork
@@ -22,6 +22,7 @@ from peer.core.node import StatefulNode
 from peer.core.randomness import substream
 from peer.runtime.lifecycle import announce_end, announce_join
 from peer.trace import CRASHED, LEFT, TraceEvent, make_drop_event, make_frame_event
+from peer.wire import MSS_BYTES
 
 KINDS = 256
 """A frame's kind has eight bits."""

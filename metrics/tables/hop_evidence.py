@@ -44,7 +44,7 @@ CUT: Final = pa.schema([HOPS.field(name) for name in (*_STREAM, "off")])
 """A stream that ended early because a node did: from this offset on its frames may be lost."""
 
 _COLUMNS = (*_STREAM, "off", *INSTANTS.values(), "src_node", "dst_node", "asked_delay_ms")
-_COLUMNS += ("d_sndbuf_ns", "d_wire_ns", "d_rcv_ns", "kind", "len_bytes", "n_retx")
+_COLUMNS += ("tap_tx_last_ns", "d_sndbuf_ns", "d_wire_ns", "d_rcv_ns", "kind", "len_bytes", "n_retx")
 
 
 @dataclass(frozen=True)

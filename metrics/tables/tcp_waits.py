@@ -1,11 +1,18 @@
 """How long TCP itself held frames back: that is the network's doing, not the host's.
 
-TCP sends nothing new while it repairs a loss or while its window is full; the acknowledgement of what is under way lets
-it go on. So a frame that left just after such an acknowledgement waited for it. Behind an access link with a rate,
+TCP sends nothing new while it repairs a loss or while its window is full. The acknowledgement of what is under way
+lets it go on. So a frame that left just after such an acknowledgement waited for it. Behind an access link with a rate,
 acknowledgements come as slowly as the link lets frames through, so a frame that waits for the link waits for them.
+
+The window begins with ten packets, of which a large frame takes several. A loss makes it smaller, down to one packet
+(RFC 5681). It grows only while it is full, so a connection that sends little may keep a small window to its end.
+
+TCP sends a stream's bytes in order. So a frame also waits until the last byte of a large frame before it has left. The
+packets of a large frame are acknowledged one by one, at instants that the table ``hops`` does not have.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
@@ -17,13 +24,14 @@ from metrics.probing import JITTER_SIGMAS
 from metrics.storage import Place
 from metrics.storage.copies import map_array
 from metrics.tables.columns import find_asked, group_rows, numbers, valid
+from peer.wire import MSS_BYTES
 
 LEAST_NS: Final = 1_000_000
 """A frame that left its host so soon was not held back."""
 
-WINDOW_FRAMES: Final = 10
-"""TCP's first window is ten packets (RFC 6928), and so is that after a pause. With fewer frames under way, none of them
-lost, it does not wait."""
+WINDOW_PACKETS: Final = 10
+"""TCP's first window (RFC 6928), and that after a pause. With fewer packets under way, and none lost before, TCP does
+not wait."""
 
 _NEVER: Final = np.iinfo(np.int64).max
 _MS: Final = 1e6
@@ -32,10 +40,12 @@ _MS: Final = 1e6
 def tcp_waits(rows: pa.Table, pairs: Place) -> Ints:
     """Return how long TCP held each hop's frame back before it left, (n,) in ns; 0 where nothing shows that it did.
 
-    The frames under way when a frame was written are those that had left before and whose acknowledgement may have come
-    later: their arrival and the delay asked for, back, and what jitter and the queues of access links may add. TCP
-    waited if they fill its first window, or if a frame before was retransmitted whose acknowledgement may have come
-    later. It waited for the last acknowledgement that may have come before the frame left.
+    The frames ahead of a frame are those that were written before and whose acknowledgement may have come later than
+    the frame was written. An acknowledgement comes after the arrival and the delay asked for, back, and what jitter and
+    the queues of access links may add. TCP waited if the frames ahead fill its first window, or if a frame of the
+    stream was retransmitted before. It waited for the last of these instants before the frame left: an acknowledgement
+    may have come, the last byte of the frame before it left later than the first, some packets of a large frame may
+    have been acknowledged and others not.
 
     Args:
         rows: ``hops`` of whole streams.
@@ -59,10 +69,13 @@ class _Sent:
 
     stream: Ints
     off: Ints
+    packets: Ints
     sent_ns: Ints
-    left_ns: Ints
+    left_ns: Ints  # the first byte
+    last_ns: Ints  # the last byte
     resent: Bools
-    acked_ns: Ints  # when the acknowledgement came at the earliest
+    partly_ns: Ints  # when the acknowledgement of its first packet came at the earliest
+    acked_ns: Ints  # when that of its last packet came at the earliest
     latest_ns: Ints  # when at the latest, but for chance
 
     @classmethod
@@ -73,39 +86,65 @@ class _Sent:
         delay_ms, jitter_ms = (
             pc.fill_null(find_asked(pairs, name, *back), 0.0).to_numpy() for name in ("delay_ms", "jitter_ms")
         )
+        round_trip_ms = delay_ms + pc.fill_null(find_asked(pairs, "delay_ms", *back[::-1]), 0.0).to_numpy()
         queue_ms = np.append(map_array(pairs / "queue_ms.npy"), 0.0)
         more_ms = JITTER_SIGMAS * jitter_ms + sum(queue_ms[numbers(each, -1)] for each in back)
         acked_ns = np.maximum(numbers(rows["tap_rx_ns"]) + (delay_ms * _MS).astype(np.int64), left_ns + 1)
-        latest_ns = acked_ns + (more_ms * _MS).astype(np.int64)
+        latest_ns = np.where(arrived, acked_ns + (more_ms * _MS).astype(np.int64), _NEVER)
         return cls(
             stream,
             numbers(rows["off"]),
+            -(-numbers(rows["len_bytes"], 1) // MSS_BYTES),
             numbers(rows["log_send_ns"], _NEVER),
             left_ns,
+            numbers(rows["tap_tx_last_ns"]),
             numbers(rows["n_retx"]) > 0,
+            np.minimum(left_ns + (round_trip_ms * _MS).astype(np.int64), latest_ns),
             np.where(arrived, acked_ns, _NEVER),
-            np.where(arrived, latest_ns, _NEVER),
+            latest_ns,
         )
 
     def waits(self, late: Ints) -> Ints:
         """Return how long TCP held some of the frames back."""
-        columns = (self.sent_ns, self.left_ns, self.acked_ns, self.latest_ns)
+        columns = (self.sent_ns, self.left_ns, self.partly_ns, self.acked_ns, self.latest_ns)
         instants, ranks = np.unique(np.concatenate(columns), return_inverse=True)
         base = self.stream * len(instants)
-        sent, left, acked, latest = (base + rank for rank in np.split(ranks, len(columns)))
-        under_way = _count(left, sent[late]) - _count(latest, sent[late])
-        in_order = np.lexsort((self.off, self.stream))
-        last_resent = np.maximum.accumulate(np.where(self.resent, latest, -1)[in_order])
-        before = np.empty(len(base), np.int64)  # the last acknowledgement of a retransmitted frame before each one
-        before[in_order] = np.append(-1, last_resent[:-1])
-        held = (under_way > 0) & ((under_way >= WINDOW_FRAMES) | (before[late] > sent[late]))
+        sent, left, partly, acked, latest = (base + rank for rank in np.split(ranks, len(columns)))
+        acknowledged = _sum_up_to(latest, self.packets, sent[late]) - _sum_up_to(latest, self.packets, base[late])
+        ahead = self._before(self.packets)[late] - acknowledged
+        held = (ahead >= WINDOW_PACKETS) | (self._before(self.resent)[late] > 0)
         by_answer = np.argsort(acked)
         answers = np.append(-1, np.maximum.accumulate(latest[by_answer]))
-        answer = np.maximum(answers[_count(acked, left[late])], base[late])
-        answered_ns = np.minimum(instants[answer - base[late]], self.left_ns[late])
+        answer = np.maximum(answers[np.searchsorted(acked[by_answer], left[late], "right")], base[late])
+        answered_ns = np.maximum(instants[answer - base[late]], self._tail_ns()[late])
+        large = self.packets > 1
+        in_part = _sum_up_to(partly, large, left[late]) > _sum_up_to(latest, large, left[late])
+        answered_ns = np.where(in_part, self.left_ns[late], np.minimum(answered_ns, self.left_ns[late]))
         return np.where(held, np.maximum(answered_ns - self.sent_ns[late], 0), 0)
 
+    def _before(self, values: Ints | Bools) -> Ints:
+        """Return the sum of the values of the frames before each frame in its stream."""
+        sums = np.append(0, np.cumsum(values[self.in_order]))[:-1]
+        streams = self.stream[self.in_order]
+        before = np.empty(len(sums), np.int64)
+        before[self.in_order] = sums - sums[np.searchsorted(streams, streams)]
+        return before
 
-def _count(keys: Ints, limits: Ints) -> Ints:
-    """Count the keys up to each limit."""
-    return np.searchsorted(np.sort(keys), limits, "right")
+    def _tail_ns(self) -> Ints:
+        """Return when the last byte of the frame before each frame left, if later than its first byte; otherwise 0."""
+        tails = np.where(self.last_ns > self.left_ns, self.last_ns, 0)[self.in_order]
+        streams = self.stream[self.in_order]
+        tail_ns = np.zeros(len(tails), np.int64)
+        tail_ns[self.in_order[1:]] = np.where(streams[1:] == streams[:-1], tails[:-1], 0)
+        return tail_ns
+
+    @cached_property
+    def in_order(self) -> Ints:
+        """The frames, stream by stream, in the order of their bytes."""
+        return np.lexsort((self.off, self.stream))
+
+
+def _sum_up_to(keys: Ints, values: Ints | Bools, limits: Ints) -> Ints:
+    """Return the sum of the values whose keys are at most each limit."""
+    by_key = np.argsort(keys)
+    return np.append(0, np.cumsum(values[by_key]))[np.searchsorted(keys[by_key], limits, "right")]

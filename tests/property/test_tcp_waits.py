@@ -1,6 +1,8 @@
 """How long TCP held frames back: what arrays say against a loop over all pairs of frames."""
 
 import tempfile
+from math import ceil
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 
 from metrics.probing import JITTER_SIGMAS
 from metrics.tables.schemas import arrow_schema
-from metrics.tables.tcp_waits import LEAST_NS, WINDOW_FRAMES, tcp_waits
+from metrics.tables.tcp_waits import LEAST_NS, WINDOW_PACKETS, tcp_waits
+from peer.wire import MSS_BYTES
 
 MS = 1_000_000
 DELAYS_MS = np.array([[0.0, 5.0], [9.0, 0.0]])
@@ -24,7 +27,9 @@ steps = st.tuples(
     st.integers(0, 4),  # ms until it is written
     st.integers(0, 8),  # ms until it leaves, at the earliest
     st.none() | st.integers(5, 40),  # ms until it arrives
-    st.integers(0, 9).map(lambda each: int(each == 9)),  # retransmissions
+    st.integers(0, 19).map(lambda each: int(each == 19)),  # retransmissions
+    st.sampled_from([None, 1, MSS_BYTES, MSS_BYTES + 1, 4000]),  # bytes
+    st.sampled_from([0, 0, 1, 6]),  # ms from its first byte to its last
 )
 stream = st.tuples(
     st.sampled_from("ab"), st.sampled_from([("orig", 0, 1), ("resp", 1, 0)]), st.lists(steps, max_size=25)
@@ -35,16 +40,17 @@ def frames_of(conn: str, side: tuple[str, int, int], found: list[Any]) -> list[R
     """A stream: frames leave in the order in which they are written."""
     direction, src, dst = side
     rows: list[Row] = []
-    sent_ns = left_ns = 0
-    for place, (wait_ms, held_ms, way_ms, n_retx) in enumerate(found):
+    sent_ns = left_ns = last_ns = 0
+    for place, (wait_ms, held_ms, way_ms, n_retx, size, tail_ms) in enumerate(found):
         sent_ns += wait_ms * MS + 1
-        left_ns = max(left_ns, sent_ns + held_ms * MS) + 1
+        left_ns = max(last_ns, sent_ns + held_ms * MS) + 1
+        last_ns = left_ns + tail_ms * MS
         rows.append(
             {
                 "conn": conn, "incarnation": 0, "direction": direction, "off": 10 * place,
-                "src_node": src, "dst_node": dst, "n_retx": n_retx,
+                "src_node": src, "dst_node": dst, "n_retx": n_retx, "len_bytes": size,
                 "log_send_ns": sent_ns, "tap_tx_ns": left_ns, "d_sndbuf_ns": left_ns - sent_ns,
-                "tap_rx_ns": None if way_ms is None else left_ns + way_ms * MS,
+                "tap_tx_last_ns": last_ns, "tap_rx_ns": None if way_ms is None else last_ns + way_ms * MS,
             }
         )  # fmt: skip
     return rows
@@ -65,14 +71,18 @@ def wait_of(row: Row, rows: list[Row]) -> int:
     for each in before:
         acked_ns = np.inf if each["tap_rx_ns"] is None else each["tap_rx_ns"] + int(DELAYS_MS[back] * MS)
         answers.append((acked_ns, acked_ns + more_ns))
-    open_ = [latest > row["log_send_ns"] for _, latest in answers]
-    under_way = sum(
-        each["tap_tx_ns"] <= row["log_send_ns"] and is_open for each, is_open in zip(before, open_, strict=True)
-    )
-    lost = any(each["n_retx"] and is_open for each, is_open in zip(before, open_, strict=True))
-    if not under_way or not (lost or under_way >= WINDOW_FRAMES):
+    ahead = [each for each, (_, latest) in zip(before, answers, strict=True) if latest > row["log_send_ns"]]
+    packets = sum(ceil((each["len_bytes"] or 1) / MSS_BYTES) for each in ahead)
+    small_window = any(each["n_retx"] for each in before)
+    if not (small_window or packets >= WINDOW_PACKETS):
         return 0
     came = [latest for acked_ns, latest in answers if acked_ns <= row["tap_tx_ns"]]
+    if before and (last := max(before, key=itemgetter("off")))["tap_tx_last_ns"] > last["tap_tx_ns"]:
+        came.append(last["tap_tx_last_ns"])
+    round_trip_ns = int(DELAYS_MS[back] * MS) + int(DELAYS_MS[back[::-1]] * MS)
+    for each, (_, latest) in zip(before, answers, strict=True):
+        if (each["len_bytes"] or 1) > MSS_BYTES and each["tap_tx_ns"] + round_trip_ns <= row["tap_tx_ns"] <= latest:
+            came.append(row["tap_tx_ns"])
     return int(max(min(max(came, default=0), row["tap_tx_ns"]) - row["log_send_ns"], 0))
 
 
