@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from metrics.tables.schemas import arrow_schema
-from metrics.tables.tcp_waits import LEAST_NS, WINDOW_FRAMES, tcp_waits
+from metrics.tables.tcp_waits import LEAST_NS, WINDOW_PACKETS, tcp_waits
 from peer.core.frames import Data
+from peer.wire import MSS_BYTES
 
 MS = 1_000_000
 DELAY_MS = 20.0
@@ -40,6 +41,7 @@ def frame(place: int, sent_ms: float, left_ms: float, came_ms: float | None, **c
         "dst_node": 2,
         "log_send_ns": round(sent_ms * MS),
         "tap_tx_ns": round(left_ms * MS),
+        "tap_tx_last_ns": round(left_ms * MS),
         "tap_rx_ns": None if came_ms is None else round(came_ms * MS),
         "d_sndbuf_ns": round((left_ms - sent_ms) * MS),
         "n_retx": 0,
@@ -64,17 +66,33 @@ def test_every_frame_waits_whatever_it_carries(pairs: Path) -> None:
     assert waits(pairs, [LOST, frame(1, 10, 100.1, 120, kind=None, message_id=None)]) == [0, 90]
 
 
-def test_a_loss_that_was_repaired_before_holds_nothing_back(pairs: Path) -> None:
-    """Another frame was under way when the late one was written, but the lost one had been acknowledged."""
-    assert waits(pairs, [LOST, frame(1, 100, 100.1, 120.1), frame(2, 101, 140.2, 160)]) == [0, 0, 0]
+def test_after_a_loss_one_packet_may_fill_the_window(pairs: Path) -> None:
+    """The lost one had been acknowledged. Another frame was under way until 140.1 ms when the late one was written."""
+    assert waits(pairs, [LOST, frame(1, 100, 100.1, 120.1), frame(2, 101, 140.2, 160)])[2] == pytest.approx(39.1)
 
 
 def test_a_frame_that_was_lost_after_the_late_one_was_written_holds_it_back(pairs: Path) -> None:
     """Both waited at their host; the one before was lost first."""
     under_way, lost = frame(0, 0, 0.1, 20.1), frame(1, 9, 40.1, 140, n_retx=1)
     assert waits(pairs, [under_way, lost, frame(2, 10, 160.1, 180)])[2] == 150
-    assert waits(pairs, [lost, frame(2, 10, 160.1, 180)])[1] == 0, "nothing was under way when it was written"
     assert waits(pairs, [under_way, frame(1, 9, 160.1, 180), lost | {"off": 200, "log_send_ns": 10 * MS}])[1] == 0
+
+
+def test_a_frame_waits_for_the_last_byte_of_the_frame_before(pairs: Path) -> None:
+    """A frame of two packets, of which the second left at 30 ms, leaves no packet with a known acknowledgement."""
+    first = frame(1, 5, 5.1, 100, len_bytes=2000, tap_tx_last_ns=30 * MS)
+    assert waits(pairs, [frame(0, 0, 0.1, 1, n_retx=1), first, frame(2, 10, 30.0, 101)])[2] == 20
+    assert waits(pairs, [frame(0, 0, 0.1, 1, n_retx=1), first, frame(2, 10, 35.0, 101)])[2] == 20
+    alone = first | {"tap_tx_last_ns": first["tap_tx_ns"]}
+    assert waits(pairs, [frame(0, 0, 0.1, 1, n_retx=1), alone, frame(2, 10, 30.0, 101)])[2] == pytest.approx(11)
+
+
+def test_while_a_large_frame_is_acknowledged_in_part_every_wait_is_that_of_tcp(pairs: Path) -> None:
+    """Its first packet may be acknowledged from 40.1 ms on, its last at 120 ms."""
+    large = frame(0, 0, 0.1, 100, len_bytes=2000, n_retx=1)
+    assert waits(pairs, [large, frame(1, 10, 70, 120)]) == [0, 60]
+    assert waits(pairs, [large, frame(1, 10, 39, 120)]) == [0, 0]
+    assert waits(pairs, [large, frame(1, 10, 130, 150)]) == [0, 110]
 
 
 @pytest.mark.parametrize(("jitter_ms", "queue_ms", "wait_ms"), [(0.0, 0.0, 0), (5.0, 0.0, 45), (0.0, 7.5, 45)])
@@ -116,7 +134,13 @@ def test_otherwise_the_host_held_it_back(pairs: Path, before: dict[str, Any], la
     assert waits(pairs, [before, late]) == [0, 0]
 
 
-@pytest.mark.parametrize(("count", "wait_ms"), [(WINDOW_FRAMES, 30), (WINDOW_FRAMES - 1, 0)])
+@pytest.mark.parametrize(("count", "wait_ms"), [(WINDOW_PACKETS, 30), (WINDOW_PACKETS - 1, 0)])
 def test_a_full_window_holds_back_what_follows(pairs: Path, count: int, wait_ms: float) -> None:
     first = [frame(place, 0, 0.1, 20) for place in range(count)]
     assert waits(pairs, [*first, frame(count, 10, 40.1, 60)]) == [0] * count + [wait_ms]
+
+
+@pytest.mark.parametrize(("size", "wait_ms"), [(2 * MSS_BYTES + 1, 30), (2 * MSS_BYTES, 0)])
+def test_large_frames_fill_the_window_with_several_packets(pairs: Path, size: int, wait_ms: float) -> None:
+    first = [frame(place, 0, 0.1, 20, len_bytes=size) for place in range(4)]
+    assert waits(pairs, [*first, frame(4, 10, 40.1, 60)])[-1] == pytest.approx(wait_ms, abs=0.2)
