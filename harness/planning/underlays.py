@@ -1,4 +1,4 @@
-"""Makes the underlay of ``[underlay]``: reads or generates it, chooses the sites, and adds jitter, loss and rates."""
+"""Makes the underlay of ``[underlay]``, or its network: reads or generates it, and adds jitter, loss and rates."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +10,11 @@ from harness.experiment.data import require_data
 from harness.experiment.document import input_errors
 from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
-from topologies.generated import cities_underlay, square_underlay, uniform_underlay
+from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay
 from topologies.geography import world_cities
 from topologies.matrix import matrix_underlay
 from topologies.model import Matrix, Underlay, between
+from topologies.network import Network, OfPair, uniform_network
 from topologies.pings import read_measurements
 from topologies.sampling import place_hosts, spread_sample
 from topologies.wondernetwork import build_underlay
@@ -36,6 +37,39 @@ def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
     with input_errors():
         underlay = _RECIPES[spec.kind](spec, folder, seed)
     return _rounded(_shaped(underlay, spec))
+
+
+def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
+    """Make the network of ``make_underlay``, with the same arguments and the same values.
+
+    If the delays are a function of the hosts, there is no matrix: ten thousand nodes have a hundred million pairs.
+    """
+    delays = _DELAYS.get(spec.kind)
+    if delays is None:
+        return Network.of(make_underlay(spec, folder, seed))
+    hosts = spec.hosts or GENERATED_HOSTS
+    rates = [round(spec.rate_mbit, 6)] * hosts if spec.rate_mbit else []
+    return Network(
+        hosts,
+        delays(spec, hosts, seed),
+        jitter_ms=_everywhere(_jitter_ms(spec) or 0.0),
+        loss_ratio=_everywhere(spec.loss_ratio),
+        rate_mbit=rates,
+        queue_ms=[round(spec.queue_ms, 6)] * len(rates),
+    )
+
+
+def _everywhere(value: float) -> OfPair | None:
+    """Return the same value, rounded as in ``underlay.json``, of every pair; None if it is 0."""
+    rounded = round(value, 6)
+    return (lambda source, destination: rounded) if rounded else None
+
+
+_DELAYS: dict[str, Callable[[UnderlaySpec, int, int], OfPair]] = {
+    "uniform": lambda spec, hosts, seed: uniform_network(hosts, spec.delay_ms).delay_ms,
+    "unit-square": lambda spec, hosts, seed: square_delays(hosts, spec.side_ms, substream(seed, NETWORK, "square")),
+}
+"""The one-way delays (ms) of underlays whose delays are functions of the hosts."""
 
 
 def _world_cities(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
@@ -82,16 +116,21 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
 
 def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
     """Return the underlay with the experiment's jitter, loss, rate and queue."""
-    jitter_ms = underlay.jitter_ms
-    if spec.jitter != "measured":
-        jitter_ms = between(underlay.size, 0.0 if spec.jitter == "none" else float(spec.jitter))
+    jitter_ms = _jitter_ms(spec)
     return replace(
         underlay,
-        jitter_ms=jitter_ms,
+        jitter_ms=underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms),
         loss_ratio=between(underlay.size, spec.loss_ratio),
         rate_mbit=np.full(underlay.size, spec.rate_mbit),
         queue_ms=np.full(underlay.size, spec.queue_ms),
     )
+
+
+def _jitter_ms(spec: UnderlaySpec) -> float | None:
+    """Return the standard deviation that the section sets for every pair; None = that of the data."""
+    if spec.jitter == "measured":
+        return None
+    return 0.0 if spec.jitter == "none" else float(spec.jitter)
 
 
 def _rounded(underlay: Underlay) -> Underlay:

@@ -1,0 +1,132 @@
+"""The network between hosts as links: what a packet from one host to another crosses.
+
+``topologies.model.Underlay`` is the document, ``Network`` what everything that carries, predicts or judges packets
+reads. ``topologies.timeline`` has the changes of a network over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import hypot
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from topologies.model import Matrix, Underlay
+
+OfPair = Callable[[int, int], float]
+"""(source, destination) -> a value of that directed pair of hosts."""
+
+
+class Link(NamedTuple):
+    """A link, in one direction.
+
+    Attributes:
+        delay_ms: time to cross it.
+        jitter_ms: standard deviation of that time.
+        loss_ratio: probability that it loses a packet, 0..1.
+        rate_mbit: 0 = unlimited.
+        queue_ms: length of its drop-tail queue, as the time to drain it at its rate.
+    """
+
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    loss_ratio: float = 0.0
+    rate_mbit: float = 0.0
+    queue_ms: float = 0.0
+
+
+class Asked(NamedTuple):
+    """What is asked of the packets of a directed pair of hosts, without what queues and rates add.
+
+    Attributes:
+        delay_ms: one-way delay.
+        jitter_ms: its standard deviation.
+        loss_ratio: probability that a packet is lost, 0..1.
+        is_cut: whether no packet passes.
+    """
+
+    delay_ms: float
+    jitter_ms: float = 0.0
+    loss_ratio: float = 0.0
+    is_cut: bool = False
+
+
+class Network:
+    """The links between some hosts, and the path of every directed pair. It never changes.
+
+    A packet crosses three links: the access link of its source, up; the link of its pair; the access link of its
+    destination, down. Links are numbered: host h has the links h (up) and ``size`` + h (down), and the links of pairs
+    follow. The link of a pair is made when it is asked for, from functions of the pair. So the network of a latency
+    matrix copies nothing, and that of 10,000 points in a square has no matrix.
+
+    Attributes:
+        size: number of hosts.
+        delay_ms: the one-way delay of a pair.
+        jitter_ms: the standard deviation of that delay; None = no pair has any.
+        loss_ratio: the loss of a pair; None = no pair has any.
+        rate_mbit: (n,) access rate of each host, up and down separately; empty = no host has one, 0 = unlimited.
+        queue_ms: (n,) length of each access link's queue; empty likewise.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        delay_ms: OfPair,
+        *,
+        jitter_ms: OfPair | None = None,
+        loss_ratio: OfPair | None = None,
+        rate_mbit: Sequence[float] = (),
+        queue_ms: Sequence[float] = (),
+    ) -> None:
+        self.size = size
+        self.delay_ms = delay_ms
+        self.jitter_ms = jitter_ms
+        self.loss_ratio = loss_ratio
+        self.rate_mbit = rate_mbit
+        self.queue_ms = queue_ms
+
+    @classmethod
+    def of(cls, underlay: Underlay) -> Network:
+        """Return the network of a latency matrix, with its numbers of hosts. The matrices are not copied."""
+        rated = bool(underlay.rate_mbit.any())
+        return cls(
+            underlay.size,
+            underlay.delay_ms.item,
+            jitter_ms=_unless_zero(underlay.jitter_ms),
+            loss_ratio=_unless_zero(underlay.loss_ratio),
+            rate_mbit=underlay.rate_mbit.tolist() if rated else (),
+            queue_ms=underlay.queue_ms.tolist() if rated else (),
+        )
+
+    def path(self, source: int, destination: int) -> tuple[int, ...]:
+        """Return the numbers of the links that a packet crosses, in their order."""
+        return source, (2 + source) * self.size + destination, self.size + destination
+
+    def link(self, number: int) -> Link:
+        """Return a link by its number."""
+        kind, host = divmod(number, self.size)
+        if kind < 2:
+            return Link(rate_mbit=self.rate_mbit[host], queue_ms=self.queue_ms[host]) if self.rate_mbit else Link()
+        pair = kind - 2, host
+        jitter_ms, loss_ratio = (0.0 if value is None else value(*pair) for value in (self.jitter_ms, self.loss_ratio))
+        return Link(self.delay_ms(*pair), jitter_ms, loss_ratio)
+
+    def asked(self, source: int, destination: int) -> Asked:
+        """Return what is asked of a pair: delays add up, jitter and losses of links are independent."""
+        return reduce(_cross, map(self.link, self.path(source, destination)), Asked(0.0))
+
+
+def uniform_network(size: int, delay_ms: float) -> Network:
+    """Return a network with the same delay between any two hosts."""
+    return Network(size, lambda source, destination: delay_ms)
+
+
+def _cross(before: Asked, link: Link) -> Asked:
+    """Return what is asked of a path with one more link; of a path of which one link has a loss, exactly that loss."""
+    loss_ratio = before.loss_ratio + link.loss_ratio - before.loss_ratio * link.loss_ratio
+    return Asked(before.delay_ms + link.delay_ms, hypot(before.jitter_ms, link.jitter_ms), loss_ratio)
+
+
+def _unless_zero(matrix: Matrix) -> OfPair | None:
+    return matrix.item if matrix.any() else None
