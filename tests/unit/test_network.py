@@ -1,11 +1,15 @@
 """The network of hosts as links: paths, and what is asked of a pair."""
 
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from harness.experiment.form import UnderlaySpec
+from harness.experiment.loader import decode
+from harness.planning.underlays import make_network, make_underlay
 from topologies.generated import square_delays, square_underlay
 from topologies.network import Link, Network, uniform_network
 
@@ -50,3 +54,15 @@ def test_an_underlay_of_delays_alone_has_no_other_values():
 def test_delays_by_function_are_those_of_the_matrix():
     delays, matrix = square_delays(9, 70, Random(4)), square_underlay(9, 70, Random(4)).delay_ms
     assert all(round(delays(a, b) * 1e6) == round(matrix[a, b] * 1e6) for a in range(9) for b in range(9))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "unit-square", "world-cities"])
+@pytest.mark.parametrize("jitter", ["measured", "none", 1.25])
+@pytest.mark.parametrize("given", [{}, {"loss_ratio": 0.125, "rate_mbit": 2.5, "queue_ms": 30.0}])
+def test_the_network_of_a_section_is_that_of_its_underlay(kind: str, jitter: str | float, given: dict[str, float]):
+    spec = decode({"kind": kind, "hosts": 5, "jitter": jitter, **given}, UnderlaySpec)
+    made, planned = make_network(spec, Path(), 7), Network.of(make_underlay(spec, Path(), 7))
+    assert made.size == planned.size == 5
+    for source, destination in [(a, b) for a in range(5) for b in range(5) if a != b]:
+        for one, other in zip(made.path(source, destination), planned.path(source, destination), strict=True):
+            assert made.link(one)._asdict() == pytest.approx(planned.link(other)._asdict(), abs=1e-6)
