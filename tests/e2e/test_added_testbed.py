@@ -75,9 +75,9 @@ def test_an_added_testbed_is_checked_and_planned(folder: Path) -> None:
     assert checked.returncode == 0, checked.stderr
     assert 'capture.enabled has no effect with testbed = "bench": it has no camera' in checked.stdout
     for words, problem in (
-        (('peer.command=["node"]',), "$.peer.command: its programs are glued in"),
-        (("underlay.hosts=9",), "$.underlay.hosts: expected at most 8 hosts at the bench, got 9"),
-        (("testbed=desk",), '$.testbed: expected "bench", "emulated", "remote" or "simulated", got'),
+        (('peer.command=["node"]',), '--set peer.command=["node"]: its programs are glued in'),
+        (("underlay.hosts=9",), "--set underlay.hosts=9: expected at most 8 hosts at the bench, got 9"),
+        (("testbed=desk",), '--set testbed=desk: expected "bench", "emulated", "remote" or "simulated", got'),
     ):
         refused = trellis(folder, "plan", "added.toml", "--set", *words)
         assert refused.returncode == 2
