@@ -8,8 +8,10 @@ The fault's name is one of ``_faults.LIVE``. Everything else of the stage is the
 import sys
 from typing import Any
 
-import harness.testbeds.emulated.testbed as emulated
+from msgspec.structs import replace
+
 from benchmarks import _faults
+from harness.planes.registry import PLANES
 from harness.stages import execution
 from harness.testbeds.emulated.userspace import UserspacePlane
 from topologies.model import Matrix, Underlay
@@ -31,5 +33,5 @@ class WrongPlane(UserspacePlane):
 
 
 if __name__ == "__main__":
-    emulated.UserspacePlane = WrongPlane  # type: ignore[misc]
+    PLANES["userspace"] = replace(PLANES["userspace"], make=f"{__name__}:WrongPlane")
     sys.exit(execution.main())

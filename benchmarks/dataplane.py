@@ -33,12 +33,12 @@ import numpy.typing as npt
 
 from harness.machine import sandbox
 from harness.machine.awake import kept_awake
+from harness.planes.plane import Port
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.links import AccessLink
 from harness.testbeds.emulated.dataplane.links import EmulatedNetwork as PairNetwork
 from harness.testbeds.emulated.dataplane.netns import entered
 from harness.testbeds.emulated.echo import EchoSockets
-from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.userspace import UserspacePlane
 from topologies.model import Host, Underlay
 

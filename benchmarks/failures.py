@@ -56,6 +56,7 @@ LOST = {
     "data plane's process killed": "kill-process",
     "data plane's monitor killed": "kill-monitor",
     "data plane's writer killed": "kill-writer",
+    "capture in hosts killed": "kill-capture",
     "prober killed": "kill-prober",
     "Prometheus killed": "kill-prometheus",
     "one peer killed": "kill-peer",

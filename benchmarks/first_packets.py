@@ -23,12 +23,12 @@ from _stalling_network import draw_stalls, introduce
 from harness.machine import sandbox
 from harness.machine.awake import kept_awake
 from harness.machine.watchdog import Watchdog
+from harness.planes.plane import Port
 from harness.stages import manifest
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.pace import FIRST_PER_S
-from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.userspace import UserspacePlane
 from metrics import first_packets

@@ -22,7 +22,8 @@ from harness.deployment import Deployment, build_package, make_token, nodes_by_m
 from harness.errors import ExperimentError, TrellisError
 from harness.experiment.inventory import Machine, load_inventory
 from harness.planning import read_plan
-from harness.testbeds.remote import RemoteTestbed
+from harness.testbeds.registry import find_lack
+from harness.testbeds.remote.testbed import RemoteTestbed
 from metrics.rundir import Record, RunDirError, read_document
 from metrics.rundir.files import DEPLOYMENT_FILE
 
@@ -97,7 +98,7 @@ def _connected_to_run(run_dir: Path) -> Iterator[Deployment]:
 def _remote_testbed(run_dir: Path) -> RemoteTestbed:
     """Where a run is. Not a ``Run``, which sets space aside in its directory."""
     plan = read_plan(run_dir).plan
-    if plan.experiment.testbed != "remote":
+    if find_lack(plan.experiment.testbed, "inventory") is not None:
         raise ExperimentError(str(run_dir), f"not a remote run: its testbed is {plan.experiment.testbed}")
     return RemoteTestbed(plan, run_dir)
 

@@ -25,6 +25,7 @@ from harness.stages.analysis import EXIT_CODES, add_master_arguments, analyse, e
 from harness.stages.repetition import is_spoiled_by_host, next_attempt
 from harness.terminal import say, say_json
 from harness.testbeds.emulated.work_folder import remove_work_folder
+from harness.testbeds.registry import TESTBEDS
 from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, Attempt, RunDir, Scope, Summary, write_document
 from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
 from metrics.storage import Place, local_path
@@ -34,7 +35,7 @@ RUNS = Path("runs")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment_arguments(parser)
-    parser.add_argument("--testbed", choices=("emulated", "simulated", "remote"), help="override the file's testbed")
+    parser.add_argument("--testbed", choices=tuple(TESTBEDS), help="override the file's testbed")
     parser.add_argument("--repeat", type=int, default=1, metavar="R", help="make R runs with seeds N, N+1, ...")
     parser.add_argument(
         "--retry-host-stalls",
@@ -127,10 +128,10 @@ def free_run_dir(name: str, seed: int) -> Path:
 
 
 def perform_stage(testbed: str, run_dir: Path) -> int:
-    """Run the running stage as a process and return its status. The emulated testbed needs a sandbox."""
+    """Run the running stage as a process, in a sandbox if the testbed needs one, and return its status."""
     argv = python_command("-m", "harness.stages.execution", str(run_dir))
     try:
-        if testbed == "emulated":
+        if TESTBEDS[testbed].sandboxed:
             return sandbox.run(argv, keep=[run_dir])
         return run_stage(argv)
     finally:  # a stage that was killed could not do this itself

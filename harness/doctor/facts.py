@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from harness.doctor.collisions import CHECKOUT, current_collisions
 from harness.doctor.programs import find_program, program_path, read_programs
+from harness.testbeds.registry import TESTBEDS
 from metrics.processors import usable_processors
 
 ATTEMPT_LIMIT_S = 10
@@ -23,12 +24,13 @@ AS_ROOT = ("unshare", *NAMESPACES)
 AS_USER = ("unshare", "--user", "--map-root-user", *NAMESPACES)
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
-DEVICES = {
-    "veth": ("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"),
-    "bridge": ("ip", "link", "add", "b0", "type", "bridge"),
-    "tun": ("ip", "tuntap", "add", "dev", "t0", "mode", "tun"),
-    "netem": ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"),
-}
+NETEM = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+"""The command that tries the scheduler that a kernel data plane would need."""
+
+NEEDED = {device.name: device for testbed in TESTBEDS.values() for device in testbed.needs}
+"""The devices that testbeds need of the kernel."""
+
+DEVICES = {name: device.command for name, device in NEEDED.items()} | {"netem": NETEM}
 """The command that tries each kernel feature, inside temporary namespaces."""
 
 

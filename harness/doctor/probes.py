@@ -1,8 +1,9 @@
 """The checks: pure functions from facts to findings."""
 
-from harness.doctor.facts import Facts
+from harness.doctor.facts import NEEDED, Facts
 from harness.doctor.findings import Finding, Level
 from harness.doctor.programs import SETUP, Program, read_programs
+from harness.planes.description import Device
 
 MINIMUM_JAVA = 17
 MEMORY_NEEDED_MIB, MEMORY_WANTED_MIB = 1024, 4096
@@ -61,18 +62,13 @@ def probe_namespaces(facts: Facts) -> list[Finding]:
 
 
 def probe_devices(facts: Facts) -> list[Finding]:
-    """Check the network devices of an emulated host, each by making one in namespaces of its own.
+    """Check the network devices that testbeds need, each by making one in namespaces of its own.
 
     Without namespaces all attempts fail, whatever devices the kernel has, so there is no finding.
     """
     if not facts.namespaces.worked:
         return []
-    tun_mend = "modprobe tun; without root also: chmod 666 /dev/net/tun; in a container: --device /dev/net/tun"
-    findings = [
-        _device(facts, "veth", "control network of the emulated hosts", "modprobe veth"),
-        _device(facts, "bridge", "control network of the emulated hosts", "modprobe bridge"),
-        _device(facts, "tun", "emulated network of the userspace data plane", tun_mend),
-    ]
+    findings = [_device(facts, device) for device in NEEDED.values()]
     netem = facts.devices["netem"]
     if netem.worked:
         findings.append(Finding("netem", "ok", "the kernel has it", "a kernel data plane is possible"))
@@ -82,12 +78,12 @@ def probe_devices(facts: Facts) -> list[Finding]:
     return findings
 
 
-def _device(facts: Facts, name: str, purpose: str, mend: str) -> Finding:
-    tried = facts.devices[name]
+def _device(facts: Facts, device: Device) -> Finding:
+    tried = facts.devices[device.name]
     if tried.worked:
-        return Finding(name, "ok", "a device was made and removed", purpose)
-    fix = ("modprobe", name) if facts.is_root else ()
-    return Finding(name, "problem", f"no device can be made: {tried.error}", purpose, mend, fix)
+        return Finding(device.name, "ok", "a device was made and removed", device.purpose)
+    fix = ("modprobe", device.name) if facts.is_root else ()
+    return Finding(device.name, "problem", f"no device can be made: {tried.error}", device.purpose, device.mend, fix)
 
 
 def probe_programs(facts: Facts, programs: list[Program]) -> list[Finding]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, defstruct, field, to_builtins
 
+from harness.testbeds.registry import DEFAULT as DEFAULT_TESTBED
+from harness.testbeds.registry import TESTBEDS
 from peer.core.addressing.expression import MAX_TERMS
 from peer.core.adversary import ADVERSARIES, DropperParameters, SlowNodeParameters
 from peer.core.asker import AskerParameters
@@ -24,11 +26,13 @@ from topologies.limits import LARGEST_DELAY_MS, MOST_HOSTS
 
 if TYPE_CHECKING:
     ProtocolName = str
+    TestbedName = str
     MembershipName = str
     DisseminationName = str
     AdversaryName = str
 else:
     ProtocolName = Literal[tuple(PROTOCOLS)]
+    TestbedName = Literal[tuple(TESTBEDS)]
     MembershipName = Literal[tuple(MEMBERSHIPS)]
     DisseminationName = Literal["protocol", *SHARED_DISSEMINATIONS]
     AdversaryName = Literal["none", *ADVERSARIES]
@@ -379,9 +383,8 @@ class _Opening(Struct, forbid_unknown_fields=True, frozen=True):
     """A note for readers of the file."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
     """Seed of all random draws of the run."""
-    testbed: Literal["emulated", "simulated", "remote"] = "emulated"
-    """``emulated``: real processes on an emulated network on this machine. ``simulated``: the same nodes on virtual
-    time, in one process and without root. ``remote``: your own machines, over SSH."""
+    testbed: TestbedName = DEFAULT_TESTBED
+    """Where the nodes run: [Testbeds](#testbeds) describes each testbed and what it can do."""
     inventory: FilePath | None = None
     """File with the machines of a ``remote`` testbed (playbooks/inventories); relative to this file."""
     time_dilation: Annotated[float, Meta(ge=1, le=1000)] = 1.0

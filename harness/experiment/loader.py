@@ -23,6 +23,7 @@ from harness.experiment.wording import (
     values_or_sections,
 )
 from harness.terminal import shorten
+from harness.testbeds.registry import find_lack
 from peer.core.addressing.expression import MAX_LENGTH, ExpressionError
 from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topics
 from peer.core.payload import least_payload_bytes
@@ -98,9 +99,10 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     for place, problem in refusals(experiment):
         yield True, place, problem
     underlay, workload, peer = experiment.underlay, experiment.workload, experiment.peer
-    remote = experiment.testbed == "remote"
+    needs_inventory = find_lack(experiment.testbed, "inventory") is None
     reads_data = underlay.kind in ("wondernetwork", "matrix")
-    yield remote and not experiment.inventory, "$.inventory", 'missing: testbed = "remote" needs it'
+    problem = f'missing: testbed = "{experiment.testbed}" needs it'
+    yield needs_inventory and not experiment.inventory, "$.inventory", problem
     yield underlay.kind == "matrix" and not underlay.path, "$.underlay.path", 'missing: kind = "matrix" needs it'
     yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
     yield (
@@ -198,12 +200,12 @@ def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield ends_early, "$.churn.end_s", f"expected more than origin_s = {churn.origin_s:g}, got {churn.end_s}"
     yield churn.end_s is not None and churn.kind != "sessions", "$.churn.end_s", unused
     yield churn.flash_ratio > 0 and churn.kind == "script", "$.churn.flash_ratio", unused
-    vanishing = [churn.silent_ratio > 0, any(entry.action == "vanish" for entry in churn.script)]
-    for vanishes, key in zip(vanishing, ("$.churn.silent_ratio", "$.churn.script"), strict=True):
-        problem = 'testbed = "remote" has no silent crashes: a run changes no routing rules of real machines'
-        yield vanishes and experiment.testbed == "remote", key, problem
-        problem = "silent crashes need the Python peer: a program of peer.command cannot silence its host"
-        yield vanishes and experiment.testbed == "emulated" and experiment.peer.command is not None, key, problem
+    scripted = any(entry.action == "vanish" for entry in churn.script)
+    lack = find_lack(experiment.testbed, "vanish")
+    yield scripted and lack is not None, "$.churn.script", lack or ""
+    problem = "silent crashes need the Python peer: a program of peer.command cannot silence its host"
+    for vanishes, key in ((churn.silent_ratio > 0, "$.churn.silent_ratio"), (scripted, "$.churn.script")):
+        yield vanishes and experiment.peer.command is not None, key, problem
 
 
 def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:

@@ -11,8 +11,11 @@ from typing import get_args, get_origin
 import msgspec
 
 from harness.experiment import form
+from harness.experiment.abilities import DEMANDS
 from harness.experiment.wording import describe_type
-from harness.planning import prediction
+from harness.planning import needs, prediction
+from harness.testbeds.description import ABILITIES
+from harness.testbeds.registry import TESTBEDS, find_lack
 from peer.runtime import limits
 
 _INTRODUCTION = """\
@@ -51,6 +54,13 @@ Rules between keys: `topics_per_message` is at most `topics`; `degree` is below 
 `command`. Numbers are finite.
 """
 
+_TESTBEDS = """\
+## Testbeds
+
+A key that needs an ability has no effect on a testbed without it, and `check`, `plan` and `run` say so. Keys that are
+marked `refused` would change what is run: such an experiment is an error.
+"""
+
 _PREDICTION = """\
 ## What `plan` predicts
 
@@ -83,7 +93,22 @@ frames are mostly overestimated. For every protocol, tests require both to be wi
 
 def write_specification() -> str:
     """Return the text of docs/experiment-spec.md."""
-    return "\n".join([_INTRODUCTION, *_sections(), _PREDICTION + "\n".join(_constants()), ""])
+    parts = [_INTRODUCTION, *_sections(), _TESTBEDS, *_testbeds(), _PREDICTION + "\n".join(_constants()), ""]
+    return "\n".join(parts)
+
+
+def _testbeds() -> Iterator[str]:
+    """Yield what each testbed is, and a table of abilities and the keys that need them."""
+    for testbed in TESTBEDS.values():
+        yield f"- `{testbed.name}`: {testbed.text}"
+    yield f"\n| ability | {' | '.join(f'`{name}`' for name in TESTBEDS)} | keys that need it |"
+    yield "|---" * (len(TESTBEDS) + 2) + "|"
+    for ability, text in ABILITIES.items():
+        demands = [demand for demand in DEMANDS if demand.ability == ability]
+        keys = [f"`{key}`{' (refused)' if demand.refused else ''}" for demand in demands for key in demand.keys]
+        cells = [find_lack(name, ability) or "yes" for name in TESTBEDS]
+        yield f"| `{ability}`: {text} | {' | '.join(cells)} | {', '.join(keys)} |"
+    yield ""
 
 
 def _sections() -> Iterator[str]:
@@ -123,9 +148,10 @@ def _default(field: msgspec.inspect.Field) -> str:
 
 
 def _constants() -> Iterator[str]:
-    for module in (prediction, limits):
+    for module in (needs, prediction, limits):
         for name, text in _assignment_texts(_tree(module).body).items():
-            yield f"| `{name}` | {getattr(module, name):g} | {text} |"
+            if isinstance(value := getattr(module, name), int | float):
+                yield f"| `{name}` | {value:g} | {text} |"
 
 
 def _documented(kind: type[msgspec.Struct]) -> dict[str, str]:

@@ -10,9 +10,6 @@ from peer.core.schedule import Action
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
 
-MOST_EMULATED_HOSTS = 1000
-"""The control network is a Linux bridge, which has 1024 ports."""
-
 
 class Prediction(Struct, frozen=True):
     """What the run needs. ``plan`` refuses a run that needs more than this machine has.

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from harness.errors import ExperimentError
 from harness.experiment.document import naming_origin
 from harness.experiment.form import Experiment, ProcessingSpec, section_of
-from harness.experiment.inventory import load_inventory
 from harness.experiment.loader import check_rules
 from harness.planning.composition import choose_behaviour, choose_parts
 from harness.planning.documents import hash_documents
+from harness.planning.placement import place_nodes
 from harness.planning.plan import Plan, PlannedRun
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
@@ -22,20 +22,12 @@ from harness.workload.adversaries import draw_adversaries
 from harness.workload.interests import Interests
 from harness.workload.publications import rate_law
 from harness.workload.workload import Workload, draw_workload
-from metrics.rundir import Placement
 from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
 from peer.protocols.description import Choice, FirstNetwork, ParameterError
 from peer.protocols.registry import PROTOCOLS
 from peer.runtime.spec import NodeSpec, OverlayDocument
 from topologies.network import Network
-
-SANDBOX = "sandbox"
-"""The name of the emulated testbed's only machine."""
-
-WAN_PREFIX = "10.0"
-CTL_PREFIX = "172.16"
-"""Hosts are numbered from .0.1 in both networks; 10,000 end at .39.16, far from the machine's own addresses."""
 
 LONGEST_PROCESSING_MS = 60_000.0
 
@@ -71,7 +63,7 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
         name=experiment.name,
         seed=experiment.seed,
         experiment=experiment,
-        placement=_place_nodes(experiment, source, underlay.size),
+        placement=place_nodes(experiment, source, underlay.size),
         prediction=predict(experiment, underlay, workload.interests, workload.schedule),
         hashes={},
     )
@@ -176,22 +168,3 @@ def _run_number(experiment: Experiment) -> int:
     """Return the number that distinguishes this run's peers from another's; it fits into JSON's 53 bits."""
     digest = hashlib.sha256(f"{experiment.name}/{experiment.seed}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 11
-
-
-def _place_nodes(experiment: Experiment, source: Path, nodes: int) -> tuple[Placement, ...]:
-    """Place node i on host i: in the sandbox, or in the slots of the inventory's machines."""
-    if experiment.testbed != "remote":
-        return tuple(
-            Placement(node, node, SANDBOX, _address(WAN_PREFIX, node), _address(CTL_PREFIX, node))
-            for node in range(nodes)
-        )
-    assert experiment.inventory is not None, "check_rules requires it"
-    slots = load_inventory(source.parent / experiment.inventory).slots(nodes)
-    return tuple(
-        Placement(node, node, slot.machine, slot.listen[0], slot.metrics[0] if slot.metrics else "")
-        for node, slot in enumerate(slots)
-    )
-
-
-def _address(prefix: str, host: int) -> str:
-    return f"{prefix}.{(host + 1) >> 8}.{(host + 1) & 255}"

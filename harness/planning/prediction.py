@@ -1,76 +1,28 @@
 """Predicts what a run needs before it starts, and refuses a run that needs more than this machine has.
 
-The needs are sums over the constants below, which docs/experiment-spec.md lists. Links and frames are counted on a
-model of the overlay in which all nodes are up.
+``needs`` estimates processes, memory, files and wall time. Links and frames are counted on a model of the overlay in
+which all nodes are up.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from harness.errors import ExperimentError
-from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
-from harness.machine.capacity import Capacity, this_machine
+from harness.experiment.form import Experiment
+from harness.machine.capacity import this_machine
 from harness.planning.composition import choose_parts
 from harness.planning.copies import count_copies
 from harness.planning.models import find_model
+from harness.planning.needs import estimate_needs
 from harness.planning.overlay_models import OverlayModel, model_overlay
-from harness.planning.plan import MOST_EMULATED_HOSTS, Prediction
+from harness.planning.plan import Prediction
+from harness.testbeds.registry import TESTBEDS
 from harness.workload.churn import mean_off_s
 from harness.workload.interests import Interests, expected_draws
 from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Publish
 from peer.protocols.description import Choice
-from peer.runtime.limits import SUPPORT_FILES, needed_files
 from topologies.model import Underlay
-
-PEER_MIB = 7.0
-"""Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
-
-SUPPORT_MIB = 400.0
-"""Memory of the processes that a run has once: launcher, data plane, the agent and its parent, sshd, Prometheus."""
-
-PAIR_BYTES = 400
-"""Memory per directed pair of hosts: 180 bytes each in the launcher and in the running stage, 40 in the data plane."""
-
-SIMULATOR_MIB = 150.0
-"""Memory of a process that plans or simulates, without hosts."""
-
-SIMULATED_NODE_MIB = 0.15
-"""Memory of an idle simulated node with its trace buffer. Protocols and long runs need more."""
-
-SIMULATED_PAIR_BYTES = 26
-"""Memory per directed pair of hosts in a simulated run, in the process that needs most: `plan` sorts the round-trip
-times for the median."""
-
-SIMULATED_EXTRA_BYTES = 16
-"""Additional memory per directed pair with jitter, and again with loss: the number, and a copy while it is rounded."""
-
-HOST_PROCESSES = 2
-"""Processes per host: the peer, and the one that keeps the host's namespace."""
-
-CRASHING_PROCESSES = 1
-"""Additional processes per host if nodes crash: the parent of the node's processes."""
-
-SUPPORT_PROCESSES = 10
-"""Processes that a run has once."""
-
-BOOT_S = 3.0
-"""Wall time to make the sandbox and to start the processes that a run has once."""
-
-HOST_BOOT_S = 0.02
-"""Wall time to make a host with its interfaces and to start its peer."""
-
-PROBES_PER_S = 8_000
-"""Echo requests per second while all pairs are probed."""
-
-INTRODUCTION_S = 4.0
-"""Longest wall time in which hosts exchange their first packets."""
-
-INTRODUCED_PER_S = 10.0
-"""Pairs of hosts per second of that time, if there are few pairs."""
-
-COLLECT_S = 4.0
-"""Wall time to stop the peers, collect their files and close the run, without the analysis."""
 
 SAMPLED_MESSAGES = 50
 """Messages of the schedule whose copies are counted; their mean is used for all."""
@@ -93,17 +45,17 @@ MAX_DRAWS = 2_000_000_000
 
 def predict(experiment: Experiment, underlay: Underlay, interests: Interests, schedule: Sequence[Action]) -> Prediction:
     """Predict what the run needs, on any machine."""
-    needs = _needs(experiment, underlay.size)
+    needs = estimate_needs(experiment, underlay.size)
     published = [action for action in schedule if isinstance(action, Publish)]
     parts = choose_parts(experiment)
     model = model_overlay(parts, interests, experiment.seed)
     copies = expected_copies(parts.dissemination, model, interests, published, experiment.seed)
-    rate = experiment.workload.publish_rate_per_s / _dilation(experiment)
+    rate = experiment.workload.publish_rate_per_s / needs.dilation
     return Prediction(
-        processes=int(needs.processes),
-        memory_mib=needs.memory_mib,
-        open_files=int(needs.open_files),
-        wall_s=None if experiment.testbed == "simulated" else _wall_s(experiment, underlay.size),
+        processes=int(needs.capacity.processes),
+        memory_mib=needs.capacity.memory_mib,
+        open_files=int(needs.capacity.open_files),
+        wall_s=needs.wall_s,
         links_per_node=round(model.degree, 1),
         frames_per_s=None if copies is None else round(copies * rate, 1),
     )
@@ -116,12 +68,13 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
         ExperimentError: the run needs too much; the message names the place and the numbers.
     """
     _refuse_many(_drawn(experiment, hosts))
-    if experiment.testbed == "remote":
-        return
-    if experiment.testbed == "emulated" and hosts > MOST_EMULATED_HOSTS:
-        problem = f"expected at most {MOST_EMULATED_HOSTS} hosts on the emulated testbed's control network, got {hosts}"
+    testbed = TESTBEDS[experiment.testbed]
+    if testbed.limit is not None and hosts > testbed.limit.hosts:
+        problem = f"expected at most {testbed.limit.hosts} hosts {testbed.limit.place}, got {hosts}"
         raise ExperimentError("$.underlay.hosts", problem)
-    needs, has = _needs(experiment, hosts), this_machine()
+    if not testbed.here:
+        return
+    needs, has = estimate_needs(experiment, hosts).capacity, this_machine()
     for what, need, limit in (
         ("processes", needs.processes, has.processes),
         ("MiB of memory", needs.memory_mib, has.memory_mib),
@@ -175,44 +128,6 @@ def _drawn(experiment: Experiment, hosts: int) -> Iterator[_Drawn]:
     yield _Drawn("$.interests", amount, MAX_SUBSCRIPTIONS, f"subscriptions of {_plain(instances)} instances of nodes")
     amount = instances * expected.numbers
     yield _Drawn("$.interests", amount, MAX_DRAWS, f"random numbers for {_plain(instances)} instances of nodes")
-
-
-def _needs(experiment: Experiment, hosts: int) -> Capacity:
-    """Return the needs on this machine; for a remote run, as if all processes were on one machine."""
-    if experiment.testbed == "simulated":
-        pair_bytes = SIMULATED_PAIR_BYTES + _extras(experiment.underlay) * SIMULATED_EXTRA_BYTES
-        return Capacity(
-            processes=1,
-            memory_mib=round(SIMULATOR_MIB + hosts * SIMULATED_NODE_MIB + hosts**2 * pair_bytes / 2**20, 1),
-            open_files=hosts + SUPPORT_FILES,
-        )
-    return Capacity(
-        processes=hosts * (HOST_PROCESSES + _may_crash(experiment.churn) * CRASHING_PROCESSES) + SUPPORT_PROCESSES,
-        memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
-        open_files=needed_files(hosts),
-    )
-
-
-def _may_crash(churn: ChurnSpec) -> bool:
-    return churn.crash_ratio > 0 or any(entry.action in ("crash", "vanish") for entry in churn.script)
-
-
-def _extras(underlay: UnderlaySpec) -> int:
-    """Return how many matrices the underlay has besides the delays."""
-    jitter = underlay.kind == "wondernetwork" if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
-    return jitter + (underlay.loss_ratio > 0)
-
-
-def _wall_s(experiment: Experiment, hosts: int) -> float:
-    probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
-    probing_s += min(INTRODUCTION_S, hosts * (hosts - 1) / 2 / INTRODUCED_PER_S)
-    running_s = experiment.workload.length_s * _dilation(experiment)
-    return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
-
-
-def _dilation(experiment: Experiment) -> float:
-    """Return the real seconds per virtual second; 1 for the simulator."""
-    return 1.0 if experiment.testbed == "simulated" else experiment.time_dilation
 
 
 def expected_copies(

@@ -1,7 +1,8 @@
 """The running stage: from a planned run directory to ``manifest.json``.
 
-``trellis run`` starts ``python -m harness.stages.execution RUN_DIR``, for the emulated testbed in a sandbox. A failure
-that ends the run raises; any other becomes a problem in the manifest, and so a reason of the verdict.
+``trellis run`` starts ``python -m harness.stages.execution RUN_DIR``, in a sandbox if the testbed's description says
+so. The description names the stage; ``run_planned`` is that of testbeds with machines. A failure that ends the run
+raises; any other becomes a problem in the manifest, and so a reason of the verdict.
 """
 
 import contextlib
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 
 import msgspec
 
@@ -17,7 +19,7 @@ from harness.deployment.agents import DRAIN_S
 from harness.errors import DeploymentError, TestbedError, TrellisError, last_line
 from harness.machine.disk_reserve import Reserve
 from harness.planning import read_plan
-from harness.planning.plan import Plan, PlannedRun
+from harness.planning.plan import Plan
 from harness.progress import step
 from harness.stages import manifest
 from harness.stages.prometheus import (
@@ -29,7 +31,8 @@ from harness.stages.prometheus import (
 )
 from harness.stages.supervision import PartLostError, Supervision
 from harness.terminal import printable
-from harness.testbeds.base import Findings, Testbed
+from harness.testbeds.base import Accounting, Certifying, Findings, MakeTestbed, Recording, Setting, Testbed
+from harness.testbeds.registry import TESTBEDS
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
 from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, agent_log, exits_file
@@ -55,6 +58,7 @@ class Execution:
         self.run_dir = run_dir
         planned = read_plan(run_dir)
         self.plan = planned.plan
+        self.description = TESTBEDS[self.plan.experiment.testbed]
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
         self.phase_log = manifest.PhaseLog(self.clock)
@@ -67,7 +71,7 @@ class Execution:
         self.was_cut_short = False
         self.record = Record(make_token())
         self.supervision = Supervision(self.plan.experiment.supervision, self.clock)
-        self.testbed = make_testbed(planned, run_dir, self.epoch_offset_ns, self.clock)
+        self.testbed = make_testbed(Setting(planned, run_dir, self.epoch_offset_ns, self.clock))
 
     @property
     def run_id(self) -> str:
@@ -96,7 +100,8 @@ class Execution:
         clock = self.clock
         self.supervision.add(self.reserve.lost)  # first: a full disk ends other parts, too
         self.supervision.add(lambda: {f"the agent on {name}": words for name, words in deployment.faults().items()})
-        self.supervision.add(self.testbed.lost)
+        if isinstance(self.testbed, Recording):
+            self.supervision.add(self.testbed.lost)
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
         planned = Timeline.plan(start_ns, self.plan.experiment.workload.spans_s)
         self.zero_ns = planned.zero_ns
@@ -109,7 +114,8 @@ class Execution:
                 deployment.stop_running()
         self.problems += [("invalid", f"lost during the run: {text}") for text in self.supervision.problems]
         with self.phase_log.phase("stop"), self.noting("the peers did not end", "invalid"):
-            self.resources = self.testbed.resources()  # not before: reading a process's memory pauses it
+            if isinstance(self.testbed, Accounting):
+                self.resources = self.testbed.resources()  # not before: reading a process's memory pauses it
             self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
 
     def _pass_phases(self, planned: Timeline) -> None:
@@ -151,6 +157,17 @@ class Execution:
             ]
             if status and words:
                 self.problems.append(("invalid", f"the agent on {machine} ended its peers: {printable(words[-1][7:])}"))
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record the network in the context, on a testbed that can."""
+        if not isinstance(self.testbed, Recording):
+            yield
+            return
+        self.testbed.start_recording(self.longest_s())
+        yield
+        with self.noting("the recording did not end cleanly", "invalid"):
+            self.testbed.stop_recording()
 
     @contextlib.contextmanager
     def scraping(self) -> Iterator[None]:
@@ -218,7 +235,8 @@ class Execution:
         final_states = (*peer_states(self.plan, self.run_dir), *findings.final_states)
         result = Manifest(
             run_id=self.run_id,
-            testbed=self.plan.experiment.testbed,
+            testbed=self.description.name,
+            can=tuple(sorted(self.description.can)),
             epoch_offset_ns=self.epoch_offset_ns,
             zero_ns=self.zero_ns,
             phases=tuple(self.phase_log.phases),
@@ -249,18 +267,16 @@ def run_planned(run_dir: Path) -> Manifest:
     with phase_log.phase("boot", f"boot {len(run.plan.placement)} hosts"):
         testbed.boot()
     write_document(run_dir / DEPLOYMENT_FILE, run.record)
-    held = run.plan.experiment.testbed == "remote"  # the emulated machine ends with the sandbox
+    held = not run.description.sandboxed  # a sandbox ends with the stage
     with Deployment(testbed.machines(), run.record.folder, run_dir / LOGS_FOLDER, held=held) as deployment:
         with phase_log.phase("deploy"):
             run.deploy(deployment)
-        with phase_log.phase("probe_before"):
-            testbed.probe("before")
-        testbed.start_recording(run.longest_s())
-        with run.scraping():
+        if isinstance(testbed, Certifying):
+            with phase_log.phase("probe_before"):
+                testbed.probe("before")
+        with run.recording(), run.scraping():
             run.perform(deployment)
-        with run.noting("the recording did not end cleanly", "invalid"):
-            testbed.stop_recording()
-        if not run.was_cut_short:
+        if isinstance(testbed, Certifying) and not run.was_cut_short:
             with phase_log.phase("settle"):
                 time.sleep(SETTLE_S)
             with phase_log.phase("probe_after"), run.noting("no probes after the workload", "invalid"):
@@ -285,30 +301,18 @@ def main() -> int:
 
 
 def stage_of(run_dir: Path) -> Callable[[Path], Manifest]:
-    """Return the function that runs the plan: a simulation deploys to no machines."""
-    if read_plan(run_dir).plan.experiment.testbed == "simulated":
-        from harness.stages.simulation import simulate_planned
-
-        return simulate_planned
-    return run_planned
+    """Return the function that runs the plan on its testbed."""
+    stage: Callable[[Path], Manifest] = resolve_name(TESTBEDS[read_plan(run_dir).plan.experiment.testbed].stage)
+    return stage
 
 
-def make_testbed(planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> Testbed:
-    """Return the testbed that the plan names.
-
-    Args:
-        planned: the plan and its underlay.
-        run_dir: the run directory.
-        epoch_offset_ns: what to add to an instant of the monotonic clock to get one since 1970 (ns).
-        clock: the run's clock.
-    """
-    if planned.plan.experiment.testbed == "remote":
-        from harness.testbeds.remote import RemoteTestbed
-
-        return RemoteTestbed(planned.plan, run_dir)
-    from harness.testbeds.emulated.testbed import EmulatedTestbed
-
-    return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns, clock)
+def make_testbed(setting: Setting) -> Testbed:
+    """Return the testbed that the plan names."""
+    name = setting.planned.plan.experiment.testbed
+    testbed = TESTBEDS[name].testbed
+    assert testbed is not None, f"testbed {name} has another running stage"
+    make: MakeTestbed = resolve_name(testbed)
+    return make(setting)
 
 
 def peer_states(plan: Plan, run_dir: Path) -> list[FinalState]:

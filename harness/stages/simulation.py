@@ -14,6 +14,7 @@ from harness.simulator.enactment import START_NS, Enactment
 from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from harness.stages import manifest
+from harness.testbeds.registry import TESTBEDS
 from metrics.rundir import FinalState, Manifest, Timeline
 from peer.core.contract import Message, NodeId
 from peer.core.randomness import NETWORK, substream
@@ -104,7 +105,8 @@ class SimulatedRun:
         plan = planned.plan
         result = Manifest(
             run_id=f"{plan.name}-{self._run_dir.name}",
-            testbed="simulated",
+            testbed=plan.experiment.testbed,
+            can=tuple(sorted(TESTBEDS[plan.experiment.testbed].can)),
             epoch_offset_ns=offset_ns,
             zero_ns=self._timeline.zero_ns,
             phases=self._timeline.phases,

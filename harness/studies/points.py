@@ -11,6 +11,8 @@ from harness.errors import ExperimentError
 from harness.experiment.form import Experiment
 from harness.experiment.loader import decode_experiment
 from harness.studies.form import Cell, Study
+from harness.testbeds import simulated
+from harness.testbeds.registry import find_lack
 
 VARIANT = "variant"
 """The axis of the study's variants."""
@@ -88,7 +90,7 @@ def assign(document: dict[str, Any], settings: Mapping[str, Any]) -> None:
 
 
 def _make_experiment(study: Study, at: Mapping[str, Cell], settings: list[Settings]) -> Experiment:
-    document = {"name": study.name, "testbed": "simulated", **deepcopy(study.experiment)}
+    document = {"name": study.name, "testbed": simulated.TESTBED.name, **deepcopy(study.experiment)}
     try:
         for given in settings:
             assign(document, given)
@@ -97,7 +99,7 @@ def _make_experiment(study: Study, at: Mapping[str, Cell], settings: list[Settin
         where = ", ".join(f"{axis} = {value}" for axis, value in at.items())
         place = error.path if error.path.startswith("$.experiment") else f"$.experiment{error.path[1:]}"
         raise ExperimentError(place, f"{error.problem}{f' (at {where})' if where else ''}") from None
-    if experiment.testbed != "simulated":
+    if find_lack(experiment.testbed, "simulate") is not None:
         raise ExperimentError("$.experiment.testbed", f'studies are simulated, got "{experiment.testbed}"')
     if "seed" in document:
         raise ExperimentError("$.experiment.seed", "set by the study's seeds")

@@ -1,5 +1,6 @@
-"""Where an experiment is executed on machines: ``emulated`` (one machine, an emulated network) and ``remote``.
+"""Where an experiment is executed: one package per testbed, whose ``__init__`` describes it.
 
-``base`` has the interface ``Testbed``, which is all that ``harness.stages.execution`` knows of them. A simulated run
-needs no testbed (``harness.simulator``).
+``registry`` has the testbeds by name, and ``description`` what a testbed says of itself. Loader, planner, prediction,
+doctor and running stage read the descriptions, so none of them names a testbed. ``base`` has the interfaces between a
+testbed with machines and ``harness.stages.execution``.
 """

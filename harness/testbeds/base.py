@@ -1,12 +1,16 @@
-"""The interface between testbeds and the running stage."""
+"""The interfaces between testbeds with machines and the running stage."""
 
-from typing import Literal, Protocol
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from harness.deployment.agents import Site
 from harness.experiment.inventory import Machine
+from harness.planning.plan import PlannedRun
 from metrics.rundir import FinalState
+from peer.runtime.clock import Clock
 
 Moment = Literal["before", "after"]
 
@@ -20,12 +24,31 @@ class Findings(Struct, frozen=True):
     capture_files: tuple[str, ...] = ()
 
 
-class Testbed(Protocol):
-    """A testbed. Each method is called once, in this order, except ``probe`` and ``lost``.
+class Setting(NamedTuple):
+    """What a testbed is made for.
 
-    ``probe`` is called before the workload, and after it unless it was cut short; ``lost`` is called at any time.
+    Attributes:
+        planned: the plan and its documents.
+        run_dir: the run directory.
+        epoch_offset_ns: what to add to an instant of the monotonic clock to get one since 1970 (ns).
+        clock: the run's clock.
+    """
+
+    planned: PlannedRun
+    run_dir: Path
+    epoch_offset_ns: int
+    clock: Clock
+
+
+MakeTestbed = Callable[[Setting], "Testbed"]
+
+
+class Testbed(Protocol):
+    """A testbed that has machines. Each method is called once, in this order.
+
     All files are written into the run directory. A method raises TestbedError if it fails; a failure that only spoils
-    the result is a problem in the findings.
+    the result is a problem in the findings. A testbed that does more has the methods of ``Certifying``, ``Recording``
+    or ``Accounting``, too.
     """
 
     def boot(self) -> None:
@@ -40,8 +63,21 @@ class Testbed(Protocol):
     def metrics(self) -> dict[str, tuple[str, int]]:
         """Return the endpoints of the metrics of the testbed's own parts; that of an agent by its machine's name."""
 
+    def close(self) -> Findings:
+        """Stop everything and return the findings. Processes that remain end with the sandbox."""
+
+
+@runtime_checkable
+class Certifying(Protocol):
+    """A testbed with the ability ``certify``: it measures the idle network."""
+
     def probe(self, moment: Moment) -> None:
-        """Certify the idle network."""
+        """Certify the idle network. Called before the workload, and after it unless it was cut short."""
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """A testbed with the ability ``capture``: it records the network from before any peer sends to after the last."""
 
     def start_recording(self, longest_s: float) -> None:
         """Start to record the network, before any peer sends; for at most ``longest_s`` virtual seconds."""
@@ -52,11 +88,13 @@ class Testbed(Protocol):
         Called every second of the run, at any time between ``boot`` and ``close``, so it must be cheap.
         """
 
-    def resources(self) -> dict[str, float]:
-        """Return what the peers use now. Called after the measured time, before they end."""
-
     def stop_recording(self) -> None:
         """Stop the recording, after the end of the last peer."""
 
-    def close(self) -> Findings:
-        """Stop everything and return the findings. Processes that remain end with the sandbox."""
+
+@runtime_checkable
+class Accounting(Protocol):
+    """A testbed that knows what its peers use."""
+
+    def resources(self) -> dict[str, float]:
+        """Return what the peers use now. Called after the measured time, before they end."""

@@ -49,7 +49,7 @@ class Group(Struct, frozen=True):
     @property
     def repeats_simulation(self) -> bool:
         """Whether a simulated run is there twice: the same seed gives the same run, not another sample."""
-        seeds = [run.plan.seed for run in self.runs if run.experiment["testbed"] == "simulated"]
+        seeds = [run.plan.seed for run in self.runs if run.manifest.has_ability("simulate")]
         return len(set(seeds)) < len(seeds)
 
 

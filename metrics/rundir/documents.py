@@ -40,6 +40,10 @@ SCHEMA_VERSION = 1
 """The version of the run directory: raise it when files change so that programs of the version before misread them."""
 
 
+_EARLIER_ABILITIES = {"emulated": ("capture", "certify"), "simulated": ("simulate",)}
+"""What the analysis asks of testbeds whose manifests do not say it, by name."""
+
+
 class Placement(Struct, frozen=True):
     """Where a node runs: its host (index into the underlay), machine, and addresses."""
 
@@ -226,6 +230,8 @@ class Manifest(Struct, frozen=True):
     each is (severity, text) with severity ``invalid`` or ``suspect``.
 
     ``deployment`` has the name of the run's ``folder`` below every machine's work folder, and where ``prometheus`` was.
+
+    ``can`` are the abilities of the testbed; None in manifests of earlier versions, so ask ``has_ability``.
     """
 
     run_id: str
@@ -244,6 +250,7 @@ class Manifest(Struct, frozen=True):
     time_dilation: Dilation = 1.0
     deployment: dict[str, str] = field(default_factory=dict)
     schema_version: Count = 0
+    can: tuple[Text, ...] | None = None
 
     def __post_init__(self) -> None:
         self.timeline.require_bounded()
@@ -251,6 +258,10 @@ class Manifest(Struct, frozen=True):
     @property
     def timeline(self) -> Timeline:
         return Timeline(self.zero_ns, self.phases)
+
+    def has_ability(self, name: str) -> bool:
+        """Whether the testbed had an ability, by its name in ``harness.testbeds.description``."""
+        return name in (_EARLIER_ABILITIES.get(self.testbed, ()) if self.can is None else self.can)
 
 
 class Check(Struct, frozen=True):

@@ -67,7 +67,7 @@ def gather(
     """
     messages, hops = found.messages, found.hops
     busy, steal = read_load(run)
-    simulated = run.manifest.testbed == "simulated"
+    simulated = run.manifest.has_ability("simulate")
     opaque = is_opaque(run, hops)
     packets = found.transits.sent if found.transits is not None else None
     evidence = parts.Evidence(
@@ -170,7 +170,7 @@ def lacks_captures(run: RunDir) -> Absent | None:
     """Why a run has no captures; None if it has some."""
     if run.captures:
         return None
-    if run.manifest.testbed != "emulated":
+    if not run.manifest.has_ability("capture"):
         return Absent(f"the {run.manifest.testbed} testbed captures no packets")
     if not run.experiment.get("capture", {}).get("enabled", False):
         return Absent("the experiment asks for no capture")
@@ -179,7 +179,7 @@ def lacks_captures(run: RunDir) -> Absent | None:
 
 def _unsampled(run: RunDir) -> Absent:
     """Why a run compares no captures of hosts."""
-    if run.manifest.testbed != "emulated":
+    if not run.manifest.has_ability("certify"):
         return Absent(f"the {run.manifest.testbed} testbed emulates no network")
     return Absent("the experiment samples no hosts for a second capture")
 
@@ -191,7 +191,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         run: the run directory.
         in_time: ``pairs_in_time``; None = not known.
     """
-    if run.manifest.testbed != "emulated":
+    if not run.manifest.has_ability("certify"):
         return Absent(f"the {run.manifest.testbed} testbed emulates no network")
     limits = run.experiment["verdict"]
     asked = {phase: RoundTrips.of(run.underlay, idle=phase != "during") for phase in PHASES}
@@ -287,7 +287,7 @@ def read_load(run: RunDir) -> tuple[tuple[float, ...] | Absent, tuple[float, ...
             working |= (phase.start_ns <= at_ns) & (at_ns < phase.end_ns)
     rows = rows.filter(pa.array(working))
     busy, steal = (tuple(rows[name].drop_null().to_pylist()) for name in ("cpu_busy_ratio", "steal_ratio"))
-    missing = Absent("no load of the processors was recorded", due=run.manifest.testbed == "emulated")
+    missing = Absent("no load of the processors was recorded", due=run.manifest.has_ability("certify"))
     return busy or missing, steal or missing
 
 

@@ -19,10 +19,10 @@ import pytest
 
 from harness.errors import TestbedError
 from harness.machine.awake import kept_awake
+from harness.planes.plane import Port
 from harness.testbeds.emulated.dataplane.netns import entered
 from harness.testbeds.emulated.dataplane.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
-from harness.testbeds.emulated.plane import Port
 from harness.testbeds.emulated.userspace import UserspacePlane
 from metrics.stalls import read_stalls
 from tests.namespaces import held_namespaces

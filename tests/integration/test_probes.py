@@ -23,7 +23,7 @@ import numpy as np
 from harness.stages import manifest
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import SLOT_NS
-from harness.testbeds.emulated.plane import Port
+from harness.planes.plane import Port
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.userspace import UserspacePlane
 from topologies.model import Host, Underlay

@@ -19,7 +19,7 @@ from harness.experiment.loader import load_experiment
 from harness.interruption import GRACE_S
 from harness.planning import make_plan, read_plan, write_plan
 from harness.stages.prometheus import reopen_prometheus
-from harness.testbeds.remote import RemoteTestbed
+from harness.testbeds.remote.testbed import RemoteTestbed
 from metrics.prometheus import GRAPHS
 from metrics.rundir import ClockOffset, Manifest
 from tests.integration.deployment_machines import Box, machines, prometheus_runs, sandboxed

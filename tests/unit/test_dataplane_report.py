@@ -4,11 +4,11 @@ import mmap
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from harness.planes.plane import DROP_CAUSES, Counters
 from harness.testbeds.emulated.dataplane import gauges
 from harness.testbeds.emulated.dataplane.gauges import GaugeSnapshot
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
 from harness.testbeds.emulated.dataplane.monitor import MetricsCollector, Reporter
-from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
 from peer.runtime.clock import UNDILATED, Clock
 
 

@@ -7,15 +7,17 @@ import pytest
 from msgspec import Struct
 
 from harness.cli import main
-from harness.experiment.abilities import ABILITIES, DEFAULTS, ignored_keys, refusals
+from harness.experiment.abilities import DEFAULTS, DEMANDS, Demand, ignored_keys, refusals
 from harness.experiment.form import Experiment, resolve
 from harness.experiment.loader import decode, decode_experiment
+from harness.testbeds.registry import TESTBEDS
 from metrics.degenerate import find_degeneracies
 
 BASE = 'name = "x"\nprotocol = "random"\nunderlay = { kind = "uniform", hosts = 20 }\n'
 OTHER: dict[str, Any] = {
     "inventory": "machines.toml",
     "peer.command": ["node", "peer.js"],
+    "churn.silent_ratio": 0.5,
     "underlay.jitter": 1.0,
     "underlay.loss_ratio": 0.5,
     "supervision": "continue",
@@ -50,7 +52,7 @@ def with_key(key: str, testbed: str) -> Experiment:
     return decode(document, Experiment)
 
 
-KEYS = [(ability, key) for ability in ABILITIES for key in ability.keys]
+KEYS = [(demand, key) for demand in DEMANDS for key in demand.keys]
 
 
 def test_the_table_names_keys_of_the_form_each_once() -> None:
@@ -59,22 +61,22 @@ def test_the_table_names_keys_of_the_form_each_once() -> None:
     assert set(names) <= set(leaves(DEFAULTS))
 
 
-@pytest.mark.parametrize("testbed", ["emulated", "simulated", "remote"])
-@pytest.mark.parametrize(("ability", "key"), KEYS, ids=[key for _, key in KEYS])
-def test_a_key_is_honoured_refused_or_remarked_on(ability, key: str, testbed: str) -> None:
+@pytest.mark.parametrize("testbed", TESTBEDS)
+@pytest.mark.parametrize(("demand", "key"), KEYS, ids=[key for _, key in KEYS])
+def test_a_key_is_honoured_refused_or_remarked_on(demand: Demand, key: str, testbed: str) -> None:
     experiment = with_key(key, testbed)
     refused = [place for place, _ in refusals(experiment)]
     remarked = list(ignored_keys(experiment))
-    if testbed in ability.testbeds:
+    if demand.ability in TESTBEDS[testbed].can:
         assert (refused, remarked) == ([], [])
-    elif testbed in ability.refused:
+    elif demand.refused:
         assert (refused, remarked) == ([f"$.{key}"], [])
     else:
         assert refused == [] and [text.split()[0] for text in remarked] == [key]
 
 
 def test_defaults_are_remarked_on_nowhere() -> None:
-    for testbed in ("emulated", "simulated", "remote"):
+    for testbed in TESTBEDS:
         experiment = decode({"name": "x", "testbed": testbed}, Experiment)
         assert list(refusals(experiment)) == list(ignored_keys(experiment)) == []
 

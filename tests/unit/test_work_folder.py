@@ -20,7 +20,7 @@ SHIPPED = ("packages/0123/peer/trace/__init__.py", "token/agent.json", "token/ov
 
 
 STAND_INS = (
-    *("Certifier", "Pace", "PressureLog", "Prober", "UserspacePlane", "Watchdog"),
+    *("Certifier", "Pace", "PressureLog", "Prober", "Watchdog", "resolve_name"),
     *("find_groups", "hosts", "make_keep_awake", "read_throttling", "sandbox", "start_sshd"),
 )
 """What the testbed is made of but for its work folder."""
@@ -60,6 +60,7 @@ def test_the_testbed_keeps_what_was_not_collected(
     run_dir.mkdir()
     plan = MagicMock(placement=[SimpleNamespace(host=0, machine="m", wan_ip="10.0.0.1", ctl_ip="10.1.0.1")])
     plan.experiment.verdict.lateness_p99_ms = 0.5
+    plan.experiment.testbed = "emulated"
     emulated = testbed.EmulatedTestbed(plan, MagicMock(), run_dir, 0, UNDILATED)
     emulated.boot()
     write(run_dir, *SHIPPED, *left)

@@ -20,7 +20,7 @@ from pathlib import Path
 from mininet.node import Host as MininetHost
 
 from harness.errors import TestbedError
-from harness.planning.plan import MOST_EMULATED_HOSTS
+from harness.testbeds.emulated import LIMIT
 from peer.runtime.limits import allow_open_files
 
 CTL_BRIDGE = "ctlbr"
@@ -56,8 +56,8 @@ def start(ctl_ips: Sequence[str]) -> list[EmulatedHost]:
     Raises:
         TestbedError: too many hosts, or a namespace or link could not be made.
     """
-    if len(ctl_ips) > MOST_EMULATED_HOSTS:
-        raise TestbedError(f"make {len(ctl_ips)} hosts", f"the control bridge carries at most {MOST_EMULATED_HOSTS}")
+    if len(ctl_ips) > LIMIT.hosts:
+        raise TestbedError(f"make {len(ctl_ips)} hosts", f"the control bridge carries at most {LIMIT.hosts}")
     _BATCHES.mkdir(mode=0o700, exist_ok=True)
     allow_open_files(len(ctl_ips))
     for switch in _IPV6_SWITCHES.glob("*/disable_ipv6"):  # none in a kernel without IPv6

@@ -1,9 +1,6 @@
 """The rate of probes of an idle network: as fast as the data plane can carry with a margin."""
 
-import os
-from pathlib import Path
-
-from harness.testbeds.emulated.userspace import UserspacePlane
+from harness.planes.plane import Plane
 
 FIRST_PER_S = 8000.0
 SLOWEST_PER_S, FASTEST_PER_S = 500.0, 12_000.0
@@ -15,21 +12,15 @@ busy for half of the time, since at higher rates it sleeps and wakes less often.
 class Pace:
     """The rate of echo requests, from what the requests since the last call cost the data plane."""
 
-    def __init__(self, plane: UserspacePlane) -> None:
+    def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._before: tuple[float, int] | None = None
 
     def __call__(self) -> float:
         """Return the next rate in requests per second. A request and its reply are two frames."""
-        now = (_cpu_s(self._plane.pid), self._plane.counters().frames_in)
+        now = (self._plane.cpu_s(), self._plane.counters().frames_in)
         before, self._before = self._before, now
         if before is None or now[1] - before[1] < 2 * SLOWEST_PER_S or now[0] <= before[0]:
             return FIRST_PER_S  # too few frames for an estimate
         frame_s = (now[0] - before[0]) / (now[1] - before[1])
         return min(max(BUSY_RATIO / (2 * frame_s), SLOWEST_PER_S), FASTEST_PER_S)
-
-
-def _cpu_s(process: int) -> float:
-    """Return the processor time of a process, which the kernel counts in ticks of 10 ms."""
-    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,8 +1,9 @@
-"""The emulated testbed, inside a sandbox: Mininet hosts, a userspace data plane, and one machine with its own sshd."""
+"""The emulated testbed, inside a sandbox: Mininet hosts, a data plane, and one machine with its own sshd."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
 import msgspec
 import numpy as np
@@ -14,17 +15,18 @@ from harness.machine import sandbox
 from harness.machine.awake import make_keep_awake
 from harness.machine.pressure import PressureLog
 from harness.machine.watchdog import Watchdog
+from harness.planes.plane import CaptureCounts, FinalCounters, Plane, PlaneMaker, Port
+from harness.planes.registry import PLANES
 from harness.planning.plan import Plan
-from harness.testbeds.base import Findings, Moment
+from harness.testbeds.base import Findings, Moment, Setting
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.host_capture.handle import HostCaptures
 from harness.testbeds.emulated.pace import Pace
-from harness.testbeds.emulated.plane import CaptureCounts, FinalCounters, Port
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
-from harness.testbeds.emulated.userspace import UserspacePlane
 from harness.testbeds.emulated.work_folder import remove_work_folder
+from harness.testbeds.registry import TESTBEDS
 from metrics.host_captures import choose_hosts
 from metrics.processors import find_groups, read_throttling
 from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, PRESSURE_FILE, WORK_FOLDER
@@ -67,9 +69,7 @@ class EmulatedTestbed:
         wan_ips = [place.wan_ip for place in placement]
         self._hosts = hosts.start([place.ctl_ip for place in placement])
         netns = [host.netns for host in self._hosts]
-        dilation = self._clock.dilation
-        late_ns = round(self._plan.experiment.verdict.lateness_p99_ms * 1e6)
-        self._plane = UserspacePlane(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, dilation, late_ns)
+        self._plane = self._make_plane()
         self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
         sampled = choose_hosts(self._plan.seed, len(netns), self._plan.experiment.capture.checked_hosts)
         self._host_captures = HostCaptures({host: netns[host] for host in sampled}, self._run_dir, clock=self._clock)
@@ -78,6 +78,14 @@ class EmulatedTestbed:
         self._certifier = Certifier(self._prober, self._underlay, self._run_dir, self._plan.seed, self._clock)
         self._sshd = self._start_sshd()
         self._pressure.start()
+
+    def _make_plane(self) -> Plane:
+        """Start the data plane that the run's testbed names."""
+        name = TESTBEDS[self._plan.experiment.testbed].plane
+        assert name is not None, "every emulated testbed names a data plane"
+        make: PlaneMaker = resolve_name(PLANES[name].make)
+        late_ns = round(self._plan.experiment.verdict.lateness_p99_ms * 1e6)
+        return make(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, self._clock.dilation, late_ns)
 
     def _start_sshd(self) -> SshServer:
         """Start sshd with a work folder on the run directory's disk: long runs could fill the memory.
@@ -196,6 +204,12 @@ class EmulatedTestbed:
     def _set_jitter(self, jitter_ms: Matrix) -> None:
         underlay = self._underlay
         self._plane.set_pairs(delay_ms=underlay.delay_ms, jitter_ms=jitter_ms, loss_ratio=underlay.loss_ratio)
+
+
+def make(setting: Setting) -> EmulatedTestbed:
+    """Return the testbed of a run."""
+    planned, run_dir, epoch_offset_ns, clock = setting
+    return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns, clock)
 
 
 def _plane_counters(final: FinalCounters) -> dict[str, int]:

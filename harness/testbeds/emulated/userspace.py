@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import TestbedError
+from harness.planes.plane import CaptureCounts, Counters, FinalCounters, Port
 from harness.testbeds.emulated.child import Child
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
 from harness.testbeds.emulated.dataplane.commands import Command, Reply
 from harness.testbeds.emulated.dataplane.faults import Fault
 from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
-from harness.testbeds.emulated.plane import CaptureCounts, Counters, FinalCounters, Port
 from metrics.rundir.files import DATAPLANE_FILE
 from peer.files import LOGS_FOLDER
 from topologies.model import Matrix, Underlay
@@ -29,7 +29,7 @@ _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1
 
 
 class UserspacePlane:
-    """The data plane (see ``plane``), made of three kinds of processes, which this object starts, commands and ends.
+    """The userspace plane: three kinds of processes, which this object starts, commands and ends.
 
     ``dataplane.process`` owns one TUN device per host and forwards. It takes one command at a time over a socket pair,
     with descriptors (matrices, pipes) attached, and answers each. ``dataplane.monitor`` reads the counters, which the
@@ -148,6 +148,11 @@ class UserspacePlane:
         counters = self._ask(commands.Count()).counters
         assert counters
         return counters
+
+    def cpu_s(self) -> float:
+        """Return the forwarding process's processor time (s), which the kernel counts in ticks of 10 ms."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> FinalCounters:
         """Stop forwarding and remove the devices. Frames in flight are never written."""

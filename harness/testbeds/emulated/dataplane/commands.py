@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from harness.planes.plane import Counters, FinalCounters, Port
 from harness.testbeds.emulated.dataplane.faults import Fault
-from harness.testbeds.emulated.plane import Counters, FinalCounters, Port
 from topologies.model import Matrix
 
 MESSAGE_BYTES = 1 << 20

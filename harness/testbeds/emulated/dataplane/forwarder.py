@@ -7,12 +7,12 @@ that tests run the same code with a simulated clock.
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+from harness.planes.plane import DROP_CAUSES, Counters
 from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
 from harness.testbeds.emulated.dataplane.intake import Burst, Intake
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
 from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
 from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
-from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
 
 FRAME_BYTES = 65_535
 READ_BURST = range(16)

@@ -10,9 +10,9 @@ from struct import Struct as Layout
 
 from msgspec import Struct
 
+from harness.planes.plane import DROP_CAUSES, Counters
 from harness.testbeds.emulated.dataplane.intake import Burst
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS
-from harness.testbeds.emulated.plane import DROP_CAUSES, Counters
 
 KINDS = ("gaps", "late", "waits")
 """Kinds of bursts: late ticks, which count as one frame each; frames written late; frames that may have waited long

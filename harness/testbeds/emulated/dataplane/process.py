@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from harness.errors import TestbedError
 from harness.machine.scheduling import PLANE_PRIORITY
+from harness.planes.plane import FinalCounters
 from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
 from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
 from harness.testbeds.emulated.dataplane.commands import CaptureTally, Reply
@@ -28,7 +29,6 @@ from harness.testbeds.emulated.dataplane.faults import make_forwarder, make_netw
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.intake import LOOK_NS, Burst
 from harness.testbeds.emulated.dataplane.links import AccessLink
-from harness.testbeds.emulated.plane import FinalCounters
 from peer.runtime.clock import UNDILATED, Clock
 
 TICK_NS = 5_000_000

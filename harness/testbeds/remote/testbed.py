@@ -1,4 +1,4 @@
-"""The remote testbed: real machines from an inventory, and whatever network is between them.
+"""The remote testbed at work.
 
 Nothing is emulated, so nothing is certified or captured: the traces of the peers are the only data, and the findings
 say so. Delays between machines are as exact as the offsets of their clocks, which the deployment estimates.
@@ -10,7 +10,7 @@ from harness.deployment.agents import Site
 from harness.errors import TestbedError
 from harness.experiment.inventory import MAX_HOSTS_PER_ADDRESS, METRICS_PORT, Machine, saved_inventory
 from harness.planning.plan import Plan
-from harness.testbeds.base import Findings, Moment
+from harness.testbeds.base import Findings, Setting
 from metrics.rundir import read_clocks
 
 AGENT_METRICS_PORT = METRICS_PORT + MAX_HOSTS_PER_ADDRESS
@@ -50,23 +50,6 @@ class RemoteTestbed:
         """Return the endpoint of each machine's agent; machines without a ``metrics_address`` have none."""
         return {slot.machine: (slot.metrics[0], AGENT_METRICS_PORT) for slot in self._slots if slot.metrics}
 
-    def probe(self, moment: Moment) -> None:
-        """Do nothing: there is no configured delay to certify."""
-
-    def start_recording(self, longest_s: float) -> None:
-        """Do nothing: there is no data plane."""
-
-    def lost(self) -> dict[str, str]:
-        """Return nothing: the testbed has no processes of its own."""
-        return {}
-
-    def resources(self) -> dict[str, float]:
-        """Return nothing: resources are not measured."""
-        return {}
-
-    def stop_recording(self) -> None:
-        """Do nothing: there is no recording."""
-
     def close(self) -> Findings:
         """Return the offsets of the clocks, and a note on what was not measured."""
         counters: dict[str, int] = {}
@@ -77,3 +60,8 @@ class RemoteTestbed:
                 f"clock_error_ns_{machine}": clock.error_ns,
             }
         return Findings(counters=counters, problems=(("suspect", UNCERTIFIED),))
+
+
+def make(setting: Setting) -> RemoteTestbed:
+    """Return the testbed of a run."""
+    return RemoteTestbed(setting.planned.plan, setting.run_dir)

@@ -1,0 +1,5 @@
+"""Data planes: what carries packets between the hosts of an emulated network, and delays, drops and captures them.
+
+``plane`` has the interface and its values, ``description`` what a plane says of itself, and ``registry`` the planes by
+name. A testbed names the plane that it uses (``harness.testbeds.description``).
+"""

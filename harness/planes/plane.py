@@ -1,0 +1,175 @@
+"""The interface of data planes, and the values that they take and give.
+
+A data plane is the network between the emulated hosts. An implementation registers a description
+(``harness.planes.description``); the testbed makes the plane and asks only for what ``Plane`` has.
+
+A frame read from its source's device at ``tap_tx`` passes the source's access link (up), the pair's delay, and the
+destination's access link (down), and is written to the destination's device at ``tap_rx``:
+
+* ``tap_tx`` is taken right after the read and ``tap_rx`` right before the write, so that at every hop
+  log_send <= tap_tx <= tap_rx <= log_recv on one clock, the run's (``peer.runtime.clock``);
+* the due time counts from ``tap_tx``;
+* the order within a directed pair is kept, whatever the jitter;
+* every frame is counted: frames_in = frames_out + drops + in flight.
+
+Source: design section 4.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from topologies.model import Matrix, Underlay
+
+DROP_CAUSES = ("loss", "queue", "unknown_destination", "not_ip", "device_full", "overload")
+"""Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full;
+``device_full``: the destination's kernel refused the frame, or its namespace is gone; ``overload``: the data plane
+holds as many frames as it may."""
+
+
+class Port(Struct, frozen=True):
+    """The attachment of a host: the device to make, and the path of the namespace to make it in."""
+
+    host: int
+    netns: str
+    address: str
+    prefix: int = 16
+    device: str = "wan0"
+    mtu: int = 1500
+
+
+class Counters(Struct, frozen=True):
+    """The counters of the data plane since it was attached.
+
+    Attributes:
+        frames_in, bytes_in: read from the hosts' devices.
+        frames_out, bytes_out: written to the hosts' devices.
+        drops: frames by cause, for each of DROP_CAUSES.
+        in_flight: frames held until their due time.
+    """
+
+    frames_in: int
+    frames_out: int
+    bytes_in: int
+    bytes_out: int
+    drops: dict[str, int]
+    in_flight: int
+
+    @property
+    def unaccounted(self) -> int:
+        """Frames that the counters miss: always 0."""
+        return self.frames_in - self.frames_out - sum(self.drops.values()) - self.in_flight
+
+
+class CaptureCounts(Struct, frozen=True):
+    """A finished capture.
+
+    Attributes:
+        files: the pcapng files; all records of a host are in one of them.
+        records_written: on disk, outbound and inbound together.
+        records_dropped: not captured because the writer was too slow; the forwarding loop never waits for it.
+        frames_in, frames_out: counted by the forwarding loop during the capture, so that records_written +
+            records_dropped = frames_in + frames_out.
+    """
+
+    files: tuple[Path, ...]
+    records_written: int
+    records_dropped: int
+    frames_in: int
+    frames_out: int
+
+
+class FinalCounters(Struct, frozen=True):
+    """The counters at the end of a data plane.
+
+    Attributes:
+        counters: the counters after the last frame.
+        lateness_ns: p50, p90, p99 and max of (actual write - due time) from start to end.
+        overruns: frames that the hosts' kernels dropped because the data plane had not read earlier ones. No other
+            count includes them.
+        realtime: whether the forwarding process had real-time priority.
+    """
+
+    counters: Counters
+    lateness_ns: dict[str, int]
+    overruns: int
+    realtime: bool
+
+
+class Plane(Protocol):
+    """A data plane, whose processes run from its making to ``close``.
+
+    ``attach`` is called once, before all others except ``lost`` and ``close``. Hosts are numbered as in the underlay.
+    Every method but ``lost`` can raise ``TestbedError``.
+
+    Attributes:
+        complaints: one sentence per process that did not end as expected; complete after ``close``.
+    """
+
+    complaints: list[str]
+
+    def attach(self, ports: Sequence[Port]) -> None:
+        """Make every host's device, address it, bring it up, and start to forward.
+
+        Args:
+            ports: one per host, in order.
+        """
+
+    def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
+        """Change a directed pair. Frames already in flight keep their due times."""
+
+    def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
+        """Change every directed pair; each matrix is (n, n), from row to column."""
+
+    def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
+        """Change a host's access link in both directions; rate 0 = unlimited."""
+
+    def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
+        """Record every frame at ingress and at egress as pcapng; times are virtual + the offset.
+
+        Args:
+            folder: where the files are made.
+            snaplen_bytes: how much of each frame is recorded.
+            epoch_offset_ns: what to add to an instant to get one since 1970 (ns).
+        """
+
+    def stop_capture(self) -> CaptureCounts:
+        """Stop the capture; return when the files are complete on disk."""
+
+    def counters(self) -> Counters:
+        """Return a consistent snapshot of the counters."""
+
+    def cpu_s(self) -> float:
+        """Return the processor time (s) that forwarding has taken since the plane was made."""
+
+    def lost(self) -> dict[str, str]:
+        """Return the plane's processes that ended early -> how they ended. Called every second: must be cheap."""
+
+    def close(self) -> FinalCounters:
+        """Stop forwarding and remove the devices. Frames in flight are never written."""
+
+
+class PlaneMaker(Protocol):
+    """Starts a data plane."""
+
+    def __call__(
+        self,
+        underlay: Underlay,
+        seed: int,
+        folder: Path,
+        metrics: tuple[str, int] | None,
+        time_dilation: float,
+        late_ns: int,
+    ) -> Plane:
+        """Start the plane's processes.
+
+        Args:
+            underlay: the configured network.
+            seed: seed of loss and jitter.
+            folder: the run directory, for ``dataplane.jsonl`` and logs.
+            metrics: address and port for Prometheus; None = not served.
+            time_dilation: factor by which everything runs slower; reported times are virtual.
+            late_ns: frames later than this are counted and recorded as late.
+        """

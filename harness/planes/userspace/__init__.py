@@ -1,0 +1,20 @@
+"""The userspace data plane: one process reads packets from TUN devices and writes them when they are due.
+
+It needs no scheduler of the kernel, so it runs on any Linux. docs/dataplane.md has its theory of operation.
+"""
+
+from harness.planes.description import Description, Device
+
+PLANE = Description(
+    name="userspace",
+    can=frozenset({"shape", "queue", "capture"}),
+    needs=(
+        Device(
+            "tun",
+            ("ip", "tuntap", "add", "dev", "t0", "mode", "tun"),
+            "emulated network of the userspace data plane",
+            "modprobe tun; without root also: chmod 666 /dev/net/tun; in a container: --device /dev/net/tun",
+        ),
+    ),
+    make="harness.testbeds.emulated.userspace:UserspacePlane",
+)

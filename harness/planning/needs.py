@@ -1,0 +1,124 @@
+"""Estimates what a run needs of the machines that it runs on: sums over the constants below.
+
+docs/experiment-spec.md lists the constants.
+"""
+
+from collections.abc import Callable
+from pkgutil import resolve_name
+from typing import NamedTuple
+
+from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
+from harness.machine.capacity import Capacity
+from harness.testbeds.registry import TESTBEDS
+from peer.runtime.limits import SUPPORT_FILES, needed_files
+
+PEER_MIB = 7.0
+"""Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
+
+SUPPORT_MIB = 400.0
+"""Memory of the processes that a run has once: launcher, data plane, the agent and its parent, sshd, Prometheus."""
+
+PAIR_BYTES = 400
+"""Memory per directed pair of hosts: 180 bytes each in the launcher and in the running stage, 40 in the data plane."""
+
+SIMULATOR_MIB = 150.0
+"""Memory of a process that plans or simulates, without hosts."""
+
+SIMULATED_NODE_MIB = 0.15
+"""Memory of an idle simulated node with its trace buffer. Protocols and long runs need more."""
+
+SIMULATED_PAIR_BYTES = 26
+"""Memory per directed pair of hosts in a simulated run, in the process that needs most: `plan` sorts the round-trip
+times for the median."""
+
+SIMULATED_EXTRA_BYTES = 16
+"""Additional memory per directed pair with jitter, and again with loss: the number, and a copy while it is rounded."""
+
+HOST_PROCESSES = 2
+"""Processes per host: the peer, and the one that keeps the host's namespace."""
+
+CRASHING_PROCESSES = 1
+"""Additional processes per host if nodes crash: the parent of the node's processes."""
+
+SUPPORT_PROCESSES = 10
+"""Processes that a run has once."""
+
+BOOT_S = 3.0
+"""Wall time to make the sandbox and to start the processes that a run has once."""
+
+HOST_BOOT_S = 0.02
+"""Wall time to make a host with its interfaces and to start its peer."""
+
+PROBES_PER_S = 8_000
+"""Echo requests per second while all pairs are probed."""
+
+INTRODUCTION_S = 4.0
+"""Longest wall time in which hosts exchange their first packets."""
+
+INTRODUCED_PER_S = 10.0
+"""Pairs of hosts per second of that time, if there are few pairs."""
+
+COLLECT_S = 4.0
+"""Wall time to stop the peers, collect their files and close the run, without the analysis."""
+
+
+class Needs(NamedTuple):
+    """What a run needs.
+
+    Attributes:
+        capacity: as if all its processes were on one machine.
+        wall_s: how long it takes, without the analysis; None = not known.
+        dilation: real seconds per virtual second.
+    """
+
+    capacity: Capacity
+    wall_s: float | None
+    dilation: float
+
+
+Estimate = Callable[[Experiment, int], Needs]
+"""A function of the experiment and the number of hosts."""
+
+
+def estimate_needs(experiment: Experiment, hosts: int) -> Needs:
+    """Return what the experiment's run needs on its testbed."""
+    estimate: Estimate = resolve_name(TESTBEDS[experiment.testbed].estimate)
+    return estimate(experiment, hosts)
+
+
+def estimate_processes(experiment: Experiment, hosts: int) -> Needs:
+    """Return the needs of a run with a process per peer."""
+    capacity = Capacity(
+        processes=hosts * (HOST_PROCESSES + _may_crash(experiment.churn) * CRASHING_PROCESSES) + SUPPORT_PROCESSES,
+        memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
+        open_files=needed_files(hosts),
+    )
+    return Needs(capacity, _wall_s(experiment, hosts), experiment.time_dilation)
+
+
+def estimate_simulation(experiment: Experiment, hosts: int) -> Needs:
+    """Return the needs of a simulated run. Its virtual time is never dilated, and its wall time depends on events."""
+    pair_bytes = SIMULATED_PAIR_BYTES + _extras(experiment.underlay) * SIMULATED_EXTRA_BYTES
+    capacity = Capacity(
+        processes=1,
+        memory_mib=round(SIMULATOR_MIB + hosts * SIMULATED_NODE_MIB + hosts**2 * pair_bytes / 2**20, 1),
+        open_files=hosts + SUPPORT_FILES,
+    )
+    return Needs(capacity, wall_s=None, dilation=1.0)
+
+
+def _may_crash(churn: ChurnSpec) -> bool:
+    return churn.crash_ratio > 0 or any(entry.action in ("crash", "vanish") for entry in churn.script)
+
+
+def _extras(underlay: UnderlaySpec) -> int:
+    """Return how many matrices the underlay has besides the delays."""
+    jitter = underlay.kind == "wondernetwork" if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
+    return jitter + (underlay.loss_ratio > 0)
+
+
+def _wall_s(experiment: Experiment, hosts: int) -> float:
+    probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
+    probing_s += min(INTRODUCTION_S, hosts * (hosts - 1) / 2 / INTRODUCED_PER_S)
+    running_s = experiment.workload.length_s * experiment.time_dilation
+    return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
