@@ -65,4 +65,4 @@ def test_the_network_of_a_section_is_that_of_its_underlay(kind: str, jitter: str
     assert made.size == planned.size == 5
     for source, destination in [(a, b) for a in range(5) for b in range(5) if a != b]:
         for one, other in zip(made.path(source, destination), planned.path(source, destination), strict=True):
-            assert made.link(one)._asdict() == pytest.approx(planned.link(other)._asdict(), abs=1e-6)
+            assert tuple(made.link(one)) == pytest.approx(tuple(planned.link(other)), abs=1e-6)
