@@ -6,7 +6,7 @@ reads. ``topologies.timeline`` has the changes of a network over time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from math import hypot
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +27,7 @@ class Link(NamedTuple):
         loss_ratio: probability that it loses a packet, 0..1.
         rate_mbit: 0 = unlimited.
         queue_ms: length of its drop-tail queue, as the time to drain it at its rate.
+        is_cut: whether no packet enters it.
     """
 
     delay_ms: float = 0.0
@@ -34,6 +35,7 @@ class Link(NamedTuple):
     loss_ratio: float = 0.0
     rate_mbit: float = 0.0
     queue_ms: float = 0.0
+    is_cut: bool = False
 
 
 class Asked(NamedTuple):
@@ -66,7 +68,7 @@ class Network:
         jitter_ms: the standard deviation of that delay; None = no pair has any.
         loss_ratio: the loss of a pair; None = no pair has any.
         rate_mbit: (n,) access rate of each host, up and down separately; empty = no host has one, 0 = unlimited.
-        queue_ms: (n,) length of each access link's queue; empty likewise.
+        queue_ms: (n,) length of each access link's queue, with or without a rate; empty = 0.
     """
 
     def __init__(
@@ -89,14 +91,13 @@ class Network:
     @classmethod
     def of(cls, underlay: Underlay) -> Network:
         """Return the network of a latency matrix, with its numbers of hosts. The matrices are not copied."""
-        rated = bool(underlay.rate_mbit.any())
         return cls(
             underlay.size,
             underlay.delay_ms.item,
             jitter_ms=_unless_zero(underlay.jitter_ms),
             loss_ratio=_unless_zero(underlay.loss_ratio),
-            rate_mbit=underlay.rate_mbit.tolist() if rated else (),
-            queue_ms=underlay.queue_ms.tolist() if rated else (),
+            rate_mbit=underlay.rate_mbit.tolist() if underlay.rate_mbit.any() else (),
+            queue_ms=underlay.queue_ms.tolist(),
         )
 
     def path(self, source: int, destination: int) -> tuple[int, ...]:
@@ -107,14 +108,15 @@ class Network:
         """Return a link by its number."""
         kind, host = divmod(number, self.size)
         if kind < 2:
-            return Link(rate_mbit=self.rate_mbit[host], queue_ms=self.queue_ms[host]) if self.rate_mbit else Link()
+            rate_mbit, queue_ms = (values[host] if values else 0.0 for values in (self.rate_mbit, self.queue_ms))
+            return Link(rate_mbit=rate_mbit, queue_ms=queue_ms)
         pair = kind - 2, host
         jitter_ms, loss_ratio = (0.0 if value is None else value(*pair) for value in (self.jitter_ms, self.loss_ratio))
         return Link(self.delay_ms(*pair), jitter_ms, loss_ratio)
 
     def asked(self, source: int, destination: int) -> Asked:
-        """Return what is asked of a pair: delays add up, jitter and losses of links are independent."""
-        return reduce(_cross, map(self.link, self.path(source, destination)), Asked(0.0))
+        """Return what is asked of a pair."""
+        return ask_path(map(self.link, self.path(source, destination)))
 
 
 def uniform_network(size: int, delay_ms: float) -> Network:
@@ -122,10 +124,23 @@ def uniform_network(size: int, delay_ms: float) -> Network:
     return Network(size, lambda source, destination: delay_ms)
 
 
+def ask_path(links: Iterable[Link]) -> Asked:
+    """Return what is asked of a path: delays add up, jitter and losses of links are independent, a cut link cuts it."""
+    return reduce(_cross, links, Asked(0.0))
+
+
 def _cross(before: Asked, link: Link) -> Asked:
-    """Return what is asked of a path with one more link; of a path of which one link has a loss, exactly that loss."""
-    loss_ratio = before.loss_ratio + link.loss_ratio - before.loss_ratio * link.loss_ratio
-    return Asked(before.delay_ms + link.delay_ms, hypot(before.jitter_ms, link.jitter_ms), loss_ratio)
+    return Asked(
+        before.delay_ms + link.delay_ms,
+        hypot(before.jitter_ms, link.jitter_ms),
+        join_losses(before.loss_ratio, link.loss_ratio),
+        before.is_cut or link.is_cut,
+    )
+
+
+def join_losses(one: float, other: float) -> float:
+    """Return the probability that one of two independent losses happens; exactly the other one if one is 0."""
+    return one + other - one * other
 
 
 def _unless_zero(matrix: Matrix) -> OfPair | None:

@@ -48,14 +48,13 @@ def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
     if delays is None:
         return Network.of(make_underlay(spec, folder, seed))
     hosts = spec.hosts or GENERATED_HOSTS
-    rates = [round(spec.rate_mbit, 6)] * hosts if spec.rate_mbit else []
     return Network(
         hosts,
         delays(spec, hosts, seed),
         jitter_ms=_everywhere(_jitter_ms(spec) or 0.0),
         loss_ratio=_everywhere(spec.loss_ratio),
-        rate_mbit=rates,
-        queue_ms=[round(spec.queue_ms, 6)] * len(rates),
+        rate_mbit=[round(spec.rate_mbit, 6)] * hosts if spec.rate_mbit else (),
+        queue_ms=[round(spec.queue_ms, 6)] * hosts,
     )
 
 
