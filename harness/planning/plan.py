@@ -9,6 +9,7 @@ from metrics.rundir import Placement
 from peer.core.schedule import Action
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
+from topologies.timeline import Change
 
 
 class Prediction(Struct, frozen=True):
@@ -31,8 +32,9 @@ class Prediction(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """``plan.json``.
 
-    ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay and schedule. Equal file,
-    overrides and seed give equal hashes, on any machine and with any PYTHONHASHSEED.
+    ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay, schedule and, if the experiment
+    has faults, of the network's changes. Equal file, overrides and seed give equal hashes, on any machine and with
+    any PYTHONHASHSEED.
     """
 
     name: str
@@ -44,10 +46,11 @@ class Plan(Struct, frozen=True):
 
 
 class PlannedRun(Struct, frozen=True):
-    """A plan and its documents. ``source`` is the experiment file."""
+    """A plan and its documents. ``source`` is the experiment file; ``changes`` are those of the network."""
 
     plan: Plan
     underlay: Underlay
     overlay: OverlayDocument
     schedule: tuple[Action, ...]
     source: Path
+    changes: tuple[Change, ...] = ()
