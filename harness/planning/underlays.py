@@ -1,7 +1,8 @@
 """Makes the underlay of ``[underlay]``: reads or generates it, chooses the sites, and adds jitter, loss and rates."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,17 +13,23 @@ from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
 from topologies.generated import cities_underlay, square_underlay, uniform_underlay
 from topologies.geography import world_cities
-from topologies.matrix import matrix_underlay
+from topologies.importers import IMPORTERS, Options
 from topologies.model import Matrix, Underlay, between
-from topologies.pings import read_measurements
+from topologies.provenance import Provenance
 from topologies.sampling import place_hosts, spread_sample
-from topologies.wondernetwork import build_underlay
 
 GENERATED_HOSTS = 20
 """The number of hosts if neither the experiment nor a data set sets it."""
 
 
-def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+class MadeUnderlay(NamedTuple):
+    """An underlay, and where its data come from; None = it is generated."""
+
+    underlay: Underlay
+    provenance: Provenance | None
+
+
+def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
     """Make the underlay of an experiment, with one host per node.
 
     Args:
@@ -34,40 +41,32 @@ def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
         ExperimentError: the data is missing or invalid; the place is the file and line.
     """
     with input_errors():
-        underlay = _RECIPES[spec.kind](spec, folder, seed)
-    return _rounded(_shaped(underlay, spec))
+        made = _imported(spec, folder, seed) if spec.kind in IMPORTERS else MadeUnderlay(_generated(spec, seed), None)
+    return made._replace(underlay=_rounded(_shaped(made.underlay, spec)))
 
 
-def _world_cities(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+def _imported(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
+    """Read data, and place the hosts at a sample of its sites that is spread over the regions."""
+    importer = IMPORTERS[spec.kind]
+    path = None if importer.path == "shipped" else require_data(spec, "underlay", folder)
+    found = importer.read(path, Options(spec.times, spec.directed, spec.missing))
+    sites = _choose_sites(found.regions, [1.0] * len(found.regions), spec.hosts, seed)
+    placed = place_hosts(found.underlay, sites, spec.access_delay_ms)
+    stated = ", ".join(found.provenance.statements().values())
+    if stated and not placed.sources:
+        placed = replace(placed, sources=(f"Latencies: {stated}",))
+    return MadeUnderlay(placed, found.provenance)
+
+
+def _generated(spec: UnderlaySpec, seed: int) -> Underlay:
+    hosts = spec.hosts or GENERATED_HOSTS
+    if spec.kind == "uniform":
+        return uniform_underlay(hosts, spec.delay_ms)
+    if spec.kind == "unit-square":
+        return square_underlay(hosts, spec.side_ms, substream(seed, NETWORK, "square"))
     cities = world_cities()
-    hosts = GENERATED_HOSTS if spec.hosts is None else spec.hosts
-    regions = [city.continent for city in cities]
-    sites = _choose_sites(regions, [float(city.population) for city in cities], hosts, seed)
+    sites = _choose_sites([city.continent for city in cities], [float(city.population) for city in cities], hosts, seed)
     return place_hosts(cities_underlay(cities), sites, spec.access_delay_ms)
-
-
-def _wondernetwork(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    measurements = read_measurements(require_data(spec, "underlay", folder))
-    regions = [server.continent for server in measurements.servers]
-    sites = _choose_sites(regions, [1.0] * len(regions), spec.hosts, seed)
-    return place_hosts(build_underlay(measurements), sites, spec.access_delay_ms)
-
-
-def _matrix(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    underlay = matrix_underlay(require_data(spec, "underlay", folder))
-    sites = _choose_sites([""] * underlay.size, [1.0] * underlay.size, spec.hosts, seed)
-    return place_hosts(underlay, sites, spec.access_delay_ms)
-
-
-_RECIPES: dict[str, Callable[[UnderlaySpec, Path, int], Underlay]] = {
-    "world-cities": _world_cities,
-    "wondernetwork": _wondernetwork,
-    "matrix": _matrix,
-    "unit-square": lambda spec, folder, seed: square_underlay(
-        spec.hosts or GENERATED_HOSTS, spec.side_ms, substream(seed, NETWORK, "square")
-    ),
-    "uniform": lambda spec, folder, seed: uniform_underlay(spec.hosts or GENERATED_HOSTS, spec.delay_ms),
-}
 
 
 def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int | None, seed: int) -> list[int]:
@@ -88,7 +87,7 @@ def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
     return replace(
         underlay,
         jitter_ms=jitter_ms,
-        loss_ratio=between(underlay.size, spec.loss_ratio),
+        loss_ratio=underlay.loss_ratio if spec.loss_ratio == "measured" else between(underlay.size, spec.loss_ratio),
         rate_mbit=np.full(underlay.size, spec.rate_mbit),
         queue_ms=np.full(underlay.size, spec.queue_ms),
     )

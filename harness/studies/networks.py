@@ -31,7 +31,7 @@ def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> tuple[Simulated
         return _function_network(lambda source, destination: delay_ns, spec, draws), hosts
     if spec.kind == "unit-square":
         return _function_network(_square_delay(hosts, spec.side_ms, seed), spec, draws), hosts
-    underlay = make_underlay(spec, folder, seed)
+    underlay = make_underlay(spec, folder, seed).underlay
     return matrix_network(underlay, draws), underlay.size
 
 
@@ -50,7 +50,8 @@ def _square_delay(hosts: int, side_ms: float, seed: int) -> Delay:
 def _function_network(delay_ns: Delay, spec: UnderlaySpec, draws: Random) -> SimulatedNetwork:
     """Return a network with the experiment's jitter, loss and rate between all hosts, without measured values."""
     jitter_ns = 0 if isinstance(spec.jitter, str) else round(spec.jitter * 1e6)
-    loss_ratio, rate_mbit = spec.loss_ratio, spec.rate_mbit
+    loss_ratio = 0.0 if isinstance(spec.loss_ratio, str) else spec.loss_ratio
+    rate_mbit = spec.rate_mbit
     return SimulatedNetwork(
         delay_ns,
         jitter_ns=(lambda source, destination: jitter_ns) if jitter_ns else None,
