@@ -181,9 +181,12 @@ def test_import_prints_what_shows_a_wrong_unit(tmp_path: Path, capsys: pytest.Ca
     ]
     (tmp_path / "m.csv").write_text("0,10\n10,0\n")
     assert main(_import(tmp_path / "m.csv", tmp_path / "out.csv")) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == [
+    assert capsys.readouterr().out.splitlines()[1:6] == [
         "RTT: median 20.000 ms, largest 20.000 ms (host 0 - host 1)",
+        "tails: hosts with the largest median RTT (and its multiple of all pairs' median): "
+        "host 0 20.0 ms (1.0x), host 1 20.0 ms (1.0x)",
         "asymmetry: none",
+        "detours: 0.0% of the directed pairs are slower than over the best relay, 0.0% by more than a tenth",
         "zeros: none",
     ]
 

@@ -50,8 +50,8 @@ class _Edge(Struct, frozen=True, omit_defaults=True):
     target: int
     latency_ms: _Time | None = None
     rtt_ms: _Time | None = None
-    jitter_ms: _Time = 0.0
-    loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    jitter_ms: _Time | None = None
+    loss_ratio: Annotated[float, Meta(ge=0, lt=1)] | None = None
 
 
 class _Mesh(Struct, frozen=True, omit_defaults=True):
@@ -102,7 +102,7 @@ def write_file(path: Path, imported: Imported) -> list[str]:
             columns = (underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
             values = zip(*(rounded(matrix[number]).tolist() for matrix in columns), strict=True)
             edges = [
-                _Edge(number, other, latency_ms=delay_ms, jitter_ms=jitter_ms, loss_ratio=loss_ratio)
+                _Edge(number, other, latency_ms=delay_ms, jitter_ms=jitter_ms or None, loss_ratio=loss_ratio or None)
                 for other, (delay_ms, jitter_ms, loss_ratio) in enumerate(values)
                 if other != number
             ]
@@ -129,5 +129,5 @@ def _rows(file: str, mesh: _Mesh, hosts: list[Host]) -> PairRows:
             raise InputError(rows.place(row), "expected latency_ms or rtt_ms, and the same one in every edge")
         if edge.source not in numbers or edge.target not in numbers:
             raise InputError(rows.place(row), "no such node")
-        rows.add(numbers[edge.source], numbers[edge.target], time_ms, edge.jitter_ms, edge.loss_ratio)
+        rows.add(numbers[edge.source], numbers[edge.target], time_ms, edge.jitter_ms or 0.0, edge.loss_ratio or 0.0)
     return rows
