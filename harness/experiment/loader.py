@@ -9,7 +9,7 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
-from harness.experiment.document import naming_origin, place_of, read_toml, shorten
+from harness.experiment.document import naming_origin, place_of, read_toml
 from harness.experiment.form import SLOWEST_MBIT, Experiment, UnderlaySpec, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
 from harness.experiment.wording import (
