@@ -98,6 +98,10 @@ class Inventory(Struct, forbid_unknown_fields=True, frozen=True):
             )
         return tuple(dealt[:count])
 
+    def endpoints(self) -> dict[str, tuple[tuple[str, int], ...]]:
+        """Return where the peers of each machine listen when every slot is taken."""
+        return {machine.name: tuple(slot.listen for slot in _slots(machine)) for machine in self.machines}
+
 
 def load_inventory(path: Path) -> Inventory:
     """Read an inventory file and make its paths absolute.

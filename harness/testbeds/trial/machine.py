@@ -50,7 +50,7 @@ def _start(listener: socket.socket, command: Sequence[str], log: Path) -> None:
     with connection, log.open("ab") as errors:
         pairs = ((connection.fileno(), 0), (connection.fileno(), 1), (errors.fileno(), 2))
         actions = [(os.POSIX_SPAWN_DUP2, given, wanted) for given, wanted in pairs]
-        os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+        os.posix_spawn(command[0], list(command), os.environ, file_actions=actions, setsid=True)
 
 
 def _reap() -> None:
