@@ -20,11 +20,12 @@ import simpy
 from harness.experiment.form import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
 from harness.planning.planner import make_overlay
 from harness.simulator.enactment import Enactment
-from harness.simulator.network import uniform_network
+from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from harness.workload.workload import draw_workload
 from peer.core.contract import Message, NodeId, Publish, message_id
 from peer.trace import TraceEvent
+from topologies.network import uniform_network
 
 SIZES = (1_000, 10_000)
 PROTOCOLS = ("random", "stan", "spidercast")
@@ -116,7 +117,7 @@ def _simulate(protocol: str, nodes: int) -> Simulation:
         interests=InterestsSpec(kind="popularity"),
     )
     workload = draw_workload(experiment, nodes, Path())
-    simulation = Simulation(uniform_network(DELAY_MS, Random(1)), _Nobody(), seed=1)
+    simulation = Simulation(SimulatedNetwork(uniform_network(nodes, DELAY_MS), Random(1)), _Nobody(), seed=1)
     overlay = make_overlay(experiment, workload)
     Enactment(simulation, overlay, (), start_ns=0, zero_ns=0, stop_ns=10**15)
     return simulation

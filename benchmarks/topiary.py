@@ -22,6 +22,7 @@ from peer.core.contract import Message, NodeId
 from peer.protocols.random_graph.overlay import RandomParameters
 from peer.protocols.topiary.overlay import TopiaryParameters
 from peer.trace import TraceEvent
+from topologies.network import Network
 
 NODES, DEGREE, INTEREST = 1_000, 6, 0.2
 EPOCH_S, MESSAGES = 10, 1_000
@@ -92,10 +93,8 @@ def _time_epochs(protocol: str, topics: int, epochs: int) -> tuple[list[float], 
     )
     draws = Random(1)
     places = [complex(draws.random(), draws.random()) for _ in range(NODES)]
-    network = SimulatedNetwork(
-        lambda source, destination: round(1e8 * abs(places[source] - places[destination])), draws=draws
-    )
-    simulation = Simulation(network, _Nobody(), seed=1)
+    asked = Network(NODES, lambda source, destination: 100 * abs(places[source] - places[destination]))
+    simulation = Simulation(SimulatedNetwork(asked, draws), _Nobody(), seed=1)
     workload = draw_workload(experiment, NODES, Path())
     zero_ns = EPOCH_S * 10**9
     overlay = make_overlay(experiment, workload)

@@ -2,21 +2,20 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
+from metrics.asked import NOTHING_ASKED, Floats, RoundTrips, of_pairs
 from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.rundir.parquet import read_recorded
 from metrics.stalls import Bools, Ints, Late, Stalls
 from metrics.storage import Place
-from topologies.model import Underlay
 
 PHASES = ("before", "during", "after")
 """Of the workload: when pairs of hosts are probed."""
@@ -48,7 +47,6 @@ _ACHIEVED: Final = pa.schema(
 _LATER: Final = ("attempt", "asked_there_ms", "rtt_at_ns")
 """Columns that runs of earlier versions lack."""
 
-Floats = npt.NDArray[np.float64]
 _MS_NS = 1e6
 
 
@@ -74,28 +72,6 @@ class Extreme(Struct, frozen=True):
     late: Late = Late(0, 0)  # pairs with an error above ``PAIR_FACTOR`` times their limit; hosts above it
 
 
-class Asked(NamedTuple):
-    """What the experiment asks of the round trips between hosts, besides their delays: (n, n) matrices."""
-
-    loss_ratio: Floats
-    queue_ms: Floats  # the longest that access links with a rate may add; 0 where they add nothing
-
-    @classmethod
-    def of(cls, underlay: Underlay, *, idle: bool) -> Self:
-        """Read it from an underlay; the queues of an idle network are empty."""
-        loss_ratio = 1 - (1 - underlay.loss_ratio) * (1 - underlay.loss_ratio.T)
-        queue_ms = np.where(underlay.rate_mbit > 0, 0.0 if idle else underlay.queue_ms, 0.0)
-        return cls(loss_ratio, 2 * (queue_ms[:, None] + queue_ms[None, :]))
-
-    def of_pairs(self, probes: pa.Table) -> tuple[Floats, Floats]:
-        """Return (m,) values of each matrix for the pairs of probes; 0 for hosts that it does not have."""
-        loss_ratio, queue_ms = (_of_pairs(probes, matrix, 0.0) for matrix in self)
-        return loss_ratio, queue_ms
-
-
-NOTHING_ASKED: Final = Asked(np.zeros((0, 0)), np.zeros((0, 0)))
-
-
 class Sweep(Struct, frozen=True):
     """The probes of a phase: all directed pairs of an idle network, or random ones during the workload."""
 
@@ -118,7 +94,7 @@ def measure_sweep(
     rows: pa.Table,
     limits: Mapping[str, Any],
     stalls: Stalls,
-    asked: Asked = NOTHING_ASKED,
+    asked: RoundTrips = NOTHING_ASKED,
     in_time: Bools | None = None,
     pairs: int | None = None,
 ) -> Sweep:
@@ -172,16 +148,7 @@ def measure_sweep(
 
 def _are_in_time(probes: pa.Table, in_time: Bools) -> Bools:
     """Which probes are of pairs whose packets were in time, both ways; none of hosts that the run does not have."""
-    return _of_pairs(probes, in_time & in_time.T, absent=False)
-
-
-def _of_pairs(probes: pa.Table, matrix: npt.NDArray[Any], absent: float) -> npt.NDArray[Any]:
-    """The values of a matrix for the pairs of probes; ``absent`` for hosts that it does not have."""
-    src, dst = (probes[end].to_numpy() for end in ("src", "dst"))
-    known = (np.minimum(src, dst) >= 0) & (np.maximum(src, dst) < len(matrix))
-    found = np.full(len(probes), absent, matrix.dtype)
-    found[known] = matrix[src[known], dst[known]]
-    return found
+    return of_pairs(probes, in_time & in_time.T, absent=False)
 
 
 def _worst_pair(

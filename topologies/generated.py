@@ -1,6 +1,7 @@
 """Underlays that are computed, not measured."""
 
 from collections.abc import Sequence
+from math import sqrt
 from random import Random
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy.typing as npt
 
 from topologies.geography import GEONAMES, City, distances_km, modelled_rtt_ms
 from topologies.model import Host, Matrix, Underlay, between
+from topologies.network import OfPair
 
 
 def cities_underlay(cities: Sequence[City]) -> Underlay:
@@ -29,7 +31,7 @@ def cities_underlay(cities: Sequence[City]) -> Underlay:
 
 def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
     """Return hosts drawn uniformly from the unit square; the one-way delay is their distance times ``side_ms``."""
-    points = np.array([(random.random(), random.random()) for _ in range(hosts)])
+    points = np.array(_draw_points(hosts, random))
     delay_ms = _squares(points[:, 0])
     delay_ms += _squares(points[:, 1])
     np.sqrt(delay_ms, out=delay_ms)
@@ -39,6 +41,17 @@ def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
         for number, (x, y) in enumerate(points)
     )
     return plain_underlay("unit-square", named, delay_ms)
+
+
+def square_delays(hosts: int, side_ms: float, random: Random) -> OfPair:
+    """Return the one-way delays (ms) of ``square_underlay`` as a function of the pair, without a matrix."""
+    points = _draw_points(hosts, random)
+
+    def delay_ms(source: int, destination: int) -> float:
+        (x, y), (to_x, to_y) = points[source], points[destination]
+        return sqrt((x - to_x) ** 2 + (y - to_y) ** 2) * side_ms
+
+    return delay_ms
 
 
 def uniform_underlay(hosts: int, delay_ms: float) -> Underlay:
@@ -64,6 +77,10 @@ def plain_underlay(kind: str, hosts: tuple[Host, ...], delay_ms: Matrix, *, sour
         filled=between(size, 0, np.int8),
         sources=sources,
     )
+
+
+def _draw_points(hosts: int, random: Random) -> list[tuple[float, float]]:
+    return [(random.random(), random.random()) for _ in range(hosts)]
 
 
 def _squares(positions: npt.NDArray[np.float64]) -> Matrix:

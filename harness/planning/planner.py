@@ -27,7 +27,7 @@ from peer.core.schedule import Join, Publish
 from peer.protocols.description import Choice, FirstNetwork, ParameterError
 from peer.protocols.registry import PROTOCOLS
 from peer.runtime.spec import NodeSpec, OverlayDocument
-from topologies.model import Matrix
+from topologies.network import Network
 
 LONGEST_PROCESSING_MS = 60_000.0
 
@@ -68,7 +68,7 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
         hashes={},
         provenance=provenance,
     )
-    overlay = make_overlay(experiment, workload, partial(_round_trip_ns, underlay.delay_ms))
+    overlay = make_overlay(experiment, workload, partial(_round_trip_ns, Network.of(underlay)))
     plan = replace(plan, hashes=hash_documents(plan, underlay, overlay, workload.schedule))
     return PlannedRun(plan, underlay, overlay, workload.schedule, source)
 
@@ -121,10 +121,9 @@ def _rates(experiment: Experiment) -> Choice:
     return {"rates": msgspec.to_builtins(law)}
 
 
-def _round_trip_ns(delay_ms: Matrix, one: int, other: int) -> int:
+def _round_trip_ns(network: Network, one: int, other: int) -> int:
     """Return the delays between two hosts both ways, each in whole ns."""
-    there_ms, back_ms = float(delay_ms[one, other]), float(delay_ms[other, one])
-    return round(there_ms * 1e6) + round(back_ms * 1e6)
+    return round(network.delay_ms(one, other) * 1e6) + round(network.delay_ms(other, one) * 1e6)
 
 
 def _initial_state(

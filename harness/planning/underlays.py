@@ -1,6 +1,6 @@
-"""Makes the underlay of ``[underlay]``: reads or generates it, chooses the sites, and adds jitter, loss and rates."""
+"""Makes the underlay of ``[underlay]``, or its network: reads or generates it, and adds jitter, loss and rates."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,10 +11,11 @@ from harness.experiment.data import require_data
 from harness.experiment.document import input_errors
 from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
-from topologies.generated import cities_underlay, square_underlay, uniform_underlay
+from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay
 from topologies.geography import world_cities
 from topologies.importers import IMPORTERS, Options
 from topologies.model import Matrix, Underlay, between
+from topologies.network import Network, OfPair, uniform_network
 from topologies.provenance import Provenance
 from topologies.sampling import place_hosts, spread_sample
 
@@ -43,6 +44,38 @@ def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
     with input_errors():
         made = _imported(spec, folder, seed) if spec.kind in IMPORTERS else MadeUnderlay(_generated(spec, seed), None)
     return made._replace(underlay=_rounded(_shaped(made.underlay, spec)))
+
+
+def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
+    """Make the network of ``make_underlay``, with the same arguments and the same values.
+
+    If the delays are a function of the hosts, there is no matrix: ten thousand nodes have a hundred million pairs.
+    """
+    delays = _DELAYS.get(spec.kind)
+    if delays is None:
+        return Network.of(make_underlay(spec, folder, seed).underlay)
+    hosts = spec.hosts or GENERATED_HOSTS
+    return Network(
+        hosts,
+        delays(spec, hosts, seed),
+        jitter_ms=_everywhere(_jitter_ms(spec) or 0.0),
+        loss_ratio=_everywhere(_loss_ratio(spec) or 0.0),
+        rate_mbit=[round(spec.rate_mbit, 6)] * hosts if spec.rate_mbit else (),
+        queue_ms=[round(spec.queue_ms, 6)] * hosts,
+    )
+
+
+def _everywhere(value: float) -> OfPair | None:
+    """Return the same value, rounded as in ``underlay.json``, of every pair; None if it is 0."""
+    rounded = round(value, 6)
+    return (lambda source, destination: rounded) if rounded else None
+
+
+_DELAYS: dict[str, Callable[[UnderlaySpec, int, int], OfPair]] = {
+    "uniform": lambda spec, hosts, seed: uniform_network(hosts, spec.delay_ms).delay_ms,
+    "unit-square": lambda spec, hosts, seed: square_delays(hosts, spec.side_ms, substream(seed, NETWORK, "square")),
+}
+"""The one-way delays (ms) of underlays whose delays are functions of the hosts."""
 
 
 def _imported(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
@@ -81,16 +114,26 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
 
 def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
     """Return the underlay with the experiment's jitter, loss, rate and queue."""
-    jitter_ms = underlay.jitter_ms
-    if spec.jitter != "measured":
-        jitter_ms = between(underlay.size, 0.0 if spec.jitter == "none" else float(spec.jitter))
+    jitter_ms, loss_ratio = _jitter_ms(spec), _loss_ratio(spec)
     return replace(
         underlay,
-        jitter_ms=jitter_ms,
-        loss_ratio=underlay.loss_ratio if spec.loss_ratio == "measured" else between(underlay.size, spec.loss_ratio),
+        jitter_ms=underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms),
+        loss_ratio=underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio),
         rate_mbit=np.full(underlay.size, spec.rate_mbit),
         queue_ms=np.full(underlay.size, spec.queue_ms),
     )
+
+
+def _jitter_ms(spec: UnderlaySpec) -> float | None:
+    """Return the standard deviation that the section sets for every pair; None = that of the data."""
+    if spec.jitter == "measured":
+        return None
+    return 0.0 if spec.jitter == "none" else float(spec.jitter)
+
+
+def _loss_ratio(spec: UnderlaySpec) -> float | None:
+    """Return the loss that the section sets for every pair; None = that of the data."""
+    return None if spec.loss_ratio == "measured" else spec.loss_ratio
 
 
 def _rounded(underlay: Underlay) -> Underlay:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from harness.simulator.access import Crossing, DownLink, UpLink, count_packets
-from topologies.model import Matrix, Underlay
+from topologies.network import Network, OfPair
 
 RETRANSMISSION_NS = 200_000_000
 """Linux's retransmission timeout minus the round trip, if round trips vary little."""
@@ -18,36 +18,26 @@ Delay = Callable[[int, int], int]
 
 
 class SimulatedNetwork:
-    """Delays, jitter, loss and access rates between hosts.
+    """A network that carries streams.
 
     Args:
-        delay_ns: one-way delay of each directed pair.
-        jitter_ns: standard deviation of each delay; None = no jitter.
-        loss_ratio: probability of each pair to lose a packet; None = no loss.
-        rate_mbit: access rate of each host in both directions; 0 or None = unlimited.
+        network: the network.
         draws: source of random numbers for jitter and loss.
 
     Attributes:
+        delay_ns: one-way delay of each directed pair.
         limits_rates: whether bytes must pass access links (``pass_down_ns`` and others).
         is_fixed: whether a frame's delay depends only on the pair.
     """
 
-    def __init__(
-        self,
-        delay_ns: Delay,
-        *,
-        jitter_ns: Delay | None = None,
-        loss_ratio: Callable[[int, int], float] | None = None,
-        rate_mbit: Callable[[int], float] | None = None,
-        draws: Random,
-    ) -> None:
-        self.delay_ns = delay_ns
-        self._jitter_ns = jitter_ns
-        self._loss_ratio = loss_ratio
-        self._rate_mbit = rate_mbit
+    def __init__(self, network: Network, draws: Random) -> None:
+        self.delay_ns = _in_ns(network.delay_ms)
+        self._jitter_ns = None if network.jitter_ms is None else _in_ns(network.jitter_ms)
+        self._loss_ratio = network.loss_ratio
+        self._rate_mbit = network.rate_mbit
         self._draws = draws
-        self.limits_rates = rate_mbit is not None
-        self.is_fixed = jitter_ns is None and loss_ratio is None and rate_mbit is None
+        self.limits_rates = bool(network.rate_mbit)
+        self.is_fixed = self._jitter_ns is None and network.loss_ratio is None and not network.rate_mbit
         self._up: dict[int, UpLink] = {}
         self._down: dict[int, DownLink] = {}
 
@@ -123,29 +113,9 @@ class SimulatedNetwork:
         return link
 
     def _byte_ns(self, host: int) -> float:
-        assert self._rate_mbit is not None, "the caller has checked"
-        rate = self._rate_mbit(host)
+        rate = self._rate_mbit[host]
         return 8000 / rate if rate else 0.0
 
 
-def uniform_network(delay_ms: float, draws: Random) -> SimulatedNetwork:
-    """Return a network with the same delay between any two hosts."""
-    delay_ns = round(delay_ms * 1e6)
-    return SimulatedNetwork(lambda source, destination: delay_ns, draws=draws)
-
-
-def matrix_network(underlay: Underlay, draws: Random) -> SimulatedNetwork:
-    """Return the network of an underlay, with its numbers of hosts. Its matrices are not copied."""
-    rate = underlay.rate_mbit.tolist()
-    return SimulatedNetwork(
-        _in_ns(underlay.delay_ms),
-        jitter_ns=_in_ns(underlay.jitter_ms) if underlay.jitter_ms.any() else None,
-        loss_ratio=underlay.loss_ratio.item if underlay.loss_ratio.any() else None,
-        rate_mbit=rate.__getitem__ if any(rate) else None,
-        draws=draws,
-    )
-
-
-def _in_ns(matrix_ms: Matrix) -> Delay:
-    item = matrix_ms.item
-    return lambda source, destination: round(item(source, destination) * 1e6)
+def _in_ns(of_pair_ms: OfPair) -> Delay:
+    return lambda source, destination: round(of_pair_ms(source, destination) * 1e6)

@@ -11,7 +11,7 @@ from harness.deployment.agents import DRAIN_S
 from harness.planning import read_plan
 from harness.progress import step
 from harness.simulator.enactment import START_NS, Enactment
-from harness.simulator.network import matrix_network
+from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from harness.stages import manifest
 from harness.testbeds.registry import TESTBEDS
@@ -22,6 +22,7 @@ from peer.files import TRACE_FOLDER, trace_file
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
+from topologies.network import Network
 
 LAST_S = 30.0
 """Virtual time after the links close, in which the last bytes arrive."""
@@ -70,7 +71,7 @@ class SimulatedRun:
         addresses = {place.node: place.wan_ip for place in self._planned.plan.placement}
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._simulation = Simulation(
-            matrix_network(self._planned.underlay, substream(seed, NETWORK, "network")),
+            SimulatedNetwork(Network.of(self._planned.underlay), substream(seed, NETWORK, "network")),
             self._traces,
             seed=seed,
             run_number=self._planned.overlay.run,

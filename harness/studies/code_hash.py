@@ -36,7 +36,6 @@ CODE = (
     "harness/planning",
     "harness/simulator",
     "harness/studies/groups.py",
-    "harness/studies/networks.py",
     "harness/studies/observer.py",
     "harness/studies/point_run.py",
     "harness/studies/snapshots.py",

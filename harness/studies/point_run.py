@@ -9,11 +9,12 @@ from msgspec import Struct, to_builtins
 
 from harness.experiment.form import Experiment, section_of
 from harness.planning.planner import make_overlay
+from harness.planning.underlays import make_network
 from harness.simulator.enactment import START_NS, Enactment
+from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from harness.studies.form import RunSpec
 from harness.studies.groups import Rate, count_newcomers, measure_paths, sum_up_groups
-from harness.studies.networks import make_network
 from harness.studies.observer import Batch, Watch, sum_up
 from harness.studies.snapshots import count_slots, take_snapshot
 from harness.workload.churn import Span
@@ -30,6 +31,7 @@ from metrics.measures.steiner import Matrix
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.rundir.timeline import SECOND_NS, Timeline
 from peer.core.bitset import bitset, members
+from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Publish
 from peer.protocols.registry import PROTOCOLS
 
@@ -76,7 +78,8 @@ class PointRun:
     def __init__(self, experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> None:
         self._run = run
         self._measures = measures
-        network, nodes = make_network(experiment.underlay, folder, experiment.seed)
+        asked = make_network(experiment.underlay, folder, experiment.seed)
+        network, nodes = SimulatedNetwork(asked, substream(experiment.seed, NETWORK, "network")), asked.size
         self._times = _times(experiment, run)
         workload = _draw_workload(experiment, nodes, folder, self._times)
         self._topics = experiment.workload.topics

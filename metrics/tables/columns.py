@@ -12,8 +12,6 @@ from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
-from metrics.storage import Place
-from metrics.storage.copies import map_array
 from metrics.storage.parquet import read_parquet
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
@@ -56,22 +54,6 @@ def find(keys: Sequence[Column], wanted: Sequence[Column]) -> pa.Array:
     first[code[rows]] = rows  # of several assignments the last stays, which is the first row
     place = first[code[there:]]
     return pa.array(place, mask=~valid(*wanted) | (place == there))
-
-
-def find_asked(pairs: Place, name: str, source: Column, destination: Column) -> pa.Array:
-    """What was asked of the pairs of nodes; null where one has no number, or one that no node has.
-
-    Args:
-        pairs: the folder of the matrices, a row and a column per node, NaN = not asked for.
-        name: the matrix.
-        source: the nodes of the rows.
-        destination: those of the columns.
-    """
-    matrix = map_array(pairs / f"{name}.npy")
-    rows, columns = numbers(source), numbers(destination)
-    known = valid(source, destination) & (np.minimum(rows, columns) >= 0) & (np.maximum(rows, columns) < len(matrix))
-    values = matrix[np.where(known, rows, 0), np.where(known, columns, 0)]
-    return pa.array(values, pa.float64(), mask=~known | np.isnan(values))
 
 
 def conform(columns: Mapping[str, Column], schema: pa.Schema) -> pa.Table:

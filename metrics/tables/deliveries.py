@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.asked import find_asked
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables import shares
 from metrics.tables.buckets import bucket_dataset, read_bucket
-from metrics.tables.columns import Column, Groups, conform, find, find_asked, numbers, valid
+from metrics.tables.columns import Column, Groups, conform, find, numbers, valid
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.groups import Subscribers
 from metrics.tables.published import PUBLISHED

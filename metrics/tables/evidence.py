@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics import first_packets
+from metrics.asked import RoundTrips
 from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.rule import Absent
@@ -17,7 +18,7 @@ from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
 from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
-from metrics.probing import PHASES, Asked, measure_sweep, read_achieved
+from metrics.probing import PHASES, measure_sweep, read_achieved
 from metrics.recount import count_changes, recount
 from metrics.rundir import RunDir
 from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
@@ -193,7 +194,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     if not run.manifest.has_ability("certify"):
         return Absent(f"the {run.manifest.testbed} testbed emulates no network")
     limits = run.experiment["verdict"]
-    asked = {phase: Asked.of(run.underlay, idle=phase != "during") for phase in PHASES}
+    asked = {phase: RoundTrips.of(run.underlay, idle=phase != "during") for phase in PHASES}
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
     sweeps = None
     if achieved is not None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from metrics.asked import direct_delays_ms
 from metrics.measures.steiner import MOST_HOSTS, bound_tree, shortest_paths
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
@@ -105,9 +106,8 @@ def build_groups(
     messages = read_parquet(sources.published)
     messages = messages.filter(pc.is_valid(messages["expression"])).sort_by([("message_id", "ascending")])
     hosts = {place.node: place.host for place in run.plan.placement}
-    lengths = None
-    if len(messages) and run.underlay.size <= MOST_HOSTS:
-        lengths = shortest_paths(run.underlay.delay_ms)
+    delays_ms = direct_delays_ms(run, MOST_HOSTS) if len(messages) else None
+    lengths = None if delays_ms is None else shortest_paths(delays_ms)
     subscribers = Subscribers(sources.interests, "from_ns")
     node, from_ns, to_ns = (numbers(sources.uptimes[name]) for name in ("node", "from_ns", "to_ns"))
     honest = bitset(set(run.nodes) - adversaries)

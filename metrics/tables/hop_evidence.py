@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes, read_adversaries
+from metrics.asked import find_asked
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.evidence import FrameSets, LateCounts, Outcome, Spread
 from metrics.checks.machine import RECEIVE_P99
@@ -25,7 +26,7 @@ from metrics.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables.churn import Ending, excuse_unread
-from metrics.tables.columns import Column, Groups, conform, find_asked, group_rows, numbers, of_whole_traces, valid
+from metrics.tables.columns import Column, Groups, conform, group_rows, numbers, of_whole_traces, valid
 from metrics.tables.condensed import INSTANTS
 from metrics.tables.hops import HOPS
 from metrics.tables.runs import SortedRun, SortedRuns, write_run

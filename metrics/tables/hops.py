@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from metrics.asked import find_asked
 from metrics.pcap.flows import factorise
 from metrics.pcap.frames import DIRECTIONS
 from metrics.pcap.schemas import CONNS
@@ -23,7 +24,7 @@ from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place
 from metrics.tables import shares
 from metrics.tables.buckets import addresses_of, bucket_dataset, read_bucket
-from metrics.tables.columns import Groups, conform, find, find_asked, holds, numbers, says
+from metrics.tables.columns import Groups, conform, find, holds, numbers, says
 from metrics.tables.published import CONTENTS
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share

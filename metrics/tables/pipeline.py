@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries, read_behaviours
+from metrics.asked import Access
 from metrics.checks import check_run
 from metrics.checks.evidence import Links, Transits
 from metrics.executors import Executor
@@ -51,7 +52,7 @@ from metrics.tables.staged import read_staged, temporary_folder
 from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
 from metrics.tables.transit_evidence import TransitRules, weigh_transits
-from metrics.tables.transits import Access, TransitSources, build_transits
+from metrics.tables.transits import TransitSources, build_transits
 from metrics.tables.wire import captures_of, stage_captures
 from metrics.totals import Totals, write_totals
 

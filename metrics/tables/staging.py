@@ -4,11 +4,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.lib.format import open_memmap
 
+from metrics.asked import stage_asked
 from metrics.executors import Executor
 from metrics.pcap.tables import Reading
 from metrics.rundir import RunDir
@@ -25,10 +24,6 @@ from peer.files import TRACE_FOLDER
 
 _BYTES_PER_ROW = 300
 """Of traces and captures, for each sighting of a frame: by this the number of buckets is chosen before any is read."""
-
-ASKED = ("delay_ms", "jitter_ms", "loss_ratio")
-"""The matrices of the underlay that are staged by pairs of nodes. With them is ``queue_ms``: by node, how long a packet
-may wait at its access link (0 = it has no rate)."""
 
 STARTERS_FILE = "starters.parquet"
 """``interests.STARTERS`` of every node."""
@@ -58,8 +53,8 @@ class StagedRun:
     """What was read of a run, as Parquet that tasks wrote themselves.
 
     Traces become the tables of ``traces.STAGED_TABLES``, captures those of ``wire.WIRE_TABLES`` in the folder ``wire``,
-    the schedule ``planned``, the nodes ``nodes.parquet`` and ``STARTERS_FILE``, and what was asked of pairs of them
-    matrices in ``pairs``.
+    the schedule ``planned``, the nodes ``nodes.parquet`` and ``STARTERS_FILE``, and the network between them ``pairs``
+    (``metrics.asked``).
 
     Args:
         executor: runs the tasks.
@@ -111,10 +106,7 @@ class StagedRun:
             self.wire.read(captures_of(run), reading, self.buckets)
 
     def _stage_plan(self) -> None:
-        """What was asked for: messages, nodes, and the matrices of the pairs of nodes, which may be 100 million.
-
-        Tasks map the matrices.
-        """
+        """Stage what was asked for: messages, nodes, and the network between nodes."""
         planned = self._folder / "planned"
         planned.mkdir()
         stage_schedule(self._run.schedule(), planned, self.buckets)
@@ -124,21 +116,4 @@ class StagedRun:
             pq.write_table(starters_of(self._run.overlay), attempt)
         with whole(path) as attempt:
             pq.write_table(pa.table(columns, pa.schema([("node", pa.int32()), ("ip", pa.string())])), attempt)
-        underlay = self._run.underlay
-        hosts = {place.node: place.host for place in places}
-        size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
-        pairs = self._folder / "pairs"
-        pairs.mkdir()
-        queue_ms = np.zeros(size)
-        queue_ms[nodes] = np.where(underlay.rate_mbit > 0, underlay.queue_ms, 0.0)[index]
-        with whole(pairs / "queue_ms.npy") as attempt, attempt.open("wb") as file:
-            np.save(file, queue_ms)
-        for name in ASKED:
-            matrix = getattr(underlay, name)
-            with whole(pairs / f"{name}.npy") as attempt:
-                asked = open_memmap(attempt, "w+", np.float64, (size, size))
-                for node in range(size):
-                    asked[node] = np.nan
-                    if node in hosts:
-                        asked[node, nodes] = matrix[hosts[node], index]
-                asked.flush()
+        stage_asked(self._run, self._folder / "pairs")

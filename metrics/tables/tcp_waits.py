@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.asked import find_asked, find_queues
 from metrics.pcap.walk import Bools, Ints
 from metrics.probing import JITTER_SIGMAS
 from metrics.storage import Place
-from metrics.storage.copies import map_array
-from metrics.tables.columns import find_asked, group_rows, numbers, valid
+from metrics.tables.columns import group_rows, numbers, valid
 from peer.wire import MSS_BYTES
 
 LEAST_NS: Final = 1_000_000
@@ -49,7 +49,7 @@ def tcp_waits(rows: pa.Table, pairs: Place) -> Ints:
 
     Args:
         rows: ``hops`` of whole streams.
-        pairs: what was asked of every directed pair, for ``find_asked``, and ``queue_ms`` of every node.
+        pairs: the folder of ``metrics.asked.stage_asked``.
     """
     waited = np.zeros(len(rows), np.int64)
     late = np.flatnonzero(numbers(rows["d_sndbuf_ns"]) > LEAST_NS)
@@ -87,8 +87,7 @@ class _Sent:
             pc.fill_null(find_asked(pairs, name, *back), 0.0).to_numpy() for name in ("delay_ms", "jitter_ms")
         )
         round_trip_ms = delay_ms + pc.fill_null(find_asked(pairs, "delay_ms", *back[::-1]), 0.0).to_numpy()
-        queue_ms = np.append(map_array(pairs / "queue_ms.npy"), 0.0)
-        more_ms = JITTER_SIGMAS * jitter_ms + sum(queue_ms[numbers(each, -1)] for each in back)
+        more_ms = JITTER_SIGMAS * jitter_ms + sum(find_queues(pairs, each) for each in back)
         acked_ns = np.maximum(numbers(rows["tap_rx_ns"]) + (delay_ms * _MS).astype(np.int64), left_ns + 1)
         latest_ns = np.where(arrived, acked_ns + (more_ms * _MS).astype(np.int64), _NEVER)
         return cls(

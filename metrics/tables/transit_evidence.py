@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.asked import Access, find_asked
 from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Transits
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent
@@ -22,7 +23,7 @@ from metrics.probing import JITTER_SIGMAS
 from metrics.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.tables.buckets import read_bucket
-from metrics.tables.columns import conform, find_asked, group_rows, numbers, valid
+from metrics.tables.columns import conform, group_rows, numbers, valid
 from metrics.tables.hop_evidence import spread_runs
 from metrics.tables.link_bounds import Entries, bound_link
 from metrics.tables.moments import Moments
@@ -30,7 +31,7 @@ from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Share, all_shares, write_share
 from metrics.tables.tallies import add_counts
-from metrics.tables.transits import TRANSITS, Access, pass_link
+from metrics.tables.transits import TRANSITS, pass_link
 
 Floats = npt.NDArray[np.float64]
 

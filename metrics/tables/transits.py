@@ -19,13 +19,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from metrics.asked import Access, find_asked
 from metrics.pcap.flows import factorise
 from metrics.pcap.schemas import CROSSINGS
 from metrics.pcap.walk import Bools, Ints
-from metrics.rundir import RunDir
 from metrics.storage import Place
 from metrics.tables.buckets import divide, of_nodes, read_bucket
-from metrics.tables.columns import conform, find_asked, numbers
+from metrics.tables.columns import conform, numbers
 from metrics.tables.schemas import schema_of
 from metrics.tables.shares import Share
 
@@ -40,29 +40,6 @@ certain which arrival is its own; whether it met a full queue at its source.
 An arrival without departure has no ``sent_ns``."""
 
 _MS = 1e6
-
-
-@dataclass(frozen=True)
-class Access:
-    """The access links of all nodes' hosts."""
-
-    byte_ns: tuple[float, ...]  # time to send a byte, by node; 0 = no rate
-    queue_ns: tuple[int, ...]  # longest time that a packet may wait
-
-    @classmethod
-    def of(cls, run: RunDir) -> "Access":
-        """Read them from a run directory."""
-        hosts = [place.host for place in sorted(run.plan.placement, key=lambda place: place.node)]
-        rates, queues = run.underlay.rate_mbit[hosts].tolist(), run.underlay.queue_ms[hosts].tolist()
-        return cls(tuple(8000 / rate if rate else 0.0 for rate in rates), tuple(int(queue * _MS) for queue in queues))
-
-    def limits(self, nodes: Ints) -> Bools:
-        """(n,) whether the access links of these nodes have a rate."""
-        return np.asarray(np.array(self.byte_ns)[nodes] > 0)
-
-    def link(self, node: int) -> tuple[float, int]:
-        """The arguments ``byte_ns`` and ``queue_ns`` of ``pass_link``."""
-        return self.byte_ns[node], self.queue_ns[node]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness.simulator.access import FULL_BYTES, HEADER_BYTES, MSS_BYTES
 from harness.simulator.network import SimulatedNetwork
+from topologies.network import Network
 
 DELAYS_NS = (0, 3_000_000, 20_000_000)
 RECEIVER = 99
@@ -44,7 +45,8 @@ def forward_packets(frames: list[Written], rates: dict[int, float]) -> list[floa
 
 def simulate(frames: list[Written], rates: dict[int, float]) -> list[int]:
     """The same by the simulated network, event by event."""
-    network = SimulatedNetwork(lambda a, b: DELAYS_NS[a], rate_mbit=rates.__getitem__, draws=Random(1))
+    rate_mbit = [rates.get(host, 0.0) for host in range(RECEIVER + 1)]
+    network = SimulatedNetwork(Network(RECEIVER + 1, lambda a, b: DELAYS_NS[a] / 1e6, rate_mbit=rate_mbit), Random(1))
     done_ns, latest_ns = [0] * len(frames), dict.fromkeys(rates, 0)
     events: list = [(frame.at_ns, number, "write", number, None) for number, frame in enumerate(frames)]
     heapify(events)

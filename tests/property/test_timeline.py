@@ -1,67 +1,106 @@
-"""The instants of runs, as planned and as recorded."""
+"""The changes of a network over time, against a slow loop over all changes at every instant."""
 
-from itertools import pairwise
+from itertools import product
+from math import hypot, prod
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.experiment.form import WorkloadSpec
-from metrics.rundir import Phase, Timeline
+from topologies.network import Asked, Network
+from topologies.timeline import Change, Timeline
 
-SECOND_NS = 1_000_000_000
+SIZE = 4
+HOSTS = tuple(range(SIZE))
+PAIRS = [pair for pair in product(HOSTS, HOSTS) if pair[0] != pair[1]]
 
-spans = st.floats(0, 1000)
-instants = st.integers(0, 2**62)
-
-
-@given(instants, spans, st.floats(1e-3, 1000), spans)
-def test_a_plan_lays_the_phases_of_a_workload_end_to_end(
-    start_ns: int, warmup_s: float, duration_s: float, cooldown_s: float
-) -> None:
-    workload = WorkloadSpec(warmup_s=warmup_s, duration_s=duration_s, cooldown_s=cooldown_s)
-    planned = Timeline.plan(start_ns, workload.spans_s | {"stop": 31.0})
-    assert [phase.name for phase in planned.phases] == ["warmup", "workload", "cooldown", "stop"]
-    assert all(before.end_ns == after.start_ns for before, after in pairwise(planned.phases))
-    assert planned.start_ns == start_ns
-    assert planned.zero_ns == start_ns + round(warmup_s * SECOND_NS)
-    assert planned.published_ns == planned.zero_ns + round(duration_s * SECOND_NS)
-    assert planned.stop_ns == planned.published_ns + round(cooldown_s * SECOND_NS)
-    assert planned.end_ns == planned.stop_ns + 31 * SECOND_NS
-    assert planned.judged_ns == (planned.zero_ns, planned.stop_ns)
+some_hosts = st.sets(st.sampled_from(HOSTS)).map(lambda hosts: tuple(sorted(hosts)))
+instants = st.integers(-3, 12)
+ratios = st.sampled_from([0.0, 0.125, 0.5])
 
 
-def test_without_a_stop_the_plan_ends_when_the_peers_are_to_stop() -> None:
-    planned = Timeline.plan(7, WorkloadSpec(warmup_s=1, duration_s=2, cooldown_s=3).spans_s)
-    assert planned.stop_ns == planned.end_ns == 7 + 6 * SECOND_NS
-
-
-@given(instants, spans, st.floats(1e-3, 1000), spans)
-def test_the_grid_has_the_full_seconds_from_start_to_cooldown(
-    start_ns: int, warmup_s: float, duration_s: float, cooldown_s: float
-) -> None:
-    spans_s = {"boot": 5.0, "warmup": warmup_s, "workload": duration_s, "cooldown": cooldown_s, "stop": 9.0}
-    planned = Timeline.plan(start_ns, spans_s)
-    zero_ns, first, last = planned.grid
-    assert zero_ns == planned.zero_ns
-    assert planned.start_ns == start_ns + 5 * SECOND_NS
-    assert 0 <= zero_ns + first * SECOND_NS - planned.start_ns < SECOND_NS
-    assert 0 <= planned.stop_ns - (zero_ns + last * SECOND_NS) < SECOND_NS
-
-
-def test_a_run_that_was_cut_short_lacks_what_it_did_not_reach() -> None:
-    recorded = Timeline(
-        90, (Phase("boot", 1, 10), Phase("warmup", 40, 60), Phase("stop", 61, 65), Phase("collect", 66, 70))
+@st.composite
+def some_change(draw: st.DrawFn) -> Change:
+    from_ns = draw(instants)
+    return Change(
+        from_ns=from_ns,
+        to_ns=draw(st.none() | st.integers(0, 6).map(lambda length: from_ns + length)),
+        fault=draw(st.integers(0, 3)),
+        **{name: draw(some_hosts) for name in ("sources", "destinations", "up", "down", "paused")},
+        is_cut=draw(st.booleans()),
+        delay_factor=draw(st.sampled_from([1.0, 2.0, 3.0])),
+        jitter_ms=draw(st.sampled_from([0.0, 3.0, 4.0])),
+        loss_ratio=draw(ratios),
+        rate_mbit=draw(st.sampled_from([0.0, 1.0, 5.0])),
     )
-    assert recorded.phase("workload") is None
-    assert (recorded.start_ns, recorded.published_ns, recorded.stop_ns, recorded.end_ns) == (40, 90, 61, 70)
-    assert recorded.judged_ns == (90, 61)
-    empty = Timeline(90, ())
-    assert (empty.start_ns, empty.published_ns, empty.stop_ns, empty.end_ns) == (90, 90, 90, 90)
-    assert empty.grid == (90, 0, 0)
 
 
-def test_an_instant_is_in_the_phase_that_began_before_it_and_ends_after_it() -> None:
-    recorded = Timeline(20, (Phase("warmup", 10, 20), Phase("workload", 20, 30), Phase("stop", 35, 40)))
-    assert [recorded.phase_at(at) for at in (9, 10, 19, 20, 30, 35, 40)] == [
-        None, "warmup", "warmup", "workload", None, "stop", None
-    ]  # fmt: skip
+def some_network() -> Network:
+    return Network(
+        SIZE,
+        lambda a, b: 10.0 * a + b,
+        jitter_ms=lambda a, b: 1.0 + a,
+        loss_ratio=lambda a, b: b / 16,
+        rate_mbit=[0.0, 2.0, 0.0, 8.0],
+        queue_ms=[50.0] * SIZE,
+    )
+
+
+def holds(change: Change, at_ns: int) -> bool:
+    return change.from_ns <= at_ns and (change.to_ns is None or at_ns < change.to_ns)
+
+
+@given(st.lists(some_change(), max_size=6))
+def test_what_is_asked_at_an_instant_is_composed_of_all_changes_that_hold_then(changes: list[Change]):
+    """Factors multiply, the smallest rate wins, losses and jitter are independent, and a cut beats all."""
+    network = some_network()
+    timeline = Timeline(network, changes)
+    for at_ns in range(-4, 20):
+        current = [change for change in changes if holds(change, at_ns)]
+        for source, destination in PAIRS:
+            met = [each for each in current if source in each.sources and destination in each.destinations]
+            crossed = [
+                met,
+                [each for each in current if source in each.up],
+                [each for each in current if destination in each.down],
+            ]
+            every = [each for some in crossed for each in some]
+            base = network.asked(source, destination)
+            wanted = Asked(
+                base.delay_ms * prod(each.delay_factor for each in met),
+                hypot(base.jitter_ms, *(each.jitter_ms for each in every)),
+                1 - (1 - base.loss_ratio) * prod(1 - each.loss_ratio for each in every),
+                any(each.is_cut for each in every),
+            )
+            found = timeline.asked(source, destination, at_ns)
+            assert tuple(found) == pytest.approx(tuple(wanted))
+        assert timeline.paused(at_ns) == {host for each in current for host in each.paused}
+
+
+@given(st.lists(some_change(), max_size=6), st.integers(-4, 20), st.sampled_from(HOSTS))
+def test_the_smallest_rate_of_an_access_link_wins(changes: list[Change], at_ns: int, host: int):
+    network = some_network()
+    for number, side in ((host, "up"), (SIZE + host, "down")):
+        given = [each.rate_mbit for each in changes if holds(each, at_ns) and host in getattr(each, side)]
+        limits = [rate for rate in (network.rate_mbit[host], *given) if rate]
+        link = Timeline(network, changes).link(number, at_ns)
+        assert (link.rate_mbit, link.queue_ms) == (min(limits, default=0.0), 50.0)
+
+
+@given(st.lists(some_change(), max_size=6))
+def test_nothing_changes_between_two_instants(changes: list[Change]):
+    timeline = Timeline(some_network(), changes)
+    assert list(timeline.instants) == sorted(set(timeline.instants))
+    for at_ns in set(range(-4, 20)) - set(timeline.instants):
+        assert timeline.active(at_ns) == timeline.active(at_ns - 1)
+
+
+def test_a_timeline_without_changes_asks_what_the_network_asks():
+    network = some_network()
+    timeline = Timeline(network)
+    assert timeline.instants == ()
+    assert all(timeline.asked(*pair, 5) == network.asked(*pair) for pair in PAIRS)
+
+
+def test_a_change_counts_the_pairs_of_different_hosts():
+    assert Change(from_ns=0, fault=0, sources=(0, 1), destinations=(1, 2, 3)).pairs == 5

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metrics.asked import Access
 from metrics.checks.evidence import Jitter, Losses, Outcome, Timed, Transits
 from metrics.checks.rule import Absent
 from metrics.executors.in_process import InProcess
@@ -26,7 +27,7 @@ from metrics.tables.transit_evidence import (
     clamped_mean_ms,
     weigh_transits,
 )
-from metrics.tables.transits import TRANSITS, Access, TransitSources, build_transits, match
+from metrics.tables.transits import TRANSITS, TransitSources, build_transits, match
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, ip_frame
 
 SECOND_NS = 1_000_000_000

@@ -18,6 +18,7 @@ from harness.simulator.simulation import Simulation
 from peer.core.contract import Message
 from peer.core.schedule import Crash, Join, Leave, Publish, Vanish
 from peer.trace import TraceEvent
+from topologies.network import Network, uniform_network
 
 SECOND = 1_000_000_000
 START_NS, ZERO_NS = SECOND, 3 * SECOND
@@ -53,9 +54,9 @@ def enact(seed: int, crash_ratio: float = 0.5, protocol: str = "random", silent_
     )
     planned = make_plan(experiment, Path("x.toml"))
     draws = Random(seed)
-    delays = [[draws.randrange(1, 150) * SECOND // 1000 for _ in range(NODES)] for _ in range(NODES)]
+    delays = [[draws.randrange(1, 150) for _ in range(NODES)] for _ in range(NODES)]
     record = Record()
-    simulation = Simulation(SimulatedNetwork(lambda a, b: delays[a][b], draws=draws), record, seed=seed)
+    simulation = Simulation(SimulatedNetwork(Network(NODES, lambda a, b: delays[a][b]), draws), record, seed=seed)
     stop_ns = ZERO_NS + (DURATION_S + 3) * SECOND
     Enactment(simulation, planned.overlay, planned.schedule, start_ns=START_NS, zero_ns=ZERO_NS, stop_ns=stop_ns)
     simulation.at(stop_ns, simulation.quiesce)
@@ -135,7 +136,7 @@ def vanishing(returns_s: float | None, until_s: int = 60):
     )
     planned = make_plan(experiment, Path("x.toml"))
     record = Record()
-    network = SimulatedNetwork(lambda a, b: SECOND // 5, draws=Random(1))
+    network = SimulatedNetwork(uniform_network(3, 200), Random(1))
     simulation = Simulation(network, record, seed=1)
     Enactment(
         simulation, planned.overlay, planned.schedule, start_ns=START_NS, zero_ns=ZERO_NS, stop_ns=ZERO_NS + 60 * SECOND

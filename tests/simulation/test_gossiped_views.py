@@ -11,6 +11,7 @@ from peer.core.contract import Directory, Message, PeerInfo
 from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.testing import part_of
 from peer.trace import TraceEvent
+from topologies.network import Network
 
 SECOND_NS = 1_000_000_000
 NODES = 60
@@ -42,11 +43,14 @@ def simulate(membership: dict, loss_ratio: float = 0.0) -> tuple[Simulation, Rej
     With (3, 0) two cliques of four may make a topic of eight or nine subscribers, all covered and not connected.
     """
     draws = Random(3)
-    delays = [[draws.randrange(10, 60) * 1_000_000 for _ in range(NODES)] for _ in range(NODES)]
+    delays = [[draws.randrange(10, 60) for _ in range(NODES)] for _ in range(NODES)]
     loss = (lambda a, b: loss_ratio) if loss_ratio else None
     observer = Rejects()
     simulation = Simulation(
-        SimulatedNetwork(lambda a, b: delays[a][b], loss_ratio=loss, draws=draws), observer, seed=1, encode=True
+        SimulatedNetwork(Network(NODES, lambda a, b: delays[a][b], loss_ratio=loss), draws),
+        observer,
+        seed=1,
+        encode=True,
     )
     base = PROTOCOLS["spidercast"].composition
     parts = Composition({**base.overlay, "random_coverage": 1}, base.dissemination, membership, base.interests)

@@ -6,16 +6,18 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from harness.experiment.form import Experiment
 from harness.experiment.loader import decode, decode_experiment
 from harness.planning import make_plan, write_plan
+from harness.planning.underlays import make_network
+from harness.simulator.network import SimulatedNetwork
 from harness.stages.simulation import simulate_planned
 from harness.studies.form import RunSpec
 from harness.studies.measures import MEASURES
-from harness.studies.networks import make_network
 from harness.studies.point_run import Row, simulate_point
 from metrics.measures.attacks import DISCLOSURE
 from metrics.measures.groups import GROUPS, NEWCOMERS
@@ -38,6 +40,7 @@ CHURN = {
 SCRIPT = f"""
 import json, msgspec
 from pathlib import Path
+from random import Random
 from harness.experiment.form import Experiment
 from harness.experiment.loader import decode, decode_experiment
 from harness.studies.form import RunSpec
@@ -285,8 +288,9 @@ def test_the_network_has_the_testbeds_delays_without_its_matrix():
     asked = experiment(underlay={"kind": "unit-square", "hosts": 25, "side_ms": 70}, seed=9)
     source = ROOT / "playbooks" / "experiments" / "quickstart.toml"
     underlay: Underlay = make_plan(asked, source).underlay
-    network, hosts = make_network(asked.underlay, HERE, asked.seed)
-    assert hosts == 25
+    asked_network = make_network(asked.underlay, HERE, asked.seed)
+    network = SimulatedNetwork(asked_network, Random(1))
+    assert asked_network.size == 25
     pairs = [(a, b) for a in range(25) for b in range(25)]
     assert [network.delay_ns(*pair) for pair in pairs] == [round(underlay.delay_ms[pair] * 1e6) for pair in pairs]
 

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.simulator.network import SimulatedNetwork, uniform_network
+from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
 from peer.core.frames import Hello
 from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
 from tests.hash_seeds import outputs_under_hash_seeds
+from topologies.network import Network, uniform_network
 
 MILLISECOND_NS = 1_000_000
 SECOND_NS = 1_000_000_000
@@ -32,6 +33,10 @@ class Record:
 
     def deliver(self, now_ns: int, node: int, message: Message) -> None:
         self.delivered.append((now_ns, node, message))
+
+
+def uniform(delay_ms: float, seed: int) -> SimulatedNetwork:
+    return SimulatedNetwork(uniform_network(100, delay_ms), Random(seed))
 
 
 def simulate(
@@ -66,14 +71,15 @@ def links(simulation: Simulation) -> set[tuple[int, int]]:
 @settings(max_examples=40)
 def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, degree, seed, loss, rate):
     draws = Random(seed)
-    delays = {(a, b): draws.randrange(1, 300) * MILLISECOND_NS for a in range(nodes) for b in range(nodes)}
-    network = SimulatedNetwork(
+    delays = {(a, b): draws.randrange(1, 300) for a in range(nodes) for b in range(nodes)}
+    network = Network(
+        nodes,
         lambda a, b: delays[a, b],
-        jitter_ns=lambda a, b: 20 * MILLISECOND_NS,
+        jitter_ms=lambda a, b: 20,
         loss_ratio=(lambda a, b: loss) if loss else None,
-        rate_mbit=(lambda host: rate) if rate else None,
-        draws=draws,
+        rate_mbit=[rate] * nodes if rate else (),
     )
+    network = SimulatedNetwork(network, draws)
     simulation, record = simulate(nodes, {"name": "random", "degree": degree}, network, seed=seed)
     simulation.run(30 * SECOND_NS)
     up = links(simulation)
@@ -100,7 +106,7 @@ def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, d
 
 
 def test_two_nodes_that_open_at_once_share_the_link_that_the_lower_one_opened():
-    simulation, record = simulate(2, {"name": "random", "degree": 1}, uniform_network(50, Random(1)))
+    simulation, record = simulate(2, {"name": "random", "degree": 1}, uniform(50, 1))
     simulation.run(SECOND_NS * 5)
     assert links(simulation) == {(0, 1), (1, 0)}
     ups = [event for event in record.events if event.event == "add_peer"]
@@ -111,7 +117,7 @@ def test_two_nodes_that_open_at_once_share_the_link_that_the_lower_one_opened():
 
 @pytest.mark.parametrize("how", ["leave", "crash"])
 def test_a_hello_that_waits_to_be_processed_does_not_reach_the_next_instance(how):
-    network = uniform_network(10, Random(1))
+    network = uniform(10, 1)
     simulation = Simulation(network, Record(), seed=1, processing_ns=lambda node: 100 * MILLISECOND_NS)
     overlay = {"name": "complete"}
     start(simulation, 2, overlay)
@@ -125,7 +131,7 @@ def test_a_hello_that_waits_to_be_processed_does_not_reach_the_next_instance(how
 
 
 def test_a_connection_waits_5_s_for_the_end_of_a_live_link_and_a_second_one_not_at_all():
-    simulation, record = simulate(2, {"name": "complete"}, uniform_network(10, Random(1)))
+    simulation, record = simulate(2, {"name": "complete"}, uniform(10, 1))
     simulation.run(SECOND_NS)
     knocks = [simulation.join(simulation.hosts[0], 1, simulation.hosts[1].node) for _ in range(3)]
     for knock in knocks[:2]:
@@ -146,7 +152,7 @@ def test_a_connection_waits_5_s_for_the_end_of_a_live_link_and_a_second_one_not_
 
 
 def test_a_connection_that_waits_is_taken_when_the_old_link_ends():
-    simulation, record = simulate(2, {"name": "complete"}, uniform_network(10, Random(1)))
+    simulation, record = simulate(2, {"name": "complete"}, uniform(10, 1))
     simulation.run(SECOND_NS)
     old = simulation.hosts[1].links[0]
     simulation.hosts[0].table.peer_closed(old.other, "lost")  # its goodbye is lost
@@ -161,14 +167,14 @@ def test_a_connection_that_waits_is_taken_when_the_old_link_ends():
 
 
 def test_a_link_takes_the_round_trips_of_a_real_one():
-    simulation, record = simulate(2, {"name": "complete"}, uniform_network(50, Random(1)))
+    simulation, record = simulate(2, {"name": "complete"}, uniform(50, 1))
     simulation.run(SECOND_NS)
     ups = {event.node: event.ts_ns for event in record.events if event.event == "add_peer"}
     assert ups == {1: 150 * MILLISECOND_NS, 0: 200 * MILLISECOND_NS}
 
 
 def test_a_crashed_node_is_missed_and_a_node_that_left_is_forgotten():
-    simulation, record = simulate(3, {"name": "complete"}, uniform_network(10, Random(1)))
+    simulation, record = simulate(3, {"name": "complete"}, uniform(10, 1))
     simulation.run(SECOND_NS)
     simulation.crash(2)
     simulation.leave(1)
@@ -181,7 +187,7 @@ def test_a_crashed_node_is_missed_and_a_node_that_left_is_forgotten():
 
 def test_an_access_rate_holds_frames_up():
     payload = b"x" * 12_448  # nine packets
-    network = SimulatedNetwork(lambda a, b: 0, rate_mbit=lambda host: 1.0, draws=Random(1))
+    network = SimulatedNetwork(Network(2, lambda a, b: 0, rate_mbit=[1.0] * 2), Random(1))
     simulation, record = simulate(2, {"name": "complete"}, network)
     simulation.run(SECOND_NS)
     start_ns = simulation.now_ns
@@ -199,7 +205,9 @@ def test_a_receivers_access_link_serves_in_the_order_of_arrival():
     """A near node's message does not wait for a far one's that was sent before and is still on its way."""
     far_ns, near_ns = SECOND_NS // 5, SECOND_NS // 1000
     delays_ns = {frozenset({0, 2}): far_ns, frozenset({1, 2}): near_ns, frozenset({0, 1}): far_ns}
-    network = SimulatedNetwork(lambda a, b: delays_ns[frozenset({a, b})], rate_mbit=lambda host: 10.0, draws=Random(1))
+    network = SimulatedNetwork(
+        Network(3, lambda a, b: delays_ns[frozenset({a, b})] / 1e6, rate_mbit=[10.0] * 3), Random(1)
+    )
     simulation, record = simulate(3, {"name": "complete"}, network)
     simulation.run(2 * SECOND_NS)
     start_ns = simulation.now_ns
@@ -213,11 +221,9 @@ def test_a_receivers_access_link_serves_in_the_order_of_arrival():
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(
-    "given", [{"rate_mbit": lambda host: 1.0}, {"jitter_ns": lambda a, b: 10 * MILLISECOND_NS}, {}]
-)
+@pytest.mark.parametrize("given", [{"rate_mbit": [1.0, 1.0]}, {"jitter_ms": lambda a, b: 10}, {}])
 def test_what_was_sent_before_a_crash_arrives(given: dict, seed: int):
-    network = SimulatedNetwork(lambda a, b: 50 * MILLISECOND_NS, draws=Random(seed), **given)
+    network = SimulatedNetwork(Network(2, lambda a, b: 50, **given), Random(seed))
     simulation, record = simulate(2, {"name": "complete"}, network, seed=seed)
     simulation.run(2 * SECOND_NS)
     simulation.give(0, Publish((0,), message_id(0, 0), b"x" * 10_000))
@@ -233,7 +239,7 @@ def test_encoding_changes_nothing(protocol):
     records = []
     for encode in (False, True):
         record = Record()
-        simulation = Simulation(uniform_network(50, Random(1)), record, seed=1, encode=encode)
+        simulation = Simulation(uniform(50, 1), record, seed=1, encode=encode)
         directory = Directory(PeerInfo(node, (0,)) for node in range(20))
         for node in range(20):
             simulation.add_host(node)
@@ -252,10 +258,9 @@ def test_encoding_changes_nothing(protocol):
 SCRIPT = """
 import hashlib, msgspec
 from random import Random
-from tests.simulation.test_simulation import simulate
-from harness.simulator.network import uniform_network
+from tests.simulation.test_simulation import simulate, uniform
 from peer.core.contract import Publish, message_id
-simulation, record = simulate(40, {"name": "random", "degree": 4}, uniform_network(20, Random(5)), seed=9)
+simulation, record = simulate(40, {"name": "random", "degree": 4}, uniform(20, 5), seed=9)
 simulation.run(10**9)
 for node in range(40):
     simulation.give(node, Publish((0,), message_id(node, 0), b"x"))

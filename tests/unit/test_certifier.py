@@ -14,8 +14,9 @@ from msgspec import structs
 from harness.experiment.form import VerdictSpec
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
+from metrics.asked import RoundTrips
 from metrics.first_packets import judge, read, standing
-from metrics.probing import Asked, last_attempts, measure_sweep, read_achieved, repeats
+from metrics.probing import last_attempts, measure_sweep, read_achieved, repeats
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import Stalls, merge
@@ -185,8 +186,8 @@ def test_stalls_explain_a_host_whose_other_pairs_would_be_in_time(
     assert found.worst_host.late == late
 
 
-def asked(**changes: Any) -> Asked:
-    return Asked.of(structs.replace(uniform_underlay(4, DELAY_MS), **changes), idle=False)
+def asked(**changes: Any) -> RoundTrips:
+    return RoundTrips.of(structs.replace(uniform_underlay(4, DELAY_MS), **changes), idle=False)
 
 
 def test_a_probe_may_take_longer_by_the_queues_that_it_passes() -> None:
@@ -198,7 +199,7 @@ def test_a_probe_may_take_longer_by_the_queues_that_it_passes() -> None:
         found = measure_sweep(probes("during", *errors_ms), LIMITS, NO_STALLS, queues)
         assert found.errors["p99"].late.samples == late
         assert found.queued
-    idle = Asked.of(structs.replace(uniform_underlay(4, DELAY_MS), rate_mbit=np.ones(4)), idle=True)
+    idle = RoundTrips.of(structs.replace(uniform_underlay(4, DELAY_MS), rate_mbit=np.ones(4)), idle=True)
     assert measure_sweep(probes("before", 30.0), LIMITS, NO_STALLS, idle).errors["p99"].late.samples == 1
 
 

@@ -1,0 +1,158 @@
+"""What was asked of the network between two nodes at an instant: the only reader of it in the analysis.
+
+``stage_asked`` writes what was asked of all pairs of nodes, which may be 100 million, as matrices that tasks map;
+``find_asked`` looks pairs up in them.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from numpy.lib.format import open_memmap
+
+from metrics.pcap.walk import Bools, Ints
+from metrics.rundir import RunDir
+from metrics.storage import Place
+from metrics.storage.attempts import whole
+from metrics.storage.copies import map_array
+from topologies.model import Underlay
+
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+
+ASKED: Final = ("delay_ms", "jitter_ms", "loss_ratio")
+"""What is staged of every directed pair of nodes."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_QUEUES: Final = "queue_ms"
+"""What is staged of every node: how long a packet may wait at its access link, 0 = the link has no rate."""
+
+_MS: Final = 1e6
+
+
+def stage_asked(run: RunDir, pairs: Place) -> None:
+    """Write what was asked into a new folder: a matrix for each of ``ASKED``, NaN for numbers that no node has.
+
+    Beside the matrices are the queues of the nodes' access links.
+    """
+    underlay = run.underlay
+    hosts = {place.node: place.host for place in run.plan.placement}
+    size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
+    pairs.mkdir()
+    queue_ms = np.zeros(size)
+    queue_ms[nodes] = _queues_ms(underlay)[index]
+    with whole(pairs / f"{_QUEUES}.npy") as attempt, attempt.open("wb") as file:
+        np.save(file, queue_ms)
+    for name in ASKED:
+        matrix = getattr(underlay, name)
+        with whole(pairs / f"{name}.npy") as attempt:
+            asked = open_memmap(attempt, "w+", np.float64, (size, size))
+            for node in range(size):
+                asked[node] = np.nan
+                if node in hosts:
+                    asked[node, nodes] = matrix[hosts[node], index]
+            asked.flush()
+
+
+def find_asked(pairs: Place, name: str, source: Column, destination: Column) -> pa.Array:
+    """Return what was asked of pairs of nodes; null where one has no number, or one that no node has.
+
+    Args:
+        pairs: the folder of ``stage_asked``.
+        name: one of ``ASKED``.
+        source: (n,) the nodes that send.
+        destination: (n,) the nodes that receive.
+    """
+    matrix = map_array(pairs / f"{name}.npy")
+    rows, columns = (_numbers(nodes) for nodes in (source, destination))
+    known = (np.minimum(rows, columns) >= 0) & (np.maximum(rows, columns) < len(matrix))
+    values = matrix[np.where(known, rows, 0), np.where(known, columns, 0)]
+    return pa.array(values, pa.float64(), mask=~known | np.isnan(values))
+
+
+def find_queues(pairs: Place, nodes: Column) -> Floats:
+    """Return how long (ms) a packet may wait at the access links of nodes, (n,); 0 where a node has no number."""
+    queue_ms = np.append(map_array(pairs / f"{_QUEUES}.npy"), 0.0)
+    return np.asarray(queue_ms[_numbers(nodes)])
+
+
+@dataclass(frozen=True)
+class Access:
+    """The access links of all nodes' hosts.
+
+    Attributes:
+        byte_ns: (n,) time to send a byte, by node; 0 = no rate.
+        queue_ns: (n,) longest time that a packet may wait.
+    """
+
+    byte_ns: tuple[float, ...]
+    queue_ns: tuple[int, ...]
+
+    @classmethod
+    def of(cls, run: RunDir) -> Self:
+        """Read them from a run directory."""
+        hosts = [place.host for place in sorted(run.plan.placement, key=lambda place: place.node)]
+        rates, queues = run.underlay.rate_mbit[hosts].tolist(), run.underlay.queue_ms[hosts].tolist()
+        return cls(tuple(8000 / rate if rate else 0.0 for rate in rates), tuple(int(queue * _MS) for queue in queues))
+
+    def limits(self, nodes: Ints) -> Bools:
+        """Return whether the access links of nodes have a rate, (n,)."""
+        return np.asarray(np.array(self.byte_ns)[nodes] > 0)
+
+    def link(self, node: int) -> tuple[float, int]:
+        """Return the time to send a byte, and the longest time that a packet may wait."""
+        return self.byte_ns[node], self.queue_ns[node]
+
+
+class RoundTrips(NamedTuple):
+    """What is asked of the round trips between hosts besides their delays, as (n, n) matrices.
+
+    Attributes:
+        loss_ratio: the probability that a round trip loses a packet, 0..1.
+        queue_ms: the longest that access links with a rate may add; 0 where they add nothing.
+    """
+
+    loss_ratio: Floats
+    queue_ms: Floats
+
+    @classmethod
+    def of(cls, underlay: Underlay, *, idle: bool) -> Self:
+        """Read it from an underlay; the queues of an idle network are empty."""
+        loss_ratio = 1 - (1 - underlay.loss_ratio) * (1 - underlay.loss_ratio.T)
+        queue_ms = np.zeros(underlay.size) if idle else _queues_ms(underlay)
+        return cls(loss_ratio, 2 * (queue_ms[:, None] + queue_ms[None, :]))
+
+    def of_pairs(self, probes: pa.Table) -> tuple[Floats, Floats]:
+        """Return (m,) values of each matrix for the pairs of probes; 0 for hosts that it does not have."""
+        loss_ratio, queue_ms = (of_pairs(probes, matrix, 0.0) for matrix in self)
+        return loss_ratio, queue_ms
+
+
+NOTHING_ASKED: Final = RoundTrips(np.zeros((0, 0)), np.zeros((0, 0)))
+
+
+def of_pairs(probes: pa.Table, matrix: npt.NDArray[Any], absent: float) -> npt.NDArray[Any]:
+    """Return the (m,) values of a matrix for the pairs of probes; ``absent`` for hosts that it does not have."""
+    src, dst = (probes[end].to_numpy() for end in ("src", "dst"))
+    known = (np.minimum(src, dst) >= 0) & (np.maximum(src, dst) < len(matrix))
+    found = np.full(len(probes), absent, matrix.dtype)
+    found[known] = matrix[src[known], dst[known]]
+    return found
+
+
+def direct_delays_ms(run: RunDir, most_hosts: int) -> Floats | None:
+    """Return the (n, n) one-way delays between hosts; None if there are more than ``most_hosts``."""
+    return run.underlay.delay_ms if run.underlay.size <= most_hosts else None
+
+
+def _queues_ms(underlay: Underlay) -> Floats:
+    """Return how long a packet may wait at each host's access link, (n,)."""
+    return np.where(underlay.rate_mbit > 0, underlay.queue_ms, 0.0)
+
+
+def _numbers(nodes: Column) -> Ints:
+    """Return the numbers of nodes, (n,); -1 where there is none."""
+    values: Ints = nodes.cast(pa.int64()).fill_null(-1).to_numpy()
+    return values

@@ -1,0 +1,68 @@
+"""The network of hosts as links: paths, and what is asked of a pair."""
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from harness.experiment.form import UnderlaySpec
+from harness.experiment.loader import decode
+from harness.planning.underlays import make_network, make_underlay
+from topologies.generated import square_delays, square_underlay
+from topologies.network import Link, Network, uniform_network
+
+
+def test_a_path_is_access_up_pair_and_access_down():
+    network = Network(3, lambda a, b: 10 * a + b, rate_mbit=[1.0, 2.0, 4.0], queue_ms=[5.0, 6.0, 7.0])
+    links = [network.link(number) for number in network.path(2, 1)]
+    assert links == [Link(rate_mbit=4.0, queue_ms=7.0), Link(delay_ms=21), Link(rate_mbit=2.0, queue_ms=6.0)]
+
+
+def test_no_two_links_of_a_network_have_one_number():
+    network = uniform_network(4, 1.0)
+    pairs = [(a, b) for a in range(4) for b in range(4)]
+    up, middle, down = (set(numbers) for numbers in zip(*(network.path(*pair) for pair in pairs), strict=True))
+    assert (len(up), len(middle), len(down), len(up | middle | down)) == (4, 16, 4, 24)
+
+
+@pytest.mark.parametrize("rate_mbit", [0.0, 3.0])
+def test_what_is_asked_of_a_pair_is_what_the_underlay_has(rate_mbit: float):
+    draws = np.random.default_rng(3)
+    underlay = square_underlay(6, 100, Random(1))
+    underlay = replace(
+        underlay,
+        jitter_ms=draws.random((6, 6)),
+        loss_ratio=draws.random((6, 6)),
+        rate_mbit=np.full(6, rate_mbit),
+        queue_ms=np.full(6, 50.0),
+    )
+    network = Network.of(underlay)
+    for pair in [(a, b) for a in range(6) for b in range(6)]:
+        asked = network.asked(*pair)
+        there = [matrix[pair] for matrix in (underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)]
+        assert [asked.delay_ms, asked.jitter_ms, asked.loss_ratio] == there, "exactly: nothing is added to a path"
+        assert not asked.is_cut
+
+
+def test_an_underlay_of_delays_alone_has_no_other_values():
+    network = Network.of(square_underlay(3, 100, Random(1)))
+    assert (network.jitter_ms, network.loss_ratio, network.rate_mbit) == (None, None, ())
+
+
+def test_delays_by_function_are_those_of_the_matrix():
+    delays, matrix = square_delays(9, 70, Random(4)), square_underlay(9, 70, Random(4)).delay_ms
+    assert all(round(delays(a, b) * 1e6) == round(matrix[a, b] * 1e6) for a in range(9) for b in range(9))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "unit-square", "world-cities"])
+@pytest.mark.parametrize("jitter", ["measured", "none", 1.25])
+@pytest.mark.parametrize("given", [{}, {"loss_ratio": 0.125, "rate_mbit": 2.5, "queue_ms": 30.0}])
+def test_the_network_of_a_section_is_that_of_its_underlay(kind: str, jitter: str | float, given: dict[str, float]):
+    spec = decode({"kind": kind, "hosts": 5, "jitter": jitter, **given}, UnderlaySpec)
+    made, planned = make_network(spec, Path(), 7), Network.of(make_underlay(spec, Path(), 7))
+    assert made.size == planned.size == 5
+    for source, destination in [(a, b) for a in range(5) for b in range(5) if a != b]:
+        for one, other in zip(made.path(source, destination), planned.path(source, destination), strict=True):
+            assert tuple(made.link(one)) == pytest.approx(tuple(planned.link(other)), abs=1e-6)

@@ -1,0 +1,149 @@
+"""Changes of a network over time: which links have other values between which instants, and what is asked then.
+
+Faults are changes (``harness.planning.faults`` makes them). The network itself never changes: whoever carries or judges
+packets asks a ``Timeline``, which is a network with its changes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import reduce
+from math import hypot
+
+from msgspec import Struct
+
+from topologies.network import Asked, Link, Network, ask_path, join_losses
+
+
+class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a fault does to some links, or to some hosts, between two instants. The defaults change nothing.
+
+    Instants are in ns from the workload's zero. Changes that overlap compose: a packet meets all of them.
+
+    Attributes:
+        from_ns: the first instant at which it holds.
+        to_ns: the first instant at which it does not hold any longer; None = it holds to the end of the run.
+        fault: the number of the experiment's entry, from 0.
+        sources: hosts; with ``destinations`` they name the links of the pairs from a source to a destination.
+        destinations: hosts.
+        up: hosts whose access links towards the network it changes.
+        down: hosts whose access links from the network it changes.
+        paused: hosts whose peers do nothing.
+        is_cut: whether no packet enters the links.
+        loses_in_flight: whether packets that are on the links at ``from_ns`` are lost.
+        delay_factor: how many times longer the delay is.
+        jitter_ms: the standard deviation of a further delay of mean 0, independent of the link's own.
+        loss_ratio: the probability of a further loss, 0..1, independent of the link's own.
+        rate_mbit: the highest rate; 0 = no limit.
+    """
+
+    from_ns: int
+    fault: int
+    to_ns: int | None = None
+    sources: tuple[int, ...] = ()
+    destinations: tuple[int, ...] = ()
+    up: tuple[int, ...] = ()
+    down: tuple[int, ...] = ()
+    paused: tuple[int, ...] = ()
+    is_cut: bool = False
+    loses_in_flight: bool = False
+    delay_factor: float = 1.0
+    jitter_ms: float = 0.0
+    loss_ratio: float = 0.0
+    rate_mbit: float = 0.0
+
+    @property
+    def pairs(self) -> int:
+        """The number of directed pairs of different hosts whose link it changes."""
+        return len(self.sources) * len(self.destinations) - len({*self.sources} & {*self.destinations})
+
+    def alter(self, link: Link) -> Link:
+        """Return a link with this change."""
+        limits = [rate for rate in (link.rate_mbit, self.rate_mbit) if rate]
+        return Link(
+            delay_ms=link.delay_ms * self.delay_factor,
+            jitter_ms=hypot(link.jitter_ms, self.jitter_ms),
+            loss_ratio=join_losses(link.loss_ratio, self.loss_ratio),
+            rate_mbit=min(limits, default=0.0),
+            queue_ms=link.queue_ms,
+            is_cut=link.is_cut or self.is_cut,
+        )
+
+
+class Reach:
+    """A change with the links that it reaches, for fast questions."""
+
+    __slots__ = ("_links", "_size", "change")
+
+    def __init__(self, change: Change, size: int) -> None:
+        self.change = change
+        self._size = size
+        self._links = tuple(frozenset(hosts) for hosts in (change.up, change.down, change.sources, change.destinations))
+
+    def reaches_pair(self, source: int, destination: int) -> bool:
+        """Return whether it changes the link of a pair."""
+        _, _, sources, destinations = self._links
+        return source in sources and destination in destinations
+
+    def reaches(self, number: int) -> bool:
+        """Return whether it changes a link, by its number in the network."""
+        kind, host = divmod(number, self._size)
+        return self.reaches_pair(kind - 2, host) if kind >= 2 else host in self._links[kind]
+
+
+class Timeline:
+    """A network and its changes: what is asked of it at any instant.
+
+    Between two of its ``instants`` nothing changes. A timeline without changes asks what the network asks.
+
+    Args:
+        network: the network without changes.
+        changes: in any order; changes that hold at the same instant compose in this order.
+
+    Attributes:
+        instants: those at which a change begins or ends, in order and without repetition.
+    """
+
+    def __init__(self, network: Network, changes: Iterable[Change] = ()) -> None:
+        self.network = network
+        self.changes = tuple(changes)
+        ends = (change.to_ns for change in self.changes if change.to_ns is not None)
+        self.instants = tuple(sorted({*ends, *(change.from_ns for change in self.changes)}))
+        self._active = self._sweep()
+
+    def _sweep(self) -> list[tuple[Reach, ...]]:
+        """Return the changes that hold before each instant, and after the last one."""
+        begins: dict[int, list[int]] = {}
+        ends: dict[int, list[int]] = {}
+        for number, change in enumerate(self.changes):
+            if change.to_ns is None or change.from_ns < change.to_ns:
+                begins.setdefault(change.from_ns, []).append(number)
+                if change.to_ns is not None:
+                    ends.setdefault(change.to_ns, []).append(number)
+        holding: dict[int, Reach] = {}
+        active: list[tuple[Reach, ...]] = [()]
+        for at_ns in self.instants:
+            for number in ends.get(at_ns, ()):
+                del holding[number]
+            for number in begins.get(at_ns, ()):
+                holding[number] = Reach(self.changes[number], self.network.size)
+            active.append(tuple(holding[number] for number in sorted(holding)))
+        return active
+
+    def active(self, at_ns: int) -> tuple[Reach, ...]:
+        """Return the changes that hold at an instant, in their order."""
+        return self._active[bisect_right(self.instants, at_ns)]
+
+    def link(self, number: int, at_ns: int) -> Link:
+        """Return a link, by its number in the network, as it is at an instant."""
+        changes = (each.change for each in self.active(at_ns) if each.reaches(number))
+        return reduce(lambda link, change: change.alter(link), changes, self.network.link(number))
+
+    def asked(self, source: int, destination: int, at_ns: int) -> Asked:
+        """Return what is asked of the packets that leave a host for another at an instant."""
+        return ask_path(self.link(number, at_ns) for number in self.network.path(source, destination))
+
+    def paused(self, at_ns: int) -> frozenset[int]:
+        """Return the hosts whose peers do nothing at an instant."""
+        return frozenset(host for each in self.active(at_ns) for host in each.change.paused)
